@@ -1,0 +1,400 @@
+//! `apply`: the fold. One event in, the row changes it means out. Pure, so that a rebuild is a replay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::actor::{Actor, ActorName, Tier};
+use crate::event::{Body, Event, KeptFor};
+use crate::ids::{Number, Prefix, Token, Uid, Version};
+use crate::lease::{EndKind, Ended, Lease, LeaseEnd, Pulse};
+use crate::task::{Kept, State, Task};
+use crate::text::{Field, TextKey};
+use crate::time::Moment;
+
+/// The project: its name for tasks, and the head of its own stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Project {
+    pub uid: Uid,
+    pub prefix: Prefix,
+    pub created_at_ms: i64,
+    pub version: Version,
+    pub head: String,
+}
+
+/// What an event changes. The store carries it out; nothing else writes rows that the ledger explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    PutProject(Project),
+    PutActor(Actor),
+    SetTier {
+        actor: ActorName,
+        tier: Tier,
+    },
+    PutAlias {
+        alias: ActorName,
+        actor: ActorName,
+    },
+    /// Numbers at least up to this one are taken.
+    NumberTaken(Number),
+    PutTask(Box<Task>),
+    OpenLease(Box<Lease>),
+    /// A holder came back after a lapse: the lease goes on under its token.
+    ReviveLease {
+        task: Uid,
+        token: Token,
+        active_from: Moment,
+        active_before_s: i64,
+        pulse: Pulse,
+    },
+    /// A lease that was only reserved has been started.
+    StartLease {
+        task: Uid,
+        token: Token,
+    },
+    EndLease {
+        task: Uid,
+        token: Token,
+        ended: Ended,
+    },
+    /// Make a text searchable.
+    Index(TextKey),
+    /// Make a text no longer searchable, if it was.
+    Unindex(TextKey),
+}
+
+/// An event that cannot follow the state it meets: the ledger is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misplaced(pub &'static str);
+
+/// The changes of an event of the project's own stream. `before` is None before the first.
+pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<Change>, Misplaced> {
+    let mut changes = Vec::with_capacity(2);
+    let mut project = match (&event.body, before) {
+        (Body::ProjectCreated { uid, prefix }, None) => Project {
+            uid: *uid,
+            prefix: prefix.clone(),
+            created_at_ms: event.at_ms,
+            version: Version(0),
+            head: String::new(),
+        },
+        (Body::ProjectCreated { .. }, Some(_)) => return Err(Misplaced("the project was created twice")),
+        (_, Some(project)) => project.clone(),
+        (_, None) => return Err(Misplaced("the project was not created yet")),
+    };
+    match &event.body {
+        Body::ProjectCreated { .. } | Body::LedgerSealed { .. } => {}
+        Body::ActorRegistered { actor, tier } => changes.push(Change::PutActor(Actor {
+            name: actor.clone(),
+            tier: *tier,
+            registered_at_ms: event.at_ms,
+        })),
+        Body::ActorTierSet { actor, tier } => {
+            changes.push(Change::SetTier { actor: actor.clone(), tier: *tier });
+        }
+        Body::ActorAliased { actor, alias } => {
+            changes.push(Change::PutAlias { alias: alias.clone(), actor: actor.clone() });
+        }
+        _ => return Err(Misplaced("an event of a task stands in the project's stream")),
+    }
+    project.version = event.version;
+    project.head = event.hash.clone();
+    changes.push(Change::PutProject(project));
+    Ok(changes)
+}
+
+/// The changes of an event of a task's stream. `before` is None before the first.
+pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>, Misplaced> {
+    let uid = event.task.ok_or(Misplaced("an event of the project stands in a task's stream"))?;
+    let mut changes = Vec::with_capacity(3);
+    let mut task = match (&event.body, before) {
+        (Body::TaskCreated { number, state, facts, origin, body }, None) => {
+            let key = |field| TextKey { stream: uid, version: event.version, field };
+            changes.push(Change::NumberTaken(*number));
+            changes.push(Change::Index(key(Field::Title)));
+            if *body {
+                changes.push(Change::Index(key(Field::Body)));
+            }
+            Task {
+                uid,
+                number: *number,
+                version: event.version,
+                head: String::new(),
+                state: *state,
+                facts: facts.clone(),
+                title_version: event.version,
+                body_version: body.then_some(event.version),
+                origin: origin.clone(),
+                created_at_ms: event.at_ms,
+                created_by: event.actor.clone(),
+                updated_at_ms: event.at_ms,
+                token: Token(0),
+                leased: false,
+                opened_token: Token(0),
+                kept: None,
+                submitter: None,
+            }
+        }
+        (Body::TaskCreated { .. }, Some(_)) => return Err(Misplaced("the task was created twice")),
+        (_, Some(task)) => task.clone(),
+        (_, None) => return Err(Misplaced("the task was not created yet")),
+    };
+    step(&mut task, event, &mut changes)?;
+    task.version = event.version;
+    task.head = event.hash.clone();
+    task.updated_at_ms = event.at_ms;
+    // The row first: a store may check that what the rest refers to exists.
+    changes.insert(0, Change::PutTask(Box::new(task)));
+    Ok(changes)
+}
+
+fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
+    let key = |version, field| TextKey { stream: task.uid, version, field };
+    match &event.body {
+        Body::TaskCreated { .. } | Body::RuleOverridden { .. } => {}
+        Body::TaskEdited { facts, title, body } => {
+            task.facts = facts.clone();
+            if *title {
+                changes.push(Change::Unindex(key(task.title_version, Field::Title)));
+                changes.push(Change::Index(key(event.version, Field::Title)));
+                task.title_version = event.version;
+            }
+            if *body {
+                changes.extend(task.body_version.map(|old| Change::Unindex(key(old, Field::Body))));
+                changes.push(Change::Index(key(event.version, Field::Body)));
+                task.body_version = Some(event.version);
+            }
+        }
+        Body::NoteAdded {} => changes.push(Change::Index(key(event.version, Field::Note))),
+        Body::TextRedacted { version, fields } => {
+            changes.extend(fields.iter().map(|field| Change::Unindex(key(*version, *field))));
+        }
+        Body::TaskAccepted {} | Body::TaskReopened {} => {
+            task.state = State::Open;
+            task.opened_token = task.token;
+            task.kept = None;
+            task.submitter = None;
+        }
+        Body::TaskStarted {} => {
+            task.state = State::InProgress;
+            changes.push(Change::StartLease { task: task.uid, token: token_of(event)? });
+        }
+        Body::TaskBlocked { lease } => {
+            task.state = State::Blocked;
+            end(task, event, EndKind::Blocked, lease.as_ref(), changes)?;
+        }
+        Body::TaskUnblocked {} => task.state = State::Open,
+        Body::TaskSubmitted { lease } => {
+            task.state = State::Review;
+            task.submitter = Some(event.actor.clone());
+            end(task, event, EndKind::Submitted, Some(lease), changes)?;
+        }
+        Body::TaskApproved {} => task.state = State::Done,
+        Body::TaskRejected { kept_for } => {
+            task.state = State::Open;
+            task.kept = kept_for.as_ref().map(|kept_for| keep(kept_for, event.version));
+        }
+        Body::TaskDone { lease } => {
+            task.state = State::Done;
+            end(task, event, EndKind::Done, Some(lease), changes)?;
+        }
+        Body::TaskFailed { lease } => {
+            task.state = State::Failed;
+            end(task, event, EndKind::Failed, lease.as_ref(), changes)?;
+        }
+        Body::TaskDropped { lease } => {
+            task.state = State::Dropped;
+            task.kept = None;
+            end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
+        }
+        Body::LeaseAcquired { grant } => {
+            let token = token_of(event)?;
+            if token <= task.token {
+                return Err(Misplaced("a token did not grow"));
+            }
+            let acquired =
+                Moment { wall_ms: event.at_ms, tick_ms: grant.tick_ms, domain: grant.domain.clone() };
+            task.token = token;
+            task.leased = true;
+            task.kept = None;
+            if !grant.reserve {
+                task.state = State::InProgress;
+            }
+            changes.push(Change::OpenLease(Box::new(Lease {
+                task: task.uid,
+                token,
+                actor: event.actor.clone(),
+                instance: event.instance.clone(),
+                acquired_at_ms: event.at_ms,
+                version: event.version,
+                active_before_s: 0,
+                pulse: Pulse { last: acquired.clone(), renewals: 0, deadline: grant.deadline(&acquired) },
+                active_from: acquired,
+                grant: grant.clone(),
+                ended: None,
+            })));
+        }
+        Body::LeaseRenewed { tick_ms, domain, renewals, active_s, deadline_in_ms, reserve } => {
+            let now = Moment { wall_ms: event.at_ms, tick_ms: *tick_ms, domain: domain.clone() };
+            task.state = if *reserve { State::Open } else { State::InProgress };
+            task.leased = true;
+            task.kept = None;
+            changes.push(Change::ReviveLease {
+                task: task.uid,
+                token: token_of(event)?,
+                active_before_s: *active_s,
+                pulse: Pulse {
+                    deadline: deadline_in_ms.map(|ms| now.plus(ms)),
+                    renewals: *renewals,
+                    last: now.clone(),
+                },
+                active_from: now,
+            });
+        }
+        Body::LeaseReleased { lease } => {
+            task.state = State::Open;
+            end(task, event, EndKind::Released, Some(lease), changes)?;
+        }
+        Body::LeaseLapsed { lease, .. } => {
+            task.state = State::Open;
+            end(task, event, EndKind::Lapsed, Some(lease), changes)?;
+        }
+        Body::LeaseTakenOver { lease, .. } => {
+            task.state = State::Open;
+            end(task, event, EndKind::TakenOver, Some(lease), changes)?;
+        }
+        Body::LeaseRevoked { lease, .. } => {
+            task.state = State::Open;
+            end(task, event, EndKind::Revoked, Some(lease), changes)?;
+        }
+        Body::LeaseHandedOff { kept_for, lease } => {
+            task.state = State::Open;
+            task.kept = Some(keep(kept_for, event.version));
+            end(task, event, EndKind::HandedOff, lease.as_ref(), changes)?;
+        }
+        Body::ProjectCreated { .. }
+        | Body::ActorRegistered { .. }
+        | Body::ActorAliased { .. }
+        | Body::ActorTierSet { .. }
+        | Body::LedgerSealed { .. } => {
+            return Err(Misplaced("an event of the project stands in a task's stream"));
+        }
+    }
+    Ok(())
+}
+
+fn token_of(event: &Event) -> Result<Token, Misplaced> {
+    event.token.ok_or(Misplaced("the event names no token"))
+}
+
+fn keep(kept_for: &KeptFor, version: Version) -> Kept {
+    Kept {
+        actor: kept_for.actor.clone(),
+        until: Moment {
+            wall_ms: kept_for.until_wall_ms,
+            tick_ms: kept_for.until_tick_ms,
+            domain: kept_for.domain.clone(),
+        },
+        version,
+    }
+}
+
+fn end(
+    task: &mut Task,
+    event: &Event,
+    how: EndKind,
+    lease: Option<&LeaseEnd>,
+    changes: &mut Vec<Change>,
+) -> Result<(), Misplaced> {
+    let Some(end) = lease else { return Ok(()) };
+    task.leased = false;
+    changes.push(Change::EndLease {
+        task: task.uid,
+        token: token_of(event)?,
+        ended: Ended { how, at_ms: event.at_ms, version: event.version, end: end.clone() },
+    });
+    Ok(())
+}
+
+/// A task's stream, folded: its row, its leases and what of it can be searched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskFold {
+    pub task: Option<Task>,
+    pub leases: BTreeMap<Token, Lease>,
+    pub indexed: BTreeSet<TextKey>,
+}
+
+impl TaskFold {
+    /// Carries one event's changes out in memory, as the store carries them out in rows.
+    pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
+        for change in apply_to_task(self.task.as_ref(), event)? {
+            match change {
+                Change::PutTask(task) => self.task = Some(*task),
+                Change::OpenLease(lease) => {
+                    self.leases.insert(lease.token, *lease);
+                }
+                Change::ReviveLease { token, active_from, active_before_s, pulse, .. } => {
+                    let lease = self.lease(token)?;
+                    lease.ended = None;
+                    lease.active_from = active_from;
+                    lease.active_before_s = active_before_s;
+                    lease.pulse = pulse;
+                }
+                Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
+                Change::EndLease { token, ended, .. } => {
+                    let lease = self.lease(token)?;
+                    lease.pulse = Pulse::of_ended(&ended.end);
+                    lease.ended = Some(ended);
+                }
+                Change::Index(key) => {
+                    self.indexed.insert(key);
+                }
+                Change::Unindex(key) => {
+                    self.indexed.remove(&key);
+                }
+                Change::NumberTaken(_) => {}
+                Change::PutProject(_)
+                | Change::PutActor(_)
+                | Change::SetTier { .. }
+                | Change::PutAlias { .. } => {
+                    return Err(Misplaced("a task's event changed the project"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, token: Token) -> Result<&mut Lease, Misplaced> {
+        self.leases.get_mut(&token).ok_or(Misplaced("the event concerns a lease that was never granted"))
+    }
+}
+
+/// The project's own stream, folded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProjectFold {
+    pub project: Option<Project>,
+    pub actors: BTreeMap<ActorName, Actor>,
+    pub aliases: BTreeMap<ActorName, ActorName>,
+}
+
+impl ProjectFold {
+    pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
+        for change in apply_to_project(self.project.as_ref(), event)? {
+            match change {
+                Change::PutProject(project) => self.project = Some(project),
+                Change::PutActor(actor) => {
+                    self.actors.insert(actor.name.clone(), actor);
+                }
+                Change::SetTier { actor, tier } => {
+                    let actor =
+                        self.actors.get_mut(&actor).ok_or(Misplaced("a tier for an unknown actor"))?;
+                    actor.tier = tier;
+                }
+                Change::PutAlias { alias, actor } => {
+                    self.aliases.insert(alias, actor);
+                }
+                _ => return Err(Misplaced("the project's event changed a task")),
+            }
+        }
+        Ok(())
+    }
+}

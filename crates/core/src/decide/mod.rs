@@ -1,0 +1,137 @@
+//! `decide`: may this caller do this now, and what happens then? Pure: a view in, events or a refusal out.
+//!
+//! The order of checks is the order of exit codes. First the fence (5): a caller that was superseded changes
+//! nothing and is told so. Then others' holds (4). Then the rules (6): the transition table, tiers, limits. A person
+//! may force what 5, 4 and the rules of the third kind forbid, never what the table does not know; the override
+//! is an event of its own, before the events it made possible.
+
+mod claim;
+mod standing;
+mod tasks;
+
+pub use claim::is_ready_for;
+pub use standing::held_refusal;
+pub use tasks::{create, edit_facts};
+
+use crate::actor::{Actor, Caller};
+use crate::command::{Act, Force};
+use crate::event::{Body, Draft};
+use crate::ids::{Token, Version};
+use crate::lease::{Lease, Liveness, Seen};
+use crate::policy::Policy;
+use crate::refusal::{Code, Refusal};
+use crate::task::Task;
+use crate::text::Field;
+use crate::time::Moment;
+
+/// All that a decision about one task may look at, read under its lock.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    pub now: &'a Moment,
+    pub policy: &'a Policy,
+    pub caller: &'a Caller,
+    /// The caller's own row.
+    pub actor: &'a Actor,
+    pub task: &'a Task,
+    /// The task's id, as people say it.
+    pub id: &'a str,
+    /// The lease with the task's highest token, ended or not.
+    pub lease: Option<&'a Lease>,
+    /// What can be seen of the process that lease is bound to.
+    pub seen: Seen,
+    /// The caller's own latest lease on this task.
+    pub mine: Option<&'a Lease>,
+    /// Leases without a limit that have not ended: this actor's, and all.
+    pub indefinite: (u64, u64),
+    /// Whether an actor held a lease on this task since it was last opened.
+    pub caller_worked_on_it: bool,
+    /// Who wrote the event that is to be redacted, and which of its texts still exist.
+    pub redactable: Option<(&'a crate::actor::ActorName, &'a [Field])>,
+}
+
+impl View<'_> {
+    pub(crate) fn liveness(&self, lease: &Lease) -> Liveness {
+        lease.liveness(self.now, self.seen)
+    }
+}
+
+/// What a decision asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub drafts: Vec<Draft>,
+    /// A sign of life for this lease, with a TTL of its own if one was asked for.
+    pub renew: Option<Renewal>,
+    /// Things the caller should know.
+    pub notices: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    pub token: Token,
+    pub ttl_ms: Option<i64>,
+}
+
+impl Decision {
+    fn of(drafts: Vec<Draft>) -> Decision {
+        Decision { drafts, ..Decision::default() }
+    }
+}
+
+/// The one decision about an existing task.
+pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
+    check_force(view, force)?;
+    match act {
+        Act::Claim(terms) => claim::claim(view, terms, force),
+        Act::Takeover(terms) => claim::takeover(view, terms, force),
+        Act::Renew { ttl_ms } => claim::renew(view, *ttl_ms),
+        Act::Handoff { to, reason } => tasks::handoff(view, to, reason, force),
+        Act::Move { verb, message } => tasks::shift(view, *verb, message.as_deref(), force),
+        Act::Edit(edit) => tasks::edit(view, edit, force),
+        Act::Note { text } => tasks::note(view, text, force),
+        Act::Redact { version, fields, reason } => tasks::redact(view, *version, fields, reason, force),
+    }
+}
+
+fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
+    let Some(force) = force else { return Ok(()) };
+    if !view.caller.actor.is_person() {
+        return Err(Refusal::new(
+            Code::PeopleOnly,
+            format!("only a person may override a rule; {} is not one", view.caller.actor),
+        )
+        .task(view.id)
+        .next(format!("onus note {} 'why it should be done'   # and ask a person", view.id)));
+    }
+    Field::Reason.check(&force.reason)?;
+    if view.policy.force_needs_link && force.link.is_none() {
+        return Err(Refusal::new(
+            Code::NotAllowed,
+            "this project asks for a link to a decision or an approval with every override",
+        )
+        .task(view.id)
+        .next("add --link URL"));
+    }
+    if force.link.as_ref().is_some_and(|link| link.len() > 500 || link.chars().any(char::is_control)) {
+        return Err(Refusal::usage("the link is longer than 500 bytes or contains control characters"));
+    }
+    Ok(())
+}
+
+/// The event that says that a person overrode a rule.
+fn overridden(rule: &str, force: &Force) -> Draft {
+    Draft::new(Body::RuleOverridden { rule: rule.to_owned(), link: force.link.clone() })
+        .text(Field::Reason, Some(force.reason.clone()))
+}
+
+/// A version that a caller saw and that must still hold.
+fn check_version(view: &View<'_>, expected: Option<Version>) -> Result<(), Refusal> {
+    match expected {
+        Some(version) if version != view.task.version => Err(Refusal::new(
+            Code::Changed,
+            format!("{} is at version {}, not {version}: somebody changed it", view.id, view.task.version),
+        )
+        .task(view.id)
+        .next(format!("onus show {}   # look again, then repeat", view.id))),
+        _ => Ok(()),
+    }
+}

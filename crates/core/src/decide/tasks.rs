@@ -1,0 +1,305 @@
+//! Everything done to a task but claiming it: creation, edits, notes, the verbs of the table, redaction.
+
+use crate::actor::ActorName;
+use crate::command::{Edit, Force, NewTask, Terms};
+use crate::event::{Body, Draft, KeptFor};
+use crate::ids::{Number, Version};
+use crate::lease::{Lease, LeaseEnd};
+use crate::refusal::{Code, Refusal};
+use crate::task::{Facts, MAX_REFS, MAX_TAGS, State, check_word};
+use crate::text::Field;
+use crate::transition::{Party, Step, Verb, step};
+
+use super::claim::{acquire, not_possible, not_yours};
+use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
+use super::{Decision, View, check_version, overridden};
+
+/// A new task. The number is the store's.
+pub fn create(new: &NewTask, number: Number) -> Result<Draft, Refusal> {
+    let title = Field::Title.check(&new.title)?;
+    let body = new.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
+    check_facts(&new.facts)?;
+    let created = Body::TaskCreated {
+        number,
+        state: if new.propose { State::Proposed } else { State::Open },
+        facts: new.facts.clone(),
+        origin: new.origin.clone(),
+        body: body.is_some(),
+    };
+    Ok(Draft::new(created).text(Field::Title, Some(title)).text(Field::Body, body))
+}
+
+fn check_facts(facts: &Facts) -> Result<(), Refusal> {
+    if facts.tags.len() > MAX_TAGS || facts.refs.len() > MAX_REFS {
+        return Err(Refusal::usage(format!("a task has at most {MAX_TAGS} tags and {MAX_REFS} references")));
+    }
+    for tag in &facts.tags {
+        check_word("tag", tag)?;
+    }
+    for (system, reference) in &facts.refs {
+        check_word("system", system)?;
+        if reference.is_empty() || reference.len() > 200 || reference.chars().any(char::is_control) {
+            return Err(Refusal::usage(format!(
+                "the reference for {system} must have 1 to 200 bytes and no control characters"
+            )));
+        }
+    }
+    facts.area.as_ref().map(|area| check_word("area", area)).transpose()?;
+    facts.iteration.as_ref().map(|iteration| check_word("iteration", iteration)).transpose()?;
+    if facts.owner.as_ref().is_some_and(|owner| !owner.is_person()) {
+        return Err(Refusal::usage("the owner is the accountable person: name a human:… actor"));
+    }
+    Ok(())
+}
+
+/// The fields after an edit.
+pub fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
+    let mut new = facts.clone();
+    new.kind = edit.kind.unwrap_or(new.kind);
+    new.priority = edit.priority.unwrap_or(new.priority);
+    new.required_tier = edit.required_tier.unwrap_or(new.required_tier);
+    new.area = edit.area.clone().unwrap_or(new.area);
+    new.iteration = edit.iteration.clone().unwrap_or(new.iteration);
+    new.owner = edit.owner.clone().unwrap_or(new.owner);
+    new.tags.extend(edit.add_tags.iter().cloned());
+    new.tags.retain(|tag| !edit.remove_tags.contains(tag));
+    for (system, reference) in &edit.refs {
+        match reference {
+            Some(reference) => new.refs.insert(system.clone(), reference.clone()),
+            None => new.refs.remove(system),
+        };
+    }
+    check_facts(&new)?;
+    Ok(new)
+}
+
+pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Result<Decision, Refusal> {
+    let (mut drafts, standing) = standing_beside(view, force)?;
+    if let Standing::Held(lease) = standing
+        && !view.caller.actor.is_person()
+    {
+        return Err(held_refusal(view, lease));
+    }
+    check_version(view, edit.if_version)?;
+    let facts = edit_facts(&view.task.facts, edit)?;
+    if facts.required_tier < view.task.facts.required_tier && !view.caller.actor.is_person() {
+        return Err(Refusal::new(Code::PeopleOnly, "only a person may lower the tier that a task needs")
+            .task(view.id)
+            .next(format!("onus note {} 'why a lower tier is enough'", view.id)));
+    }
+    let title = edit.title.as_deref().map(|text| Field::Title.check(text)).transpose()?;
+    let body = edit.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
+    if facts == view.task.facts && title.is_none() && body.is_none() {
+        return Ok(Decision::of(drafts));
+    }
+    let edited = Body::TaskEdited { facts, title: title.is_some(), body: body.is_some() };
+    drafts.push(own_token(&standing, Draft::new(edited)).text(Field::Title, title).text(Field::Body, body));
+    Ok(Decision::of(drafts))
+}
+
+/// Where the caller stands for what does not concern who holds the task: forcing past the fence revokes nothing.
+fn standing_beside<'a>(
+    view: &View<'a>,
+    force: Option<&Force>,
+) -> Result<(Vec<Draft>, Standing<'a>), Refusal> {
+    match (standing(view), force) {
+        (Ok(standing), _) => Ok((Vec::new(), standing)),
+        (Err(_), Some(force)) => Ok((vec![overridden("fence", force)], standing_of_claimant(view))),
+        (Err(refusal), None) => Err(refusal),
+    }
+}
+
+/// The token of the caller's current lease, on an event that does not end it.
+fn own_token(standing: &Standing<'_>, draft: Draft) -> Draft {
+    match standing {
+        Standing::Holder { lease, .. } => draft.token(lease.token),
+        _ => draft,
+    }
+}
+
+pub(super) fn note(view: &View<'_>, text: &str, force: Option<&Force>) -> Result<Decision, Refusal> {
+    let (mut drafts, standing) = standing_beside(view, force)?;
+    let text = Field::Note.check(text)?;
+    drafts.push(own_token(&standing, Draft::new(Body::NoteAdded {})).text(Field::Note, Some(text)));
+    Ok(Decision::of(drafts))
+}
+
+pub(super) fn redact(
+    view: &View<'_>,
+    version: Version,
+    fields: &[Field],
+    reason: &str,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
+    let (mut drafts, _) = standing_beside(view, force)?;
+    let reason = Field::Reason.check(reason)?;
+    let Some((author, kept)) = view.redactable else {
+        return Err(Refusal::new(Code::NotFound, format!("{} has no event {version}", view.id))
+            .task(view.id)
+            .next(format!("onus log {}   # its events, with their versions", view.id)));
+    };
+    if !view.caller.actor.is_person() && *author != view.caller.actor {
+        return Err(Refusal::new(
+            Code::PeopleOnly,
+            format!("{author} wrote that text; besides its author only a person may erase it"),
+        )
+        .task(view.id)
+        .next(format!("onus note {} 'event {version} should be redacted: why'", view.id)));
+    }
+    let gone: Vec<Field> =
+        kept.iter().copied().filter(|field| fields.is_empty() || fields.contains(field)).collect();
+    if gone.is_empty() {
+        return Err(Refusal::new(
+            Code::Nothing,
+            format!("event {version} of {} has no such text, or it was erased already", view.id),
+        )
+        .task(view.id)
+        .next(format!("onus log {}", view.id)));
+    }
+    let redacted = Body::TextRedacted { version, fields: gone };
+    drafts.push(Draft::new(redacted).text(Field::Reason, Some(reason)));
+    Ok(Decision::of(drafts))
+}
+
+pub(super) fn handoff(
+    view: &View<'_>,
+    to: &ActorName,
+    reason: &str,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
+    let reason = Field::Reason.check(reason)?;
+    let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
+    // A swept lapse leaves its token usable; a handoff kills it.
+    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable()));
+    let until = view.now.plus(view.policy.keep_ms);
+    let handed = Body::LeaseHandedOff {
+        kept_for: KeptFor {
+            actor: to.clone(),
+            until_wall_ms: until.wall_ms,
+            until_tick_ms: until.tick_ms,
+            domain: until.domain,
+        },
+        lease: lease.map(|lease| end_of(view, lease)),
+    };
+    let draft = Draft { token: lease.map(|lease| lease.token), ..Draft::new(handed) };
+    drafts.push(draft.text(Field::Reason, Some(reason)));
+    Ok(Decision::of(drafts))
+}
+
+/// The verbs of the table that have no terms of their own.
+pub(super) fn shift(
+    view: &View<'_>,
+    verb: Verb,
+    message: Option<&str>,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
+    let message = message.map(|text| Field::Note.check(text)).transpose()?;
+    let (mut drafts, lease) = may(view, verb, force)?;
+    let end = lease.map(|lease| end_of(view, lease));
+    let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_s: 0 };
+    let body = match verb {
+        Verb::Accept => Body::TaskAccepted {},
+        Verb::Block => Body::TaskBlocked { lease: end },
+        Verb::Unblock => Body::TaskUnblocked {},
+        Verb::Submit => Body::TaskSubmitted { lease: end.unwrap_or_else(claimed) },
+        Verb::Approve => Body::TaskApproved {},
+        Verb::Reject => Body::TaskRejected { kept_for: kept_for_submitter(view) },
+        Verb::Done => Body::TaskDone { lease: end.unwrap_or_else(claimed) },
+        Verb::Fail if claims_first(&drafts) => Body::TaskFailed { lease: Some(claimed()) },
+        Verb::Fail => Body::TaskFailed { lease: end },
+        Verb::Drop => Body::TaskDropped { lease: end },
+        Verb::Reopen => Body::TaskReopened {},
+        Verb::Release => Body::LeaseReleased { lease: end.ok_or_else(|| not_yours(view, verb))? },
+        Verb::Claim | Verb::Takeover | Verb::Lapse | Verb::Handoff => {
+            return Err(Refusal::new(Code::Unexpected, format!("{verb} is not a plain verb")));
+        }
+    };
+    if verb == Verb::Done && message.is_none() {
+        return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
+    }
+    let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };
+    drafts.push(Draft { token, ..Draft::new(body) }.text(Field::Note, message));
+    Ok(Decision::of(drafts))
+}
+
+fn claims_first(drafts: &[Draft]) -> bool {
+    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }))
+}
+
+fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
+    let presented = view.caller.token == Some(lease.token);
+    lease.end(view.now, presented || lease.is_held_by(&view.caller.actor, &view.caller.instance))
+}
+
+fn kept_for_submitter(view: &View<'_>) -> Option<KeptFor> {
+    let until = view.now.plus(view.policy.keep_ms);
+    view.task.submitter.clone().map(|actor| KeptFor {
+        actor,
+        until_wall_ms: until.wall_ms,
+        until_tick_ms: until.tick_ms,
+        domain: until.domain,
+    })
+}
+
+/// Whether the caller may use a verb now: the events that must come first, and the lease that the verb ends.
+fn may<'a>(
+    view: &View<'a>,
+    verb: Verb,
+    force: Option<&Force>,
+) -> Result<(Vec<Draft>, Option<&'a Lease>), Refusal> {
+    let (mut drafts, standing) = standing_or_forced(view, force)?;
+    match standing {
+        Standing::Holder { lease, .. } => {
+            // A task that is only reserved, or whose lapse was swept, is its holder's as if in progress.
+            let from = if view.task.state == State::Open { State::InProgress } else { view.task.state };
+            let allowed = step(from, verb).ok_or_else(|| not_possible(view, verb))?;
+            check_party(view, allowed, verb, force, &mut drafts)?;
+            let ends_it = allowed.party == Party::Holder;
+            if ends_it && lease.ended.is_none() && lease.grant.reserve && verb != Verb::Release {
+                drafts.push(Draft::new(Body::TaskStarted {}).token(lease.token));
+            }
+            Ok((drafts, Some(lease).filter(|_| ends_it)))
+        }
+        Standing::Held(lease) => Err(held_refusal(view, lease)),
+        Standing::Free { lapsed: old } => {
+            let was_revoked = drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }));
+            let from = if old.is_some() || was_revoked { State::Open } else { view.task.state };
+            if let Some(allowed) = step(from, verb) {
+                drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
+                check_party(view, allowed, verb, force, &mut drafts)?;
+                return Ok((drafts, None));
+            }
+            let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
+            if claimable && verb.claims_first() {
+                let claimed = acquire(view, Standing::Free { lapsed: old }, &Terms::default(), force)?;
+                drafts.extend(claimed.drafts);
+                return Ok((drafts, None));
+            }
+            Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
+        }
+    }
+}
+
+fn check_party(
+    view: &View<'_>,
+    step: Step,
+    verb: Verb,
+    force: Option<&Force>,
+    drafts: &mut Vec<Draft>,
+) -> Result<(), Refusal> {
+    if step.party != Party::Reviewer || !view.caller_worked_on_it {
+        return Ok(());
+    }
+    match force {
+        Some(force) => {
+            drafts.push(overridden("reviewer", force));
+            Ok(())
+        }
+        None => Err(Refusal::new(
+            Code::NotAllowed,
+            format!("{} worked on {}: somebody else must {verb} it", view.caller.actor, view.id),
+        )
+        .task(view.id)
+        .next(format!("onus note {} 'ready for review'   # and ask another actor", view.id))),
+    }
+}

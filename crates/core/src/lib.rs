@@ -1,0 +1,30 @@
+//! The domain of onus, pure: no I/O, no clock, no randomness, no SQL.
+//!
+//! One [`task::Task`] record is the authoritative owner of a unit of work. Whoever wants to change it hands in a
+//! [`command::Command`]; [`decide::decide`] looks at a [`decide::View`] that was read under the task's lock and
+//! answers with events or a [`refusal::Refusal`]; [`apply::apply_to_task`] turns each event into row changes. Time,
+//! ids and randomness are passed in, so the same code serves the engine, a rebuild, and a simulation.
+//!
+//! **Authority.** The lease with the task's highest token decides who may write ([`lease`]). Tokens only grow; a
+//! token stays usable after a lapse until a higher one is granted or the task is handed off, so a slow
+//! holder can still finish, and a superseded one changes nothing.
+//!
+//! **States** follow one table ([`transition`]). **Time** is the store's clock, read inside the write
+//! ([`time`]). **History** is a hash chain per task ([`chain`]); free text lies beside it and can be erased
+//! ([`text`]).
+
+pub mod actor;
+pub mod apply;
+pub mod chain;
+pub mod command;
+pub mod decide;
+pub mod event;
+pub mod ids;
+pub mod lease;
+pub mod policy;
+pub mod refusal;
+pub mod seal;
+pub mod task;
+pub mod text;
+pub mod time;
+pub mod transition;

@@ -1,0 +1,34 @@
+//! The rules a project may set. Each is read from configuration by the interface and handed in.
+
+use crate::time::{HOUR_MS, MINUTE_MS};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long an agent's lease lives without a sign of life.
+    pub ttl_ms: i64,
+    /// How long an agent may hold a task at all. 0: no limit.
+    pub max_hold_ms: i64,
+    /// After how long without a sign of life a person's lease is marked stale.
+    pub stale_after_ms: i64,
+    /// How long a task handed off or rejected is kept for one actor.
+    pub keep_ms: i64,
+    /// How many leases without a TTL one agent, and all agents together, may hold.
+    pub indefinite_per_actor: u64,
+    pub indefinite_per_store: u64,
+    /// Whether a person who forces must link a decision or an approval.
+    pub force_needs_link: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            ttl_ms: 60 * MINUTE_MS,
+            max_hold_ms: 8 * HOUR_MS,
+            stale_after_ms: 8 * HOUR_MS,
+            keep_ms: 60 * MINUTE_MS,
+            indefinite_per_actor: 1,
+            indefinite_per_store: 5,
+            force_needs_link: false,
+        }
+    }
+}

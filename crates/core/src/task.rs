@@ -1,0 +1,254 @@
+//! The task record: the authoritative owner of a unit of work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::{ActorName, Tier};
+use crate::ids::{Number, Token, Uid, Version, shortened};
+use crate::refusal::Refusal;
+use crate::time::Moment;
+
+/// Defines an enum whose members have one spelling everywhere: code, SQL, JSON, help.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident ($what:literal) { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub enum $name { $($(#[$vmeta])* #[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                Self::ALL.iter().copied().find(|v| v.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
+                    let known: Vec<&str> = Self::ALL.iter().map(|v| v.as_str()).collect();
+                    Refusal::usage(format!("'{}' is not a {}: use one of {}", shortened(text), $what, known.join(", ")))
+                })
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Where a task stands. `ready` is a question, not a state.
+    State("state") {
+        Proposed = "proposed",
+        Open = "open",
+        InProgress = "in_progress",
+        Blocked = "blocked",
+        Review = "review",
+        Done = "done",
+        Failed = "failed",
+        Dropped = "dropped",
+    }
+}
+
+impl State {
+    /// Whether nothing more is to be done unless somebody reopens it.
+    pub fn is_finished(self) -> bool {
+        matches!(self, State::Done | State::Dropped)
+    }
+}
+
+words! {
+    TaskType("type") {
+        Epic = "epic",
+        Feature = "feature",
+        Story = "story",
+        Task = "task",
+        Bug = "bug",
+    }
+}
+
+words! {
+    /// P0 first.
+    Priority("priority") {
+        P0 = "P0",
+        P1 = "P1",
+        P2 = "P2",
+        P3 = "P3",
+        P4 = "P4",
+    }
+}
+
+/// Where an ask came from. The same origin always resolves to the same task (P8).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Origin(String);
+
+impl Origin {
+    pub const MAX_LEN: usize = 500;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Origin {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let fits = text.len() <= Self::MAX_LEN
+            && !text.chars().any(char::is_control)
+            && text.split_once(':').is_some_and(|(channel, reference)| {
+                is_word(channel) && !reference.is_empty() && reference.trim() == reference
+            });
+        if !fits {
+            return Err(Refusal::usage(format!(
+                "'{}' is not an origin: write CHANNEL:REFERENCE, such as github:acme/web#12, at most {} bytes",
+                shortened(text),
+                Self::MAX_LEN
+            )));
+        }
+        Ok(Origin(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Origin {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<Origin> for String {
+    fn from(origin: Origin) -> String {
+        origin.0
+    }
+}
+
+/// Short labels: 1 to 64 bytes, no spaces or control characters.
+pub fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && !text.chars().any(|c| c.is_control() || c.is_whitespace() || c == ',')
+}
+
+/// A label such as a tag, area or iteration.
+pub fn check_word(what: &str, text: &str) -> Result<String, Refusal> {
+    if is_word(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(Refusal::usage(format!(
+            "'{}' is not a {what}: use 1 to 64 bytes without spaces, commas or control characters",
+            shortened(text)
+        )))
+    }
+}
+
+pub const MAX_TAGS: usize = 50;
+pub const MAX_REFS: usize = 50;
+
+/// For whom an open task is kept: nobody else may claim it before `until`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub actor: ActorName,
+    pub until: Moment,
+    /// The event whose reason says why.
+    pub version: Version,
+}
+
+/// The fields of a task that people edit, apart from its texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    #[serde(rename = "type")]
+    pub kind: TaskType,
+    pub priority: Priority,
+    pub required_tier: Tier,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<String>,
+    /// The accountable person, not the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ActorName>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
+    /// System to reference: `jira` to `WEB-7`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refs: BTreeMap<String, String>,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        Facts {
+            kind: TaskType::Task,
+            priority: Priority::P2,
+            required_tier: Tier::DEFAULT,
+            area: None,
+            iteration: None,
+            owner: None,
+            tags: BTreeSet::new(),
+            refs: BTreeMap::new(),
+        }
+    }
+}
+
+/// A task as the fold of its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub uid: Uid,
+    pub number: Number,
+    /// The number of its events, and the hash of the last one.
+    pub version: Version,
+    pub head: String,
+    pub state: State,
+    pub facts: Facts,
+    /// The events that hold the current title and body.
+    pub title_version: Version,
+    pub body_version: Option<Version>,
+    pub origin: Option<Origin>,
+    pub created_at_ms: i64,
+    pub created_by: ActorName,
+    pub updated_at_ms: i64,
+    /// The highest token ever granted.
+    pub token: Token,
+    /// Whether the lease with that token has not ended. It may have lapsed: that is computed.
+    pub leased: bool,
+    /// The highest token granted before the task was last opened by a decision (created, accepted, reopened).
+    pub opened_token: Token,
+    pub kept: Option<Kept>,
+    /// Who submitted it for review.
+    pub submitter: Option<ActorName>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_have_a_channel_and_a_reference() {
+        for good in ["github:acme/web#12", "mail:<a@b>", "chat:room: hello"] {
+            assert!(good.parse::<Origin>().is_ok(), "{good}");
+        }
+        for bad in ["github", ":x", "github:", "git hub:x", "a:b\n", "a: b"] {
+            assert!(bad.parse::<Origin>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_spelled_one_way_and_read_in_any_case() {
+        assert_eq!("IN_PROGRESS".parse(), Ok(State::InProgress));
+        assert_eq!("p0".parse(), Ok(Priority::P0));
+        assert!("doing".parse::<State>().unwrap_err().message.contains("in_progress"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Free text. Titles, bodies, notes and reasons lie beside their event, which holds only
+//! `sha256(salt ‖ text)`: erasing text and salt leaves the chain intact and nothing to guess from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::ids::{Uid, Version, shortened};
+use crate::refusal::Refusal;
+
+/// Which text of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    Title,
+    Body,
+    Note,
+    Reason,
+}
+
+impl Field {
+    pub const ALL: [Field; 4] = [Field::Title, Field::Body, Field::Note, Field::Reason];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Field::Title => "title",
+            Field::Body => "body",
+            Field::Note => "note",
+            Field::Reason => "reason",
+        }
+    }
+
+    /// The most bytes a text of this field may have.
+    pub fn max_bytes(self) -> usize {
+        match self {
+            Field::Title => 500,
+            Field::Body => 256 * 1024,
+            Field::Note => 64 * 1024,
+            Field::Reason => 4 * 1024,
+        }
+    }
+
+    /// The text without surrounding white space, if it can be kept.
+    pub fn check(self, text: &str) -> Result<String, Refusal> {
+        let name = self.as_str();
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Refusal::usage(format!("the {name} is empty: say something in it")));
+        }
+        if text.len() > self.max_bytes() {
+            return Err(Refusal::usage(format!(
+                "the {name} has {} bytes; at most {} are kept",
+                text.len(),
+                self.max_bytes()
+            )));
+        }
+        if text.contains('\0') {
+            return Err(Refusal::usage(format!("the {name} contains a NUL character: remove it")));
+        }
+        if self == Field::Title && text.contains(['\n', '\r']) {
+            return Err(Refusal::usage(
+                "the title has several lines: keep the first, and put the rest into the body (-d)",
+            ));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Field {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        Field::ALL.into_iter().find(|field| field.as_str() == text).ok_or_else(|| {
+            Refusal::usage(format!("'{}' is not a text: use title, body, note or reason", shortened(text)))
+        })
+    }
+}
+
+/// Where a text lies: beside one event of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextKey {
+    pub stream: Uid,
+    pub version: Version,
+    pub field: Field,
+}
+
+/// What keeps the digest of a short text from being guessed.
+pub type Salt = [u8; 16];
+
+/// The digest that the event holds.
+pub fn digest(salt: &Salt, text: &str) -> String {
+    hex(&Sha256::new().chain_update(salt).chain_update(text.as_bytes()).finalize())
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+        text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+        text
+    })
+}
+
+/// What is shown where a text was erased.
+pub const REDACTED: &str = "[redacted]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_bounded_and_clean() {
+        assert_eq!(Field::Title.check("  Fix it \n"), Ok("Fix it".to_owned()));
+        for bad in ["", "   ", "a\0b", "two\nlines", &"x".repeat(501)] {
+            assert!(Field::Title.check(bad).is_err(), "{bad:?}");
+        }
+        assert!(Field::Body.check(&"x".repeat(1 << 20)).is_err());
+        assert!(Field::Note.check("two\nlines").is_ok());
+    }
+
+    #[test]
+    fn the_digest_depends_on_salt_and_text() {
+        assert_ne!(digest(&[0; 16], "a"), digest(&[1; 16], "a"));
+        assert_ne!(digest(&[0; 16], "a"), digest(&[0; 16], "b"));
+        assert_eq!(hex(&[0x0f, 0xa0]), "0fa0");
+    }
+}

@@ -1,0 +1,234 @@
+//! Time as a value. Nothing here reads a clock.
+//!
+//! A [`Moment`] is one reading of the store's clock: a *tick* that decides, and the wall time that people read.
+//! Ticks come from a clock that neither NTP nor `date` can step and that stands still while the machine sleeps,
+//! as the holders do; they can be compared only within one [`ClockDomain`]. A deadline from another domain
+//! (an earlier boot, a copied store) is judged by wall time: nothing better exists.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::shortened;
+use crate::refusal::Refusal;
+
+/// Where ticks were read: `machine/boot/time namespace`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClockDomain(String);
+
+impl ClockDomain {
+    pub fn new(machine: &str, boot: &str, time_ns: &str) -> ClockDomain {
+        ClockDomain(format!("{machine}/{boot}/{time_ns}"))
+    }
+
+    pub fn from_stored(text: String) -> ClockDomain {
+        ClockDomain(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn machine(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
+
+    pub fn boot(&self) -> &str {
+        self.0.split('/').nth(1).unwrap_or_default()
+    }
+}
+
+/// One reading of the store's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    pub wall_ms: i64,
+    pub tick_ms: i64,
+    pub domain: ClockDomain,
+}
+
+impl Moment {
+    pub fn plus(&self, ms: i64) -> Moment {
+        Moment {
+            wall_ms: self.wall_ms.saturating_add(ms),
+            tick_ms: self.tick_ms.saturating_add(ms),
+            domain: self.domain.clone(),
+        }
+    }
+
+    /// Milliseconds from `earlier` to this moment; negative if `earlier` is later.
+    pub fn since_ms(&self, earlier: &Moment) -> i64 {
+        if self.domain == earlier.domain {
+            self.tick_ms.saturating_sub(earlier.tick_ms)
+        } else {
+            self.wall_ms.saturating_sub(earlier.wall_ms)
+        }
+    }
+
+    /// Whether this moment, a deadline, has come.
+    pub fn has_come(&self, now: &Moment) -> bool {
+        now.since_ms(self) >= 0
+    }
+
+    /// The later of two deadlines, as seen from `now`.
+    pub fn later(self, other: Moment, now: &Moment) -> Moment {
+        if self.since_ms(now) >= other.since_ms(now) { self } else { other }
+    }
+
+    /// The earlier of two deadlines, as seen from `now`.
+    pub fn earlier(self, other: Moment, now: &Moment) -> Moment {
+        if self.since_ms(now) <= other.since_ms(now) { self } else { other }
+    }
+}
+
+/// An RFC 3339 time in UTC with milliseconds, as every JSON document of onus shows it.
+pub fn rfc3339(wall_ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(wall_ms) {
+        Ok(stamp) => format!("{stamp:.3}"),
+        Err(_) => format!("{wall_ms}ms"),
+    }
+}
+
+/// The inverse of [`rfc3339`].
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(|stamp| stamp.as_millisecond())
+}
+
+pub const SECOND_MS: i64 = 1_000;
+pub const MINUTE_MS: i64 = 60 * SECOND_MS;
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// The longest duration that is understood: nothing sensible is longer, and sums cannot overflow.
+pub const MAX_DURATION_MS: i64 = 366 * DAY_MS;
+
+/// A length of time as people write it: `90s`, `15m`, `2h`, `1d`, `500ms`, `1h30m`, or `0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    pub ms: i64,
+}
+
+impl Span {
+    pub const fn from_ms(ms: i64) -> Span {
+        Span { ms }
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let bad = |why: &str| {
+            Refusal::usage(format!(
+                "'{}' is not a duration: {why}. Write it like 90s, 15m, 2h or 1h30m",
+                shortened(text)
+            ))
+        };
+        if text == "0" {
+            return Ok(Span { ms: 0 });
+        }
+        if text.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        if text.starts_with('-') {
+            return Err(bad("it is negative"));
+        }
+        let mut rest = text;
+        let mut total_ms: i64 = 0;
+        while !rest.is_empty() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            if digits == 0 {
+                return Err(bad("a number is missing"));
+            }
+            let (count, tail) = rest.split_at(digits);
+            let unit_len = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+            let (unit, tail) = tail.split_at(unit_len);
+            let unit_ms = match unit {
+                "ms" => 1,
+                "s" => SECOND_MS,
+                "m" => MINUTE_MS,
+                "h" => HOUR_MS,
+                "d" => DAY_MS,
+                "" => return Err(bad("its unit is missing")),
+                _ => return Err(bad("its unit is unknown")),
+            };
+            total_ms = count
+                .parse::<i64>()
+                .ok()
+                .and_then(|n| n.checked_mul(unit_ms))
+                .and_then(|ms| total_ms.checked_add(ms))
+                .filter(|ms| *ms <= MAX_DURATION_MS)
+                .ok_or_else(|| bad("it is longer than 366 days"))?;
+            rest = tail;
+        }
+        Ok(Span { ms: total_ms })
+    }
+}
+
+impl fmt::Display for Span {
+    /// At most two units, rounded down: `2h 5m`, `41s`, `0s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m"), (SECOND_MS, "s")];
+        let ms = self.ms.max(0);
+        let Some(first) = units.iter().position(|(unit, _)| ms >= *unit) else {
+            return write!(f, "{}", if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") });
+        };
+        let (unit_ms, name) = units[first];
+        write!(f, "{}{name}", ms / unit_ms)?;
+        if let Some((next_ms, name)) = units.get(first + 1)
+            && ms % unit_ms / next_ms > 0
+        {
+            write!(f, " {}{name}", ms % unit_ms / next_ms)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(tick_ms: i64, wall_ms: i64, boot: &str) -> Moment {
+        Moment { wall_ms, tick_ms, domain: ClockDomain::new("m", boot, "t") }
+    }
+
+    #[test]
+    fn a_wall_clock_step_moves_no_deadline_of_the_same_boot() {
+        let deadline = at(1_000, 50_000, "b");
+        assert!(!deadline.has_come(&at(999, 50_000 + 2 * HOUR_MS, "b")));
+        assert!(deadline.has_come(&at(1_000, 50_000 - 2 * HOUR_MS, "b")));
+    }
+
+    #[test]
+    fn a_deadline_of_another_boot_is_judged_by_the_wall() {
+        let deadline = at(1_000_000, 50_000, "b");
+        assert!(deadline.has_come(&at(5, 50_000, "later")));
+        assert!(!deadline.has_come(&at(2_000_000, 49_999, "later")));
+    }
+
+    #[test]
+    fn durations_are_read_and_bad_ones_refused() {
+        for (text, ms) in [("90s", 90_000), ("15m", 900_000), ("1h30m", 5_400_000), ("0", 0), ("250ms", 250)]
+        {
+            assert_eq!(text.parse::<Span>().map(|s| s.ms), Ok(ms), "{text}");
+        }
+        for bad in ["", "-5m", "5", "m", "5x", "1.5h", "99999999999999999999h", "9999999d", "5 m", "１m"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_with_two_units_at_most() {
+        for (ms, text) in
+            [(0, "0s"), (41_000, "41s"), (7_500_000, "2h 5m"), (90_061_000, "1d 1h"), (5, "5ms")]
+        {
+            assert_eq!(Span::from_ms(ms).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_survive_a_round_trip() {
+        assert_eq!(rfc3339(1_763_239_394_007), "2025-11-15T20:43:14.007Z");
+        assert_eq!(parse_rfc3339("2025-11-15T20:43:14.007Z"), Some(1_763_239_394_007));
+    }
+}

@@ -1,0 +1,212 @@
+//! The one table that says which state may follow which, and who may do it (P4).
+//! Every interface goes through it; nothing else decides a state.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::task::State;
+
+/// What can be done to a task's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    Accept,
+    Claim,
+    Takeover,
+    Release,
+    Lapse,
+    Handoff,
+    Block,
+    Unblock,
+    Submit,
+    Approve,
+    Reject,
+    Done,
+    Fail,
+    Drop,
+    Reopen,
+}
+
+impl Verb {
+    pub const ALL: [Verb; 15] = [
+        Verb::Accept,
+        Verb::Claim,
+        Verb::Takeover,
+        Verb::Release,
+        Verb::Lapse,
+        Verb::Handoff,
+        Verb::Block,
+        Verb::Unblock,
+        Verb::Submit,
+        Verb::Approve,
+        Verb::Reject,
+        Verb::Done,
+        Verb::Fail,
+        Verb::Drop,
+        Verb::Reopen,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Accept => "accept",
+            Verb::Claim => "claim",
+            Verb::Takeover => "takeover",
+            Verb::Release => "release",
+            Verb::Lapse => "lapse",
+            Verb::Handoff => "handoff",
+            Verb::Block => "block",
+            Verb::Unblock => "unblock",
+            Verb::Submit => "submit",
+            Verb::Approve => "approve",
+            Verb::Reject => "reject",
+            Verb::Done => "done",
+            Verb::Fail => "fail",
+            Verb::Drop => "drop",
+            Verb::Reopen => "reopen",
+        }
+    }
+
+    /// Small work is one command: on an unheld, ready task these claim it first.
+    pub fn claims_first(self) -> bool {
+        matches!(self, Verb::Done | Verb::Submit | Verb::Fail)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Who may take a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// Anyone, while nobody else holds a live lease.
+    Anyone,
+    /// Whoever has the task's current token.
+    Holder,
+    /// An actor that held no lease on the task since it was last opened.
+    Reviewer,
+    /// onus itself, when a lease has lapsed.
+    Sweeper,
+}
+
+/// One cell of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub to: State,
+    pub party: Party,
+}
+
+/// The table. None: the verb is not possible from that state.
+pub fn step(from: State, verb: Verb) -> Option<Step> {
+    use Party::{Anyone, Holder, Reviewer, Sweeper};
+    use State::{Blocked, Done, Dropped, Failed, InProgress, Open, Proposed, Review};
+    let (to, party) = match (from, verb) {
+        (Proposed, Verb::Accept) => (Open, Anyone),
+        (Proposed, Verb::Drop) => (Dropped, Anyone),
+
+        (Open, Verb::Handoff) => (Open, Anyone),
+        (Open, Verb::Claim) => (InProgress, Anyone),
+        (Open, Verb::Block) => (Blocked, Anyone),
+        (Open, Verb::Drop) => (Dropped, Anyone),
+
+        (InProgress, Verb::Release) => (Open, Holder),
+        (InProgress, Verb::Lapse) => (Open, Sweeper),
+        (InProgress, Verb::Handoff) => (Open, Holder),
+        (InProgress, Verb::Takeover) => (InProgress, Anyone),
+        (InProgress, Verb::Block) => (Blocked, Holder),
+        (InProgress, Verb::Submit) => (Review, Holder),
+        (InProgress, Verb::Done) => (Done, Holder),
+        (InProgress, Verb::Fail) => (Failed, Holder),
+        (InProgress, Verb::Drop) => (Dropped, Holder),
+
+        (Blocked, Verb::Unblock) => (Open, Anyone),
+        (Blocked, Verb::Fail) => (Failed, Anyone),
+        (Blocked, Verb::Drop) => (Dropped, Anyone),
+
+        (Review, Verb::Reject) => (Open, Anyone),
+        (Review, Verb::Approve) => (Done, Reviewer),
+        (Review, Verb::Fail) => (Failed, Anyone),
+        (Review, Verb::Drop) => (Dropped, Anyone),
+
+        (Failed, Verb::Drop) => (Dropped, Anyone),
+
+        (Done, Verb::Reopen) => (Open, Anyone),
+        (Dropped, Verb::Reopen) => (Open, Anyone),
+        _ => return None,
+    };
+    Some(Step { to, party })
+}
+
+/// The verbs that people and agents may use from a state, for refusals that teach.
+pub fn verbs_from(state: State) -> Vec<Verb> {
+    Verb::ALL.into_iter().filter(|verb| *verb != Verb::Lapse && step(state, *verb).is_some()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The design's table, row by row: a change to the code that is not a change of the contract fails here.
+    #[test]
+    fn the_table_is_the_designs() {
+        let rows: &[(State, &[(&str, State)])] = &[
+            (State::Proposed, &[("accept", State::Open), ("drop", State::Dropped)]),
+            (
+                State::Open,
+                &[
+                    ("claim", State::InProgress),
+                    ("handoff", State::Open),
+                    ("block", State::Blocked),
+                    ("drop", State::Dropped),
+                ],
+            ),
+            (
+                State::InProgress,
+                &[
+                    ("takeover", State::InProgress),
+                    ("release", State::Open),
+                    ("lapse", State::Open),
+                    ("handoff", State::Open),
+                    ("block", State::Blocked),
+                    ("submit", State::Review),
+                    ("done", State::Done),
+                    ("fail", State::Failed),
+                    ("drop", State::Dropped),
+                ],
+            ),
+            (State::Blocked, &[("unblock", State::Open), ("fail", State::Failed), ("drop", State::Dropped)]),
+            (
+                State::Review,
+                &[
+                    ("approve", State::Done),
+                    ("reject", State::Open),
+                    ("fail", State::Failed),
+                    ("drop", State::Dropped),
+                ],
+            ),
+            (State::Done, &[("reopen", State::Open)]),
+            (State::Failed, &[("drop", State::Dropped)]),
+            (State::Dropped, &[("reopen", State::Open)]),
+        ];
+        assert_eq!(rows.len(), State::ALL.len());
+        for (from, cells) in rows {
+            let got: Vec<(&str, State)> = Verb::ALL
+                .into_iter()
+                .filter_map(|verb| step(*from, verb).map(|step| (verb.as_str(), step.to)))
+                .collect();
+            assert_eq!(got, *cells, "from {from}");
+        }
+    }
+
+    #[test]
+    fn only_a_holder_ends_work_in_progress() {
+        for verb in
+            [Verb::Release, Verb::Handoff, Verb::Block, Verb::Submit, Verb::Done, Verb::Fail, Verb::Drop]
+        {
+            assert_eq!(step(State::InProgress, verb).map(|s| s.party), Some(Party::Holder), "{verb}");
+        }
+    }
+}
