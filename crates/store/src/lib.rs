@@ -1,0 +1,254 @@
+//! Where onus keeps its record: the [`Store`] trait and its implementations.
+//!
+//! **One transaction per batch.** [`Store::write`] runs its closure inside one write transaction and commits once,
+//! durably; the answer exists only after the commit. A store may have to run the closure again (a deadlock, a
+//! serialization failure), so it must have no effects but its writes. [`Store::read`] gives one snapshot and writes
+//! nothing, not even a lock that another could notice.
+//!
+//! **Rows are locked before the view is read.** A decision first calls [`Write::lock_task`]; what it reads of that
+//! task afterwards cannot change until the commit. On SQLite the write lock is the whole store's, and the call is a
+//! read; on a store with row locks it is the fence that P1 and P2 stand on.
+//!
+//! **The store's clock decides.** [`Read::now`] is read inside the transaction; nobody else's time counts.
+//!
+//! Both speak plain domain types. Events and rows are written side by side in the same transaction; the only things
+//! that are not a fold of the ledger are a live lease's pulse, the instance registry, kept requests and erasable
+//! texts.
+
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod sqlite;
+
+use onus_core::actor::{Actor, ActorName, InstanceId};
+use onus_core::apply::{Change, Project};
+use onus_core::chain::Record;
+use onus_core::event::Event;
+use onus_core::ids::{Number, TaskRef, Token, Uid};
+use onus_core::lease::{Lease, Process, Pulse};
+use onus_core::seal::StreamHead;
+use onus_core::task::{Origin, Priority, State, Task, TaskType};
+use onus_core::text::{Field, Salt, TextKey};
+use onus_core::time::Moment;
+
+pub use error::StoreError;
+pub use sqlite::{Access, Clock, SqliteStore, filesystem_of};
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// A place where one project's tasks and ledger are kept.
+pub trait Store {
+    fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R>;
+
+    /// `work` may run more than once; its last run is what was committed.
+    fn write<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R>;
+
+    /// Derives every row from the ledger anew, compares, and puts right what differs, in one transaction.
+    fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
+
+    /// A consistent copy of the whole store in a new file.
+    fn backup(&mut self, to: &std::path::Path, progress: &mut dyn FnMut(Progress)) -> Result<()>;
+
+    /// What the store can say about its own health, beyond the ledger's.
+    fn check(&mut self) -> Result<Vec<Finding>>;
+
+    /// Mends what [`Store::check`] calls safe to mend, and makes erased texts unreadable in every file.
+    /// False: somebody is reading an old snapshot; try again later.
+    fn tidy(&mut self) -> Result<bool>;
+}
+
+/// How far a long piece of work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+}
+
+/// What a rebuild found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    pub events: u64,
+    pub tasks: u64,
+    /// Rows that differed, and were put right, by table.
+    pub changed: Vec<(String, u64)>,
+}
+
+/// One thing that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub name: &'static str,
+    pub ok: bool,
+    pub detail: String,
+    /// Whether [`Store::tidy`] or a rebuild mends it without losing anything.
+    pub mendable: bool,
+}
+
+/// Which tasks to list. Empty: any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub states: Vec<State>,
+    /// Finished tasks too, where no state is named.
+    pub finished: bool,
+    pub kind: Option<TaskType>,
+    pub priority: Option<Priority>,
+    pub tag: Option<String>,
+    pub owner: Option<ActorName>,
+    pub area: Option<String>,
+    pub iteration: Option<String>,
+    pub origin: Option<Origin>,
+    /// Held by this actor, live or not.
+    pub holder: Option<ActorName>,
+}
+
+/// Where a page of tasks ended: lists are ordered by priority, then number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    pub priority: Priority,
+    pub number: Number,
+}
+
+/// Which events to read, in the order they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// One stream; None: all.
+    pub stream: Option<Uid>,
+    pub after_seq: u64,
+    /// The last ones rather than the first.
+    pub newest: bool,
+    pub limit: u64,
+}
+
+/// An idempotent request that was applied. It names what it made, and holds no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRequest {
+    /// Salted digest of the request. None: the text it contained was erased.
+    pub digest: Option<String>,
+    pub salt: Salt,
+    pub verb: String,
+    pub task: Option<Uid>,
+    /// The lease it got, if it got one.
+    pub token: Option<Token>,
+    pub at_ms: i64,
+}
+
+/// A known instance of an actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownInstance {
+    pub actor: ActorName,
+    pub instance: InstanceId,
+    pub process: Option<Process>,
+    pub seen_at_ms: i64,
+}
+
+/// A text beside an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredText {
+    pub key: TextKey,
+    pub salt: Salt,
+    pub text: String,
+}
+
+/// An event as it is stored, with what lies beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerLine {
+    pub stream: String,
+    pub record: Record,
+    pub texts: Vec<LooseText>,
+}
+
+/// A text as it is stored, before anyone has checked that it makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LooseText {
+    pub field: String,
+    pub salt: Vec<u8>,
+    pub text: String,
+}
+
+/// One snapshot.
+pub trait Read {
+    fn now(&mut self) -> Moment;
+    fn project(&mut self) -> Result<Project>;
+    /// The tasks a reference may mean: none, one, or some of several.
+    fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>>;
+    fn task(&mut self, uid: Uid) -> Result<Option<Task>>;
+    fn task_by_origin(&mut self, origin: &Origin) -> Result<Option<Uid>>;
+    fn lease(&mut self, task: Uid, token: Token) -> Result<Option<Lease>>;
+    /// The latest lease of one holder on one task.
+    fn latest_lease_of(
+        &mut self,
+        task: Uid,
+        actor: &ActorName,
+        instance: &InstanceId,
+    ) -> Result<Option<Lease>>;
+    /// The leases of one holder that have not ended.
+    fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
+    /// Every lease that has not ended, the task's priority first.
+    fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
+    /// Leases of a holder that were taken from it after a wall time.
+    fn leases_lost_by(
+        &mut self,
+        actor: &ActorName,
+        instance: &InstanceId,
+        since_ms: i64,
+    ) -> Result<Vec<Lease>>;
+    /// Whether an actor got a lease with a token above this one.
+    fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
+    /// Agents' leases without any time limit that have not ended: one actor's, and all.
+    fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)>;
+    /// Open tasks without a lease, by priority, then age.
+    fn open_tasks(&mut self, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
+    fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
+    fn count_by_state(&mut self) -> Result<Vec<(State, u64)>>;
+    /// Tasks in whose texts every word occurs, the best first.
+    fn search(&mut self, words: &[String], limit: u64) -> Result<Vec<Uid>>;
+    fn text(&mut self, key: TextKey) -> Result<Option<StoredText>>;
+    /// The texts that still lie beside one event.
+    fn texts(&mut self, stream: Uid, version: onus_core::ids::Version) -> Result<Vec<StoredText>>;
+    fn events(&mut self, query: &EventQuery) -> Result<Vec<Record>>;
+    fn event(&mut self, stream: Uid, version: onus_core::ids::Version) -> Result<Option<Record>>;
+    /// The notes of a task, oldest first: their events.
+    fn notes(&mut self, task: Uid) -> Result<Vec<Record>>;
+    fn count_events(&mut self) -> Result<u64>;
+    /// The ledger stream by stream, in order, after a place; as it is stored, readable or not.
+    fn ledger_page(&mut self, after: Option<&(String, u64)>, limit: u64) -> Result<Vec<LedgerLine>>;
+    /// The head of one stream as its row has it.
+    fn head(&mut self, stream: &str) -> Result<Option<StreamHead>>;
+    /// The head of every stream as its row has it, by uid.
+    fn walk_heads(&mut self, visit: &mut dyn FnMut(StreamHead) -> Result<()>) -> Result<()>;
+    fn actor(&mut self, name: &ActorName) -> Result<Option<Actor>>;
+    /// The actor behind a name, if the name is an alias.
+    fn alias(&mut self, name: &ActorName) -> Result<Option<ActorName>>;
+    fn actors(&mut self) -> Result<Vec<Actor>>;
+    fn aliases(&mut self) -> Result<Vec<(ActorName, ActorName)>>;
+    fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Option<KnownInstance>>;
+    fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>>;
+    /// The instance registered for a process.
+    fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>>;
+    fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;
+}
+
+/// One write transaction.
+pub trait Write: Read {
+    /// Locks the task's row until the commit, then reads it.
+    fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>>;
+    /// Locks the project's row until the commit, then reads it.
+    fn lock_project(&mut self) -> Result<Project>;
+    /// The number for the next task. It is taken once a task's creation is applied.
+    fn next_number(&mut self) -> Result<Number>;
+    /// Writes one event, with its texts beside it.
+    fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> Result<()>;
+    fn apply(&mut self, change: &Change) -> Result<()>;
+    /// A sign of life of a live lease. Not an event.
+    fn pulse(&mut self, task: Uid, token: Token, pulse: &Pulse) -> Result<()>;
+    fn put_instance(&mut self, instance: &KnownInstance) -> Result<()>;
+    fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> Result<()>;
+    /// Erases a text and its salt, and every digest that it could be guessed from.
+    fn erase(&mut self, key: TextKey) -> Result<()>;
+    /// Begins a part that can be undone by itself.
+    fn savepoint(&mut self) -> Result<()>;
+    /// Keeps the part.
+    fn release(&mut self) -> Result<()>;
+    /// Undoes the part.
+    fn undo(&mut self) -> Result<()>;
+}

@@ -1,0 +1,275 @@
+//! Opening, creating and migrating a store.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use onus_core::actor::{ActorName, InstanceId};
+use onus_core::event::{Body, Event};
+use onus_core::ids::{Prefix, Uid, Version};
+
+use crate::{Read as _, Result, Store as _, StoreError, Write as _, clock};
+
+use super::queue::Queue;
+use super::{Access, LOG_PAGES, SqliteStore, failed, filesystem_of, read, schema};
+
+/// How long to wait for a program that is not onus and holds SQLite's own lock.
+pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(5);
+
+/// A copy of a store in a private folder, removed with it.
+#[derive(Debug)]
+pub(super) struct Copy {
+    folder: PathBuf,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl SqliteStore {
+    /// Opens a store that exists, brings its schema up to date, and never creates one.
+    pub fn open(path: &Path, access: Access, wait: Duration) -> Result<SqliteStore> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing(path.to_owned()));
+            }
+            Err(error) => {
+                return Err(StoreError::Unavailable { path: path.to_owned(), why: error.to_string() });
+            }
+        };
+        if metadata.is_dir() {
+            return Err(StoreError::NotAStore { path: path.to_owned(), why: "it is a folder".to_owned() });
+        }
+        refuse_unsafe(path)?;
+        let (connection, copy) = match access {
+            Access::Write => (connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?, None),
+            Access::Read => connect_to_read(path)?,
+        };
+        let mut store = SqliteStore::new(connection, path, wait, copy);
+        let found = schema::version(&store.connection, path)?;
+        if found < schema::KNOWN {
+            store.migrate(found)?;
+        }
+        store.load_project()?;
+        Ok(store)
+    }
+
+    /// Makes a new store with its project. `Exists` if there is one.
+    pub fn create(
+        path: &Path,
+        prefix: &Prefix,
+        uid: Uid,
+        event_uid: Uid,
+        by: (&ActorName, &InstanceId),
+        wait: Duration,
+    ) -> Result<SqliteStore> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let unavailable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly(folder.to_owned())
+            }
+            std::io::ErrorKind::StorageFull => StoreError::Full,
+            _ => StoreError::Unavailable { path: folder.to_owned(), why: error.to_string() },
+        };
+        let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+        refuse_unsafe(existing)?;
+        fs::create_dir_all(folder).map_err(unavailable)?;
+        let mut queue = Queue::new(folder);
+        // Two that begin at once: the second finds what the first has made.
+        let seat = queue.sit(wait)?;
+        if path.exists() {
+            return Err(StoreError::Exists(path.to_owned()));
+        }
+        let building = path.with_extension("db.new");
+        for leftover in [building.clone(), side_file(&building, "-wal"), side_file(&building, "-shm")] {
+            let _ = fs::remove_file(leftover);
+        }
+        let connection =
+            connect(&building, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let fail = |error: rusqlite::Error| failed(&error, path);
+        connection.pragma_update(None, "auto_vacuum", "none").map_err(fail)?;
+        schema::migrate(&connection, 0).map_err(fail)?;
+        let mut store = SqliteStore::new(connection, &building, wait, None);
+        store.project = uid.to_string();
+        store.record_project(prefix, uid, event_uid, by)?;
+        connection_to_wal(&store.connection, path)?;
+        store.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fail)?;
+        drop(store);
+        // The name appears with everything in place: nobody ever meets half a store.
+        for side in ["-wal", "-shm"] {
+            let _ = fs::remove_file(side_file(&building, side));
+        }
+        fs::rename(&building, path).map_err(unavailable)?;
+        if let Ok(folder) = fs::File::open(folder) {
+            let _ = folder.sync_all();
+        }
+        drop(seat);
+        SqliteStore::open(path, Access::Write, wait)
+    }
+
+    fn record_project(
+        &mut self,
+        prefix: &Prefix,
+        uid: Uid,
+        event_uid: Uid,
+        (actor, instance): (&ActorName, &InstanceId),
+    ) -> Result<()> {
+        let transaction = self.connection.transaction().map_err(|error| failed(&error, &self.path))?;
+        let mut session = read::Session {
+            connection: &transaction,
+            path: &self.path,
+            clock: &self.clock,
+            project: &self.project,
+        };
+        let mut event = Event {
+            uid: event_uid,
+            task: None,
+            version: Version(1),
+            body: Body::ProjectCreated { uid, prefix: prefix.clone() },
+            actor: actor.clone(),
+            instance: instance.clone(),
+            token: None,
+            at_ms: session.now().wall_ms,
+            cause: None,
+            texts: Default::default(),
+            prev: String::new(),
+            hash: String::new(),
+        };
+        event.hash = onus_core::chain::Record::from_event(&event).hash;
+        session.append(&event, &[])?;
+        let changes = onus_core::apply::apply_to_project(None, &event)
+            .map_err(|error| StoreError::Unexpected(error.to_string()))?;
+        for change in &changes {
+            session.apply(change)?;
+        }
+        transaction.commit().map_err(|error| failed(&error, &self.path))
+    }
+
+    fn new(connection: Connection, path: &Path, wait: Duration, copy: Option<Copy>) -> SqliteStore {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        SqliteStore {
+            connection,
+            path: path.to_owned(),
+            queue: Queue::new(folder),
+            wait,
+            clock: Box::new(clock::now),
+            project: String::new(),
+            copy,
+        }
+    }
+
+    fn load_project(&mut self) -> Result<()> {
+        let project = self.read(|session| session.project())?;
+        self.project = project.uid.to_string();
+        Ok(())
+    }
+
+    fn migrate(&mut self, _found: i64) -> Result<()> {
+        let _seat = self.queue.sit(self.wait)?;
+        // Somebody else may have done it while we waited.
+        let found = schema::version(&self.connection, &self.path)?;
+        if found < schema::KNOWN {
+            schema::migrate(&self.connection, found).map_err(|error| self.fail(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse_unsafe(path: &Path) -> Result<()> {
+    match filesystem_of(path) {
+        Some(filesystem) => Err(StoreError::UnsafeFilesystem { path: path.to_owned(), filesystem }),
+        None => Ok(()),
+    }
+}
+
+fn connection_to_wal(connection: &Connection, path: &Path) -> Result<()> {
+    let mode: String = connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .map_err(|error| failed(&error, path))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(StoreError::Unavailable { path: path.to_owned(), why: format!("the journal stayed in mode {mode}") })
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    let fail = |error: rusqlite::Error| failed(&error, path);
+    let connection =
+        Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
+    configure(&connection).map_err(fail)?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(FOREIGN_WAIT)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; \
+         PRAGMA wal_autocheckpoint = {LOG_PAGES};"
+    ))
+}
+
+/// A connection for reading alone. Tries, in this order: the file as it is; the file as something that cannot
+/// change, if its log is empty; a private copy of file and log.
+fn connect_to_read(path: &Path) -> Result<(Connection, Option<Copy>)> {
+    let in_place = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|connection| {
+        // Only a first read shows whether the log's side files can be used.
+        schema::version(&connection, path)?;
+        Ok(connection)
+    });
+    match in_place {
+        Err(StoreError::Unavailable { .. } | StoreError::ReadOnly(_)) => {}
+        other => return other.map(|connection| (connection, None)),
+    }
+    let log_is_empty = fs::metadata(side_file(path, "-wal")).map_or(true, |log| log.len() == 0);
+    if log_is_empty {
+        let uri = format!("file:{}?immutable=1", uri_path(path));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        return connect(Path::new(&uri), flags).map(|connection| (connection, None));
+    }
+    let copy = copy_of(path)
+        .map_err(|error| StoreError::Unavailable { path: path.to_owned(), why: error.to_string() })?;
+    let connection = connect(&copy.folder.join("onus.db"), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    Ok((connection, Some(copy)))
+}
+
+/// Copies database and log until neither changed meanwhile.
+fn copy_of(path: &Path) -> std::io::Result<Copy> {
+    let folder =
+        std::env::temp_dir().join(format!("onus-read-{}-{}", std::process::id(), clock::now().tick_ms));
+    fs::create_dir(&folder)?;
+    let copy = Copy { folder };
+    let log = side_file(path, "-wal");
+    let state = || -> std::io::Result<_> {
+        let (file, log) = (fs::metadata(path)?, fs::metadata(&log)?);
+        Ok((file.len(), file.modified()?, log.len(), log.modified()?))
+    };
+    for _ in 0..10 {
+        let before = state()?;
+        fs::copy(path, copy.folder.join("onus.db"))?;
+        fs::copy(&log, copy.folder.join("onus.db-wal"))?;
+        if state()? == before {
+            return Ok(copy);
+        }
+    }
+    Err(std::io::Error::other("it changes too fast to be copied"))
+}
+
+pub(super) fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A path as SQLite's URIs spell it.
+fn uri_path(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}

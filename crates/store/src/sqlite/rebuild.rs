@@ -1,0 +1,264 @@
+//! Rebuilding every row from the ledger (P5).
+//!
+//! The fold goes into side tables in SQLite's temporary database, from one snapshot and without any lock: others
+//! work on meanwhile. Then, in one write transaction, the streams that grew since are folded again, the side tables
+//! are compared with the rows, and what differs is swapped in. A rebuild that is killed has changed nothing.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use onus_core::apply::{Misplaced, ProjectFold, TaskFold};
+use onus_core::chain::Record;
+use onus_core::text::TextKey;
+
+use crate::{Progress, Rebuilt, Result, StoreError};
+
+use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, to_sql};
+use super::{SqliteStore, failed};
+
+const SIDE_TABLES: &str = "
+DROP TABLE IF EXISTS temp.new_project; DROP TABLE IF EXISTS temp.new_actor; DROP TABLE IF EXISTS temp.new_alias;
+DROP TABLE IF EXISTS temp.new_task; DROP TABLE IF EXISTS temp.new_lease; DROP TABLE IF EXISTS temp.new_indexed;
+CREATE TEMP TABLE new_project AS SELECT * FROM main.project WHERE 0;
+CREATE TEMP TABLE new_actor AS SELECT * FROM main.actor WHERE 0;
+CREATE TEMP TABLE new_alias AS SELECT * FROM main.alias WHERE 0;
+CREATE TEMP TABLE new_task AS SELECT * FROM main.task WHERE 0;
+CREATE TEMP TABLE new_lease AS SELECT * FROM main.lease WHERE 0;
+CREATE TEMP TABLE new_indexed (stream TEXT, version INTEGER, field TEXT);
+CREATE INDEX temp.new_task_uid ON new_task (uid);
+CREATE INDEX temp.new_lease_task ON new_lease (task, token);
+CREATE INDEX temp.new_indexed_place ON new_indexed (stream, version, field);
+";
+
+/// How many events are folded between two reports.
+const STEP: u64 = 10_000;
+
+pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+    let path = store.path.clone();
+    let fail = |error: rusqlite::Error| failed(&error, &path);
+    let project = store.project.clone();
+    store.connection.execute_batch(SIDE_TABLES).map_err(fail)?;
+
+    let snapshot = store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)?;
+    let last_seq: i64 =
+        snapshot.query_row("SELECT COALESCE(MAX(seq), 0) FROM event", [], |row| row.get(0)).map_err(fail)?;
+    let total: i64 = snapshot.query_row("SELECT COUNT(*) FROM event", [], |row| row.get(0)).map_err(fail)?;
+    let total = u64::try_from(total).unwrap_or_default();
+    let mut folder = Folder { connection: &snapshot, path: &path, project: &project };
+    let events = folder.fold(None, &mut |done| progress(Progress { done, total }))?;
+    snapshot.commit().map_err(fail)?;
+    progress(Progress { done: total, total });
+
+    let _seat = store.queue.sit(store.wait)?;
+    let swap = store.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+    let grown: Vec<String> = swap
+        .prepare("SELECT DISTINCT stream FROM event WHERE seq > ?1")
+        .and_then(|mut statement| statement.query_map([last_seq], |row| row.get(0))?.collect())
+        .map_err(fail)?;
+    let mut folder = Folder { connection: &swap, path: &path, project: &project };
+    for stream in &grown {
+        folder.forget(stream).map_err(fail)?;
+        folder.fold(Some(stream), &mut |_| {})?;
+    }
+    let rebuilt = compare_and_swap(&swap, events).map_err(fail)?;
+    swap.commit().map_err(fail)?;
+    Ok(rebuilt)
+}
+
+struct Folder<'a> {
+    connection: &'a Connection,
+    path: &'a std::path::Path,
+    project: &'a str,
+}
+
+enum Fold {
+    Project(ProjectFold),
+    Task(TaskFold),
+}
+
+impl Folder<'_> {
+    /// Folds one stream, or all, into the side tables. Returns the number of events.
+    fn fold(&mut self, stream: Option<&str>, report: &mut dyn FnMut(u64)) -> Result<u64> {
+        let fail = |error: rusqlite::Error| failed(&error, self.path);
+        let which = if stream.is_some() { "stream = ?1" } else { "?1 IS NULL" };
+        let mut statement = self
+            .connection
+            .prepare(&format!("SELECT {EVENT_COLUMNS} FROM event WHERE {which} ORDER BY stream, version"))
+            .map_err(fail)?;
+        let mut rows = statement.query([stream]).map_err(fail)?;
+        let mut events = 0;
+        let mut current: Option<(String, Fold, Record)> = None;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let record = rows::record(row, self.project).map_err(fail)?;
+            let stream = record.task.clone().unwrap_or_else(|| self.project.to_owned());
+            let (mut fold, previous) = match current.take() {
+                Some((name, fold, previous)) if name == stream => (fold, Some(previous)),
+                finished => {
+                    if let Some((_, fold, _)) = finished {
+                        self.put(fold).map_err(fail)?;
+                    }
+                    let fresh = match record.task {
+                        Some(_) => Fold::Task(TaskFold::default()),
+                        None => Fold::Project(ProjectFold::default()),
+                    };
+                    (fresh, None)
+                }
+            };
+            add(&mut fold, &record, previous.as_ref()).map_err(|why| StoreError::Tampered {
+                stream: stream.clone(),
+                version: record.version,
+                why,
+            })?;
+            current = Some((stream, fold, record));
+            events += 1;
+            if events % STEP == 0 {
+                report(events);
+            }
+        }
+        if let Some((_, fold, _)) = current {
+            self.put(fold).map_err(fail)?;
+        }
+        Ok(events)
+    }
+
+    fn forget(&self, stream: &str) -> rusqlite::Result<()> {
+        let tables: &[(&str, &str)] = if stream == self.project {
+            &[("new_project", "uid = ?1"), ("new_actor", "?1 IS NOT NULL"), ("new_alias", "?1 IS NOT NULL")]
+        } else {
+            &[("new_task", "uid = ?1"), ("new_lease", "task = ?1"), ("new_indexed", "stream = ?1")]
+        };
+        for (table, condition) in tables {
+            self.connection.execute(&format!("DELETE FROM temp.{table} WHERE {condition}"), [stream])?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, fold: Fold) -> rusqlite::Result<()> {
+        match fold {
+            Fold::Project(fold) => self.put_project(&fold),
+            Fold::Task(fold) => self.put_task(&fold),
+        }
+    }
+
+    fn put_project(&self, fold: &ProjectFold) -> rusqlite::Result<()> {
+        if let Some(project) = &fold.project {
+            self.connection
+                .prepare_cached("INSERT INTO temp.new_project VALUES (1, ?1, ?2, ?3, ?4, ?5, 0)")?
+                .execute(params![
+                    project.uid.to_string(),
+                    project.prefix.as_str(),
+                    project.created_at_ms,
+                    to_sql(project.version.0),
+                    project.head,
+                ])?;
+        }
+        for actor in fold.actors.values() {
+            self.connection
+                .prepare_cached("INSERT INTO temp.new_actor VALUES (?1, ?2, ?3)")?
+                .execute(params![actor.name.as_str(), actor.tier.0, actor.registered_at_ms])?;
+        }
+        for (alias, actor) in &fold.aliases {
+            self.connection
+                .prepare_cached("INSERT INTO temp.new_alias VALUES (?1, ?2)")?
+                .execute(params![alias.as_str(), actor.as_str()])?;
+        }
+        Ok(())
+    }
+
+    fn put_task(&self, fold: &TaskFold) -> rusqlite::Result<()> {
+        let insert_task = rows::insert_task_into("temp.new_task");
+        let insert_lease = rows::insert_lease_into("temp.new_lease");
+        if let Some(task) = &fold.task {
+            rows::with_task(task, |values| self.connection.prepare_cached(&insert_task)?.execute(values))?;
+        }
+        for lease in fold.leases.values() {
+            rows::with_lease(lease, |values| self.connection.prepare_cached(&insert_lease)?.execute(values))?;
+        }
+        for TextKey { stream, version, field } in &fold.indexed {
+            self.connection
+                .prepare_cached("INSERT INTO temp.new_indexed VALUES (?1, ?2, ?3)")?
+                .execute(params![stream.to_string(), to_sql(version.0), field.as_str()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds one event to its stream's fold, if it follows the one before it.
+fn add(fold: &mut Fold, record: &Record, previous: Option<&Record>) -> std::result::Result<(), String> {
+    let (version, hash) = previous.map_or((0, ""), |previous| (previous.version, previous.hash.as_str()));
+    if record.version != version + 1 {
+        return Err(format!("event {} is missing before it", version + 1));
+    }
+    if record.prev != hash || record.hash != record.expected_hash() {
+        return Err("its hash does not match".to_owned());
+    }
+    let event = record.to_event().map_err(|error| error.to_string())?;
+    let misplaced = |error: Misplaced| error.to_string();
+    match fold {
+        Fold::Project(fold) => fold.add(&event).map_err(misplaced),
+        Fold::Task(fold) => fold.add(&event).map_err(misplaced),
+    }
+}
+
+/// Not history, and carried over: the pulse of each lease that has not ended.
+const CARRY_OVER: &str = "
+UPDATE temp.new_lease SET (last_wall_ms, last_tick_ms, last_domain, renewals, deadline_wall_ms, deadline_tick_ms,
+    deadline_domain) = (SELECT last_wall_ms, last_tick_ms, last_domain, renewals, deadline_wall_ms, deadline_tick_ms,
+    deadline_domain FROM main.lease AS old WHERE old.task = new_lease.task AND old.token = new_lease.token)
+WHERE ended_how IS NULL AND EXISTS (SELECT 1 FROM main.lease AS old WHERE old.task = new_lease.task
+    AND old.token = new_lease.token AND old.ended_how IS NULL);
+UPDATE temp.new_project SET last_number = (SELECT COALESCE(MAX(number), 0) FROM temp.new_task);
+";
+
+fn compare_and_swap(swap: &Transaction<'_>, events: u64) -> rusqlite::Result<Rebuilt> {
+    swap.execute_batch(CARRY_OVER)?;
+    let mut changed = Vec::new();
+    let columns = [
+        ("project", "id, uid, prefix, created_at_ms, version, head, last_number"),
+        ("actor", "name, tier, registered_at_ms"),
+        ("alias", "alias, actor"),
+        ("task", TASK_COLUMNS),
+        ("lease", LEASE_COLUMNS),
+    ];
+    for (table, columns) in columns {
+        let count = |from: &str, against: &str| {
+            swap.query_row(
+                &format!(
+                    "SELECT COUNT(*) FROM (SELECT {columns} FROM {from} EXCEPT SELECT {columns} FROM {against})"
+                ),
+                [],
+                |row| row.get::<_, i64>(0),
+            )
+        };
+        let (old, new) = (format!("main.{table}"), format!("temp.new_{table}"));
+        let differing = count(&old, &new)?.max(count(&new, &old)?);
+        if differing > 0 {
+            swap.execute_batch(&format!(
+                "DELETE FROM {old}; INSERT INTO {old} ({columns}) SELECT {columns} FROM {new};"
+            ))?;
+            changed.push((table.to_owned(), u64::try_from(differing).unwrap_or_default()));
+        }
+    }
+    let indexed = reindex(swap)?;
+    if indexed > 0 {
+        changed.push(("search".to_owned(), indexed));
+    }
+    let tasks: i64 = swap.query_row("SELECT COUNT(*) FROM main.task", [], |row| row.get(0))?;
+    Ok(Rebuilt { events, tasks: u64::try_from(tasks).unwrap_or_default(), changed })
+}
+
+/// Puts right which texts are searchable. Returns how many were not as they should be.
+fn reindex(swap: &Transaction<'_>) -> rusqlite::Result<u64> {
+    const SHOULD_BE: &str = "EXISTS (SELECT 1 FROM temp.new_indexed AS n WHERE n.stream = text.stream \
+        AND n.version = text.version AND n.field = text.field)";
+    let wrong: BTreeSet<i64> = swap
+        .prepare(&format!("SELECT id FROM main.text WHERE indexed <> {SHOULD_BE}"))?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    if !wrong.is_empty() {
+        swap.execute(&format!("UPDATE main.text SET indexed = {SHOULD_BE}"), [])?;
+        swap.execute("INSERT INTO search (search) VALUES ('rebuild')", [])?;
+    }
+    Ok(wrong.len() as u64)
+}

@@ -1,0 +1,204 @@
+//! The tables, and how an older store becomes a newer one: numbered steps, forward only, one transaction.
+
+use rusqlite::Connection;
+
+use crate::{Result, StoreError};
+
+use super::failed;
+
+/// "onus" in ASCII, in the database's header: what tells our file from anybody else's.
+pub(super) const APPLICATION_ID: i64 = 0x6f6e_7573;
+
+/// Step n turns schema n into schema n + 1.
+const STEPS: &[&str] = &[FIRST];
+
+pub(super) const KNOWN: i64 = STEPS.len() as i64;
+
+/// Rows that are a fold of the ledger: project, actor, alias, task, lease, and which texts are indexed.
+/// Rows that are not: event (the ledger itself), text (erasable), a live lease's pulse, instance, request.
+const FIRST: &str = "
+CREATE TABLE project (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    uid TEXT NOT NULL,
+    prefix TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    head TEXT NOT NULL,
+    last_number INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE actor (
+    name TEXT PRIMARY KEY,
+    tier INTEGER NOT NULL,
+    registered_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE alias (
+    alias TEXT PRIMARY KEY,
+    actor TEXT NOT NULL REFERENCES actor (name) DEFERRABLE INITIALLY DEFERRED
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    token INTEGER,
+    at_ms INTEGER NOT NULL,
+    cause TEXT,
+    payload TEXT NOT NULL,
+    prev TEXT NOT NULL,
+    hash TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX event_place ON event (stream, version);
+
+CREATE TABLE text (
+    id INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    field TEXT NOT NULL,
+    salt BLOB NOT NULL,
+    body TEXT NOT NULL,
+    indexed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX text_place ON text (stream, version, field);
+
+CREATE TABLE task (
+    number INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL UNIQUE,
+    uid_reversed TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    head TEXT NOT NULL,
+    state TEXT NOT NULL,
+    type TEXT NOT NULL,
+    priority TEXT NOT NULL,
+    required_tier INTEGER NOT NULL,
+    area TEXT,
+    iteration TEXT,
+    owner TEXT,
+    tags TEXT NOT NULL,
+    refs TEXT NOT NULL,
+    title_version INTEGER NOT NULL,
+    body_version INTEGER,
+    origin TEXT,
+    created_at_ms INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    updated_at_ms INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    leased INTEGER NOT NULL,
+    opened_token INTEGER NOT NULL,
+    kept_actor TEXT,
+    kept_wall_ms INTEGER,
+    kept_tick_ms INTEGER,
+    kept_domain TEXT,
+    kept_version INTEGER,
+    submitter TEXT
+) STRICT;
+CREATE INDEX task_uid_reversed ON task (uid_reversed);
+CREATE UNIQUE INDEX task_origin ON task (origin) WHERE origin IS NOT NULL;
+CREATE INDEX task_open ON task (priority, number) WHERE state = 'open' AND leased = 0;
+CREATE INDEX task_unfinished ON task (priority, number) WHERE state NOT IN ('done', 'dropped');
+CREATE INDEX task_state ON task (state, priority, number);
+
+CREATE TABLE lease (
+    task TEXT NOT NULL REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED,
+    token INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    tier INTEGER NOT NULL,
+    acquired_at_ms INTEGER NOT NULL,
+    tick_ms INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    ttl_ms INTEGER,
+    max_hold_ms INTEGER,
+    process TEXT,
+    worktree TEXT,
+    branch TEXT,
+    mode TEXT NOT NULL,
+    reserve INTEGER NOT NULL,
+    handoff_version INTEGER,
+    version INTEGER NOT NULL,
+    active_wall_ms INTEGER NOT NULL,
+    active_tick_ms INTEGER NOT NULL,
+    active_domain TEXT NOT NULL,
+    active_before_s INTEGER NOT NULL,
+    last_wall_ms INTEGER NOT NULL,
+    last_tick_ms INTEGER NOT NULL,
+    last_domain TEXT NOT NULL,
+    renewals INTEGER NOT NULL,
+    deadline_wall_ms INTEGER,
+    deadline_tick_ms INTEGER,
+    deadline_domain TEXT,
+    ended_how TEXT,
+    ended_at_ms INTEGER,
+    ended_version INTEGER,
+    ended_active_s INTEGER,
+    PRIMARY KEY (task, token)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lease_holder ON lease (task, actor, instance, token);
+CREATE INDEX lease_unended ON lease (actor, instance) WHERE ended_how IS NULL;
+CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms) WHERE ended_how IN ('taken_over', 'revoked');
+
+CREATE TABLE instance (
+    actor TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    machine TEXT,
+    boot TEXT,
+    pid_ns TEXT,
+    pid INTEGER,
+    start INTEGER,
+    seen_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (actor, instance)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX instance_process ON instance (pid, start) WHERE pid IS NOT NULL;
+
+CREATE TABLE request (
+    actor TEXT NOT NULL,
+    key TEXT NOT NULL,
+    digest TEXT,
+    salt BLOB NOT NULL,
+    verb TEXT NOT NULL,
+    task TEXT,
+    token INTEGER,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (actor, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX request_task ON request (task);
+
+CREATE VIEW searchable AS SELECT id, body FROM text WHERE indexed = 1;
+CREATE VIRTUAL TABLE search USING fts5 (
+    body, content = 'searchable', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
+";
+
+/// The schema a store has; an error if it is not ours or from the future.
+pub(super) fn version(connection: &Connection, path: &std::path::Path) -> Result<i64> {
+    let number = |pragma: &str| {
+        connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(|e| failed(&e, path))
+    };
+    let found = number("user_version")?;
+    if found > KNOWN {
+        return Err(StoreError::Newer { found, known: KNOWN });
+    }
+    if number("application_id")? != APPLICATION_ID {
+        let why = if found == 0 { "it is an empty or foreign database" } else { "another program made it" };
+        return Err(StoreError::NotAStore { path: path.to_owned(), why: why.to_owned() });
+    }
+    Ok(found)
+}
+
+/// Takes the steps that are missing. The caller holds the write lock; all or nothing.
+pub(super) fn migrate(connection: &Connection, found: i64) -> rusqlite::Result<()> {
+    let missing = STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or_default());
+    let transaction = connection.unchecked_transaction()?;
+    for (index, step) in missing {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", index as i64 + 1)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.commit()
+}
