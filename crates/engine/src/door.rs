@@ -1,0 +1,747 @@
+//! One request inside the batch's transaction.
+
+use serde::Serialize as _;
+
+use onus_core::actor::{Actor, ActorName, Caller, KnownBy, Tier};
+use onus_core::apply::{Change, Project, apply_to_project, apply_to_task};
+use onus_core::chain::Record;
+use onus_core::command::{Act, Command, Force, NewTask, Terms};
+use onus_core::decide::{Decision, View, create, decide, is_ready_for};
+use onus_core::event::{Body, Draft, Event};
+use onus_core::ids::{TaskRef, Token, Uid, Version, no_such_task};
+use onus_core::lease::{Lease, Liveness, Pulse, Seen};
+use onus_core::policy::Policy;
+use onus_core::refusal::{Code, Refusal};
+use onus_core::task::Task;
+use onus_core::text::{Field, Salt, TextKey, digest};
+use onus_core::time::{Moment, rfc3339};
+use onus_store::{After, KeptRequest, KnownInstance, Read, StoreError, Write};
+
+use crate::notices::{self, Watch};
+use crate::view::{ActorView, InstanceView, Notice, NoticeKind, Renderer};
+use crate::{Answer, Identity, Outside, Reply, Request};
+
+/// How many candidates `claim --next` reads at a time.
+const PAGE: u64 = 50;
+
+/// The most bytes an idempotency key may have.
+const MAX_KEY: usize = 200;
+
+/// Why a request ends without an answer.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It was refused: undo it alone.
+    Refused(Refusal),
+    /// The store failed: nothing of the batch can stand.
+    Failed(StoreError),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, Stop>;
+
+pub(crate) struct Door<'a> {
+    write: &'a mut dyn Write,
+    policy: &'a Policy,
+    outside: &'a mut Outside,
+    request: &'a Request,
+    now: Moment,
+    project: Project,
+    actor: Actor,
+    caller: Caller,
+    /// When the caller was last seen before this request, for what is news to it.
+    watch: Watch,
+    /// The first event of this request: the cause of those that follow.
+    first: Option<Uid>,
+}
+
+/// What a command did, before it is rendered.
+struct Outcome {
+    made: Made,
+    task: Option<Uid>,
+    /// The lease it got.
+    token: Option<Token>,
+    notices: Vec<String>,
+    existing: bool,
+}
+
+enum Made {
+    Task,
+    Lease { renewed: bool, takeover: bool },
+    Actor(ActorName),
+    Instance(KnownInstance),
+    Sealed,
+}
+
+impl Outcome {
+    fn of(made: Made) -> Outcome {
+        Outcome { made, task: None, token: None, notices: Vec::new(), existing: false }
+    }
+
+    fn on(made: Made, task: Uid) -> Outcome {
+        Outcome { task: Some(task), ..Outcome::of(made) }
+    }
+}
+
+impl<'a> Door<'a> {
+    pub(crate) fn new(
+        write: &'a mut dyn Write,
+        policy: &'a Policy,
+        outside: &'a mut Outside,
+        request: &'a Request,
+    ) -> Result<Door<'a>> {
+        let Identity { actor, instance, known_by, ancestry, .. } = &request.identity;
+        let now = write.now();
+        let project = write.project()?;
+        let actor = write.alias(actor)?.unwrap_or_else(|| actor.clone());
+        let known = write.actor(&actor)?;
+        let watch = Watch::of(write, &actor, instance)?;
+        let caller = Caller {
+            actor: actor.clone(),
+            instance: instance.clone(),
+            known_by: *known_by,
+            token: None,
+            ancestry: ancestry.clone(),
+        };
+        let is_new = known.is_none();
+        let row = known.unwrap_or(Actor { name: actor, tier: Tier::DEFAULT, registered_at_ms: now.wall_ms });
+        let mut door =
+            Door { write, policy, outside, request, now, project, actor: row, caller, watch, first: None };
+        if is_new {
+            let name = door.actor.name.clone();
+            door.register(&name, Tier::DEFAULT)?;
+        }
+        Ok(door)
+    }
+
+    pub(crate) fn run(mut self) -> Result<Reply> {
+        let request = self.request;
+        if let Some(key) = &request.key
+            && let Some(reply) = self.replay(key)?
+        {
+            return Ok(reply);
+        }
+        let outcome = self.perform(&request.command)?;
+        self.sign_of_life()?;
+        if let Some(key) = &request.key {
+            self.keep(key, &outcome)?;
+        }
+        self.reply(outcome, false)
+    }
+
+    fn perform(&mut self, command: &Command) -> Result<Outcome> {
+        match command {
+            Command::Add(new) => self.add(new),
+            Command::OnTask { task, act, force } => {
+                let uid = self.target(task.as_ref())?;
+                self.on_task(uid, act, force.as_ref())
+            }
+            Command::ClaimNext(terms) => self.claim_next(terms),
+            Command::RegisterActor { actor, tier } => self.register_actor(actor, *tier),
+            Command::SetTier { actor, tier } => self.set_tier(actor, *tier),
+            Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
+            Command::RegisterInstance { actor, instance, process } => {
+                let known = KnownInstance {
+                    actor: actor.clone(),
+                    instance: instance.clone(),
+                    process: Some(process.clone()),
+                    seen_at_ms: self.now.wall_ms,
+                };
+                if self.write.actor(actor)?.is_none() {
+                    self.register(actor, Tier::DEFAULT)?;
+                }
+                self.write.put_instance(&known)?;
+                Ok(Outcome::of(Made::Instance(known)))
+            }
+            Command::RecordSeal { root, streams, previous } => {
+                self.append_to_project(Draft::new(Body::LedgerSealed {
+                    root: root.clone(),
+                    streams: *streams,
+                    previous: previous.clone(),
+                }))?;
+                Ok(Outcome::of(Made::Sealed))
+            }
+        }
+    }
+
+    // ---- tasks
+
+    fn add(&mut self, new: &NewTask) -> Result<Outcome> {
+        if let Some(origin) = &new.origin
+            && let Some(uid) = self.write.task_by_origin(origin)?
+        {
+            return Ok(Outcome { existing: true, ..Outcome::on(Made::Task, uid) });
+        }
+        let number = self.write.next_number()?;
+        let draft = create(new, number)?;
+        let uid = (self.outside.new_uid)(self.now.wall_ms);
+        self.append_to_task(uid, &mut None, vec![draft])?;
+        Ok(Outcome::on(Made::Task, uid))
+    }
+
+    /// The task a command is about: the one it names, or the one that the caller holds.
+    fn target(&mut self, reference: Option<&TaskRef>) -> Result<Uid> {
+        if let Some(reference) = reference {
+            return self.resolve(reference);
+        }
+        let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
+        match held.as_slice() {
+            [lease] => Ok(lease.task),
+            [] => Err(Refusal::usage(format!(
+                "name a task: {} ({}) holds none",
+                self.caller.actor, self.caller.instance
+            ))
+            .next("onus ready   # what can be worked on")
+            .into()),
+            many => {
+                let mut refusal = Refusal::new(
+                    Code::Ambiguous,
+                    format!("name a task: {} holds {} of them", self.caller.actor, many.len()),
+                );
+                for lease in many.iter().take(10) {
+                    let task = self.write.task(lease.task)?;
+                    refusal.candidates.extend(task.map(|task| self.project.prefix.id(task.number)));
+                }
+                Err(refusal.into())
+            }
+        }
+    }
+
+    fn resolve(&mut self, reference: &TaskRef) -> Result<Uid> {
+        resolve(self.write, &self.project, reference)
+    }
+
+    /// The token that counts for this task.
+    fn token_for(&mut self, uid: Uid) -> Result<Option<Token>> {
+        match &self.request.identity.token {
+            None => Ok(None),
+            Some((None, token)) => Ok(Some(*token)),
+            Some((Some(reference), token)) => match self.resolve(reference) {
+                Ok(task) => Ok(Some(*token).filter(|_| task == uid)),
+                Err(Stop::Refused(_)) => Ok(None),
+                Err(failed) => Err(failed),
+            },
+        }
+    }
+
+    fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
+        let task = self.write.lock_task(uid)?;
+        let task = task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?;
+        self.caller.token = self.token_for(uid)?;
+        let decision = self.decide(&task, act, force)?;
+        self.carry_out(task, act, decision)
+    }
+
+    /// Reads what the decision may look at, under the task's lock, and decides.
+    fn decide(&mut self, task: &Task, act: &Act, force: Option<&Force>) -> Result<Decision> {
+        let (actor, instance) = (self.caller.actor.clone(), self.caller.instance.clone());
+        let lease = if task.token > Token(0) { self.write.lease(task.uid, task.token)? } else { None };
+        let seen = self.seen(lease.as_ref());
+        let mine = match &lease {
+            None => None,
+            Some(lease) if lease.is_held_by(&actor, &instance) => Some(lease.clone()),
+            Some(_) => self.write.latest_lease_of(task.uid, &actor, &instance)?,
+        };
+        let unlimited = |terms: &Terms| terms.ttl_ms == Some(0);
+        let indefinite = match act {
+            Act::Claim(terms) | Act::Takeover(terms) if unlimited(terms) => {
+                self.write.indefinite_leases(&actor)?
+            }
+            _ => (0, 0),
+        };
+        let caller_worked_on_it = match act {
+            Act::Move { verb: onus_core::transition::Verb::Approve, .. } => {
+                self.write.held_above(task.uid, task.opened_token, &actor)?
+            }
+            _ => false,
+        };
+        let redactable = match act {
+            Act::Redact { version, .. } => self.redactable(task.uid, *version)?,
+            _ => None,
+        };
+        let id = self.project.prefix.id(task.number);
+        let view = View {
+            now: &self.now,
+            policy: self.policy,
+            caller: &self.caller,
+            actor: &self.actor,
+            task,
+            id: &id,
+            lease: lease.as_ref(),
+            seen,
+            mine: mine.as_ref(),
+            indefinite,
+            caller_worked_on_it,
+            redactable: redactable.as_ref().map(|(author, fields)| (author, fields.as_slice())),
+        };
+        Ok(decide(&view, act, force)?)
+    }
+
+    fn seen(&self, lease: Option<&Lease>) -> Seen {
+        lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
+    }
+
+    fn redactable(&mut self, task: Uid, version: Version) -> Result<Option<(ActorName, Vec<Field>)>> {
+        let Some(record) = self.write.event(task, version)? else { return Ok(None) };
+        let fields = self.write.texts(task, version)?.into_iter().map(|stored| stored.key.field).collect();
+        Ok(Some((record.actor.parse()?, fields)))
+    }
+
+    fn carry_out(&mut self, task: Task, act: &Act, decision: Decision) -> Result<Outcome> {
+        let uid = task.uid;
+        let has = |test: fn(&Body) -> bool| decision.drafts.iter().any(|draft| test(&draft.body));
+        let acquired = has(|body| matches!(body, Body::LeaseAcquired { .. }));
+        let takeover = has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseRevoked { .. }));
+        let mut task = Some(task);
+        self.append_to_task(uid, &mut task, decision.drafts)?;
+        if let Act::Redact { version, .. } = act {
+            self.erase(uid, *version, &task)?;
+        }
+        if let Some(renewal) = decision.renew {
+            self.pulse(uid, renewal.token, renewal.ttl_ms)?;
+        }
+        let token = task.as_ref().map(|task| task.token).filter(|token| *token > Token(0));
+        let made = match act {
+            Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. } | Act::Handoff { .. } => {
+                Made::Lease { renewed: !acquired && !matches!(act, Act::Handoff { .. }), takeover }
+            }
+            Act::Edit(_) | Act::Note { .. } | Act::Move { .. } | Act::Redact { .. } => Made::Task,
+        };
+        let got_lease = matches!(act, Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. });
+        Ok(Outcome {
+            token: token.filter(|_| got_lease),
+            notices: decision.notices,
+            ..Outcome::on(made, uid)
+        })
+    }
+
+    /// The words go after their event is written: what was erased is in it.
+    fn erase(&mut self, uid: Uid, version: Version, task: &Option<Task>) -> Result<()> {
+        let Some(head) = task.as_ref().map(|task| task.version) else { return Ok(()) };
+        let Some(record) = self.write.event(uid, head)? else { return Ok(()) };
+        let event = record.to_event().map_err(|error| StoreError::Damaged(error.to_string()))?;
+        if let Body::TextRedacted { fields, .. } = event.body {
+            for field in fields {
+                self.write.erase(TextKey { stream: uid, version, field })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The best open task that this actor may take, then lapsed ones. A person's task is never handed out.
+    fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
+        let act = Act::Claim(terms.clone());
+        let mut after = None;
+        loop {
+            let page = self.write.open_tasks(after, PAGE)?;
+            let Some(last) = page.last() else { break };
+            after = Some(After { priority: last.facts.priority, number: last.number });
+            for task in page {
+                if is_ready_for(&task, &self.actor, &self.now)
+                    && let Some(outcome) = self.try_claim(task, &act)?
+                {
+                    return Ok(outcome);
+                }
+            }
+        }
+        for (task, lease) in self.write.open_leases(u64::from(u32::MAX))? {
+            let lapsed = lease.liveness(&self.now, self.seen(Some(&lease))) != Liveness::Live;
+            if lapsed
+                && !lease.actor.is_person()
+                && is_ready_for(&task, &self.actor, &self.now)
+                && let Some(outcome) = self.try_claim(task, &act)?
+            {
+                return Ok(outcome);
+            }
+        }
+        Err(Refusal::new(Code::Nothing, format!("there is nothing that {} could claim now", self.actor.name))
+            .next("onus status   # what is held, blocked or in review")
+            .into())
+    }
+
+    fn try_claim(&mut self, task: Task, act: &Act) -> Result<Option<Outcome>> {
+        // Another may have taken it between the index and the lock.
+        let Some(task) = self.write.lock_task(task.uid)? else { return Ok(None) };
+        match self.decide(&task, act, None) {
+            Ok(decision) => self.carry_out(task, act, decision).map(Some),
+            Err(Stop::Refused(refusal)) if refusal.code == Code::Limit || refusal.code == Code::Usage => {
+                Err(refusal.into())
+            }
+            Err(Stop::Refused(_)) => Ok(None),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    // ---- actors
+
+    fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
+        self.append_to_project(Draft::new(Body::ActorRegistered { actor: actor.clone(), tier }))
+    }
+
+    fn register_actor(&mut self, actor: &ActorName, tier: Option<Tier>) -> Result<Outcome> {
+        if let Some(tier) = tier
+            && tier != Tier::DEFAULT
+        {
+            self.people_only("set a tier")?;
+        }
+        if self.write.alias(actor)?.is_some() {
+            return Err(Refusal::new(Code::NotAllowed, format!("{actor} is an alias already"))
+                .next("onus actor list")
+                .into());
+        }
+        match (self.write.actor(actor)?, tier) {
+            (None, tier) => self.register(actor, tier.unwrap_or(Tier::DEFAULT))?,
+            (Some(known), Some(tier)) if known.tier != tier => return self.set_tier(actor, tier),
+            (Some(_), _) => {}
+        }
+        Ok(Outcome::of(Made::Actor(actor.clone())))
+    }
+
+    fn set_tier(&mut self, actor: &ActorName, tier: Tier) -> Result<Outcome> {
+        self.people_only("set a tier")?;
+        let actor = self.known_actor(actor)?;
+        self.append_to_project(Draft::new(Body::ActorTierSet { actor: actor.clone(), tier }))?;
+        Ok(Outcome::of(Made::Actor(actor)))
+    }
+
+    fn add_alias(&mut self, actor: &ActorName, alias: &ActorName) -> Result<Outcome> {
+        self.people_only("join names")?;
+        let actor = self.known_actor(actor)?;
+        if actor.is_person() != alias.is_person() {
+            return Err(Refusal::usage(
+                "a person and an agent cannot be one actor: use names of the same kind",
+            )
+            .into());
+        }
+        if self.write.actor(alias)?.is_some() {
+            return Err(Refusal::new(
+                Code::NotAllowed,
+                format!("{alias} is an actor of its own already: what it did stays its own"),
+            )
+            .next("onus actor list")
+            .into());
+        }
+        self.append_to_project(Draft::new(Body::ActorAliased {
+            actor: actor.clone(),
+            alias: alias.clone(),
+        }))?;
+        Ok(Outcome::of(Made::Actor(actor)))
+    }
+
+    fn people_only(&self, what: &str) -> Result<()> {
+        if self.caller.actor.is_person() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Code::PeopleOnly,
+            format!("only a person may {what}; {} is not one", self.caller.actor),
+        )
+        .next("ask a person")
+        .into())
+    }
+
+    fn known_actor(&mut self, name: &ActorName) -> Result<ActorName> {
+        let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
+        match self.write.actor(&name)? {
+            Some(actor) => Ok(actor.name),
+            None => Err(Refusal::new(Code::NotFound, format!("there is no actor {name}"))
+                .next("onus actor list")
+                .into()),
+        }
+    }
+
+    // ---- events
+
+    /// Stamps each draft into the task's chain and applies it. `task` is the row before, then after.
+    fn append_to_task(&mut self, uid: Uid, task: &mut Option<Task>, drafts: Vec<Draft>) -> Result<()> {
+        for draft in drafts {
+            let (version, head) =
+                task.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
+            let (event, texts) = self.stamp(Some(uid), version, head, draft);
+            let changes = apply_to_task(task.as_ref(), &event)
+                .map_err(|error| StoreError::Damaged(error.to_string()))?;
+            self.write.append(&event, &texts)?;
+            for change in &changes {
+                self.write.apply(change)?;
+                if let Change::PutTask(after) = change {
+                    *task = Some((**after).clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append_to_project(&mut self, draft: Draft) -> Result<()> {
+        let project = self.write.lock_project()?;
+        let (event, texts) = self.stamp(None, project.version, project.head.clone(), draft);
+        let changes = apply_to_project(Some(&project), &event)
+            .map_err(|error| StoreError::Damaged(error.to_string()))?;
+        self.write.append(&event, &texts)?;
+        for change in &changes {
+            self.write.apply(change)?;
+        }
+        Ok(())
+    }
+
+    fn stamp(
+        &mut self,
+        task: Option<Uid>,
+        version: Version,
+        prev: String,
+        draft: Draft,
+    ) -> (Event, Vec<(Field, Salt, String)>) {
+        let uid = (self.outside.new_uid)(self.now.wall_ms);
+        let texts: Vec<(Field, Salt, String)> =
+            draft.texts.into_iter().map(|(field, text)| (field, (self.outside.new_salt)(), text)).collect();
+        let mut event = Event {
+            uid,
+            task,
+            version: version.next(),
+            body: draft.body,
+            actor: self.caller.actor.clone(),
+            instance: self.caller.instance.clone(),
+            token: draft.token,
+            at_ms: self.now.wall_ms,
+            cause: self.first,
+            texts: texts.iter().map(|(field, salt, text)| (*field, digest(salt, text))).collect(),
+            prev,
+            hash: String::new(),
+        };
+        event.hash = Record::from_event(&event).hash;
+        // Registering an actor is not why it acts.
+        if task.is_some() {
+            self.first.get_or_insert(uid);
+        }
+        (event, texts)
+    }
+
+    // ---- signs of life
+
+    fn pulse(&mut self, task: Uid, token: Token, ttl_ms: Option<i64>) -> Result<()> {
+        let Some(lease) = self.write.lease(task, token)? else { return Ok(()) };
+        let pulse = Pulse {
+            last: self.now.clone(),
+            renewals: lease.pulse.renewals + 1,
+            deadline: lease.renewed_deadline(&self.now, ttl_ms),
+        };
+        Ok(self.write.pulse(task, token, &pulse)?)
+    }
+
+    /// A changing command shows that the caller lives: its live leases are renewed, and what was news is no longer.
+    fn sign_of_life(&mut self) -> Result<()> {
+        // One known only by its folder may be another conversation: it renews nothing silently.
+        if self.caller.known_by != KnownBy::Worktree {
+            for lease in self.write.leases_held_by(&self.caller.actor, &self.caller.instance)? {
+                let live = lease.liveness(&self.now, self.seen(Some(&lease))) == Liveness::Live;
+                if live && lease.pulse.last != self.now {
+                    self.pulse(lease.task, lease.token, None)?;
+                }
+            }
+        }
+        let known = KnownInstance {
+            actor: self.caller.actor.clone(),
+            instance: self.caller.instance.clone(),
+            process: self.watch.process.clone(),
+            seen_at_ms: self.now.wall_ms,
+        };
+        Ok(self.write.put_instance(&known)?)
+    }
+
+    // ---- idempotency
+
+    fn fingerprint(&self, salt: &Salt, task: Option<Uid>) -> String {
+        let command = &self.request.command;
+        let mut text = Vec::new();
+        let mut writer = serde_json::Serializer::new(&mut text);
+        // Plain data: serializing it into memory cannot fail.
+        let _ = command.serialize(&mut writer);
+        // What an added task became was not part of the request.
+        let named = task.filter(|_| matches!(command, Command::OnTask { .. }));
+        let text = String::from_utf8_lossy(&text);
+        digest(
+            salt,
+            &format!("{} {text} {}", command.verb(), named.map(|uid| uid.to_string()).unwrap_or_default()),
+        )
+    }
+
+    fn replay(&mut self, key: &str) -> Result<Option<Reply>> {
+        if key.is_empty() || key.len() > MAX_KEY || key.chars().any(char::is_control) {
+            return Err(
+                Refusal::usage(format!("a key has 1 to {MAX_KEY} bytes and no control characters")).into()
+            );
+        }
+        let actor = self.caller.actor.clone();
+        let Some(kept) = self.write.request(&actor, key)? else { return Ok(None) };
+        let named = match &self.request.command {
+            Command::OnTask { task: Some(reference), .. } => Some(self.resolve(reference)?),
+            _ => kept.task,
+        };
+        let same_verb = kept.verb == self.request.command.verb();
+        let same = kept.digest.as_ref().is_none_or(|digest| *digest == self.fingerprint(&kept.salt, named));
+        if !same_verb || !same {
+            return Err(Refusal::new(
+                Code::KeyReused,
+                format!(
+                    "{actor} used the key '{key}' for another request ({}), at {}",
+                    kept.verb,
+                    rfc3339(kept.at_ms)
+                ),
+            )
+            .next("use a new key for a new request")
+            .into());
+        }
+        let made = match (&self.request.command, kept.task) {
+            (Command::ClaimNext(_), _) => Made::Lease { renewed: false, takeover: false },
+            (Command::OnTask { act: Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. }, .. }, _) => {
+                Made::Lease { renewed: false, takeover: false }
+            }
+            (Command::OnTask { act: Act::Handoff { .. }, .. }, _) => {
+                Made::Lease { renewed: false, takeover: false }
+            }
+            (
+                Command::RegisterActor { actor, .. }
+                | Command::SetTier { actor, .. }
+                | Command::AddAlias { actor, .. },
+                _,
+            ) => Made::Actor(actor.clone()),
+            (Command::RegisterInstance { actor, instance, .. }, _) => {
+                match self.write.instance(actor, instance)? {
+                    Some(known) => Made::Instance(known),
+                    None => Made::Actor(actor.clone()),
+                }
+            }
+            (Command::RecordSeal { .. }, _) => Made::Sealed,
+            (Command::Add(_) | Command::OnTask { .. }, _) => Made::Task,
+        };
+        if let (Some(uid), Some(token)) = (kept.task, kept.token) {
+            self.check_still_current(uid, token)?;
+        }
+        let outcome = Outcome { task: kept.task, token: kept.token, ..Outcome::of(made) };
+        self.reply(outcome, true).map(Some)
+    }
+
+    /// Exit 5 unless the lease that a replayed request got is still the task's current one.
+    fn check_still_current(&mut self, uid: Uid, token: Token) -> Result<()> {
+        let lease = self.write.lease(uid, token)?;
+        let current = self.write.task(uid)?.is_some_and(|task| task.token == token);
+        if current && lease.is_some_and(|lease| lease.is_usable()) {
+            return Ok(());
+        }
+        let id = self.write.task(uid)?.map(|task| self.project.prefix.id(task.number)).unwrap_or_default();
+        Err(Refusal::new(
+            Code::Fenced,
+            format!("this request was applied before, but the lease it got (token {token}) is gone"),
+        )
+        .next(format!("onus log {id}   # what happened"))
+        .next(format!("onus claim {id}   # begin anew, under a new key"))
+        .task(id)
+        .into())
+    }
+
+    fn keep(&mut self, key: &str, outcome: &Outcome) -> Result<()> {
+        let salt = (self.outside.new_salt)();
+        let request = KeptRequest {
+            digest: Some(self.fingerprint(&salt, outcome.task)),
+            salt,
+            verb: self.request.command.verb().to_owned(),
+            task: outcome.task,
+            token: outcome.token,
+            at_ms: self.now.wall_ms,
+        };
+        Ok(self.write.keep_request(&self.caller.actor.clone(), key, &request)?)
+    }
+
+    // ---- answers
+
+    fn reply(&mut self, outcome: Outcome, replayed: bool) -> Result<Reply> {
+        let mut notices = notices::for_caller(
+            self.write,
+            &self.project,
+            &self.now,
+            &self.outside.observe,
+            (&self.caller.actor, &self.caller.instance),
+            &self.watch,
+            outcome.task,
+        )?;
+        notices.extend(outcome.notices.into_iter().map(|message| Notice {
+            kind: NoticeKind::Info,
+            task: None,
+            message,
+        }));
+        let answer = self.render(outcome.made, outcome.task)?;
+        Ok(Reply { answer, replayed, existing: outcome.existing, notices })
+    }
+
+    fn render(&mut self, made: Made, task: Option<Uid>) -> Result<Answer> {
+        match made {
+            Made::Actor(name) => Ok(Answer::Actor(self.actor_view(&name)?)),
+            Made::Instance(known) => {
+                let observe = &self.outside.observe;
+                Ok(Answer::Instance(InstanceView::of(&known, observe)))
+            }
+            Made::Sealed => Ok(Answer::Sealed),
+            Made::Task | Made::Lease { .. } => {
+                let task = match task {
+                    Some(uid) => self.write.task(uid)?,
+                    None => None,
+                };
+                let task = task.ok_or_else(|| StoreError::Damaged("the answer names no task".to_owned()))?;
+                let mut renderer = Renderer {
+                    read: self.write,
+                    project: &self.project,
+                    now: &self.now,
+                    policy: self.policy,
+                    observe: &self.outside.observe,
+                };
+                let view = Box::new(renderer.task(&task)?);
+                Ok(match made {
+                    Made::Lease { renewed, takeover } => {
+                        let lease = view.lease.clone().map(Box::new);
+                        Answer::Lease { task: view, lease, renewed, takeover }
+                    }
+                    _ => Answer::Task(view),
+                })
+            }
+        }
+    }
+
+    fn actor_view(&mut self, name: &ActorName) -> Result<ActorView> {
+        let actor = self.write.actor(name)?;
+        let actor = actor.ok_or_else(|| StoreError::Damaged("an actor vanished".to_owned()))?;
+        let aliases = self.write.aliases()?;
+        Ok(ActorView::of(&actor, &aliases))
+    }
+}
+
+/// The one task a reference names: exit 3 if none, exit 2 with the candidates if several.
+pub(crate) fn resolve(
+    read: &mut dyn Read,
+    project: &Project,
+    reference: &TaskRef,
+) -> std::result::Result<Uid, Stop> {
+    let found = read.resolve(reference)?;
+    match found.as_slice() {
+        [uid] => Ok(*uid),
+        [] => Err(no_such_task(reference).into()),
+        many => {
+            let mut refusal = Refusal::new(Code::Ambiguous, format!("'{reference}' may mean several tasks"))
+                .next("use more characters of the uid, or the id");
+            for uid in many {
+                if let Some(task) = read.task(*uid)? {
+                    refusal.candidates.push(format!("{} ({uid})", project.prefix.id(task.number)));
+                }
+            }
+            Err(refusal.into())
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Proving the ledger: verify, export, seal (P6).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use onus_core::chain::Record;
+use onus_core::event::Body;
+use onus_core::ids::{Uid, Version};
+use onus_core::refusal::{Code, Refusal};
+use onus_core::seal::{StreamHead, merkle_root};
+use onus_core::text::{Field, Salt, digest, hex};
+use onus_core::time::rfc3339;
+use onus_store::{EventQuery, LedgerLine, Progress, Read, Store, StoreError};
+
+use crate::Engine;
+use crate::door::Stop;
+
+/// Events read at a time.
+const PAGE: u64 = 2_000;
+
+pub(crate) const SCHEMA_VERSION: u64 = 1;
+
+/// A ledger that is whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Verified {
+    pub ok: bool,
+    pub events: u64,
+    pub tasks: u64,
+    /// Texts that were erased, by whom and why.
+    pub erased: Vec<Erased>,
+    /// Seals it was compared with.
+    pub seals: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Erased {
+    pub task: String,
+    pub version: u64,
+    pub field: String,
+    pub by: String,
+    pub at: String,
+    pub reason: Option<String>,
+}
+
+/// Every stream's head at one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealDocument {
+    pub header: SealHeader,
+    pub heads: Vec<StreamHead>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SealHeader {
+    pub schema_version: u64,
+    pub project: String,
+    pub at: String,
+    pub streams: u64,
+    /// The Merkle root over the heads.
+    pub root: String,
+    /// The root of the seal before it.
+    pub previous: Option<String>,
+}
+
+impl SealDocument {
+    /// JSON Lines: the header, then each head.
+    pub fn to_text(&self) -> String {
+        let mut text = serde_json::to_string(&self.header).unwrap_or_default();
+        for head in &self.heads {
+            text.push('\n');
+            text.push_str(&serde_json::to_string(head).unwrap_or_default());
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Reads a seal back, and checks that its root is that of its heads.
+    pub fn parse(text: &str) -> Result<SealDocument, Refusal> {
+        let bad = |why: String| Refusal::usage(format!("that is not a seal: {why}"));
+        let mut lines = text.lines();
+        let header: SealHeader = serde_json::from_str(lines.next().unwrap_or_default())
+            .map_err(|error| bad(format!("its first line cannot be read: {error}")))?;
+        let heads: Vec<StreamHead> = lines
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()
+            .map_err(|error| bad(format!("a stream cannot be read: {error}")))?;
+        if merkle_root(&heads) != header.root {
+            return Err(Refusal::new(
+                Code::Tampered,
+                format!("the seal itself was changed: its root is not {}", header.root),
+            )
+            .next("compare with another copy of the seal"));
+        }
+        Ok(SealDocument { header, heads })
+    }
+}
+
+fn tampered(task: Option<String>, version: u64, why: &str) -> Refusal {
+    let place = task.clone().unwrap_or_else(|| "the project's own stream".to_owned());
+    let mut refusal = Refusal::new(Code::Tampered, format!("event {version} of {place}: {why}"))
+        .next("onus ledger export   # keep what is there, then compare with a backup or a seal");
+    refusal.task = task;
+    refusal.version = Some(version);
+    refusal
+}
+
+/// Checks one stream as its events come by.
+struct Checker {
+    stream: String,
+    id: Option<String>,
+    previous: Option<(u64, String)>,
+    missing: BTreeSet<(u64, String)>,
+}
+
+impl Checker {
+    fn add(&mut self, line: &LedgerLine, erased: &mut Vec<Erased>) -> Result<(), Refusal> {
+        let record = &line.record;
+        let refuse = |version: u64, why: &str| Err(tampered(self.id.clone(), version, why));
+        let (before, hash) =
+            self.previous.as_ref().map_or((0, ""), |(version, hash)| (*version, hash.as_str()));
+        if record.version != before + 1 {
+            return refuse(before + 1, &format!("it is missing: event {} comes next", record.version));
+        }
+        if record.prev != hash {
+            return refuse(record.version, "it does not follow the event before it");
+        }
+        if record.hash != record.expected_hash() {
+            return refuse(record.version, "its content is not what was hashed");
+        }
+        let event = match record.to_event() {
+            Ok(event) => event,
+            Err(error) => return refuse(record.version, &error.to_string()),
+        };
+        for (field, expected) in record.text_digests() {
+            let stored = line.texts.iter().find(|text| text.field == field.as_str());
+            match stored {
+                Some(text) => {
+                    let matches = Salt::try_from(text.salt.as_slice())
+                        .is_ok_and(|salt| digest(&salt, &text.text) == expected);
+                    if !matches {
+                        return refuse(record.version, &format!("its {field} is not what was written"));
+                    }
+                }
+                None => {
+                    self.missing.insert((record.version, field.to_string()));
+                }
+            }
+        }
+        let named: Vec<Field> = record.text_digests().into_iter().map(|(field, _)| field).collect();
+        if line.texts.iter().any(|text| !named.iter().any(|field| field.as_str() == text.field)) {
+            return refuse(record.version, "a text lies beside it that it does not name");
+        }
+        if let Body::TextRedacted { version, fields } = &event.body {
+            for field in fields {
+                self.missing.remove(&(version.0, field.to_string()));
+                erased.push(Erased {
+                    task: self.id.clone().unwrap_or_default(),
+                    version: version.0,
+                    field: field.to_string(),
+                    by: record.actor.clone(),
+                    at: record.at.clone(),
+                    reason: line
+                        .texts
+                        .iter()
+                        .find(|text| text.field == Field::Reason.as_str())
+                        .map(|text| text.text.clone()),
+                });
+            }
+        }
+        self.previous = Some((record.version, record.hash.clone()));
+        Ok(())
+    }
+
+    fn finish(&self, head: Option<&StreamHead>) -> Result<(), Refusal> {
+        if let Some((version, field)) = self.missing.first() {
+            return Err(tampered(
+                self.id.clone(),
+                *version,
+                &format!("its {field} is gone, and nobody redacted it"),
+            ));
+        }
+        let (version, hash) = self.previous.clone().unwrap_or_default();
+        match head {
+            Some(head) if head.version == version && head.hash == hash => Ok(()),
+            Some(head) => Err(tampered(
+                self.id.clone(),
+                version.min(head.version) + 1,
+                &format!(
+                    "the row says that {} events follow one another, the ledger has {version}",
+                    head.version
+                ),
+            )),
+            None => Err(tampered(self.id.clone(), version, "the stream has no row")),
+        }
+    }
+}
+
+fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<(), Stop> {
+    if seal.header.project != project.to_string() {
+        return Err(Refusal::usage(format!(
+            "that seal is of another project ({}), not of this one ({project})",
+            seal.header.project
+        ))
+        .into());
+    }
+    for head in &seal.heads {
+        let uid: Uid = head
+            .uid
+            .parse()
+            .map_err(|_| Refusal::usage(format!("the seal names a stream that is none: {}", head.uid)))?;
+        let task = name_of(read, &head.uid, project)?;
+        let found = read.event(uid, Version(head.version))?;
+        match found {
+            Some(record) if record.hash == head.hash => {}
+            Some(_) => {
+                let why = format!("it is not the event that was sealed at {}", seal.header.at);
+                return Err(tampered(task, head.version, &why).into());
+            }
+            None => {
+                let why = format!("it was sealed at {} and is missing now", seal.header.at);
+                return Err(tampered(task, head.version, &why).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn id_of(read: &mut dyn Read, uid: Uid) -> Result<Option<String>, StoreError> {
+    let prefix = read.project()?.prefix;
+    Ok(read.task(uid)?.map(|task| prefix.id(task.number)))
+}
+
+fn verify(
+    read: &mut dyn Read,
+    seals: &[(String, SealDocument)],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Verified, Stop> {
+    let project = read.project()?.uid;
+    let total = read.count_events()?;
+    let (mut events, mut streams) = (0_u64, 0_u64);
+    let mut erased = Vec::new();
+    let mut checker: Option<Checker> = None;
+    let mut after = None;
+    loop {
+        let page = read.ledger_page(after.as_ref(), PAGE)?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.stream.clone(), last.record.version));
+        for line in &page {
+            let mut current = match checker.take() {
+                Some(current) if current.stream == line.stream => current,
+                finished => {
+                    if let Some(finished) = finished {
+                        finished.finish(read.head(&finished.stream)?.as_ref())?;
+                    }
+                    streams += 1;
+                    Checker {
+                        stream: line.stream.clone(),
+                        id: name_of(read, &line.stream, project)?,
+                        previous: None,
+                        missing: BTreeSet::new(),
+                    }
+                }
+            };
+            current.add(line, &mut erased)?;
+            checker = Some(current);
+            events += 1;
+        }
+        progress(Progress { done: events, total });
+    }
+    if let Some(finished) = checker {
+        finished.finish(read.head(&finished.stream)?.as_ref())?;
+    }
+    let mut rows = 0;
+    read.walk_heads(&mut |_| {
+        rows += 1;
+        Ok(())
+    })?;
+    if rows != streams {
+        find_row_without_events(read)?;
+    }
+    for (_, seal) in seals {
+        check_seal(read, seal, project)?;
+    }
+    let seals = seals.iter().map(|(name, _)| name.clone()).collect();
+    Ok(Verified { ok: true, events, tasks: streams.saturating_sub(1), erased, seals })
+}
+
+/// How a refusal names a stream: the task's id, else its uid; None for the project's own.
+fn name_of(read: &mut dyn Read, stream: &str, project: Uid) -> Result<Option<String>, StoreError> {
+    match stream.parse::<Uid>() {
+        Ok(uid) if uid == project => Ok(None),
+        Ok(uid) => Ok(Some(id_of(read, uid)?.unwrap_or_else(|| stream.to_owned()))),
+        Err(_) => Ok(Some(stream.to_owned())),
+    }
+}
+
+fn find_row_without_events(read: &mut dyn Read) -> Result<(), Stop> {
+    let mut heads = Vec::new();
+    read.walk_heads(&mut |head| {
+        heads.push(head.uid);
+        Ok(())
+    })?;
+    for uid in heads {
+        let Ok(uid) = uid.parse::<Uid>() else { continue };
+        if read.event(uid, Version(1))?.is_none() {
+            let id = id_of(read, uid)?;
+            return Err(tampered(id, 1, "the task has a row and no events").into());
+        }
+    }
+    Ok(())
+}
+
+impl<S: Store> Engine<S> {
+    /// Recomputes every hash, follows every chain, and compares with the rows and with seals.
+    pub fn verify(
+        &mut self,
+        seals: &[(String, SealDocument)],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Verified, Refusal> {
+        self.inspect(|read| verify(read, seals, progress))
+    }
+
+    /// The whole ledger as JSON values, a line each, every one with `schema_version`.
+    pub fn export(
+        &mut self,
+        emit: &mut dyn FnMut(serde_json::Value) -> Result<(), StoreError>,
+    ) -> Result<u64, Refusal> {
+        self.inspect(|read| {
+            let project = read.project()?;
+            emit(serde_json::json!({
+                "schema_version": SCHEMA_VERSION,
+                "project": { "uid": project.uid, "prefix": project.prefix, "created_at": rfc3339(project.created_at_ms) },
+            }))?;
+            let (mut after, mut events) = (None, 0);
+            loop {
+                let page = read.ledger_page(after.as_ref(), PAGE)?;
+                let Some(last) = page.last() else { return Ok(events) };
+                after = Some((last.stream.clone(), last.record.version));
+                for line in &page {
+                    emit(serde_json::json!({ "schema_version": SCHEMA_VERSION, "event": line.record.to_json() }))?;
+                    for text in &line.texts {
+                        emit(serde_json::json!({
+                            "schema_version": SCHEMA_VERSION,
+                            "text": {
+                                "event": line.record.uid, "field": text.field,
+                                "salt": hex(&text.salt), "text": text.text,
+                            },
+                        }))?;
+                    }
+                    events += 1;
+                }
+            }
+        })
+    }
+
+    /// Every stream's head at one snapshot, after the ledger was found whole.
+    pub fn prepare_seal(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<SealDocument, Refusal> {
+        self.inspect(|read| {
+            verify(read, &[], progress)?;
+            let project = read.project()?;
+            let at = rfc3339(read.now().wall_ms);
+            let previous = latest_seal(read, project.uid)?;
+            let mut heads = Vec::new();
+            read.walk_heads(&mut |head| {
+                heads.push(head);
+                Ok(())
+            })?;
+            let header = SealHeader {
+                schema_version: SCHEMA_VERSION,
+                project: project.uid.to_string(),
+                at,
+                streams: heads.len() as u64,
+                root: merkle_root(&heads),
+                previous,
+            };
+            Ok(SealDocument { header, heads })
+        })
+    }
+
+    fn inspect<T>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<T, Stop>) -> Result<T, Refusal> {
+        let outcome = self.store.read(|read| match work(read) {
+            Ok(value) => Ok(Ok(value)),
+            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
+            Err(Stop::Failed(error)) => Err(error),
+        });
+        outcome.map_err(Refusal::from)?
+    }
+}
+
+/// The root of the newest seal that the ledger knows of.
+fn latest_seal(read: &mut dyn Read, project: Uid) -> Result<Option<String>, StoreError> {
+    let (mut after_seq, mut latest) = (0, None);
+    loop {
+        let query = EventQuery { stream: Some(project), after_seq, newest: false, limit: PAGE };
+        let page: Vec<Record> = read.events(&query)?;
+        let Some(last) = page.last() else { return Ok(latest) };
+        after_seq = last.seq;
+        let mut roots = page.iter().filter(|record| record.kind == "ledger.sealed").filter_map(|record| {
+            record.payload.get("root").and_then(serde_json::Value::as_str).map(str::to_owned)
+        });
+        latest = roots.next_back().or(latest);
+    }
+}

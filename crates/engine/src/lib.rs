@@ -1,0 +1,184 @@
+//! The one door: nothing changes a row but a command that went through here.
+//!
+//! [`Engine::execute`] takes a *batch*: n requests, one transaction, one durable commit, a savepoint each. A request
+//! that is refused is undone by itself and changes nothing; the others stand. Answers exist only after the commit: if
+//! that fails (a full disk, a lost connection), every request of the batch is answered with that failure, and
+//! none was applied. The command line's batch has one request, a server's will have many.
+//!
+//! One request: find the actor behind the name; if it carries a key that was used, answer from the record; resolve the
+//! task's reference to its uid; lock the row; read the view; let the core decide; stamp each event into its stream's
+//! chain; apply its changes; then count the whole thing as a sign of life of the caller.
+//!
+//! **Sweeping is lazy.** A lapsed lease is ended by the first write that needs its task, for that task alone.
+//! Readers compute "lapsed" and write nothing.
+
+mod door;
+mod ledger;
+mod notices;
+pub mod process;
+mod query;
+mod view;
+
+use onus_core::actor::{ActorName, InstanceId, KnownBy};
+use onus_core::command::Command;
+use onus_core::ids::{TaskRef, Token, Uid};
+use onus_core::lease::{Process, Seen};
+use onus_core::policy::Policy;
+use onus_core::refusal::Refusal;
+use onus_core::text::Salt;
+use onus_store::{Store, StoreError};
+
+pub use ledger::{Erased, SealDocument, SealHeader, Verified};
+pub use query::{HeldView, LogPage, Looked, Page, StatusView};
+pub use view::{ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView};
+
+pub struct Engine<S> {
+    store: S,
+    policy: Policy,
+    outside: Outside,
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("store", &self.store)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the engine asks the world for, beside the store: a simulation gives its own.
+pub struct Outside {
+    pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
+    pub new_uid: Box<dyn FnMut(i64) -> Uid + Send>,
+    pub new_salt: Box<dyn FnMut() -> Salt + Send>,
+}
+
+impl Default for Outside {
+    fn default() -> Outside {
+        Outside {
+            observe: Box::new(process::observe),
+            new_uid: Box::new(new_uid),
+            new_salt: Box::new(new_salt),
+        }
+    }
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
+/// A fresh UUIDv7 with the store's wall time in it.
+pub fn new_uid(wall_ms: i64) -> Uid {
+    let mut random = [0; 10];
+    fill(&mut random);
+    Uid(uuid::Builder::from_unix_timestamp_millis(u64::try_from(wall_ms).unwrap_or_default(), &random)
+        .into_uuid())
+}
+
+fn new_salt() -> Salt {
+    let mut salt = Salt::default();
+    fill(&mut salt);
+    salt
+}
+
+/// The kernel's random numbers. Without them no uid would be one: there is no way on.
+#[allow(clippy::expect_used, reason = "a kernel without random numbers cannot run onus")]
+fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the kernel gives random numbers");
+}
+
+/// Who asks, as the interface found out.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub actor: ActorName,
+    pub instance: InstanceId,
+    pub known_by: KnownBy,
+    /// A token, and the task it is for. Without a task: the one that the command names.
+    pub token: Option<(Option<TaskRef>, Token)>,
+    pub ancestry: Vec<Process>,
+}
+
+/// One request: a command by somebody, under an idempotency key if it has one.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub identity: Identity,
+    pub command: Command,
+    pub key: Option<String>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Task(Box<TaskView>),
+    Lease { task: Box<TaskView>, lease: Option<Box<LeaseView>>, renewed: bool, takeover: bool },
+    Actor(ActorView),
+    Instance(InstanceView),
+    Sealed,
+}
+
+/// An answer with what goes beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub answer: Answer,
+    /// The request had been applied before, under the same key.
+    pub replayed: bool,
+    /// The origin was known: this is the task it had become.
+    pub existing: bool,
+    pub notices: Vec<Notice>,
+}
+
+impl<S: Store> Engine<S> {
+    pub fn new(store: S, policy: Policy) -> Engine<S> {
+        Engine { store, policy, outside: Outside::default() }
+    }
+
+    pub fn with_outside(store: S, policy: Policy, outside: Outside) -> Engine<S> {
+        Engine { store, policy, outside }
+    }
+
+    pub fn store(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    /// n requests, one durable commit; the answers in the same order.
+    pub fn execute(&mut self, batch: &[Request]) -> Vec<Result<Reply, Refusal>> {
+        let (policy, outside) = (&self.policy, &mut self.outside);
+        let outcome = self.store.write(|write| {
+            batch
+                .iter()
+                .map(|request| {
+                    write.savepoint()?;
+                    let outcome =
+                        door::Door::new(write, policy, outside, request).and_then(|door| door.run());
+                    match outcome {
+                        Ok(reply) => write.release().map(|()| Ok(reply)),
+                        Err(door::Stop::Refused(refusal)) => write.undo().map(|()| Err(refusal)),
+                        Err(door::Stop::Failed(error)) => Err(error),
+                    }
+                })
+                .collect::<Result<Vec<_>, StoreError>>()
+        });
+        match outcome {
+            Ok(answers) => answers,
+            Err(error) => {
+                let refusal = Refusal::from(error);
+                batch.iter().map(|_| Err(refusal.clone())).collect()
+            }
+        }
+    }
+
+    /// One request, one commit.
+    pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        match self.execute(std::slice::from_ref(request)).pop() {
+            Some(answer) => answer,
+            None => Err(Refusal::new(onus_core::refusal::Code::Unexpected, "the batch gave no answer")),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What the operating system says about processes: who they are, who started them, whether they live.
+//!
+//! A pid alone names nobody: it is reused, it means something else in another pid namespace, and it does not survive
+//! a reboot. Only who shares boot and pid namespace with a process may call it dead, and "I may not look" is not
+//! "it is not there".
+
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process};
+
+use onus_core::lease::{Process, Seen};
+use onus_core::refusal::Refusal;
+use onus_store::clock;
+
+/// How far up the ancestors are followed.
+const MAX_ANCESTORS: usize = 64;
+
+struct Stat {
+    pid: u32,
+    state: char,
+    parent: u32,
+    start: u64,
+}
+
+fn stat(of: &str) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/stat")).ok()?;
+    // The program's name is in parentheses and may contain anything.
+    let (head, tail) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    Some(Stat {
+        pid: head.split(' ').next()?.parse().ok()?,
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        start: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn pid_namespace() -> &'static str {
+    static NAMESPACE: OnceLock<String> = OnceLock::new();
+    NAMESPACE.get_or_init(|| clock::namespace("pid"))
+}
+
+/// Whether `/proc` shows this process's own pid namespace. After `unshare -p` alone it shows the outer one.
+fn proc_is_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    *OURS.get_or_init(|| {
+        let own = u32::try_from(getpid().as_raw_nonzero().get()).ok();
+        own.is_some() && stat("self").map(|stat| stat.pid) == own
+    })
+}
+
+fn identity(pid: u32, start: u64) -> Process {
+    let domain = clock::domain();
+    Process {
+        machine: domain.machine().to_owned(),
+        boot: domain.boot().to_owned(),
+        pid_ns: pid_namespace().to_owned(),
+        pid,
+        start,
+    }
+}
+
+/// The identity of a living process of this machine.
+pub fn identify(pid: u32) -> Result<Process, Refusal> {
+    let refuse = |why: String| Err(Refusal::usage(why));
+    if !proc_is_ours() {
+        return refuse(
+            "processes cannot be told apart here: /proc does not show this pid namespace".to_owned(),
+        );
+    }
+    match stat(&pid.to_string()) {
+        Some(stat) if !matches!(stat.state, 'Z' | 'X') => Ok(identity(pid, stat.start)),
+        _ => refuse(format!("there is no process {pid}: give the id of one that is running")),
+    }
+}
+
+/// This process and those above it, nearest first.
+pub fn ancestry() -> Vec<Process> {
+    let mut chain = Vec::with_capacity(8);
+    if !proc_is_ours() {
+        return chain;
+    }
+    let mut next = stat("self");
+    while let Some(stat_now) = next.take() {
+        chain.push(identity(stat_now.pid, stat_now.start));
+        if stat_now.parent > 0 && chain.len() < MAX_ANCESTORS {
+            next = stat(&stat_now.parent.to_string());
+        }
+    }
+    chain
+}
+
+/// Whether a process lives, as far as this one can tell.
+pub fn observe(process: &Process) -> Seen {
+    let shares = process.boot == clock::domain().boot() && process.pid_ns == pid_namespace();
+    if !shares || !proc_is_ours() {
+        return Seen::Unseen;
+    }
+    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return Seen::Dead };
+    if test_kill_process(pid) == Err(Errno::SRCH) {
+        return Seen::Dead;
+    }
+    match stat(&process.pid.to_string()) {
+        // Another process under a reused pid, or one that ended and waits for its parent to notice.
+        Some(stat) if stat.start != process.start || matches!(stat.state, 'Z' | 'X') => Seen::Dead,
+        Some(_) => Seen::Alive,
+        // Hidden from us (hidepid), or gone since the question above.
+        None if test_kill_process(pid) == Err(Errno::SRCH) => Seen::Dead,
+        None => Seen::Alive,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_heads_its_own_ancestry() {
+        let me = identify(std::process::id()).unwrap();
+        assert_eq!(observe(&me), Seen::Alive);
+        assert_eq!(ancestry().first(), Some(&me));
+    }
+
+    #[test]
+    fn a_reused_pid_is_not_the_holder() {
+        let mut other = identify(std::process::id()).unwrap();
+        other.start += 1;
+        assert_eq!(observe(&other), Seen::Dead);
+    }
+
+    #[test]
+    fn unseen_is_not_dead() {
+        let mut process = identify(std::process::id()).unwrap();
+        process.pid = 4_000_000;
+        assert_eq!(observe(&process), Seen::Dead);
+        process.pid_ns = "another".into();
+        assert_eq!(observe(&process), Seen::Unseen);
+    }
+
+    #[test]
+    fn a_process_that_ended_but_was_not_waited_for_is_dead() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let process = identify(child.id()).unwrap();
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while observe(&process) != Seen::Dead {
+            assert!(std::time::Instant::now() < deadline, "still not seen dead");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert_eq!(observe(&process), Seen::Dead);
+        assert!(identify(process.pid).is_err());
+    }
+}
