@@ -1,0 +1,224 @@
+//! Who is calling (P12). Nobody is anonymous, and an agent never passes for a person.
+//!
+//! The actor, first hit wins: `--as`; `ONUS_ACTOR`; the harness (by a registered process above the caller, or by the
+//! variables it sets); configuration; on a terminal, the user. The terminal comes last because agents' shells run in
+//! pseudo-terminals too. Under a harness a person's name is refused, however it was asked for.
+//!
+//! The instance, first hit wins: a person is one instance everywhere; `ONUS_INSTANCE`; the registered process; the
+//! harness's own conversation variable; else the folder. Variables do not survive from one shell call of an agent to
+//! the next, so each step works without those before it.
+
+mod harness;
+mod user;
+
+use std::path::Path;
+
+use onus_core::actor::{ActorName, InstanceId, KnownBy};
+use onus_core::refusal::{Code, Refusal};
+use onus_store::KnownInstance;
+
+pub use harness::{HARNESSES, Harness, KnownHarness};
+pub use user::user_name;
+
+/// Everything that may tell who is calling.
+pub struct Clues<'a> {
+    /// `--as`.
+    pub flag: Option<&'a str>,
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// The nearest registered process at or above the caller.
+    pub registered: Option<&'a KnownInstance>,
+    /// From the user's configuration.
+    pub configured: Option<&'a str>,
+    /// Whether somebody sits at a terminal, and the user's name.
+    pub terminal_user: Option<String>,
+    /// The folder the caller works in.
+    pub worktree: &'a Path,
+}
+
+impl std::fmt::Debug for Clues<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clues").field("flag", &self.flag).finish_non_exhaustive()
+    }
+}
+
+/// Who it is, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub actor: ActorName,
+    pub instance: InstanceId,
+    pub known_by: KnownBy,
+}
+
+pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
+    let harness = harness::detect(clues.env);
+    let agent_above = clues.registered.filter(|known| !known.actor.is_person());
+    let actor = actor(clues, harness.as_ref())?;
+    if actor.is_person() && (harness.is_some() || agent_above.is_some()) {
+        let harness =
+            harness.map(|harness| harness.name).or(agent_above.map(|known| known.actor.to_string()));
+        return Err(Refusal::new(
+            Code::Identity,
+            format!(
+                "{actor} is a person's name, and this runs under {}: an agent acts under its own name",
+                harness.unwrap_or_default()
+            ),
+        )
+        .next("leave out --as and ONUS_ACTOR, or set ONUS_ACTOR=agent:NAME"));
+    }
+    let (instance, known_by) = instance(clues, harness.as_ref(), &actor)?;
+    Ok(Who { actor, instance, known_by })
+}
+
+fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<ActorName, Refusal> {
+    let named = |source: &str, text: &str| {
+        text.parse::<ActorName>()
+            .map_err(|refusal| Refusal::new(Code::Identity, format!("{source}: {}", refusal.message)))
+    };
+    if let Some(flag) = clues.flag {
+        return named("--as", flag);
+    }
+    if let Some(text) = (clues.env)("ONUS_ACTOR").filter(|text| !text.is_empty()) {
+        return named("ONUS_ACTOR", &text);
+    }
+    if let Some(known) = clues.registered {
+        return Ok(known.actor.clone());
+    }
+    if let Some(harness) = harness {
+        return named("the harness", &format!("agent:{}", harness.name));
+    }
+    if let Some(configured) = clues.configured {
+        return named("identity.actor in the configuration", configured);
+    }
+    if let Some(user) = &clues.terminal_user {
+        return named("the user's name", &format!("human:{user}"));
+    }
+    Err(Refusal::new(Code::Identity, "it is not clear who is calling, and every change names its actor")
+        .next("agents: set ONUS_ACTOR=agent:NAME (and ONUS_INSTANCE, one a conversation)")
+        .next("people: run it in a terminal, or set identity.actor = \"human:NAME\" in the user's configuration")
+        .next("CI: set ONUS_ACTOR=ci:NAME"))
+}
+
+fn instance(
+    clues: &Clues<'_>,
+    harness: Option<&Harness>,
+    actor: &ActorName,
+) -> Result<(InstanceId, KnownBy), Refusal> {
+    if actor.is_person() {
+        return Ok((InstanceId::person(), KnownBy::Person));
+    }
+    if let Some(text) = (clues.env)("ONUS_INSTANCE").filter(|text| !text.is_empty()) {
+        let instance = text.parse().map_err(|refusal: Refusal| {
+            Refusal::new(Code::Identity, format!("ONUS_INSTANCE: {}", refusal.message))
+        })?;
+        return Ok((instance, KnownBy::Name));
+    }
+    if let Some(known) = clues.registered.filter(|known| known.actor == *actor) {
+        return Ok((known.instance.clone(), KnownBy::Ancestor));
+    }
+    if let Some(conversation) = harness.and_then(|harness| harness.conversation.clone())
+        && let Ok(instance) = conversation.parse()
+    {
+        return Ok((instance, KnownBy::Harness));
+    }
+    let folder: String = clues
+        .worktree
+        .to_string_lossy()
+        .chars()
+        .map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c })
+        .collect();
+    let tail = folder.len().saturating_sub(InstanceId::MAX_LEN - "worktree:".len());
+    let tail = (tail..=folder.len()).find(|at| folder.is_char_boundary(*at)).unwrap_or(folder.len());
+    Ok((format!("worktree:{}", &folder[tail..]).parse()?, KnownBy::Worktree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(
+        flag: Option<&str>,
+        env: &[(&str, &str)],
+        registered: Option<&KnownInstance>,
+        configured: Option<&str>,
+        terminal: bool,
+    ) -> Result<(String, String, KnownBy), Refusal> {
+        let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let clues = Clues {
+            flag,
+            env: &env,
+            registered,
+            configured,
+            terminal_user: terminal.then(|| "alice".to_owned()),
+            worktree: Path::new("/w/t"),
+        };
+        identify(&clues).map(|who| (who.actor.to_string(), who.instance.to_string(), who.known_by))
+    }
+
+    fn is(actor: &str, instance: &str, known_by: KnownBy) -> Result<(String, String, KnownBy), Refusal> {
+        Ok((actor.to_owned(), instance.to_owned(), known_by))
+    }
+
+    fn registered(actor: &str) -> KnownInstance {
+        KnownInstance {
+            actor: actor.parse().unwrap(),
+            instance: "conv-9".parse().unwrap(),
+            process: None,
+            seen_at_ms: 0,
+        }
+    }
+
+    #[test]
+    fn the_first_clue_wins() {
+        let env = [("ONUS_ACTOR", "agent:b"), ("ONUS_INSTANCE", "i")];
+        assert_eq!(
+            who(Some("agent:a"), &env, None, Some("human:c"), true),
+            is("agent:a", "i", KnownBy::Name)
+        );
+        assert_eq!(who(None, &env, None, Some("human:c"), true), is("agent:b", "i", KnownBy::Name));
+        assert_eq!(who(None, &[], None, Some("human:c"), true), is("human:c", "person", KnownBy::Person));
+        assert_eq!(who(None, &[], None, None, true), is("human:alice", "person", KnownBy::Person));
+        assert_eq!(who(None, &[], None, None, false).unwrap_err().code, Code::Identity);
+    }
+
+    #[test]
+    fn a_person_is_one_instance_in_all_terminals() {
+        let env = [("ONUS_INSTANCE", "tab-2")];
+        assert_eq!(who(Some("human:a"), &env, None, None, true), is("human:a", "person", KnownBy::Person));
+    }
+
+    #[test]
+    fn an_agent_in_a_pseudo_terminal_is_not_a_person() {
+        let codex = [("CODEX_THREAD_ID", "t-1")];
+        assert_eq!(who(None, &codex, None, None, true), is("agent:codex", "t-1", KnownBy::Harness));
+        let gemini = [("GEMINI_CLI", "1")];
+        assert_eq!(
+            who(None, &gemini, None, Some("human:c"), true),
+            is("agent:gemini", "worktree:/w/t", KnownBy::Worktree)
+        );
+    }
+
+    #[test]
+    fn under_a_harness_a_persons_name_is_refused_however_it_was_asked_for() {
+        for harness in HARNESSES {
+            for marker in harness.markers {
+                let by_flag = who(Some("human:a"), &[(*marker, "1")], None, None, true);
+                let by_env = who(None, &[(*marker, "1"), ("ONUS_ACTOR", "human:a")], None, None, true);
+                assert_eq!(by_flag.unwrap_err().code, Code::Identity, "{marker}");
+                assert_eq!(by_env.unwrap_err().code, Code::Identity, "{marker}");
+            }
+        }
+        let above = registered("agent:x");
+        assert_eq!(who(Some("human:a"), &[], Some(&above), None, true).unwrap_err().code, Code::Identity);
+    }
+
+    #[test]
+    fn a_registered_ancestor_tells_actor_and_instance() {
+        let above = registered("agent:x");
+        assert_eq!(who(None, &[], Some(&above), None, true), is("agent:x", "conv-9", KnownBy::Ancestor));
+        // Another actor below it is not that instance.
+        assert_eq!(
+            who(Some("agent:y"), &[], Some(&above), None, true),
+            is("agent:y", "worktree:/w/t", KnownBy::Worktree)
+        );
+    }
+}
