@@ -1,0 +1,89 @@
+use onus_core::actor::{ActorName, Tier};
+use onus_core::command::Command;
+use onus_engine::{Answer, Reply};
+use serde_json::json;
+
+use crate::args::{Key, parse};
+use crate::context::Context;
+
+/// Who acts here: people, agents, CI; their tiers and other names
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Verb {
+    /// Every actor, with its tier and aliases
+    List,
+    /// Register an actor before its first use
+    Register {
+        #[arg(value_parser = parse::<ActorName>)]
+        actor: ActorName,
+        /// Its tier (people only)
+        #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
+        tier: Option<Tier>,
+        #[command(flatten)]
+        key: Key,
+    },
+    /// Set how far an actor is trusted, 0 to 3 (people only)
+    Tier {
+        #[arg(value_parser = parse::<ActorName>)]
+        actor: ActorName,
+        #[arg(value_name = "0..3", value_parser = parse::<Tier>)]
+        tier: Tier,
+        #[command(flatten)]
+        key: Key,
+    },
+    /// Let another name mean the same actor (people only)
+    Alias {
+        #[arg(value_parser = parse::<ActorName>)]
+        actor: ActorName,
+        #[arg(value_parser = parse::<ActorName>)]
+        alias: ActorName,
+        #[command(flatten)]
+        key: Key,
+    },
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let (command, key) = match args.verb {
+        Verb::List => return list(context),
+        Verb::Register { actor, tier, key } => (Command::RegisterActor { actor, tier }, key),
+        Verb::Tier { actor, tier, key } => (Command::SetTier { actor, tier }, key),
+        Verb::Alias { actor, alias, key } => (Command::AddAlias { actor, alias }, key),
+    };
+    let reply = context.run(command, key.key)?;
+    print(context, &reply)
+}
+
+fn print(context: &Context, reply: &Reply) -> super::Result {
+    let Answer::Actor(actor) = &reply.answer else { return Err(super::unexpected()) };
+    context.out.reply(reply, json!(actor), || {
+        let aliases = if actor.aliases.is_empty() {
+            String::new()
+        } else {
+            format!(", also {}", actor.aliases.join(", "))
+        };
+        format!("{}: tier {}{aliases}", actor.name, actor.tier)
+    });
+    Ok(())
+}
+
+fn list(context: &Context) -> super::Result {
+    let actors = context.engine(onus_store::Access::Read)?.actors()?;
+    if context.out.json {
+        context.out.document(json!({ "actors": actors }), &[]);
+        return Ok(());
+    }
+    for actor in actors {
+        let aliases = if actor.aliases.is_empty() {
+            String::new()
+        } else {
+            format!("  also {}", actor.aliases.join(", "))
+        };
+        context.out.line(&format!("{}  tier {}{aliases}", actor.name, actor.tier));
+    }
+    Ok(())
+}

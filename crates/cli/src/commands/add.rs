@@ -1,0 +1,103 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use onus_core::actor::{ActorName, Tier};
+use onus_core::command::{Command, NewTask};
+use onus_core::refusal::Refusal;
+use onus_core::task::{Facts, Origin, Priority, TaskType};
+
+use crate::args::{Key, parse, text_or_stdin};
+use crate::context::Context;
+use crate::output::escape_line;
+
+/// Add a task
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// What is to be done, in a line. `-` reads standard input: its first line, the rest is the body
+    title: String,
+    /// The details (- reads standard input)
+    #[arg(short = 'd', long = "body", value_name = "TEXT")]
+    body: Option<String>,
+    #[command(flatten)]
+    facts: FactArgs,
+    /// Where the ask came from; the same origin always gives the same task
+    #[arg(long, value_name = "CHANNEL:REF", value_parser = parse::<Origin>)]
+    origin: Option<Origin>,
+    /// Only propose it: somebody must accept it first
+    #[arg(long)]
+    propose: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct FactArgs {
+    /// epic, feature, story, task or bug
+    #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = parse::<TaskType>)]
+    kind: Option<TaskType>,
+    /// P0 (first) to P4
+    #[arg(short, long, value_name = "P0..P4", value_parser = parse::<Priority>)]
+    priority: Option<Priority>,
+    /// The tier an actor needs to claim it, 0 to 3
+    #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
+    tier: Option<Tier>,
+    /// The accountable person
+    #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
+    owner: Option<ActorName>,
+    #[arg(long, value_name = "WORD")]
+    area: Option<String>,
+    #[arg(long, value_name = "WORD")]
+    iteration: Option<String>,
+    /// A tag; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// The same thing elsewhere, such as jira:WEB-7; may be repeated
+    #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = parse_ref)]
+    refs: Vec<(String, String)>,
+}
+
+pub(super) fn parse_ref(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((system, id)) if !system.is_empty() => Ok((system.to_owned(), id.to_owned())),
+        _ => Err("write SYSTEM:ID, such as jira:WEB-7".to_owned()),
+    }
+}
+
+impl FactArgs {
+    fn facts(self) -> Facts {
+        let plain = Facts::default();
+        Facts {
+            kind: self.kind.unwrap_or(plain.kind),
+            priority: self.priority.unwrap_or(plain.priority),
+            required_tier: self.tier.unwrap_or(plain.required_tier),
+            area: self.area,
+            iteration: self.iteration,
+            owner: self.owner,
+            tags: self.tags.into_iter().collect::<BTreeSet<_>>(),
+            refs: self.refs.into_iter().collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    if args.title == "-" && args.body.as_deref() == Some("-") {
+        return Err(Refusal::usage(
+            "title and body cannot both be read from standard input: '-' for the title takes both",
+        ));
+    }
+    let (title, rest) = if args.title == "-" {
+        let text = text_or_stdin(args.title)?;
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        (first.to_owned(), Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()))
+    } else {
+        (args.title, None)
+    };
+    let body = args.body.map(text_or_stdin).transpose()?.or(rest);
+    let new = NewTask { title, body, facts: args.facts.facts(), origin: args.origin, propose: args.propose };
+    let reply = context.run(Command::Add(new), args.key.key)?;
+    let task = super::task_of(&reply)?;
+    context.out.reply(&reply, serde_json::json!(task), || {
+        let how = if reply.existing { "was there already" } else { "added" };
+        format!("{} {how}: {}", task.id, escape_line(&task.title))
+    });
+    Ok(())
+}

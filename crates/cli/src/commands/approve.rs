@@ -1,0 +1,32 @@
+use onus_core::transition::Verb;
+
+use crate::args::{ForceArgs, Key, Target};
+use crate::context::Context;
+
+/// Approve a task in review: it is done
+///
+/// For actors who did not work on it since it was last opened.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Why, or what the next one should know (- reads standard input)
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    super::shift(
+        context,
+        Verb::Approve,
+        args.target,
+        args.message,
+        &args.force,
+        args.key,
+        "is approved and done",
+    )
+}

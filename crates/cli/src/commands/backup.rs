@@ -1,0 +1,34 @@
+use std::path::PathBuf;
+
+use onus_core::refusal::{Code, Refusal};
+use onus_store::{Access, Store as _, StoreError};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::progress::Bar;
+
+/// Copy the whole store into a new file, while others work
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The new file; an existing one is never overwritten
+    file: PathBuf,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let mut engine = context.engine(Access::Read)?;
+    let mut bar = Bar::new("pages", context.out.json);
+    let copied = engine.store().backup(&args.file, &mut |progress| bar.at(progress));
+    bar.end();
+    match copied {
+        Err(StoreError::Exists(file)) => {
+            return Err(Refusal::new(Code::Usage, format!("{} exists: name a new file", file.display())));
+        }
+        copied => copied?,
+    }
+    if context.out.json {
+        context.out.document(json!({ "file": args.file }), &[]);
+    } else {
+        context.out.line(&format!("copied the store to {}", args.file.display()));
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use onus_core::actor::{ActorName, InstanceId, KnownBy};
+use onus_core::command::{Act, Command, NewTask, Terms};
+use onus_core::ids::Prefix;
+use onus_core::policy::Policy;
+use onus_core::refusal::{Code, Refusal};
+use onus_core::task::{Facts, Priority};
+use onus_core::transition::Verb;
+use onus_engine::{Answer, Engine, Identity, Request, TaskView, new_uid, process};
+use onus_store::{Access, SqliteStore, Store as _, clock};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::story;
+
+/// See it work: three workers, one killed in the middle, nothing lost
+///
+/// Everything is real (processes, kill -9, the store) and happens in a temporary folder.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Keep the folder, to look around in it
+    #[arg(long)]
+    keep: bool,
+    /// Be one of the workers
+    #[arg(long, hide = true, value_name = "ACTOR", requires = "store")]
+    worker: Option<String>,
+    #[arg(long, hide = true, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// How long a piece of work takes
+    #[arg(long, hide = true, value_name = "MS", default_value_t = 60)]
+    work_ms: u64,
+}
+
+const TASKS: &[(&str, Priority)] = &[
+    ("Rotate the signing key", Priority::P0),
+    ("Fix the flaky login test", Priority::P1),
+    ("Paginate the audit endpoint", Priority::P1),
+    ("Cache the dependency graph", Priority::P2),
+    ("Document the retry policy", Priority::P2),
+    ("Drop the unused feature flag", Priority::P2),
+    ("Trim the start-up log", Priority::P3),
+    ("Rename the staging bucket", Priority::P3),
+];
+
+const WAIT: Duration = Duration::from_secs(10);
+/// Nothing in the demo may take longer.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    if let (Some(worker), Some(store)) = (&args.worker, &args.store) {
+        return work(worker, store, Duration::from_millis(args.work_ms));
+    }
+    let folder = std::env::temp_dir().join(format!("onus-demo-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| unexpected(&format!("no temporary folder: {error}")))?;
+    let outcome = show(context, &folder);
+    if args.keep {
+        context.out.line(&format!("kept: onus -C {} status", folder.display()));
+    } else {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    outcome
+}
+
+fn unexpected(why: &str) -> Refusal {
+    Refusal::new(Code::Unexpected, format!("the demo failed: {why}"))
+}
+
+fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
+    Ok(Identity {
+        actor: actor.parse::<ActorName>()?,
+        instance: instance.parse::<InstanceId>()?,
+        known_by: KnownBy::Name,
+        token: None,
+        ancestry: process::ancestry(),
+    })
+}
+
+/// A worker: claim the next task, bound to this process, work, finish; until nothing is left.
+fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
+    let store = SqliteStore::open(store, Access::Write, WAIT)?;
+    let mut engine = Engine::new(store, Policy::default());
+    let identity = identity(actor, &format!("process:{}", std::process::id()))?;
+    let terms = Terms { process: Some(process::identify(std::process::id())?), ..Terms::default() };
+    let started = Instant::now();
+    while started.elapsed() < LIMIT {
+        let claim =
+            Request { identity: identity.clone(), command: Command::ClaimNext(terms.clone()), key: None };
+        let task = match engine.run(&claim) {
+            Ok(reply) => match reply.answer {
+                Answer::Lease { task, .. } => task,
+                _ => return Err(unexpected("a claim gave no lease")),
+            },
+            Err(refusal) if refusal.code == Code::Nothing => {
+                let busy = engine.status(None)?.value.held.iter().any(|held| held.lease.live);
+                if !busy {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        std::thread::sleep(work);
+        let act = Act::Move { verb: Verb::Done, message: Some("done in the demo".to_owned()) };
+        let done = Command::OnTask { task: Some(task.id.parse()?), act, force: None };
+        engine.run(&Request { identity: identity.clone(), command: done, key: None })?;
+    }
+    Err(unexpected("a worker ran out of time"))
+}
+
+fn show(context: &Context, folder: &Path) -> super::Result {
+    let out = &context.out;
+    let say = |text: &str| {
+        if !out.json {
+            out.line(text);
+        }
+    };
+    let path = folder.join(".onus").join("onus.db");
+    let person = identity("human:you", "person")?;
+    let now = clock::now().wall_ms;
+    let prefix: Prefix = "DEMO".parse()?;
+    let by = (&person.actor, &person.instance);
+    let store = SqliteStore::create(&path, &prefix, new_uid(now), new_uid(now), by, WAIT)?;
+    let mut engine = Engine::new(store, Policy::default());
+    for (title, priority) in TASKS {
+        let facts = Facts { priority: *priority, ..Facts::default() };
+        let new = NewTask { title: (*title).to_owned(), body: None, facts, origin: None, propose: false };
+        engine.run(&Request { identity: person.clone(), command: Command::Add(new), key: None })?;
+    }
+    say(&out.bold(&format!("{} tasks, three workers: agent:ada, agent:bob and agent:cyd", TASKS.len())));
+
+    // Bob is slow, so that he holds a task when he is killed.
+    let mut bob = worker("agent:bob", &path, LIMIT)?;
+    let held = wait_for("bob to claim a task", || held_by(&mut engine, "agent:bob"))?;
+    say(&format!("agent:bob holds {} ({}), bound to process {}", held.id, held.title, bob.id()));
+    let mut others = [
+        worker("agent:ada", &path, Duration::from_millis(60))?,
+        worker("agent:cyd", &path, Duration::from_millis(90))?,
+    ];
+    wait_for("the others to finish something", || Ok(done(&mut engine)?.first().cloned()))?;
+    bob.kill().map_err(|error| unexpected(&error.to_string()))?;
+    let killed = Instant::now();
+    bob.wait().map_err(|error| unexpected(&error.to_string()))?;
+    say(&format!("kill -9 {}: agent:bob is gone, in the middle of {}", bob.id(), held.id));
+    wait_for("every task to be done", || Ok((done(&mut engine)?.len() == TASKS.len()).then_some(())))?;
+    let took = killed.elapsed();
+    for other in &mut others {
+        let status = other.wait().map_err(|error| unexpected(&error.to_string()))?;
+        if !status.success() {
+            return Err(unexpected(&format!("a worker ended with {status}")));
+        }
+    }
+    say(&format!("all {} tasks are done; no time-out was waited for", TASKS.len()));
+    say("");
+    say(&out.bold(&format!("the story of {}", held.id)));
+    let page = engine.log(None, Some(&held.id.parse()?), 0, true, 100)?.value;
+    for record in &page.records {
+        say(&format!("  {}", story::line(out, &page, record, false)));
+    }
+    say("");
+    let verified = engine.verify(&[], &mut |_| {})?;
+    let rebuilt = engine.store().rebuild(&mut |_| {})?;
+    if !rebuilt.changed.is_empty() {
+        return Err(unexpected("the rows were not what the ledger says"));
+    }
+    say(&format!(
+        "ledger verified: {} events of {} tasks; rebuilt from it, every row was the same",
+        verified.events, verified.tasks
+    ));
+    if out.json {
+        out.document(
+            json!({
+                "ok": true, "tasks": TASKS.len(), "events": verified.events, "taken_over": held.id,
+                "finished_after_kill_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            }),
+            &[],
+        );
+    }
+    Ok(())
+}
+
+fn worker(actor: &str, store: &Path, work: Duration) -> Result<Child, Refusal> {
+    let program = std::env::current_exe().map_err(|error| unexpected(&error.to_string()))?;
+    Program::new(program)
+        .args(["demo", "--worker", actor, "--work-ms", &work.as_millis().to_string(), "--store"])
+        .arg(store)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| unexpected(&format!("no worker could be started: {error}")))
+}
+
+fn held_by(engine: &mut Engine<SqliteStore>, actor: &str) -> Result<Option<TaskView>, Refusal> {
+    let filter = onus_store::Filter { holder: Some(actor.parse()?), ..Default::default() };
+    Ok(engine.list(None, &filter, None, 1)?.value.tasks.pop())
+}
+
+fn done(engine: &mut Engine<SqliteStore>) -> Result<Vec<TaskView>, Refusal> {
+    let filter = onus_store::Filter { states: vec![onus_core::task::State::Done], ..Default::default() };
+    Ok(engine.list(None, &filter, None, 100)?.value.tasks)
+}
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>, Refusal>) -> Result<T, Refusal> {
+    let started = Instant::now();
+    while started.elapsed() < LIMIT {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(unexpected(&format!("waited too long for {what}")))
+}

@@ -1,0 +1,114 @@
+use onus_core::refusal::Refusal;
+use onus_store::{Access, Finding, SqliteStore, Store as _, filesystem_of};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::output::escape_line;
+
+/// Check the store, the ledger and the leases; say what to do about what is wrong
+///
+/// Exit 0 if all is well, 8 if something is not.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Mend what can be mended without losing anything: rows, search index, log
+    #[arg(long)]
+    fix: bool,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
+    let path = context.store_path()?;
+    let mut findings = vec![file_system(&path)];
+    let mut fixed = Vec::new();
+    let access = if args.fix { Access::Write } else { Access::Read };
+    match SqliteStore::open(&path, access, context.config.store_wait()) {
+        Ok(store) => {
+            let mut engine = onus_engine::Engine::new(store, context.config.policy());
+            if args.fix {
+                fixed = fix(&mut engine)?;
+            }
+            findings.extend(engine.store().check()?);
+            findings.push(ledger(&mut engine));
+            findings.extend(leases(&mut engine)?);
+        }
+        Err(error) => {
+            let refusal = Refusal::from(error);
+            findings.push(finding(
+                "store",
+                false,
+                format!("{}; {}", refusal.message, refusal.next.join("; ")),
+            ));
+        }
+    }
+    // A lapsed or stale lease is news, not damage.
+    let ok = findings.iter().all(|finding| finding.ok);
+    if context.out.json {
+        let checks: Vec<_> = findings
+            .iter()
+            .map(|f| json!({ "name": f.name, "ok": f.ok, "detail": f.detail, "mendable": f.mendable }))
+            .collect();
+        context.out.document(json!({ "ok": ok, "checks": checks, "fixed": fixed }), &[]);
+    } else {
+        for what in &fixed {
+            context.out.line(&format!("mended: {what}"));
+        }
+        for f in &findings {
+            let mark = if f.ok { context.out.good("ok  ") } else { context.out.bad("BAD ") };
+            context.out.line(&format!("{mark} {:<13} {}", f.name, escape_line(&f.detail)));
+            if !f.ok && f.mendable && !args.fix {
+                context.out.line("     next: onus doctor --fix");
+            }
+        }
+    }
+    Ok(if ok { 0 } else { 8 })
+}
+
+fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
+    Finding { name, ok, detail, mendable: false }
+}
+
+fn file_system(path: &std::path::Path) -> Finding {
+    match filesystem_of(path.parent().unwrap_or(path)) {
+        Some(kind) => finding(
+            "file system",
+            false,
+            format!("{kind} is not safe for the store: set ONUS_STORE to a local path"),
+        ),
+        None => finding("file system", true, format!("{} is on a local file system", path.display())),
+    }
+}
+
+fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Refusal> {
+    let mut fixed = Vec::new();
+    let rebuilt = engine.store().rebuild(&mut |_| {})?;
+    fixed.extend(
+        rebuilt.changed.iter().map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")),
+    );
+    if engine.store().tidy()? {
+        fixed.push("the log was moved into the database".to_owned());
+    }
+    Ok(fixed)
+}
+
+fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
+    match engine.verify(&[], &mut |_| {}) {
+        Ok(verified) => finding(
+            "ledger",
+            true,
+            format!("{} events of {} tasks are whole", verified.events, verified.tasks),
+        ),
+        Err(refusal) => finding("ledger", false, refusal.message),
+    }
+}
+
+fn leases(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<Finding>, Refusal> {
+    let status = engine.status(None)?.value;
+    let mut findings = Vec::new();
+    for held in status.lapsed.iter().chain(&status.stale) {
+        let next = held.next.as_ref().map(|next| format!("; next: {next}")).unwrap_or_default();
+        findings.push(finding("lease", true, format!("{}: {}{next}", held.id, held.message)));
+    }
+    if findings.is_empty() {
+        findings.push(finding("leases", true, format!("{} live, none lapsed or stale", status.held.len())));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,28 @@
+use onus_core::refusal::Refusal;
+use onus_core::transition::Verb;
+
+use crate::args::{ForceArgs, Key, Target};
+use crate::context::Context;
+
+/// Finish the task you hold, with a note of what was done
+///
+/// On a ready task that nobody holds it claims it first: small work is one command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// What was done (- reads standard input)
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    if args.message.is_none() {
+        return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
+    }
+    super::shift(context, Verb::Done, args.target, args.message, &args.force, args.key, "is done")
+}

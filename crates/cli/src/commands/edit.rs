@@ -1,0 +1,82 @@
+use onus_core::actor::{ActorName, Tier};
+use onus_core::command::{Act, Edit};
+use onus_core::ids::Version;
+use onus_core::refusal::Refusal;
+use onus_core::task::{Priority, TaskType};
+
+use crate::args::{ForceArgs, Key, Target, parse, text_or_stdin};
+use crate::context::Context;
+
+/// Change a task's fields; what is not named stays
+///
+/// An empty value clears --area, --iteration, --owner and a --ref (`--ref jira:`).
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// The details (- reads standard input)
+    #[arg(short = 'd', long = "body", value_name = "TEXT")]
+    body: Option<String>,
+    /// epic, feature, story, task or bug
+    #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = parse::<TaskType>)]
+    kind: Option<TaskType>,
+    /// P0 (first) to P4
+    #[arg(short, long, value_name = "P0..P4", value_parser = parse::<Priority>)]
+    priority: Option<Priority>,
+    /// The tier an actor needs to claim it; only people may lower it
+    #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
+    tier: Option<Tier>,
+    /// The accountable person
+    #[arg(long, value_name = "ACTOR")]
+    owner: Option<String>,
+    #[arg(long, value_name = "WORD")]
+    area: Option<String>,
+    #[arg(long, value_name = "WORD")]
+    iteration: Option<String>,
+    /// Add a tag; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Remove a tag; may be repeated
+    #[arg(long = "untag", value_name = "TAG")]
+    untags: Vec<String>,
+    /// The same thing elsewhere, such as jira:WEB-7; may be repeated
+    #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = super::add::parse_ref)]
+    refs: Vec<(String, String)>,
+    /// Refuse if the task is no longer at this version
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u64>,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let clearable = |text: String| Some(text).filter(|text| !text.is_empty());
+    let owner = match args.owner.map(clearable) {
+        Some(Some(name)) => Some(Some(name.parse::<ActorName>()?)),
+        Some(None) => Some(None),
+        None => None,
+    };
+    let edit = Edit {
+        title: args.title,
+        body: args.body.map(text_or_stdin).transpose()?,
+        kind: args.kind,
+        priority: args.priority,
+        required_tier: args.tier,
+        area: args.area.map(clearable),
+        iteration: args.iteration.map(clearable),
+        owner,
+        add_tags: args.tags,
+        remove_tags: args.untags,
+        refs: args.refs.into_iter().map(|(system, id)| (system, clearable(id))).collect(),
+        if_version: args.if_version.map(Version),
+    };
+    let nothing = Edit { if_version: edit.if_version, ..Edit::default() };
+    if edit == nothing {
+        return Err(Refusal::usage("nothing to change was named: see onus help edit"));
+    }
+    super::act(context, args.target, Act::Edit(edit), Some(&args.force), args.key, "changed")
+}

@@ -1,0 +1,75 @@
+use clap::CommandFactory as _;
+use onus_core::refusal::Refusal;
+use serde_json::json;
+
+use crate::cli::Cli;
+use crate::context::Context;
+
+/// Show the daily commands, all of them, or how one is used
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Every command
+    #[arg(long)]
+    all: bool,
+    /// A command, such as claim or ledger verify
+    command: Vec<String>,
+}
+
+/// What people and agents use every day, in the order of a day's work.
+const DAILY: &[&str] = &["add", "ready", "claim", "note", "done", "release", "show", "status"];
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let text = if args.command.is_empty() { overview(args.all) } else { of_command(&args.command)? };
+    if context.out.json {
+        context.out.document(json!({ "help": text }), &[]);
+    } else {
+        context.out.line(text.trim_end());
+    }
+    Ok(())
+}
+
+/// The page that `onus`, `onus help` and `onus --help` show.
+pub(crate) fn overview(all: bool) -> String {
+    let command = Cli::command();
+    let line = |sub: &clap::Command| {
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<12} {about}\n", sub.get_name())
+    };
+    let mut text = format!(
+        "{}\n\nusage: onus COMMAND [--json] [--as ACTOR] [-C DIR]\n\n",
+        command.get_about().map(ToString::to_string).unwrap_or_default()
+    );
+    text.push_str("every day\n");
+    for name in DAILY {
+        text.extend(command.find_subcommand(name).map(line));
+    }
+    if all {
+        text.push_str("\nthe rest\n");
+        for sub in
+            command.get_subcommands().filter(|sub| !DAILY.contains(&sub.get_name()) && !sub.is_hide_set())
+        {
+            text.push_str(&line(sub));
+        }
+    }
+    text.push_str("\nonus help COMMAND   how one is used\n");
+    if !all {
+        text.push_str("onus help --all     every command\n");
+    }
+    text.push_str(
+        "\nexit codes: 0 done, 1 unexpected, 2 usage or identity, 3 not found, 4 held by another, 5 fenced,\n\
+         6 not allowed, 7 nothing to do, 8 store unavailable, read-only, busy or damaged\n",
+    );
+    text
+}
+
+fn of_command(path: &[String]) -> Result<String, Refusal> {
+    let mut command = Cli::command();
+    command.build();
+    let mut current = &mut command;
+    for name in path {
+        current = current.find_subcommand_mut(name).ok_or_else(|| {
+            Refusal::usage(format!("there is no command '{}'", path.join(" "))).next("onus help --all")
+        })?;
+    }
+    Ok(current.render_long_help().to_string())
+}

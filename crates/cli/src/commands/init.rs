@@ -1,0 +1,78 @@
+use onus_core::ids::Prefix;
+use onus_core::refusal::Refusal;
+use onus_engine::{Engine, new_uid};
+use onus_repo::place_for_new_store;
+use onus_store::{Access, SqliteStore, StoreError, clock};
+use serde_json::json;
+
+use crate::args::parse;
+use crate::context::Context;
+
+/// Make a store for this repository or folder
+///
+/// In a git repository it lies in the common git dir, shared by all worktrees and never part of a commit; elsewhere in
+/// .onus/. Nothing in the working tree is touched. A second time it changes nothing.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The letters before task numbers, such as ON for ON-142; without it, from the folder's name
+    #[arg(long, value_name = "LETTERS", value_parser = parse::<Prefix>)]
+    prefix: Option<Prefix>,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let place = place_for_new_store(&context.folder);
+    let path = match context.config.get("store.path") {
+        Some(_) => context.store_path()?,
+        None => place.store,
+    };
+    let name = project_name(&place.root, place.common_dir.as_deref());
+    let prefix = args.prefix.clone().unwrap_or_else(|| Prefix::suggest(&name));
+    let identity = context.identity_without_store()?;
+    let now = clock::now().wall_ms;
+    let by = (&identity.actor, &identity.instance);
+    let made =
+        SqliteStore::create(&path, &prefix, new_uid(now), new_uid(now), by, context.config.store_wait());
+    let (store, created) = match made {
+        Ok(store) => (store, true),
+        Err(StoreError::Exists(_)) => {
+            (SqliteStore::open(&path, Access::Write, context.config.store_wait())?, false)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let project = Engine::new(store, context.config.policy()).project()?;
+    if let Some(wanted) = args.prefix.filter(|wanted| *wanted != project.prefix) {
+        return Err(Refusal::usage(format!(
+            "there is a store here already, with the prefix {}; {wanted} was not set: ids do not change",
+            project.prefix
+        )));
+    }
+    if context.out.json {
+        context.out.document(
+            json!({ "store": path, "prefix": project.prefix, "project": project.uid, "created": created }),
+            &[],
+        );
+    } else {
+        let what = if created { "made a store" } else { "there is a store already" };
+        context.out.line(&format!(
+            "{what}: {} (tasks are called {}-1, {}-2, …)",
+            path.display(),
+            project.prefix,
+            project.prefix
+        ));
+        if created {
+            context.out.line("next: onus add 'what is to be done'");
+        }
+    }
+    Ok(())
+}
+
+/// The name of the repository's main folder, also when seen from one of its worktrees.
+fn project_name(root: &std::path::Path, common_dir: Option<&std::path::Path>) -> String {
+    let folder = match common_dir {
+        Some(dir) if dir.file_name().is_some_and(|name| name == ".git") => dir.parent().unwrap_or(root),
+        Some(dir) => dir,
+        None => root,
+    };
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.trim_end_matches(".git").to_owned()
+}

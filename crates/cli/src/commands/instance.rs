@@ -1,0 +1,81 @@
+use onus_core::actor::InstanceId;
+use onus_core::command::Command;
+use onus_engine::{Answer, process};
+use onus_store::Access;
+use serde_json::json;
+
+use crate::args::parse;
+use crate::context::Context;
+use crate::output::escape_line;
+use crate::render::local_time;
+
+/// Which processes are which instances of which actors
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Verb {
+    /// Known instances, the latest seen first
+    List,
+    /// Register a running process: everything it starts acts as this instance
+    Register {
+        /// The process; without it, the one that started onus
+        #[arg(long, value_name = "PID")]
+        pid: Option<u32>,
+        /// Its name, one a conversation; without it, from the process
+        #[arg(long, value_name = "NAME", value_parser = parse::<InstanceId>)]
+        instance: Option<InstanceId>,
+    },
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.verb {
+        Verb::List => list(context),
+        Verb::Register { pid, instance } => register(context, pid, instance),
+    }
+}
+
+fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -> super::Result {
+    let mut engine = context.engine(Access::Write)?;
+    let identity = context.identity(&mut engine)?;
+    let pid = match pid {
+        Some(pid) => pid,
+        None => identity.ancestry.get(1).map_or_else(std::process::id, |parent| parent.pid),
+    };
+    let process = process::identify(pid)?;
+    let instance = match instance {
+        Some(instance) => instance,
+        None => format!("process:{}:{}", process.pid, process.start).parse()?,
+    };
+    let command = Command::RegisterInstance { actor: identity.actor.clone(), instance, process };
+    let reply = engine.run(&onus_engine::Request { identity, command, key: None })?;
+    let Answer::Instance(view) = &reply.answer else { return Err(super::unexpected()) };
+    context.out.reply(&reply, json!(view), || {
+        format!("process {pid} and what it starts is {} ({})", view.actor, escape_line(&view.instance))
+    });
+    Ok(())
+}
+
+fn list(context: &Context) -> super::Result {
+    let instances = context.engine(Access::Read)?.instances(200)?;
+    if context.out.json {
+        context.out.document(json!({ "instances": instances }), &[]);
+        return Ok(());
+    }
+    for instance in instances {
+        let process = match (&instance.process, instance.alive) {
+            (Some(process), Some(true)) => format!("process {} lives", process.pid),
+            (Some(process), Some(false)) => format!("process {} is gone", process.pid),
+            (Some(process), None) => format!("process {} cannot be seen from here", process.pid),
+            (None, _) => String::new(),
+        };
+        let (actor, name) = (&instance.actor, escape_line(&instance.instance));
+        context
+            .out
+            .line(format!("{actor}  {name}  seen {}  {process}", local_time(&instance.seen_at)).trim_end());
+    }
+    Ok(())
+}

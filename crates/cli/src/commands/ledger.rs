@@ -1,0 +1,291 @@
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use onus_core::command::Command;
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{Engine, Request, SealDocument};
+use onus_repo::SEALS;
+use onus_store::{Access, SqliteStore, Store as _, StoreError};
+use serde_json::json;
+
+use crate::context::{Context, env};
+use crate::output::escape_line;
+use crate::progress::Bar;
+use crate::signing;
+
+/// Prove, rebuild, export and seal the record of everything that happened
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Verb {
+    /// Check every hash, chain, text and row, and compare with seals
+    ///
+    /// Seals anchored in git are always compared. Damage is exit 8, and names the event.
+    Verify {
+        /// Compare with this seal too; its signature FILE.sig is checked if it is there. May be repeated
+        #[arg(long = "seal", value_name = "FILE")]
+        seals: Vec<PathBuf>,
+    },
+    /// Derive every row from the ledger anew, and put right what differs
+    Rebuild,
+    /// Write the whole ledger as JSON Lines
+    Export {
+        /// A new file; without it, standard output
+        file: Option<PathBuf>,
+    },
+    /// Record every stream's head, so that later changes to the past can be found
+    ///
+    /// A seal proves something only where those who can change the store cannot change it too: in git (--git), signed
+    /// (--sign), or in a file elsewhere (--out).
+    Seal {
+        /// Anchor it in git, under refs/onus/seals
+        #[arg(long)]
+        git: bool,
+        /// Sign it with this ssh key, by default ~/.ssh/id_ed25519
+        #[arg(long, value_name = "KEY", num_args = 0..=1)]
+        sign: Option<Option<PathBuf>>,
+        /// Write it to this new file; without it, beside the store
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.verb {
+        Verb::Verify { seals } => verify(context, &seals),
+        Verb::Rebuild => rebuild(context),
+        Verb::Export { file } => export(context, file.as_deref()),
+        Verb::Seal { git, sign, out } => seal(context, git, sign, out),
+    }
+}
+
+fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
+    let mut engine = context.engine(Access::Read)?;
+    let seals = seals_to_compare(context, files)?;
+    let mut bar = Bar::new("events", context.out.json);
+    let verified = engine.verify(&seals, &mut |progress| bar.at(progress));
+    bar.end();
+    let verified = verified?;
+    if context.out.json {
+        context.out.document(&verified, &[]);
+        return Ok(());
+    }
+    context.out.line(&format!(
+        "{}: {} events of {} tasks follow one another, and the rows agree",
+        context.out.good("whole"),
+        verified.events,
+        verified.tasks
+    ));
+    for seal in &verified.seals {
+        context.out.line(&format!("  agrees with {seal}"));
+    }
+    for erased in &verified.erased {
+        let why = erased.reason.as_deref().map(escape_line).unwrap_or_default();
+        context.out.line(&format!(
+            "  erased: {} of event {} of {}, by {}: {why}",
+            erased.field, erased.version, erased.task, erased.by
+        ));
+    }
+    Ok(())
+}
+
+/// Seals anchored in this repository, and those in files.
+fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String, SealDocument)>, Refusal> {
+    let mut seals = Vec::new();
+    let signers = context.config.get("seal.signers").map(|(path, _)| PathBuf::from(path));
+    for file in files {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Refusal::usage(format!("{} cannot be read: {error}", file.display())))?;
+        let document = SealDocument::parse(&text)?;
+        let signature = signing::signature_of(file);
+        let mut name = format!("the seal of {} in {}", document.header.at, file.display());
+        if signature.exists() {
+            name.push_str(&format!(
+                ", signed by {}",
+                signing::signer_of(file, &signature, signers.as_deref())?
+            ));
+        } else if signers.is_some() {
+            return Err(Refusal::new(
+                Code::Tampered,
+                format!("{} is not signed, and seal.signers asks for it", file.display()),
+            )
+            .next("onus ledger seal --sign"));
+        }
+        seals.push((name, document));
+    }
+    if let Some(common_dir) = git_dir_with_seals(context) {
+        for commit in onus_repo::anchored(&common_dir, SEALS) {
+            let text = onus_repo::show(&common_dir, &commit, "seal.jsonl")
+                .map_err(|error| Refusal::new(Code::Damaged, error.to_string()))?;
+            let document = SealDocument::parse(&text)?;
+            let short = commit.get(..12).unwrap_or(&commit);
+            seals.push((format!("the seal of {} in git ({short})", document.header.at), document));
+        }
+    }
+    Ok(seals)
+}
+
+/// The repository's git dir, if anything was ever anchored in it: looked up without starting a process.
+fn git_dir_with_seals(context: &Context) -> Option<PathBuf> {
+    let common_dir = context.place.as_ref()?.common_dir.clone()?;
+    let packed = std::fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
+    (common_dir.join(SEALS).exists() || packed.contains(SEALS)).then_some(common_dir)
+}
+
+fn rebuild(context: &Context) -> super::Result {
+    let mut engine = context.engine(Access::Write)?;
+    let mut bar = Bar::new("events", context.out.json);
+    let rebuilt = engine.store().rebuild(&mut |progress| bar.at(progress));
+    bar.end();
+    let rebuilt = rebuilt.map_err(|error| named(&mut engine, error))?;
+    if context.out.json {
+        let changed: serde_json::Map<_, _> =
+            rebuilt.changed.iter().map(|(table, rows)| (table.clone(), json!(rows))).collect();
+        context.out.document(
+            json!({ "ok": true, "events": rebuilt.events, "tasks": rebuilt.tasks, "changed": changed }),
+            &[],
+        );
+        return Ok(());
+    }
+    context.out.line(&format!("rebuilt {} tasks from {} events", rebuilt.tasks, rebuilt.events));
+    match rebuilt.changed.as_slice() {
+        [] => context.out.line("every row was as it should be; nothing was changed"),
+        changed => {
+            for (table, rows) in changed {
+                context.out.line(&format!("  put right: {rows} of {table}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error about a stream, with the task's id instead of its uid.
+fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
+    let StoreError::Tampered { stream, version, why } = &error else { return error.into() };
+    let reference = stream.parse().ok();
+    let id = reference
+        .and_then(|reference| engine.show(None, Some(&reference)).ok())
+        .map(|looked| looked.value.id);
+    let mut refusal: Refusal = match &id {
+        Some(id) => Refusal::new(Code::Tampered, format!("event {version} of {id}: {why}"))
+            .next("onus ledger verify   # everything that is wrong"),
+        None => Refusal::from(StoreError::Tampered {
+            stream: stream.clone(),
+            version: *version,
+            why: why.clone(),
+        }),
+    };
+    refusal.task = id;
+    refusal.version = Some(*version);
+    refusal
+}
+
+fn export(context: &Context, file: Option<&Path>) -> super::Result {
+    let mut engine = context.engine(Access::Read)?;
+    let fail = |error: std::io::Error| StoreError::Unavailable {
+        path: file.map(Path::to_owned).unwrap_or_else(|| "standard output".into()),
+        why: error.to_string(),
+    };
+    let Some(path) = file else {
+        let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+        engine.export(&mut |line| writeln!(stdout, "{line}").map_err(fail))?;
+        return stdout.flush().map_err(|error| fail(error).into());
+    };
+    let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
+    let mut writer = std::io::BufWriter::new(new);
+    let events = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail))?;
+    writer.flush().map_err(fail)?;
+    if context.out.json {
+        context.out.document(json!({ "file": path, "events": events }), &[]);
+    } else {
+        context.out.line(&format!("wrote {events} events to {}", path.display()));
+    }
+    Ok(())
+}
+
+fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option<PathBuf>) -> super::Result {
+    let mut engine = context.engine(Access::Write)?;
+    let identity = context.identity(&mut engine)?;
+    let common_dir = context.place.as_ref().and_then(|place| place.common_dir.clone());
+    if git && common_dir.is_none() {
+        return Err(Refusal::usage("--git: this is not a git repository"));
+    }
+    let key = sign.map(signing_key).transpose()?;
+    let mut bar = Bar::new("events", context.out.json);
+    let document = engine.prepare_seal(&mut |progress| bar.at(progress));
+    bar.end();
+    let document = document?;
+    let header = document.header.clone();
+    let file = match out {
+        Some(file) => file,
+        None => {
+            let folder = engine.store().path().with_file_name("seals");
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", folder.display())))?;
+            folder.join(format!(
+                "{}-{}.jsonl",
+                header.at.replace(':', ""),
+                header.root.get(..12).unwrap_or_default()
+            ))
+        }
+    };
+    let text = document.to_text();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&file)
+        .and_then(|mut new| new.write_all(text.as_bytes()).and_then(|()| new.sync_all()))
+        .map_err(|error| Refusal::usage(format!("{} cannot be written: {error}", file.display())))?;
+    let signature = key.as_deref().map(|key| signing::sign(&file, key)).transpose()?;
+    let commit = match (git, common_dir) {
+        (true, Some(common_dir)) => {
+            let signature = signature.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+            let mut files = vec![("seal.jsonl", text.as_str())];
+            files.extend(signature.as_deref().map(|signature| ("seal.jsonl.sig", signature)));
+            let message = format!("seal of {} streams, root {}", header.streams, header.root);
+            let anchored = onus_repo::anchor(&common_dir, SEALS, &files, &message);
+            Some(anchored.map_err(|error| Refusal::new(Code::Unexpected, error.to_string()))?)
+        }
+        _ => None,
+    };
+    let command = Command::RecordSeal {
+        root: header.root.clone(),
+        streams: header.streams,
+        previous: header.previous.clone(),
+    };
+    engine.run(&Request { identity, command, key: None })?;
+    if context.out.json {
+        let mut value = json!(header);
+        value["file"] = json!(file);
+        value["signature"] = json!(signature);
+        value["commit"] = json!(commit);
+        context.out.document(value, &[]);
+        return Ok(());
+    }
+    context.out.line(&format!("sealed {} streams, root {}", header.streams, header.root));
+    context.out.line(&format!("  in {}", file.display()));
+    if let Some(signature) = signature {
+        context.out.line(&format!("  signed: {}", signature.display()));
+    }
+    if let Some(commit) = commit {
+        context.out.line(&format!("  anchored in git: {SEALS} is {commit}"));
+    }
+    Ok(())
+}
+
+fn signing_key(given: Option<PathBuf>) -> Result<PathBuf, Refusal> {
+    let key = match given {
+        Some(key) => key,
+        None => PathBuf::from(env("HOME").unwrap_or_default()).join(".ssh").join("id_ed25519"),
+    };
+    if key.exists() {
+        Ok(key)
+    } else {
+        Err(Refusal::usage(format!("there is no key at {}: name one, --sign KEY", key.display())))
+    }
+}

@@ -1,0 +1,50 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::args::Target;
+use crate::context::Context;
+use crate::story;
+
+/// What happened, a line an event: to a task, or to everything
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// At most this many, the newest
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    limit: u64,
+    /// Go on as things happen, until interrupted (with --json: one document a line)
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// How often a follower looks for news.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let (mut engine, identity) = context.reader()?;
+    let task = args.target.task;
+    let mut looked = engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?;
+    loop {
+        let page = &looked.value;
+        if context.out.json {
+            let events: Vec<_> = page.records.iter().map(onus_core::chain::Record::to_json).collect();
+            // While following, silence is not a document.
+            if !(args.follow && events.is_empty()) {
+                context.out.document(json!({ "events": events, "texts": page.texts }), &looked.notices);
+            }
+        } else {
+            for record in &page.records {
+                context.out.line(&story::line(&context.out, page, record, task.is_none()));
+            }
+        }
+        if !args.follow {
+            context.out.notices(&looked.notices);
+            return Ok(());
+        }
+        let after = looked.value.last_seq;
+        std::thread::sleep(PAUSE);
+        looked = engine.log(None, task.as_ref(), after, false, args.limit)?;
+    }
+}

@@ -1,0 +1,17 @@
+use crate::context::Context;
+
+use super::list::PageArgs;
+
+/// What you could claim now, the best first
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let (mut engine, identity) = context.reader()?;
+    let looked = engine.ready(identity.as_ref(), args.page.limit)?;
+    super::list::print(context, &looked);
+    Ok(())
+}

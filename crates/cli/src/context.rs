@@ -1,0 +1,152 @@
+//! What every command needs: where it is, how it is configured, who calls, and the engine.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use onus_agents::{Clues, identify, user_name};
+use onus_core::ids::{TaskRef, Token};
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{Engine, Identity, Reply, Request, process};
+use onus_repo::{Place, discover};
+use onus_store::{Access, SqliteStore, StoreError};
+
+use crate::config::{Config, user_file};
+use crate::output::Output;
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) out: Output,
+    pub(crate) config: Config,
+    pub(crate) place: Option<Place>,
+    pub(crate) folder: PathBuf,
+    /// `--as`.
+    as_actor: Option<String>,
+}
+
+pub(crate) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl Context {
+    pub(crate) fn new(
+        folder: Option<&Path>,
+        as_actor: Option<String>,
+        json: bool,
+    ) -> Result<Context, Refusal> {
+        let folder = match folder {
+            Some(folder) => folder.canonicalize(),
+            None => std::env::current_dir(),
+        }
+        .map_err(|error| Refusal::usage(format!("that folder cannot be entered: {error}")))?;
+        let place = discover(&folder);
+        let shared = place.as_ref().map(|place| place.root.join("onus.toml"));
+        let config = Config::load(shared.as_deref(), user_file(&env).as_deref(), &env)?;
+        let out = Output::new(json, config.color());
+        Ok(Context { out, config, place, folder, as_actor })
+    }
+
+    /// The store's file: as configured, else the repository's.
+    pub(crate) fn store_path(&self) -> Result<PathBuf, Refusal> {
+        if let Some((address, source)) = self.config.get("store.path") {
+            return local_path(address).ok_or_else(|| {
+                Refusal::usage(format!("{source}: this onus keeps its store in a local file only"))
+            });
+        }
+        match &self.place {
+            Some(place) => Ok(place.store.clone()),
+            None => Err(StoreError::Missing(self.folder.join(".onus")).into()),
+        }
+    }
+
+    pub(crate) fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
+        let path = self.store_path()?;
+        let store = SqliteStore::open(&path, access, self.config.store_wait())?;
+        Ok(Engine::new(store, self.config.policy()))
+    }
+
+    /// Who calls, or why that is not clear.
+    pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
+        let ancestry = process::ancestry();
+        let registered = engine.registered_among(&ancestry)?;
+        self.identity_with(registered.as_ref(), ancestry)
+    }
+
+    /// The same before there is a store to ask.
+    pub(crate) fn identity_without_store(&self) -> Result<Identity, Refusal> {
+        self.identity_with(None, process::ancestry())
+    }
+
+    fn identity_with(
+        &self,
+        registered: Option<&onus_store::KnownInstance>,
+        ancestry: Vec<onus_core::lease::Process>,
+    ) -> Result<Identity, Refusal> {
+        let at_terminal = std::io::stdin().is_terminal()
+            || std::io::stdout().is_terminal()
+            || std::io::stderr().is_terminal();
+        let configured = match self.config.get("identity.actor") {
+            Some((actor, crate::config::Source::File(_))) => Some(actor),
+            _ => None,
+        };
+        let root = self.place.as_ref().map_or(self.folder.as_path(), |place| place.root.as_path());
+        let who = identify(&Clues {
+            flag: self.as_actor.as_deref(),
+            env: &env,
+            registered,
+            configured,
+            terminal_user: if at_terminal { user_name(&env) } else { None },
+            worktree: root,
+        })?;
+        let named = |reference: String| reference.parse::<TaskRef>();
+        let task = env("ONUS_TASK").filter(|text| !text.is_empty()).map(named).transpose()?;
+        let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
+            text.parse::<u64>().map(Token).map_err(|_| {
+                Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
+            })
+        });
+        Ok(Identity {
+            actor: who.actor,
+            instance: who.instance,
+            known_by: who.known_by,
+            token: token.transpose()?.map(|token| (task, token)),
+            ancestry,
+        })
+    }
+
+    /// The engine for reading, and who asks if that is clear: reads need no name.
+    pub(crate) fn reader(&self) -> Result<(Engine<SqliteStore>, Option<Identity>), Refusal> {
+        let mut engine = self.engine(Access::Read)?;
+        let identity = match self.identity(&mut engine) {
+            Ok(identity) => Some(identity),
+            // Nobody in particular may read; a name that was given wrongly is still an error.
+            Err(refusal) if refusal.code == Code::Identity && self.as_actor.is_none() => None,
+            Err(refusal) => return Err(refusal),
+        };
+        Ok((engine, identity))
+    }
+
+    /// Carries out one command.
+    pub(crate) fn run(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+    ) -> Result<Reply, Refusal> {
+        let mut engine = self.engine(Access::Write)?;
+        let identity = self.identity(&mut engine)?;
+        engine.run(&Request { identity, command, key })
+    }
+}
+
+/// A path from a store's address: a plain path or `sqlite:PATH`; None for anything on a network.
+fn local_path(address: &str) -> Option<PathBuf> {
+    let path = address.strip_prefix("sqlite:").unwrap_or(address);
+    (!path.contains("://")).then(|| PathBuf::from(path))
+}
+
+/// The task a command is about: as named, else `ONUS_TASK`, else the one that the caller holds.
+pub(crate) fn target(reference: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
+    match reference {
+        Some(reference) => Ok(Some(reference)),
+        None => env("ONUS_TASK").filter(|text| !text.is_empty()).map(|text| text.parse()).transpose(),
+    }
+}

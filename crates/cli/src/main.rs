@@ -1,0 +1,119 @@
+//! onus, the binary: a thin skin over the engine. It parses, asks, prints; it never decides.
+
+mod args;
+mod cli;
+mod commands;
+mod config;
+mod context;
+mod output;
+mod progress;
+mod render;
+mod signing;
+mod story;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use onus_core::refusal::{Code, Refusal};
+
+use cli::{Cli, Command};
+use context::Context;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        output::note(&format!("onus: unexpected: {panic}"));
+        std::process::exit(1);
+    }));
+    ExitCode::from(run())
+}
+
+fn run() -> u8 {
+    // Known before anything is parsed: also a usage error is answered in JSON.
+    let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, json),
+    };
+    let Some(command) = cli.command else {
+        let out = output::Output::new(json, "auto");
+        if json {
+            return output::refuse(true, &Refusal::usage("name a command: see onus help"));
+        }
+        out.line(commands::help::overview(false).trim_end());
+        return 0;
+    };
+    let outcome = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json)
+        .and_then(|context| dispatch(&context, command));
+    match outcome {
+        Ok(code) => code,
+        Err(refusal) => output::refuse(json, &refusal),
+    }
+}
+
+/// What the parser says: help and version are answers, the rest is exit 2.
+fn usage(error: &clap::Error, json: bool) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp if std::env::args_os().len() <= 2 + usize::from(json) => {
+            output::Output::new(json, "auto").line(commands::help::overview(false).trim_end());
+            0
+        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            0
+        }
+        _ if json => {
+            let text = error.render().to_string();
+            let message = text.strip_prefix("error: ").unwrap_or(&text).trim();
+            output::refuse(true, &Refusal::new(Code::Usage, message).next("onus help --all"))
+        }
+        _ => {
+            output::note(&output::escape(error.render().to_string().trim_end()));
+            Code::Usage.exit_code()
+        }
+    }
+}
+
+fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
+    use commands as c;
+    match command {
+        Command::Doctor(args) => return c::doctor::run(context, args),
+        Command::Add(args) => c::add::run(context, args),
+        Command::Ready(args) => c::ready::run(context, args),
+        Command::Claim(args) => c::claim::run(context, args),
+        Command::Note(args) => c::note::run(context, args),
+        Command::Done(args) => c::done::run(context, args),
+        Command::Release(args) => c::release::run(context, args),
+        Command::Show(args) => c::show::run(context, args),
+        Command::Status(args) => c::status::run(context, args),
+        Command::Init(args) => c::init::run(context, args),
+        Command::List(args) => c::list::run(context, args),
+        Command::Search(args) => c::search::run(context, args),
+        Command::Edit(args) => c::edit::run(context, args),
+        Command::Renew(args) => c::renew::run(context, args),
+        Command::Handoff(args) => c::handoff::run(context, args),
+        Command::Takeover(args) => c::takeover::run(context, args),
+        Command::Accept(args) => c::accept::run(context, args),
+        Command::Block(args) => c::block::run(context, args),
+        Command::Unblock(args) => c::unblock::run(context, args),
+        Command::Submit(args) => c::submit::run(context, args),
+        Command::Approve(args) => c::approve::run(context, args),
+        Command::Reject(args) => c::reject::run(context, args),
+        Command::Fail(args) => c::fail::run(context, args),
+        Command::Drop(args) => c::drop::run(context, args),
+        Command::Reopen(args) => c::reopen::run(context, args),
+        Command::Log(args) => c::log::run(context, args),
+        Command::Ledger(args) => c::ledger::run(context, args),
+        Command::Redact(args) => c::redact::run(context, args),
+        Command::Actor(args) => c::actor::run(context, args),
+        Command::Instance(args) => c::instance::run(context, args),
+        Command::Config(args) => c::config::run(context, args),
+        Command::Backup(args) => c::backup::run(context, args),
+        Command::Completions(args) => c::completions::run(context, args),
+        Command::Man(args) => c::man::run(context, args),
+        Command::Demo(args) => c::demo::run(context, args),
+        Command::Help(args) => c::help::run(context, args),
+    }?;
+    Ok(0)
+}

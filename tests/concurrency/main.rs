@@ -1,0 +1,2 @@
+#[path = "../support/mod.rs"]
+mod support;
