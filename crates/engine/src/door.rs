@@ -152,14 +152,11 @@ impl<'a> Door<'a> {
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
             Command::RegisterInstance { actor, instance, process } => {
                 let known = KnownInstance {
-                    actor: actor.clone(),
+                    actor: self.introduced(actor)?,
                     instance: instance.clone(),
                     process: Some(process.clone()),
                     seen_at_ms: self.now.wall_ms,
                 };
-                if self.write.actor(actor)?.is_none() {
-                    self.register(actor, Tier::DEFAULT)?;
-                }
                 self.write.put_instance(&known)?;
                 Ok(Outcome::of(Made::Instance(known)))
             }
@@ -235,6 +232,14 @@ impl<'a> Door<'a> {
     }
 
     fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
+        let named;
+        let act = match act {
+            Act::Handoff { to, reason } => {
+                named = Act::Handoff { to: self.introduced(to)?, reason: reason.clone() };
+                &named
+            }
+            act => act,
+        };
         let task = self.write.lock_task(uid)?;
         let task = task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?;
         self.caller.token = self.token_for(uid)?;
@@ -386,6 +391,15 @@ impl<'a> Door<'a> {
 
     fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
         self.append_to_project(Draft::new(Body::ActorRegistered { actor: actor.clone(), tier }))
+    }
+
+    /// The actor behind a name that somebody else gave; registered if it is new.
+    fn introduced(&mut self, name: &ActorName) -> Result<ActorName> {
+        let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
+        if self.write.actor(&name)?.is_none() {
+            self.register(&name, Tier::DEFAULT)?;
+        }
+        Ok(name)
     }
 
     fn register_actor(&mut self, actor: &ActorName, tier: Option<Tier>) -> Result<Outcome> {

@@ -57,18 +57,18 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
     for lease in read.leases_lost_by(actor, instance, since_ms)? {
         let Some(task) = read.task(lease.task)? else { continue };
         let current = read.lease(task.uid, task.token)?;
-        if current.as_ref().is_some_and(|current| current.is_held_by(actor, instance)) {
+        let is_own = current.as_ref().is_some_and(|current| current.is_held_by(actor, instance));
+        if is_own || !lease.was_superseded(task.token) {
             continue;
         }
         let id = project.prefix.id(task.number);
-        let how = lease.ended.as_ref().map(|ended| ended.how.as_str()).unwrap_or_default().replace('_', " ");
         let by = current
             .map(|current| format!(" by {} ({})", current.actor, current.instance))
             .unwrap_or_default();
         notices.push(Notice {
             kind: NoticeKind::Superseded,
             message: format!(
-                "your lease on {id} (token {}) was {how}{by}: stop working on it, keep what you have on its branch",
+                "your lease on {id} (token {}) was superseded{by}: stop working on it, keep what you have on its branch",
                 lease.token
             ),
             task: Some(id),

@@ -185,7 +185,7 @@ pub trait Read {
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
     /// Every lease that has not ended, the task's priority first.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
-    /// Leases of a holder that were taken from it after a wall time.
+    /// Leases of a holder that it did not end itself, since a wall time. One that lapsed may still be its own.
     fn leases_lost_by(
         &mut self,
         actor: &ActorName,

@@ -124,7 +124,8 @@ fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Dra
     Ok(drafts)
 }
 
-fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
+/// Exit 4: the task is kept for another actor.
+pub(super) fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
     let kept = view.task.kept.as_ref()?;
     if kept.actor == view.caller.actor || kept.until.has_come(view.now) {
         return None;

@@ -10,7 +10,7 @@ use crate::task::{Facts, MAX_REFS, MAX_TAGS, State, check_word};
 use crate::text::Field;
 use crate::transition::{Party, Step, Verb, step};
 
-use super::claim::{acquire, not_possible, not_yours};
+use super::claim::{acquire, kept_refusal, not_possible, not_yours};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
 use super::{Decision, View, check_version, overridden};
 
@@ -169,6 +169,10 @@ pub(super) fn handoff(
 ) -> Result<Decision, Refusal> {
     let reason = Field::Reason.check(reason)?;
     let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
+    // Else anyone could take a reservation by handing the task to itself.
+    if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
+        return Err(refusal);
+    }
     // A swept lapse leaves its token usable; a handoff kills it.
     let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable()));
     let until = view.now.plus(view.policy.keep_ms);
