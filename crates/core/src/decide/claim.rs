@@ -44,7 +44,7 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
     match (standing_of_claimant(view), force) {
         (Standing::Held(lease), None) => Err(held_refusal(view, lease)),
         (Standing::Held(lease), Some(force)) => {
-            let mut decision = acquire(view, Standing::Free { lapsed: None }, terms, Some(force))?;
+            let mut decision = acquire(view, Standing::Freed, terms, Some(force))?;
             decision.drafts.insert(0, revoked(view, lease, force));
             Ok(decision)
         }
@@ -76,13 +76,16 @@ pub(super) fn acquire(
     terms: &Terms,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
-    let old = match standing {
+    let (old, opens) = match standing {
         Standing::Held(lease) => return Err(held_refusal(view, lease)),
-        Standing::Holder { lease, .. } if lease.ended.is_none() => Some((lease, late_cause(view, lease))),
-        Standing::Holder { .. } => None,
-        Standing::Free { lapsed } => lapsed,
+        Standing::Holder { lease, .. } if lease.ended.is_none() => {
+            (Some((lease, late_cause(view, lease))), true)
+        }
+        Standing::Holder { .. } => (None, false),
+        Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
+        Standing::Freed => (None, true),
     };
-    let mut drafts = check(view, old.is_some(), force)?;
+    let mut drafts = check(view, opens, force)?;
     let (grant, notices) = grant(view, terms)?;
     let reason = terms.reason.as_deref().map(|text| Field::Reason.check(text)).transpose()?;
     if let Some((lease, cause)) = old {
@@ -96,8 +99,8 @@ pub(super) fn acquire(
 }
 
 /// Claim's whole check, apart from who holds the task: kept for another (4), state and tier (6).
-/// Returns the overrides that a person's force needed.
-fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
+/// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
+fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
     let mut allow = |rule: &str, refusal: Refusal| match force {
         Some(force) => {
@@ -109,7 +112,7 @@ fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Dra
     if let Some(refusal) = kept_refusal(view) {
         allow("kept", refusal)?;
     }
-    let state = if lapsed { State::Open } else { view.task.state };
+    let state = if opens { State::Open } else { view.task.state };
     if step(state, Verb::Claim).is_none() {
         return Err(not_possible(view, Verb::Claim));
     }
@@ -205,7 +208,7 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>) -> Result<Decision, Re
         }),
         Standing::Holder { lease, late: true } => renew_late(view, lease, ttl_ms, None),
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } => Err(not_yours(view, Verb::Claim)),
+        Standing::Free { .. } | Standing::Freed => Err(not_yours(view, Verb::Claim)),
     }
 }
 

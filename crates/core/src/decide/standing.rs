@@ -15,6 +15,8 @@ pub(super) enum Standing<'a> {
     Holder { lease: &'a Lease, late: bool },
     /// Nobody holds it live. `lapsed`: a lease that must be ended first.
     Free { lapsed: Option<(&'a Lease, LapseCause)> },
+    /// A person's force freed it: the event that revokes its lease comes first.
+    Freed,
     /// Somebody else holds it live.
     Held(&'a Lease),
 }
@@ -71,16 +73,14 @@ pub(super) fn standing_or_forced<'a>(
     force: Option<&Force>,
 ) -> Result<(Vec<Draft>, Standing<'a>), Refusal> {
     match (standing(view), force) {
-        (Ok(Standing::Held(lease)), Some(force)) => {
-            Ok((vec![revoked(view, lease, force)], Standing::Free { lapsed: None }))
-        }
+        (Ok(Standing::Held(lease)), Some(force)) => Ok((vec![revoked(view, lease, force)], Standing::Freed)),
         (Ok(standing), _) => Ok((Vec::new(), standing)),
         (Err(_), Some(force)) => {
             let mut drafts = vec![overridden("fence", force)];
             Ok(match standing_of_claimant(view) {
                 Standing::Held(lease) => {
                     drafts.push(revoked(view, lease, force));
-                    (drafts, Standing::Free { lapsed: None })
+                    (drafts, Standing::Freed)
                 }
                 standing => (drafts, standing),
             })

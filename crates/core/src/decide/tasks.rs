@@ -265,23 +265,36 @@ fn may<'a>(
             Ok((drafts, Some(lease).filter(|_| ends_it)))
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { lapsed: old } => {
-            let was_revoked = drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }));
-            let from = if old.is_some() || was_revoked { State::Open } else { view.task.state };
-            if let Some(allowed) = step(from, verb) {
-                drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
-                check_party(view, allowed, verb, force, &mut drafts)?;
-                return Ok((drafts, None));
-            }
-            let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
-            if claimable && verb.claims_first() {
-                let claimed = acquire(view, Standing::Free { lapsed: old }, &Terms::default(), force)?;
-                drafts.extend(claimed.drafts);
-                return Ok((drafts, None));
-            }
-            Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
-        }
+        Standing::Free { lapsed } => free(view, verb, force, drafts, Standing::Free { lapsed }),
+        Standing::Freed => free(view, verb, force, drafts, Standing::Freed),
     }
+}
+
+/// The same for a task that nobody else holds live, or no longer.
+fn free<'a>(
+    view: &View<'a>,
+    verb: Verb,
+    force: Option<&Force>,
+    mut drafts: Vec<Draft>,
+    standing: Standing<'a>,
+) -> Result<(Vec<Draft>, Option<&'a Lease>), Refusal> {
+    let (old, opens) = match standing {
+        Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
+        _ => (None, true),
+    };
+    let from = if opens { State::Open } else { view.task.state };
+    if let Some(allowed) = step(from, verb) {
+        drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
+        check_party(view, allowed, verb, force, &mut drafts)?;
+        return Ok((drafts, None));
+    }
+    let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
+    if claimable && verb.claims_first() {
+        let claimed = acquire(view, standing, &Terms::default(), force)?;
+        drafts.extend(claimed.drafts);
+        return Ok((drafts, None));
+    }
+    Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
 }
 
 fn check_party(
