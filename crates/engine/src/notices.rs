@@ -8,7 +8,7 @@ use onus_core::apply::Project;
 use onus_core::ids::Uid;
 use onus_core::lease::{Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
-use onus_store::{Read, Result};
+use onus_store::{EventQuery, Read, Result};
 
 use crate::view::{Notice, NoticeKind};
 
@@ -18,6 +18,9 @@ const LAPSING_MS: i64 = 10 * MINUTE_MS;
 
 /// The longest that a lost lease is told to somebody who changes nothing.
 const MAX_NEWS_MS: i64 = DAY_MS;
+
+/// How many of a task's latest events are looked through for notes: news must not cost more as a task grows old.
+const LATEST: u64 = 20;
 
 /// What is known of the caller from before.
 #[derive(Clone, Debug)]
@@ -83,7 +86,9 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
             notices.extend(lapsing(&id, live, lease.pulse.deadline.as_ref(), lease.grant.ttl_ms, now));
         }
         let since_ms = seen_at_ms.max(lease.acquired_at_ms);
-        for note in read.notes(task.uid)? {
+        let latest =
+            EventQuery { stream: Some(task.uid), newest: true, limit: LATEST, ..EventQuery::default() };
+        for note in read.events(&latest)? {
             let is_new = parse_rfc3339(&note.at).is_some_and(|at_ms| at_ms >= since_ms);
             if is_new
                 && note.kind == "note.added"
