@@ -1,5 +1,7 @@
 //! The promises of leases, one story each, with a clock that the test turns.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 mod world;
 
 use onus_core::actor::KnownBy;

@@ -1,5 +1,7 @@
 //! SQLite runs the conformance suite, each case on a store of its own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 use std::time::Duration;
 
 use onus_store::{SqliteStore, Store, conformance};

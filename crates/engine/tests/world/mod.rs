@@ -1,7 +1,7 @@
 //! A world whose clock, processes and ids the test decides, around the real engine and a real store.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
