@@ -90,7 +90,11 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "log",
             ok: log_bytes <= bound,
-            detail: format!("{log_bytes} bytes not yet in the database (a reader may hold them up)"),
+            detail: if log_bytes <= bound {
+                format!("{log_bytes} bytes wait to be moved into the database")
+            } else {
+                format!("{log_bytes} bytes wait to be moved into the database: a reader holds them up")
+            },
             mendable: true,
         },
     ];
