@@ -91,9 +91,11 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
             name: "log",
             ok: log_bytes <= bound,
             detail: if log_bytes <= bound {
-                format!("{log_bytes} bytes wait to be moved into the database")
+                format!("the log file has {log_bytes} bytes")
             } else {
-                format!("{log_bytes} bytes wait to be moved into the database: a reader holds them up")
+                format!(
+                    "the log file has {log_bytes} bytes: a reader keeps it from being moved into the database"
+                )
             },
             mendable: true,
         },
