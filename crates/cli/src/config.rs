@@ -39,7 +39,7 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         kind: Kind::Text,
         shared: false,
-        about: "who you are, where no flag, harness or terminal tells: human:NAME, agent:NAME, ci:NAME",
+        about: "who you are, where no flag and no harness tells: human:NAME, agent:NAME or ci:NAME",
     },
     Key {
         name: "store.path",
@@ -119,7 +119,7 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         kind: Kind::Text,
         shared: false,
-        about: "an ssh allowed_signers file; with it, verify accepts only seals signed by someone in it",
+        about: "an ssh allowed_signers file; with it, verify --seal accepts only files signed by someone in it",
     },
     Key {
         name: "ui.color",

@@ -34,10 +34,12 @@ impl Context {
         json: bool,
     ) -> Result<Context, Refusal> {
         let folder = match folder {
-            Some(folder) => folder.canonicalize(),
-            None => std::env::current_dir(),
-        }
-        .map_err(|error| Refusal::usage(format!("that folder cannot be entered: {error}")))?;
+            Some(folder) => folder.canonicalize().map_err(|error| {
+                Refusal::usage(format!("{} cannot be entered: {error}", folder.display()))
+            })?,
+            None => std::env::current_dir()
+                .map_err(|error| Refusal::usage(format!("this folder cannot be entered: {error}")))?,
+        };
         let place = discover(&folder);
         let shared = place.as_ref().map(|place| place.root.join("onus.toml"));
         let config = Config::load(shared.as_deref(), user_file(&env).as_deref(), &env)?;

@@ -15,7 +15,7 @@ pub enum StoreError {
     NotAStore { path: PathBuf, why: String },
     #[error("the store at {} can be read but not written", .0.display())]
     ReadOnly(PathBuf),
-    #[error("the store is busy: {}; waited {}s", holder_text(*.pid), .waited.as_secs_f32())]
+    #[error("the store is busy: {}; waited {:.1}s", holder_text(*.pid), .waited.as_secs_f32())]
     Busy { pid: Option<u32>, waited: Duration },
     #[error("no space is left for the store")]
     Full,

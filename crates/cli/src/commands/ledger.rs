@@ -22,9 +22,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Check every hash, chain, text and row, and compare with seals
+    /// Check every hash, chain, text and head, and compare with seals
     ///
-    /// Seals anchored in git are always compared. Damage is exit 8, and names the event.
+    /// Seals anchored in git are always compared. Damage is exit 8, and names the event. What the rows say beside their
+    /// heads is compared, and put right, by `onus ledger rebuild`.
     Verify {
         /// Compare with this seal too; its signature FILE.sig is checked if it is there. May be repeated
         #[arg(long = "seal", value_name = "FILE")]
@@ -75,7 +76,7 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
         return Ok(());
     }
     context.out.line(&format!(
-        "{}: {} events of {} tasks follow one another, and the rows agree",
+        "{}: {} events of {} tasks follow one another, and every row has the head of its chain",
         context.out.good("whole"),
         verified.events,
         verified.tasks

@@ -133,7 +133,7 @@ fn fenced(view: &View<'_>) -> Refusal {
     };
     let live = lease.ended.is_none() && view.liveness(lease) == Liveness::Live;
     let now_at = format!("{} ({}) with token {}", lease.actor, lease.instance, lease.token);
-    let mine_ended_itself = view.caller.token == Some(lease.token);
+    let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
     let message = match &lease.ended {
         Some(ended) if mine_ended_itself => {
             format!(
@@ -181,7 +181,7 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
         (None, None) => "and until it is released".to_owned(),
     };
     let itself = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    let message = format!("{id} is held by {} ({}), since {held}, {left}", lease.actor, lease.instance);
+    let message = format!("{id} is held by {} ({}) for {held} so far, {left}", lease.actor, lease.instance);
     let mut refusal = Refusal::new(Code::Held, message).task(id);
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);

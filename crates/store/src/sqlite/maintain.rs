@@ -90,7 +90,13 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "log",
             ok: log_bytes <= bound,
-            detail: format!("{log_bytes} bytes not yet in the database (a reader may hold them up)"),
+            detail: if log_bytes <= bound {
+                format!("the log file has {log_bytes} bytes")
+            } else {
+                format!(
+                    "the log file has {log_bytes} bytes: a reader keeps it from being moved into the database"
+                )
+            },
             mendable: true,
         },
     ];
