@@ -8,5 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod history;
+mod holders;
 mod one_winner;
 mod tools;
