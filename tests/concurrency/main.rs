@@ -10,5 +10,6 @@ mod support;
 
 mod history;
 mod holders;
+mod killed;
 mod one_winner;
 mod tools;
