@@ -12,4 +12,5 @@ mod history;
 mod holders;
 mod killed;
 mod one_winner;
+mod stopped;
 mod tools;
