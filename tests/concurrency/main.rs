@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clock;
 mod history;
 mod holders;
 mod killed;
