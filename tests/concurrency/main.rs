@@ -12,6 +12,8 @@ mod clock;
 mod history;
 mod holders;
 mod killed;
+mod liveness;
+mod namespaces;
 mod one_winner;
 mod stopped;
 mod tools;
