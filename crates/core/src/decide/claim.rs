@@ -21,7 +21,10 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
         match (late, ambiguous) {
             (false, true) => return Err(held_refusal(view, lease)),
             (false, false) => return Ok(claim_again(lease, terms)),
-            (true, false) if late_cause(view, lease) != LapseCause::MaxHold => {
+            // A lease that cannot be renewed any more stands in nobody's way, least of all in its holder's.
+            (true, false)
+                if lease.grant.process.is_none() && late_cause(view, lease) != LapseCause::MaxHold =>
+            {
                 return renew_late(view, lease, terms.ttl_ms, force);
             }
             (true, _) => {}
