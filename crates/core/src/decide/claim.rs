@@ -27,7 +27,7 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
             (true, _) => {}
         }
     }
-    acquire(view, standing, terms, force)
+    acquire(view, standing, false, terms, force)
 }
 
 /// Claiming what one holds renews it, and starts it if it was only reserved.
@@ -44,7 +44,7 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
     match (standing_of_claimant(view), force) {
         (Standing::Held(lease), None) => Err(held_refusal(view, lease)),
         (Standing::Held(lease), Some(force)) => {
-            let mut decision = acquire(view, Standing::Free { lapsed: None }, terms, Some(force))?;
+            let mut decision = acquire(view, Standing::Free { lapsed: None }, true, terms, Some(force))?;
             decision.drafts.insert(0, revoked(view, lease, force));
             Ok(decision)
         }
@@ -64,15 +64,17 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
                 .task(view.id)
                 .next(format!("onus claim {}", view.id)));
             }
-            acquire(view, standing, terms, force)
+            acquire(view, standing, false, terms, force)
         }
     }
 }
 
-/// A new lease, if claim's whole check passes; a lapsed one before it is ended as taken over.
+/// A new lease, if claim's whole check passes; a lapsed one before it is ended as taken over. `revoked`: a live one
+/// before it is ended by the caller's force.
 pub(super) fn acquire(
     view: &View<'_>,
     standing: Standing<'_>,
+    revoked: bool,
     terms: &Terms,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
@@ -82,7 +84,7 @@ pub(super) fn acquire(
         Standing::Holder { .. } => None,
         Standing::Free { lapsed } => lapsed,
     };
-    let mut drafts = check(view, old.is_some(), force)?;
+    let mut drafts = check(view, old.is_some() || revoked, force)?;
     let (grant, notices) = grant(view, terms)?;
     let reason = terms.reason.as_deref().map(|text| Field::Reason.check(text)).transpose()?;
     if let Some((lease, cause)) = old {
@@ -96,8 +98,8 @@ pub(super) fn acquire(
 }
 
 /// Claim's whole check, apart from who holds the task: kept for another (4), state and tier (6).
-/// Returns the overrides that a person's force needed.
-fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
+/// `freed`: the lease that put it in progress ends first. Returns the overrides that a person's force needed.
+fn check(view: &View<'_>, freed: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
     let mut allow = |rule: &str, refusal: Refusal| match force {
         Some(force) => {
@@ -109,7 +111,7 @@ fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Dra
     if let Some(refusal) = kept_refusal(view) {
         allow("kept", refusal)?;
     }
-    let state = if lapsed { State::Open } else { view.task.state };
+    let state = if freed { State::Open } else { view.task.state };
     if step(state, Verb::Claim).is_none() {
         return Err(not_possible(view, Verb::Claim));
     }

@@ -169,8 +169,9 @@ pub(super) fn handoff(
 ) -> Result<Decision, Refusal> {
     let reason = Field::Reason.check(reason)?;
     let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
-    // A swept lapse leaves its token usable; a handoff kills it.
-    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable()));
+    // A swept lapse leaves its token usable; a handoff kills it. A revoked lease has ended already.
+    let revoked = has_revoked(&drafts);
+    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable() && !revoked));
     let until = view.now.plus(view.policy.keep_ms);
     let handed = Body::LeaseHandedOff {
         kept_for: KeptFor {
@@ -226,6 +227,11 @@ fn claims_first(drafts: &[Draft]) -> bool {
     drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }))
 }
 
+/// Whether a person's force ends the live lease first.
+fn has_revoked(drafts: &[Draft]) -> bool {
+    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }))
+}
+
 fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
     let presented = view.caller.token == Some(lease.token);
     lease.end(view.now, presented || lease.is_held_by(&view.caller.actor, &view.caller.instance))
@@ -262,7 +268,7 @@ fn may<'a>(
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
         Standing::Free { lapsed: old } => {
-            let was_revoked = drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }));
+            let was_revoked = has_revoked(&drafts);
             let from = if old.is_some() || was_revoked { State::Open } else { view.task.state };
             if let Some(allowed) = step(from, verb) {
                 drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
@@ -271,7 +277,8 @@ fn may<'a>(
             }
             let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
             if claimable && verb.claims_first() {
-                let claimed = acquire(view, Standing::Free { lapsed: old }, &Terms::default(), force)?;
+                let claimed =
+                    acquire(view, Standing::Free { lapsed: old }, was_revoked, &Terms::default(), force)?;
                 drafts.extend(claimed.drafts);
                 return Ok((drafts, None));
             }
