@@ -1,4 +1,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod kit;
+
+mod fencing;
+mod holders;
 mod smoke;
