@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use clap::CommandFactory as _;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::Refusal;
 use serde_json::json;
 
 use crate::cli::Cli;
@@ -11,24 +11,19 @@ use crate::context::Context;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Where the pages go (onus.1, onus-claim.1, …)
-    folder: Option<PathBuf>,
+    #[arg(value_name = "FOLDER")]
+    pages: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let fail = |error: std::io::Error| {
-        Refusal::new(Code::Unexpected, format!("the pages cannot be written: {error}"))
-    };
+    let fail = |error: std::io::Error| Refusal::usage(format!("the pages cannot be written: {error}"));
     let mut command = Cli::command();
     command.build();
-    let Some(folder) = args.folder else {
+    let Some(folder) = args.pages else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page).map_err(fail)?;
         let page = String::from_utf8_lossy(&page);
-        if context.out.json {
-            context.out.document(json!({ "page": page }), &[]);
-        } else {
-            context.out.line(page.trim_end());
-        }
+        context.out.answer("page", page.trim_end());
         return Ok(());
     };
     std::fs::create_dir_all(&folder).map_err(fail)?;
