@@ -43,6 +43,15 @@ impl Output {
         }
     }
 
+    /// A text as it is, or as the one field of a document.
+    pub(crate) fn answer(&self, name: &str, text: &str) {
+        if self.json {
+            self.line(&json!({ name: text }).to_string());
+        } else {
+            self.line(text);
+        }
+    }
+
     pub(crate) fn notices(&self, notices: &[Notice]) {
         if self.json {
             return;
