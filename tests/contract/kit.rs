@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rusqlite::types::Value as Cell;
@@ -120,4 +120,41 @@ pub(crate) fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
     let names =
         help.lines().filter(|line| line.starts_with("  ")).filter_map(|line| line.split_whitespace().next());
     names.map(str::to_owned).collect()
+}
+
+/// Whether this test runs in mount namespaces of its own, where it may mount what it likes and nobody sees it.
+/// Outside it runs itself again inside, and is done: write `if !in_own_mounts("module::test") { return }`.
+#[track_caller]
+pub(crate) fn in_own_mounts(test: &str) -> bool {
+    const INSIDE: &str = "ONUS_TEST_IN_OWN_MOUNTS";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let flags = if is_root() { "-m" } else { "-Urm" };
+    let works = Command::new("unshare").args([flags, "true"]).output();
+    if !works.is_ok_and(|ran| ran.status.success()) {
+        eprintln!("{test}: left out, because this machine does not let its users make mount namespaces");
+        return false;
+    }
+    let again = Command::new("unshare")
+        .arg(flags)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&again.stderr));
+    assert!(again.status.success() && out.contains("1 passed"), "{out}\n{err}");
+    false
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs a program that must succeed.
+#[track_caller]
+pub(crate) fn must(program: &str, args: &[&std::ffi::OsStr]) {
+    let ran = Command::new(program).args(args).output().unwrap();
+    assert!(ran.status.success(), "{program} {args:?}: {ran:?}");
 }

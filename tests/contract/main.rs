@@ -5,4 +5,5 @@ mod kit;
 
 mod fencing;
 mod holders;
+mod refusals;
 mod smoke;
