@@ -14,7 +14,7 @@ mod story;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use onus_core::refusal::{Code, Refusal};
 
@@ -34,7 +34,7 @@ fn run() -> u8 {
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&without_override(error), json),
+        Err(error) => return usage(&tamed(error), json),
     };
     let Some(command) = cli.command else {
         let out = output::Output::new(json, "auto");
@@ -52,8 +52,19 @@ fn run() -> u8 {
     }
 }
 
-/// A slip such as `claim --for 2h` must not be answered with the flag that overrides: no refusal teaches that (P11).
-fn without_override(mut error: clap::Error) -> clap::Error {
+/// The parser's error, without what must not be in one.
+fn tamed(mut error: clap::Error) -> clap::Error {
+    // A message does not repeat a flood.
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(text)) = error.get(kind)
+            && text.len() > 200
+        {
+            let short = onus_core::ids::shortened(text);
+            error.insert(kind, ContextValue::String(short));
+            error.remove(ContextKind::Suggested);
+        }
+    }
+    // A slip such as `claim --for 2h` is not answered with the flag that overrides: no refusal teaches that (P11).
     if error.get(ContextKind::SuggestedArg).is_some_and(|arg| arg.to_string().contains("--force")) {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::Usage);

@@ -1,6 +1,7 @@
 //! Answers for people and programs. With `--json`: exactly one document on stdout, prose only on stderr.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -140,6 +141,16 @@ pub(crate) fn escape(text: &str) -> String {
 /// The same for what must stay on its line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// A path as JSON can carry it: what is not UTF-8 in it is marked.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A path as it may stand on a terminal.
+pub(crate) fn path_line(path: &Path) -> String {
+    escape_line(&path_text(path))
 }
 
 fn is_hidden(c: char) -> bool {

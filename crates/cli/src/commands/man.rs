@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cli::Cli;
 use crate::context::Context;
+use crate::output::{path_line, path_text};
 
 /// Write the manual pages into a folder, or print the main one
 #[derive(clap::Args, Debug)]
@@ -29,9 +30,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     std::fs::create_dir_all(&folder).map_err(fail)?;
     clap_mangen::generate_to(command, &folder).map_err(fail)?;
     if context.out.json {
-        context.out.document(json!({ "folder": folder }), &[]);
+        context.out.document(json!({ "folder": path_text(&folder) }), &[]);
     } else {
-        context.out.line(&format!("wrote the pages to {}", folder.display()));
+        context.out.line(&format!("wrote the pages to {}", path_line(&folder)));
     }
     Ok(())
 }
