@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::support::{As, Ran, Sandbox, human};
+use crate::support::{As, ONUS, Ran, Sandbox, human};
 
 /// An agent's instance by name: several instances of one agent, or one that speaks for itself.
 pub(crate) fn instance(actor: &str, instance: &str) -> As {
@@ -157,4 +157,29 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn must(program: &str, args: &[&std::ffi::OsStr]) {
     let ran = Command::new(program).args(args).output().unwrap();
     assert!(ran.status.success(), "{program} {args:?}: {ran:?}");
+}
+
+/// Runs the binary in a pseudo-terminal and returns what it shows, by util-linux's `script`; None where that is missing.
+pub(crate) fn on_terminal(sandbox: &Sandbox, env: &[(&str, &str)], args: &[&str]) -> Option<String> {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
+    let line: Vec<String> = std::iter::once(ONUS).chain(args.iter().copied()).map(quoted).collect();
+    let ran = Command::new("script")
+        .args(["-qec", &line.join(" "), "/dev/null"])
+        .current_dir(sandbox.path())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", sandbox.path().join("home"))
+        .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm")
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output();
+    match ran {
+        Ok(ran) => Some(String::from_utf8_lossy(&ran.stdout).into_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("what needs a terminal is left out: there is no script(1) here");
+            None
+        }
+        Err(error) => panic!("script: {error}"),
+    }
 }

@@ -3,6 +3,8 @@ mod support;
 
 mod kit;
 
+mod bad_input;
+mod bad_store;
 mod fencing;
 mod holders;
 mod refusals;
