@@ -23,8 +23,18 @@ pub(crate) struct Context {
     as_actor: Option<String>,
 }
 
+/// A variable of the environment. What is not UTF-8 in it is marked: a harness's marker still is one.
 pub(crate) fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Our own variables are names and numbers: one that cannot be read must not pass for one that is not set.
+fn check_environment() -> Result<(), Refusal> {
+    let mut unreadable = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
+    match unreadable.find(|(name, _)| name.to_string_lossy().starts_with("ONUS_")) {
+        Some((name, _)) => Err(Refusal::usage(format!("{} is not UTF-8 text", name.to_string_lossy()))),
+        None => Ok(()),
+    }
 }
 
 impl Context {
@@ -33,6 +43,7 @@ impl Context {
         as_actor: Option<String>,
         json: bool,
     ) -> Result<Context, Refusal> {
+        check_environment()?;
         let folder = match folder {
             Some(folder) => folder.canonicalize().map_err(|error| {
                 Refusal::usage(format!("{} cannot be entered: {error}", folder.display()))

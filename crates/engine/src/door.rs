@@ -204,7 +204,8 @@ impl<'a> Door<'a> {
                 let mut refusal = Refusal::new(
                     Code::Ambiguous,
                     format!("name a task: {} holds {} of them", self.caller.actor, many.len()),
-                );
+                )
+                .next("onus status   # what you hold");
                 for lease in many.iter().take(10) {
                     let task = self.write.task(lease.task)?;
                     refusal.candidates.extend(task.map(|task| self.project.prefix.id(task.number)));

@@ -1,4 +1,4 @@
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_store::{Access, Finding, SqliteStore, Store as _, filesystem_of};
 use serde_json::json;
 
@@ -19,6 +19,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let path = context.store_path()?;
     let mut findings = vec![file_system(&path)];
     let mut fixed = Vec::new();
+    let mut trouble = None;
     let access = if args.fix { Access::Write } else { Access::Read };
     match SqliteStore::open(&path, access, context.config.store_wait()) {
         Ok(store) => {
@@ -26,17 +27,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             if args.fix {
                 fixed = fix(&mut engine)?;
             }
-            findings.extend(engine.store().check()?);
+            let checked = engine.store().check().map_err(Refusal::from);
+            findings.extend(checked.unwrap_or_else(|refusal| vec![of_refusal("database", &refusal)]));
             findings.push(ledger(&mut engine));
-            findings.extend(leases(&mut engine)?);
+            let held = leases(&mut engine);
+            findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
         Err(error) => {
             let refusal = Refusal::from(error);
-            findings.push(finding(
-                "store",
-                false,
-                format!("{}; {}", refusal.message, refusal.next.join("; ")),
-            ));
+            findings.push(of_refusal("store", &refusal));
+            trouble = Some(refusal);
         }
     }
     // A lapsed or stale lease is news, not damage.
@@ -46,7 +46,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             .iter()
             .map(|f| json!({ "name": f.name, "ok": f.ok, "detail": f.detail, "mendable": f.mendable }))
             .collect();
-        context.out.document(json!({ "ok": ok, "checks": checks, "fixed": fixed }), &[]);
+        let mut report = json!({ "ok": ok, "checks": checks, "fixed": fixed });
+        if !ok {
+            report["error"] = json!(trouble.unwrap_or_else(|| in_short(&findings, args.fix)));
+        }
+        context.out.document(report, &[]);
     } else {
         for what in &fixed {
             context.out.line(&format!("mended: {what}"));
@@ -60,6 +64,22 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         }
     }
     Ok(if ok { 0 } else { 8 })
+}
+
+/// What is wrong as one error, for programs that look no further.
+fn in_short(findings: &[Finding], fixed: bool) -> Refusal {
+    let bad: Vec<&Finding> = findings.iter().filter(|finding| !finding.ok).collect();
+    let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
+    let refusal = Refusal::new(Code::Damaged, format!("not well: {}", names.join(", ")));
+    if !fixed && bad.iter().any(|finding| finding.mendable) {
+        refusal.next("onus doctor --fix")
+    } else {
+        refusal.next("restore the last copy that 'onus backup' made, and keep the damaged file")
+    }
+}
+
+fn of_refusal(name: &'static str, refusal: &Refusal) -> Finding {
+    finding(name, false, format!("{}; {}", refusal.message, refusal.next.join("; ")))
 }
 
 fn finding(name: &'static str, ok: bool, detail: String) -> Finding {

@@ -9,7 +9,7 @@ use onus_store::{Access, SqliteStore, Store as _, StoreError};
 use serde_json::json;
 
 use crate::context::{Context, env};
-use crate::output::escape_line;
+use crate::output::{escape_line, path_line, path_text};
 use crate::progress::Bar;
 use crate::signing;
 
@@ -202,9 +202,9 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     let events = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail))?;
     writer.flush().map_err(fail)?;
     if context.out.json {
-        context.out.document(json!({ "file": path, "events": events }), &[]);
+        context.out.document(json!({ "file": path_text(path), "events": events }), &[]);
     } else {
-        context.out.line(&format!("wrote {events} events to {}", path.display()));
+        context.out.line(&format!("wrote {events} events to {}", path_line(path)));
     }
     Ok(())
 }
@@ -262,16 +262,16 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
     engine.run(&Request { identity, command, key: None })?;
     if context.out.json {
         let mut value = json!(header);
-        value["file"] = json!(file);
-        value["signature"] = json!(signature);
+        value["file"] = json!(path_text(&file));
+        value["signature"] = json!(signature.as_deref().map(path_text));
         value["commit"] = json!(commit);
         context.out.document(value, &[]);
         return Ok(());
     }
     context.out.line(&format!("sealed {} streams, root {}", header.streams, header.root));
-    context.out.line(&format!("  in {}", file.display()));
+    context.out.line(&format!("  in {}", path_line(&file)));
     if let Some(signature) = signature {
-        context.out.line(&format!("  signed: {}", signature.display()));
+        context.out.line(&format!("  signed: {}", path_line(&signature)));
     }
     if let Some(commit) = commit {
         context.out.line(&format!("  anchored in git: {SEALS} is {commit}"));

@@ -236,7 +236,11 @@ fn renew_late(
     }
     let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
         Code::Kept => refusal,
-        _ => again(refusal.message),
+        // Claiming anew would be refused for the same reason; what was done can still be finished.
+        _ => Refusal::new(Code::Held, refusal.message)
+            .task(view.id)
+            .next(format!("onus submit {}   # what is done can still be finished", view.id))
+            .next("onus ready   # take another task"),
     })?;
     if view.task.state != State::Open && view.task.state != State::InProgress {
         return Err(not_possible(view, Verb::Claim));

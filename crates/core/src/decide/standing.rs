@@ -3,6 +3,7 @@
 use crate::actor::KnownBy;
 use crate::command::Force;
 use crate::event::{Body, Draft};
+use crate::ids::Token;
 use crate::lease::{LapseCause, Lease, Liveness, Seen};
 use crate::refusal::{Code, HolderNote, Refusal};
 use crate::text::Field;
@@ -116,7 +117,7 @@ fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderNote {
 fn fenced(view: &View<'_>) -> Refusal {
     let (id, task) = (view.id, view.task);
     let mine = match (view.caller.token, view.mine) {
-        (Some(token), _) if token > task.token => {
+        (Some(token), _) if token > task.token || token == Token(0) => {
             return Refusal::new(
                 Code::Fenced,
                 format!("token {token} was never granted for {id}: its highest is {}", task.token),

@@ -173,8 +173,9 @@ pub(super) fn handoff(
     if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
         return Err(refusal);
     }
-    // A swept lapse leaves its token usable; a handoff kills it.
-    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable()));
+    // A swept lapse leaves its token usable; a handoff kills it. A revoked lease has ended already.
+    let revoked = has_revoked(&drafts);
+    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable() && !revoked));
     let until = view.now.plus(view.policy.keep_ms);
     let handed = Body::LeaseHandedOff {
         kept_for: KeptFor {
@@ -199,6 +200,10 @@ pub(super) fn shift(
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
     let (mut drafts, lease) = may(view, verb, force)?;
+    if verb == Verb::Release && has_revoked(&drafts) {
+        // A person's force has released it.
+        return Ok(Decision::of(drafts));
+    }
     let end = lease.map(|lease| end_of(view, lease));
     let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_s: 0 };
     let body = match verb {
@@ -228,6 +233,11 @@ pub(super) fn shift(
 
 fn claims_first(drafts: &[Draft]) -> bool {
     drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }))
+}
+
+/// Whether a person's force ends the live lease first.
+fn has_revoked(drafts: &[Draft]) -> bool {
+    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }))
 }
 
 fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
@@ -283,6 +293,9 @@ fn free<'a>(
         _ => (None, true),
     };
     let from = if opens { State::Open } else { view.task.state };
+    if verb == Verb::Release && has_revoked(&drafts) {
+        return Ok((drafts, None));
+    }
     if let Some(allowed) = step(from, verb) {
         drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
         check_party(view, allowed, verb, force, &mut drafts)?;

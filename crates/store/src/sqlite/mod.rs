@@ -138,6 +138,12 @@ fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
             rusqlite::Error::FromSqlConversionFailure(_, _, why) => {
                 StoreError::Damaged(format!("a row cannot be read: {why}"))
             }
+            // SQLite stores what it is given; that a value is not what was stored is found when it is read.
+            rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..) => {
+                StoreError::Damaged(format!("a row cannot be read: {error}"))
+            }
             other => StoreError::Unexpected(other.to_string()),
         };
     };
