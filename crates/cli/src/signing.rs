@@ -1,5 +1,6 @@
 //! Signatures of seals by the user's ssh key, made and checked by `ssh-keygen`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -8,16 +9,20 @@ use onus_core::refusal::{Code, Refusal};
 /// What the signature is for: a signature over something else cannot be passed off as one over a seal.
 const NAMESPACE: &str = "onus-seal";
 
-fn run(args: &[&std::ffi::OsStr], input: Option<&Path>) -> Result<String, String> {
-    let stdin = match input {
-        Some(file) => std::fs::File::open(file).map_err(|error| error.to_string())?.into(),
-        None => Stdio::null(),
-    };
-    let output = Command::new("ssh-keygen")
+fn run(args: &[&std::ffi::OsStr], input: Option<&str>) -> Result<String, String> {
+    let fail = |error: std::io::Error| format!("ssh-keygen cannot be run: {error}");
+    let mut child = Command::new("ssh-keygen")
         .args(args)
-        .stdin(stdin)
-        .output()
-        .map_err(|error| format!("ssh-keygen cannot be run: {error}"))?;
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(fail)?;
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        // If it ends before it has read everything, what it says matters more.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(fail)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
         Ok(text(&output.stdout))
@@ -44,21 +49,50 @@ pub(crate) fn sign(file: &Path, key: &Path) -> Result<PathBuf, Refusal> {
     Ok(signature_of(file))
 }
 
-/// Who signed a file: a name from the list of allowed signers, or without a list the key alone.
-pub(crate) fn signer_of(file: &Path, signature: &Path, allowed: Option<&Path>) -> Result<String, Refusal> {
+/// Who signed a text: a name from the list of allowed signers, or without a list the key alone.
+pub(crate) fn signer_of(
+    name: &str,
+    text: &str,
+    signature: &Path,
+    allowed: Option<&Path>,
+) -> Result<String, Refusal> {
     let refuse = |why: String| {
-        Refusal::new(Code::Tampered, format!("the signature of {} does not hold: {why}", file.display()))
+        Refusal::new(Code::Tampered, format!("the signature of {name} does not hold: {why}"))
             .next("compare with another copy of the seal and its signature")
     };
     let Some(allowed) = allowed else {
-        let told = run(argv!["-Y", "check-novalidate", "-n", NAMESPACE, "-s", signature], Some(file))
+        let told = run(argv!["-Y", "check-novalidate", "-n", NAMESPACE, "-s", signature], Some(text))
             .map_err(refuse)?;
         let key = told.split_whitespace().find(|word| word.starts_with("SHA256:")).unwrap_or("a key");
         return Ok(format!("{key} (not compared with a list of signers)"));
     };
     let found = run(argv!["-Y", "find-principals", "-s", signature, "-f", allowed], None).map_err(refuse)?;
     let who = found.lines().next().unwrap_or_default().to_owned();
-    run(argv!["-Y", "verify", "-f", allowed, "-I", &who, "-n", NAMESPACE, "-s", signature], Some(file))
+    run(argv!["-Y", "verify", "-f", allowed, "-I", &who, "-n", NAMESPACE, "-s", signature], Some(text))
         .map_err(refuse)?;
     Ok(who)
+}
+
+/// The same for a signature that is in no file: `ssh-keygen` wants one.
+pub(crate) fn signer_of_text(
+    name: &str,
+    text: &str,
+    signature: &str,
+    allowed: Option<&Path>,
+) -> Result<String, Refusal> {
+    let folder = std::env::temp_dir().join(format!(
+        "onus-sig-{}-{}",
+        std::process::id(),
+        onus_store::clock::now().tick_ms
+    ));
+    let file = folder.join("sig");
+    let unwritable = |error: std::io::Error| {
+        Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", file.display()))
+    };
+    std::fs::create_dir(&folder).map_err(unwritable)?;
+    let signer = std::fs::write(&file, signature)
+        .map_err(unwritable)
+        .and_then(|()| signer_of(name, text, &file, allowed));
+    let _ = std::fs::remove_dir_all(&folder);
+    signer
 }

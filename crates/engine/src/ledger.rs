@@ -111,7 +111,7 @@ fn tampered(task: Option<String>, version: u64, why: &str) -> Refusal {
 struct Checker {
     stream: String,
     id: Option<String>,
-    previous: Option<(u64, String)>,
+    previous: Option<Record>,
     missing: BTreeSet<(u64, String)>,
 }
 
@@ -119,13 +119,19 @@ impl Checker {
     fn add(&mut self, line: &LedgerLine, erased: &mut Vec<Erased>) -> Result<(), Refusal> {
         let record = &line.record;
         let refuse = |version: u64, why: &str| Err(tampered(self.id.clone(), version, why));
-        let (before, hash) =
-            self.previous.as_ref().map_or((0, ""), |(version, hash)| (*version, hash.as_str()));
+        let (before, hash, seq) = self
+            .previous
+            .as_ref()
+            .map_or((0, "", 0), |previous| (previous.version, previous.hash.as_str(), previous.seq));
         if record.version != before + 1 {
             return refuse(before + 1, &format!("it is missing: event {} comes next", record.version));
         }
         if record.prev != hash {
             return refuse(record.version, "it does not follow the event before it");
+        }
+        // Not hashed, and no two stores agree on it; but within a stream it grows.
+        if record.seq <= seq {
+            return refuse(record.version, "it was moved before the event that it follows");
         }
         if record.hash != record.expected_hash() {
             return refuse(record.version, "its content is not what was hashed");
@@ -155,7 +161,9 @@ impl Checker {
         }
         if let Body::TextRedacted { version, fields } = &event.body {
             for field in fields {
-                self.missing.remove(&(version.0, field.to_string()));
+                if !self.missing.remove(&(version.0, field.to_string())) {
+                    return refuse(version.0, &format!("its {field} was redacted, and is there"));
+                }
                 erased.push(Erased {
                     task: self.id.clone().unwrap_or_default(),
                     version: version.0,
@@ -170,7 +178,7 @@ impl Checker {
                 });
             }
         }
-        self.previous = Some((record.version, record.hash.clone()));
+        self.previous = Some(record.clone());
         Ok(())
     }
 
@@ -182,9 +190,13 @@ impl Checker {
                 &format!("its {field} is gone, and nobody redacted it"),
             ));
         }
-        let (version, hash) = self.previous.clone().unwrap_or_default();
+        let (version, hash) =
+            self.previous.as_ref().map_or((0, ""), |previous| (previous.version, previous.hash.as_str()));
         match head {
             Some(head) if head.version == version && head.hash == hash => Ok(()),
+            Some(head) if head.version == version => {
+                Err(tampered(self.id.clone(), version, "its hash is not the one that the row has"))
+            }
             Some(head) => Err(tampered(
                 self.id.clone(),
                 version.min(head.version) + 1,
@@ -230,7 +242,12 @@ fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<
 
 fn id_of(read: &mut dyn Read, uid: Uid) -> Result<Option<String>, StoreError> {
     let prefix = read.project()?.prefix;
-    Ok(read.task(uid)?.map(|task| prefix.id(task.number)))
+    // A row that cannot be read is a rebuild's work: what is wrong with the ledger is said all the same.
+    let task = match read.task(uid) {
+        Err(StoreError::Damaged(_)) => None,
+        task => task?,
+    };
+    Ok(task.map(|task| prefix.id(task.number)))
 }
 
 fn verify(
@@ -245,7 +262,12 @@ fn verify(
     let mut checker: Option<Checker> = None;
     let mut after = None;
     loop {
-        let page = read.ledger_page(after.as_ref(), PAGE)?;
+        let page = match read.ledger_page(after.as_ref(), PAGE) {
+            Err(StoreError::Tampered { stream, version, why }) => {
+                return Err(tampered(name_of(read, &stream, project)?, version, &why).into());
+            }
+            page => page?,
+        };
         let Some(last) = page.last() else { break };
         after = Some((last.stream.clone(), last.record.version));
         for line in &page {
@@ -272,6 +294,10 @@ fn verify(
     }
     if let Some(finished) = checker {
         finished.finish(read.head(&finished.stream)?.as_ref())?;
+    }
+    if let Some((stream, version)) = read.stray_text()? {
+        let why = "a text lies there, and no event beside it";
+        return Err(tampered(name_of(read, &stream, project)?, version, why).into());
     }
     let mut rows = 0;
     read.walk_heads(&mut |_| {

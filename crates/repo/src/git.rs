@@ -18,6 +18,20 @@ impl std::fmt::Display for GitError {
 
 impl std::error::Error for GitError {}
 
+/// What a hook or an alias may have set: the repository, index and objects of somebody else's errand.
+const ELSEWHERE: [&str; 10] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_QUARANTINE_PATH",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+];
+
 fn git(common_dir: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>, GitError> {
     let mut command = Command::new("git");
     // Who commits an anchor is recorded in the seal; git only needs a name to go on.
@@ -25,9 +39,6 @@ fn git(common_dir: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>
         .arg("--git-dir")
         .arg(common_dir)
         .args(args)
-        .env_remove("GIT_DIR")
-        .env_remove("GIT_WORK_TREE")
-        .env_remove("GIT_INDEX_FILE")
         .envs([
             ("GIT_AUTHOR_NAME", "onus"),
             ("GIT_AUTHOR_EMAIL", "onus@localhost"),
@@ -37,6 +48,9 @@ fn git(common_dir: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    for name in ELSEWHERE {
+        command.env_remove(name);
+    }
     let fail = |error: std::io::Error| GitError(error.to_string());
     let mut child = command.spawn().map_err(fail)?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
@@ -78,10 +92,14 @@ pub fn anchor(
 }
 
 /// The commits on `reference`, newest first; none if there is no such reference.
-pub fn anchored(common_dir: &Path, reference: &str) -> Vec<String> {
-    git(common_dir, &["rev-list", reference, "--"], None)
-        .map(|out| String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
-        .unwrap_or_default()
+pub fn anchored(common_dir: &Path, reference: &str) -> Result<Vec<String>, GitError> {
+    let known = line(git(common_dir, &["for-each-ref", "--format=%(refname)", reference], None)?);
+    if known.is_empty() {
+        return Ok(Vec::new());
+    }
+    // A reference whose commits are gone is an error: what was anchored must not vanish silently.
+    let out = git(common_dir, &["rev-list", reference, "--"], None)?;
+    Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
 }
 
 /// One file of a commit.

@@ -212,6 +212,8 @@ pub trait Read {
     fn count_events(&mut self) -> Result<u64>;
     /// The ledger stream by stream, in order, after a place; as it is stored, readable or not.
     fn ledger_page(&mut self, after: Option<&(String, u64)>, limit: u64) -> Result<Vec<LedgerLine>>;
+    /// Where a text lies that has no event, if there is one.
+    fn stray_text(&mut self) -> Result<Option<(String, u64)>>;
     /// The head of one stream as its row has it.
     fn head(&mut self, stream: &str) -> Result<Option<StreamHead>>;
     /// The head of every stream as its row has it, by uid.

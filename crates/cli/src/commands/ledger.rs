@@ -13,6 +13,10 @@ use crate::output::{escape_line, path_line, path_text};
 use crate::progress::Bar;
 use crate::signing;
 
+/// What an anchored commit holds.
+const SEAL_FILE: &str = "seal.jsonl";
+const SIGNATURE_FILE: &str = "seal.jsonl.sig";
+
 /// Prove, rebuild, export and seal the record of everything that happened
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -105,10 +109,9 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
         let signature = signing::signature_of(file);
         let mut name = format!("the seal of {} in {}", document.header.at, file.display());
         if signature.exists() {
-            name.push_str(&format!(
-                ", signed by {}",
-                signing::signer_of(file, &signature, signers.as_deref())?
-            ));
+            let shown = file.display().to_string();
+            let signer = signing::signer_of(&shown, &text, &signature, signers.as_deref())?;
+            name.push_str(&format!(", signed by {signer}"));
         } else if signers.is_some() {
             return Err(Refusal::new(
                 Code::Tampered,
@@ -119,12 +122,24 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
         seals.push((name, document));
     }
     if let Some(common_dir) = git_dir_with_seals(context) {
-        for commit in onus_repo::anchored(&common_dir, SEALS) {
-            let text = onus_repo::show(&common_dir, &commit, "seal.jsonl")
-                .map_err(|error| Refusal::new(Code::Damaged, error.to_string()))?;
+        let fail = |error: onus_repo::GitError| {
+            Refusal::new(Code::Unavailable, format!("the seals in git cannot be read: {error}"))
+        };
+        for commit in onus_repo::anchored(&common_dir, SEALS).map_err(fail)? {
+            let text = onus_repo::show(&common_dir, &commit, SEAL_FILE).map_err(fail)?;
             let document = SealDocument::parse(&text)?;
             let short = commit.get(..12).unwrap_or(&commit);
-            seals.push((format!("the seal of {} in git ({short})", document.header.at), document));
+            let mut name = format!("the seal of {} in git ({short})", document.header.at);
+            // An unsigned one can only find more, never less: it is compared too, and said to be what it is.
+            match onus_repo::show(&common_dir, &commit, SIGNATURE_FILE) {
+                Ok(signature) => {
+                    let signer = signing::signer_of_text(&name, &text, &signature, signers.as_deref())?;
+                    name.push_str(&format!(", signed by {signer}"));
+                }
+                Err(_) if signers.is_some() => name.push_str(", not signed"),
+                Err(_) => {}
+            }
+            seals.push((name, document));
         }
     }
     Ok(seals)
@@ -134,7 +149,9 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
 fn git_dir_with_seals(context: &Context) -> Option<PathBuf> {
     let common_dir = context.place.as_ref()?.common_dir.clone()?;
     let packed = std::fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
-    (common_dir.join(SEALS).exists() || packed.contains(SEALS)).then_some(common_dir)
+    // Newer repositories may keep refs in tables that only git reads.
+    let tables = common_dir.join("reftable").exists();
+    (tables || common_dir.join(SEALS).exists() || packed.contains(SEALS)).then_some(common_dir)
 }
 
 fn rebuild(context: &Context) -> super::Result {
@@ -246,8 +263,8 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
     let commit = match (git, common_dir) {
         (true, Some(common_dir)) => {
             let signature = signature.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-            let mut files = vec![("seal.jsonl", text.as_str())];
-            files.extend(signature.as_deref().map(|signature| ("seal.jsonl.sig", signature)));
+            let mut files = vec![(SEAL_FILE, text.as_str())];
+            files.extend(signature.as_deref().map(|signature| (SIGNATURE_FILE, signature)));
             let message = format!("seal of {} streams, root {}", header.streams, header.root);
             let anchored = onus_repo::anchor(&common_dir, SEALS, &files, &message);
             Some(anchored.map_err(|error| Refusal::new(Code::Unexpected, error.to_string()))?)

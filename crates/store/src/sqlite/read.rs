@@ -15,7 +15,8 @@ use onus_core::text::TextKey;
 use onus_core::time::Moment;
 
 use crate::{
-    After, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result, StoredText,
+    After, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result, StoreError,
+    StoredText,
 };
 
 use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, parsed, to_sql, unsigned};
@@ -92,7 +93,7 @@ impl Read for Session<'_> {
 
     fn project(&mut self) -> Result<Project> {
         self.one("SELECT uid, prefix, created_at_ms, version, head FROM project", [], rows::project)?
-            .ok_or_else(|| crate::StoreError::Damaged("it has no project".to_owned()))
+            .ok_or_else(|| StoreError::Damaged("it has no project".to_owned()))
     }
 
     fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>> {
@@ -343,25 +344,58 @@ impl Read for Session<'_> {
         let project = self.project;
         let (stream, version) =
             after.map_or(("", 0), |(stream, version)| (stream.as_str(), to_sql(*version)));
-        let mut lines = self.all(
+        let lines = self.all(
             &format!(
                 "SELECT {EVENT_COLUMNS} FROM event WHERE (stream, version) > (?1, ?2) \
                  ORDER BY stream, version LIMIT ?3"
             ),
             params![stream, version, to_sql(limit)],
             |row| {
-                let record = rows::record(row, project)?;
-                Ok(LedgerLine { stream: row.get("stream")?, record, texts: Vec::new() })
+                let line = rows::record(row, project).and_then(|record| {
+                    Ok(LedgerLine { stream: row.get("stream")?, record, texts: Vec::new() })
+                });
+                line.map_or_else(|error| unreadable(row, &error).map(Err), |line| Ok(Ok(line)))
             },
         )?;
-        for line in lines.iter_mut().filter(|line| line.record.payload.get("texts").is_some()) {
-            line.texts = self.all(
-                "SELECT field, salt, body FROM text WHERE stream = ?1 AND version = ?2 ORDER BY field",
-                params![line.stream, to_sql(line.record.version)],
-                |row| Ok(LooseText { field: row.get(0)?, salt: row.get(1)?, text: row.get(2)? }),
-            )?;
+        let mut lines = lines.into_iter().collect::<Result<Vec<LedgerLine>>>()?;
+        let Some(last) = lines.last() else { return Ok(lines) };
+        // Every text in this stretch, also one beside an event that names none: nobody may slip one in.
+        let texts = self.all(
+            "SELECT stream, version, field, salt, body FROM text \
+             WHERE (stream, version) > (?1, ?2) AND (stream, version) <= (?3, ?4) ORDER BY stream, version, field",
+            params![stream, version, last.stream, to_sql(last.record.version)],
+            |row| {
+                let text = || {
+                    let text = LooseText { field: row.get(2)?, salt: row.get(3)?, text: row.get(4)? };
+                    Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, text))
+                };
+                text().map_or_else(|error| unreadable(row, &error).map(Err), |text| Ok(Ok(text)))
+            },
+        )?;
+        let mut at = 0;
+        for text in texts {
+            let (stream, version, text) = text?;
+            let place = (&stream, version);
+            while lines.get(at).is_some_and(|line| (&line.stream, to_sql(line.record.version)) < place) {
+                at += 1;
+            }
+            // One without an event is not of this stretch: see `stray_text`.
+            if let Some(line) =
+                lines.get_mut(at).filter(|line| (&line.stream, to_sql(line.record.version)) == place)
+            {
+                line.texts.push(text);
+            }
         }
         Ok(lines)
+    }
+
+    fn stray_text(&mut self) -> Result<Option<(String, u64)>> {
+        self.one(
+            "SELECT stream, version FROM text WHERE NOT EXISTS (SELECT 1 FROM event \
+             WHERE event.stream = text.stream AND event.version = text.version) LIMIT 1",
+            [],
+            place_of,
+        )
     }
 
     fn head(&mut self, stream: &str) -> Result<Option<StreamHead>> {
@@ -442,6 +476,18 @@ impl Read for Session<'_> {
 
 fn place(after: Option<After>) -> (&'static str, i64) {
     after.map_or(("", 0), |after| (after.priority.as_str(), to_sql(after.number.0)))
+}
+
+/// Where an event or a text stands, as well as that can be said of one that was damaged.
+fn place_of(row: &Row<'_>) -> rusqlite::Result<(String, u64)> {
+    let stream = String::from_utf8_lossy(row.get_ref("stream")?.as_bytes().unwrap_or_default()).into_owned();
+    Ok((stream, u64::try_from(row.get::<_, i64>("version")?).unwrap_or_default()))
+}
+
+/// What no onus wrote, named by its place.
+fn unreadable(row: &Row<'_>, error: &rusqlite::Error) -> rusqlite::Result<StoreError> {
+    let (stream, version) = place_of(row)?;
+    Ok(StoreError::Tampered { stream, version, why: format!("it cannot be read: {error}") })
 }
 
 fn stream_head(row: &Row<'_>) -> rusqlite::Result<StreamHead> {
