@@ -209,10 +209,13 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(FOREIGN_WAIT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // No plan here gets better by knowing a value, and without this SQLite would look at the values and prepare a
+    // statement again whenever one changes.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; \
-         PRAGMA wal_autocheckpoint = {LOG_PAGES};"
+         PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA temp_store = MEMORY;"
     ))
 }
 

@@ -1,6 +1,8 @@
 //! Between rows and domain types. One list of columns a table, used for reading, writing and rebuilding.
 
-use rusqlite::{Row, named_params};
+use std::sync::LazyLock;
+
+use rusqlite::{Row, RowIndex, named_params};
 
 use onus_core::apply::Project;
 use onus_core::chain::Record;
@@ -11,6 +13,52 @@ use onus_core::text::{Salt, TextKey};
 use onus_core::time::{ClockDomain, Moment, rfc3339};
 
 use crate::StoredText;
+
+/// Where a column stands in a list of columns. By name, SQLite would compare its way along the list for each value of
+/// each row; a wrong name does not compile.
+const fn position(columns: &str, name: &str) -> usize {
+    let (columns, name) = (columns.as_bytes(), name.as_bytes());
+    let (mut position, mut start, mut end) = (0, 0, 0);
+    loop {
+        if end == columns.len() || columns[end] == b',' {
+            if is_at(columns, start, end, name) {
+                return position;
+            }
+            assert!(end < columns.len(), "there is no such column");
+            position += 1;
+            start = end + ", ".len();
+            end = start;
+        } else {
+            end += 1;
+        }
+    }
+}
+
+const fn is_at(text: &[u8], start: usize, end: usize, word: &[u8]) -> bool {
+    let mut i = 0;
+    while i < word.len() && start + i < end && text[start + i] == word[i] {
+        i += 1;
+    }
+    i == word.len() && start + i == end
+}
+
+macro_rules! of_task {
+    ($name:literal) => {
+        const { position(TASK_COLUMNS, $name) }
+    };
+}
+
+macro_rules! of_lease {
+    ($name:literal) => {
+        const { position(LEASE_COLUMNS, $name) }
+    };
+}
+
+macro_rules! of_event {
+    ($name:literal) => {
+        const { position(EVENT_COLUMNS, $name) }
+    };
+}
 
 pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
@@ -32,11 +80,11 @@ const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, st
     kept_wall_ms = excluded.kept_wall_ms, kept_tick_ms = excluded.kept_tick_ms, \
     kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter";
 
-pub(super) fn upsert_task() -> String {
+pub(super) static UPSERT_TASK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO task ({TASK_COLUMNS}) VALUES ({TASK_VALUES}) ON CONFLICT (number) DO UPDATE SET {TASK_UPDATES}"
     )
-}
+});
 
 pub(super) fn insert_task_into(table: &str) -> String {
     format!("INSERT INTO {table} ({TASK_COLUMNS}) VALUES ({TASK_VALUES})")
@@ -82,41 +130,41 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[(&str, &dyn rusqlite:
 }
 
 pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
-    let kept = match row.get::<_, Option<String>>("kept_actor")? {
+    let kept = match row.get::<_, Option<String>>(of_task!("kept_actor"))? {
         Some(actor) => Some(Kept {
             actor: parsed(&actor)?,
-            until: moment(row, "kept_wall_ms", "kept_tick_ms", "kept_domain")?,
-            version: Version(unsigned(row, "kept_version")?),
+            until: moment(row, of_task!("kept_wall_ms"), of_task!("kept_tick_ms"), of_task!("kept_domain"))?,
+            version: Version(unsigned(row, of_task!("kept_version"))?),
         }),
         None => None,
     };
     Ok(Task {
-        uid: text(row, "uid")?,
-        number: Number(unsigned(row, "number")?),
-        version: Version(unsigned(row, "version")?),
-        head: row.get("head")?,
-        state: text(row, "state")?,
+        uid: text(row, of_task!("uid"))?,
+        number: Number(unsigned(row, of_task!("number"))?),
+        version: Version(unsigned(row, of_task!("version"))?),
+        head: row.get(of_task!("head"))?,
+        state: text(row, of_task!("state"))?,
         facts: Facts {
-            kind: text(row, "type")?,
-            priority: text(row, "priority")?,
-            required_tier: onus_core::actor::Tier(row.get("required_tier")?),
-            area: row.get("area")?,
-            iteration: row.get("iteration")?,
-            owner: optional(row, "owner")?,
-            tags: json(row, "tags")?,
-            refs: json(row, "refs")?,
+            kind: text(row, of_task!("type"))?,
+            priority: text(row, of_task!("priority"))?,
+            required_tier: onus_core::actor::Tier(row.get(of_task!("required_tier"))?),
+            area: row.get(of_task!("area"))?,
+            iteration: row.get(of_task!("iteration"))?,
+            owner: optional(row, of_task!("owner"))?,
+            tags: json(row, of_task!("tags"))?,
+            refs: json(row, of_task!("refs"))?,
         },
-        title_version: Version(unsigned(row, "title_version")?),
-        body_version: optional_unsigned(row, "body_version")?.map(Version),
-        origin: optional(row, "origin")?,
-        created_at_ms: row.get("created_at_ms")?,
-        created_by: text(row, "created_by")?,
-        updated_at_ms: row.get("updated_at_ms")?,
-        token: Token(unsigned(row, "token")?),
-        leased: row.get("leased")?,
-        opened_token: Token(unsigned(row, "opened_token")?),
+        title_version: Version(unsigned(row, of_task!("title_version"))?),
+        body_version: optional_unsigned(row, of_task!("body_version"))?.map(Version),
+        origin: optional(row, of_task!("origin"))?,
+        created_at_ms: row.get(of_task!("created_at_ms"))?,
+        created_by: text(row, of_task!("created_by"))?,
+        updated_at_ms: row.get(of_task!("updated_at_ms"))?,
+        token: Token(unsigned(row, of_task!("token"))?),
+        leased: row.get(of_task!("leased"))?,
+        opened_token: Token(unsigned(row, of_task!("opened_token"))?),
         kept,
-        submitter: optional(row, "submitter")?,
+        submitter: optional(row, of_task!("submitter"))?,
     })
 }
 
@@ -124,6 +172,8 @@ pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acqu
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
     active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, renewals, \
     deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, ended_active_s";
+
+pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
 
 pub(super) fn insert_lease_into(table: &str) -> String {
     let values: Vec<String> = LEASE_COLUMNS.split(", ").map(|name| format!(":{}", name.trim())).collect();
@@ -170,47 +220,61 @@ pub(super) fn with_lease<R>(lease: &Lease, run: impl FnOnce(&[(&str, &dyn rusqli
 }
 
 pub(super) fn lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
-    let renewals = unsigned(row, "renewals")?;
-    let last = moment(row, "last_wall_ms", "last_tick_ms", "last_domain")?;
-    let ended = match row.get::<_, Option<String>>("ended_how")? {
+    let renewals = unsigned(row, of_lease!("renewals"))?;
+    let last = moment(row, of_lease!("last_wall_ms"), of_lease!("last_tick_ms"), of_lease!("last_domain"))?;
+    let ended = match row.get::<_, Option<String>>(of_lease!("ended_how"))? {
         Some(how) => Some(Ended {
             how: parsed(&how)?,
-            at_ms: row.get("ended_at_ms")?,
-            version: Version(unsigned(row, "ended_version")?),
-            end: LeaseEnd { renewals, last_sign_ms: last.wall_ms, active_s: row.get("ended_active_s")? },
+            at_ms: row.get(of_lease!("ended_at_ms"))?,
+            version: Version(unsigned(row, of_lease!("ended_version"))?),
+            end: LeaseEnd {
+                renewals,
+                last_sign_ms: last.wall_ms,
+                active_s: row.get(of_lease!("ended_active_s"))?,
+            },
         }),
         None => None,
     };
-    let deadline = match row.get::<_, Option<i64>>("deadline_wall_ms")? {
-        Some(_) => Some(moment(row, "deadline_wall_ms", "deadline_tick_ms", "deadline_domain")?),
+    let deadline = match row.get::<_, Option<i64>>(of_lease!("deadline_wall_ms"))? {
+        Some(_) => Some(moment(
+            row,
+            of_lease!("deadline_wall_ms"),
+            of_lease!("deadline_tick_ms"),
+            of_lease!("deadline_domain"),
+        )?),
         None => None,
     };
-    let process = match row.get::<_, Option<String>>("process")? {
+    let process = match row.get::<_, Option<String>>(of_lease!("process"))? {
         Some(text) => Some(serde_json::from_str(&text).map_err(unreadable)?),
         None => None,
     };
     Ok(Lease {
-        task: text(row, "task")?,
-        token: Token(unsigned(row, "token")?),
-        actor: text(row, "actor")?,
-        instance: text(row, "instance")?,
+        task: text(row, of_lease!("task"))?,
+        token: Token(unsigned(row, of_lease!("token"))?),
+        actor: text(row, of_lease!("actor"))?,
+        instance: text(row, of_lease!("instance"))?,
         grant: Grant {
-            tier: onus_core::actor::Tier(row.get("tier")?),
-            tick_ms: row.get("tick_ms")?,
-            domain: ClockDomain::from_stored(row.get("domain")?),
-            ttl_ms: row.get("ttl_ms")?,
-            max_hold_ms: row.get("max_hold_ms")?,
+            tier: onus_core::actor::Tier(row.get(of_lease!("tier"))?),
+            tick_ms: row.get(of_lease!("tick_ms"))?,
+            domain: ClockDomain::from_stored(row.get(of_lease!("domain"))?),
+            ttl_ms: row.get(of_lease!("ttl_ms"))?,
+            max_hold_ms: row.get(of_lease!("max_hold_ms"))?,
             process,
-            worktree: row.get("worktree")?,
-            branch: row.get("branch")?,
-            mode: text(row, "mode")?,
-            reserve: row.get("reserve")?,
-            handoff_version: optional_unsigned(row, "handoff_version")?.map(Version),
+            worktree: row.get(of_lease!("worktree"))?,
+            branch: row.get(of_lease!("branch"))?,
+            mode: text(row, of_lease!("mode"))?,
+            reserve: row.get(of_lease!("reserve"))?,
+            handoff_version: optional_unsigned(row, of_lease!("handoff_version"))?.map(Version),
         },
-        acquired_at_ms: row.get("acquired_at_ms")?,
-        version: Version(unsigned(row, "version")?),
-        active_from: moment(row, "active_wall_ms", "active_tick_ms", "active_domain")?,
-        active_before_s: row.get("active_before_s")?,
+        acquired_at_ms: row.get(of_lease!("acquired_at_ms"))?,
+        version: Version(unsigned(row, of_lease!("version"))?),
+        active_from: moment(
+            row,
+            of_lease!("active_wall_ms"),
+            of_lease!("active_tick_ms"),
+            of_lease!("active_domain"),
+        )?,
+        active_before_s: row.get(of_lease!("active_before_s"))?,
         pulse: Pulse { last, renewals, deadline },
         ended,
     })
@@ -231,22 +295,22 @@ pub(super) const EVENT_COLUMNS: &str =
 
 /// An event as it is stored. What is not JSON is kept as a string: its hash will not match.
 pub(super) fn record(row: &Row<'_>, project: &str) -> rusqlite::Result<Record> {
-    let stream: String = row.get("stream")?;
-    let payload: String = row.get("payload")?;
+    let stream: String = row.get(of_event!("stream"))?;
+    let payload: String = row.get(of_event!("payload"))?;
     Ok(Record {
-        seq: unsigned(row, "seq")?,
-        uid: row.get("uid")?,
+        seq: unsigned(row, of_event!("seq"))?,
+        uid: row.get(of_event!("uid"))?,
         task: Some(stream).filter(|stream| stream != project),
-        version: unsigned(row, "version")?,
-        kind: row.get("kind")?,
-        actor: row.get("actor")?,
-        instance: row.get("instance")?,
-        token: optional_unsigned(row, "token")?,
-        at: rfc3339(row.get("at_ms")?),
-        cause: row.get("cause")?,
+        version: unsigned(row, of_event!("version"))?,
+        kind: row.get(of_event!("kind"))?,
+        actor: row.get(of_event!("actor"))?,
+        instance: row.get(of_event!("instance"))?,
+        token: optional_unsigned(row, of_event!("token"))?,
+        at: rfc3339(row.get(of_event!("at_ms"))?),
+        cause: row.get(of_event!("cause"))?,
         payload: serde_json::from_str(&payload).unwrap_or(serde_json::Value::String(payload)),
-        prev: row.get("prev")?,
-        hash: row.get("hash")?,
+        prev: row.get(of_event!("prev"))?,
+        hash: row.get(of_event!("hash"))?,
     })
 }
 
@@ -262,12 +326,12 @@ pub(super) fn stored_text(row: &Row<'_>) -> rusqlite::Result<StoredText> {
     })
 }
 
-pub(super) fn salt(row: &Row<'_>, column: &str) -> rusqlite::Result<Salt> {
+pub(super) fn salt(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Salt> {
     let bytes: Vec<u8> = row.get(column)?;
     Salt::try_from(bytes.as_slice()).map_err(unreadable)
 }
 
-pub(super) fn moment(row: &Row<'_>, wall: &str, tick: &str, domain: &str) -> rusqlite::Result<Moment> {
+pub(super) fn moment(row: &Row<'_>, wall: usize, tick: usize, domain: usize) -> rusqlite::Result<Moment> {
     Ok(Moment {
         wall_ms: row.get(wall)?,
         tick_ms: row.get(tick)?,
@@ -280,22 +344,25 @@ pub(super) fn to_sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(super) fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(unreadable)
 }
 
-pub(super) fn optional_unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
+pub(super) fn optional_unsigned(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Option<u64>> {
     row.get::<_, Option<i64>>(column)?.map(|value| u64::try_from(value).map_err(unreadable)).transpose()
 }
 
-pub(super) fn text<T: std::str::FromStr>(row: &Row<'_>, column: &str) -> rusqlite::Result<T>
+pub(super) fn text<T: std::str::FromStr>(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<T>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     parsed(&row.get::<_, String>(column)?)
 }
 
-pub(super) fn optional<T: std::str::FromStr>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>>
+pub(super) fn optional<T: std::str::FromStr>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<T>>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
@@ -309,7 +376,7 @@ where
     text.parse().map_err(unreadable)
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<T> {
     serde_json::from_str(&row.get::<_, String>(column)?).map_err(unreadable)
 }
 
