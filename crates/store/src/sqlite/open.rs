@@ -214,7 +214,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; \
-         PRAGMA wal_autocheckpoint = {LOG_PAGES};"
+         PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA temp_store = MEMORY;"
     ))
 }
 

@@ -17,7 +17,9 @@ use crate::{Progress, Rebuilt, Result, StoreError};
 use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, to_sql};
 use super::{SqliteStore, failed};
 
+/// As large as the store's own tables: they belong into a file.
 const SIDE_TABLES: &str = "
+PRAGMA temp_store = FILE;
 DROP TABLE IF EXISTS temp.new_project; DROP TABLE IF EXISTS temp.new_actor; DROP TABLE IF EXISTS temp.new_alias;
 DROP TABLE IF EXISTS temp.new_task; DROP TABLE IF EXISTS temp.new_lease; DROP TABLE IF EXISTS temp.new_indexed;
 CREATE TEMP TABLE new_project AS SELECT * FROM main.project WHERE 0;

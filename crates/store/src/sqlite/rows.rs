@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use rusqlite::types::FromSql;
 use rusqlite::{Row, named_params};
@@ -38,11 +39,11 @@ const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, st
     kept_wall_ms = excluded.kept_wall_ms, kept_tick_ms = excluded.kept_tick_ms, \
     kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter";
 
-pub(super) fn upsert_task() -> String {
+pub(super) static UPSERT_TASK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO task ({TASK_COLUMNS}) VALUES ({TASK_VALUES}) ON CONFLICT (number) DO UPDATE SET {TASK_UPDATES}"
     )
-}
+});
 
 pub(super) fn insert_task_into(table: &str) -> String {
     format!("INSERT INTO {table} ({TASK_COLUMNS}) VALUES ({TASK_VALUES})")
@@ -196,6 +197,8 @@ pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acqu
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
     active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, renewals, \
     deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, ended_active_s";
+
+pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
 
 pub(super) fn insert_lease_into(table: &str) -> String {
     let values: Vec<String> = LEASE_COLUMNS.split(", ").map(|name| format!(":{}", name.trim())).collect();
