@@ -71,7 +71,7 @@ fn redacted(text: &str, folder: &str) -> String {
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}".to_owned(), "[uid]"),
         (r"\d{4}-\d\d-\d\dT[0-9:.]+Z".to_owned(), "[time]"),
         (r"process \d+".to_owned(), "process [pid]"),
-        (format!("since {span}"), "since [span]"),
+        (format!("for {span} so far"), "for [span] so far"),
         (format!("for {span} more"), "for [span] more"),
         (format!("at most {span} more"), "at most [span] more"),
         (r"waited [0-9.]+s".to_owned(), "waited [span]"),

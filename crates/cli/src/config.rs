@@ -222,7 +222,14 @@ impl Config {
 fn check(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
         Kind::Text => !value.chars().any(char::is_control),
-        Kind::Span => return value.parse::<Span>().map(drop).map_err(|refusal| refusal.message),
+        Kind::Span => {
+            let span = value.parse::<Span>().map_err(|refusal| refusal.message)?;
+            if span.ms == 0 && key.name == "lease.ttl" {
+                return Err("a lease that lapses at once helps nobody; for one without a limit use --ttl 0"
+                    .to_owned());
+            }
+            true
+        }
         Kind::Count => value.parse::<u64>().is_ok(),
         Kind::Flag => matches!(value, "true" | "false"),
         Kind::Color => matches!(value, "auto" | "always" | "never"),

@@ -110,8 +110,6 @@ impl Context {
             terminal_user: if at_terminal { user_name(&env) } else { None },
             worktree: root,
         })?;
-        let named = |reference: String| reference.parse::<TaskRef>();
-        let task = env("ONUS_TASK").filter(|text| !text.is_empty()).map(named).transpose()?;
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
                 Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
@@ -121,7 +119,10 @@ impl Context {
             actor: who.actor,
             instance: who.instance,
             known_by: who.known_by,
-            token: token.transpose()?.map(|token| (task, token)),
+            token: match token.transpose()? {
+                Some(token) => Some((target(None)?, token)),
+                None => None,
+            },
             ancestry,
         })
     }
@@ -132,10 +133,15 @@ impl Context {
         let identity = match self.identity(&mut engine) {
             Ok(identity) => Some(identity),
             // Nobody in particular may read; a name that was given wrongly is still an error.
-            Err(refusal) if refusal.code == Code::Identity && self.as_actor.is_none() => None,
+            Err(refusal) if refusal.code == Code::Identity && !self.is_named() => None,
             Err(refusal) => return Err(refusal),
         };
         Ok((engine, identity))
+    }
+
+    /// Whether somebody said who calls.
+    fn is_named(&self) -> bool {
+        self.as_actor.is_some() || env("ONUS_ACTOR").is_some_and(|name| !name.is_empty())
     }
 
     /// Carries out one command.

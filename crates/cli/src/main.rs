@@ -91,7 +91,9 @@ fn usage(error: &clap::Error, json: bool) -> u8 {
         }
         _ if json => {
             let text = error.render().to_string();
-            let message = text.strip_prefix("error: ").unwrap_or(&text).trim();
+            // What is wrong, without the usage that people are shown below it.
+            let message = text.strip_prefix("error: ").unwrap_or(&text);
+            let message = message.split("\n\nUsage:").next().unwrap_or(message).trim();
             output::refuse(true, &Refusal::new(Code::Usage, message).next("onus help --all"))
         }
         _ => {

@@ -63,6 +63,8 @@ pub(crate) struct Door<'a> {
     watch: Watch,
     /// The first event of this request: the cause of those that follow.
     first: Option<Uid>,
+    /// Things the caller should know.
+    asides: Vec<String>,
 }
 
 /// What a command did, before it is rendered.
@@ -115,8 +117,19 @@ impl<'a> Door<'a> {
         };
         let is_new = known.is_none();
         let row = known.unwrap_or(Actor { name: actor, tier: Tier::DEFAULT, registered_at_ms: now.wall_ms });
-        let mut door =
-            Door { write, policy, outside, request, now, project, actor: row, caller, watch, first: None };
+        let mut door = Door {
+            write,
+            policy,
+            outside,
+            request,
+            now,
+            project,
+            actor: row,
+            caller,
+            watch,
+            first: None,
+            asides: Vec::new(),
+        };
         if is_new {
             let name = door.actor.name.clone();
             door.register(&name, Tier::DEFAULT)?;
@@ -399,6 +412,7 @@ impl<'a> Door<'a> {
         let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
         if self.write.actor(&name)?.is_none() {
             self.register(&name, Tier::DEFAULT)?;
+            self.asides.push(format!("{name} was not known here until now: check the spelling"));
         }
         Ok(name)
     }
@@ -688,7 +702,8 @@ impl<'a> Door<'a> {
             &self.watch,
             outcome.task,
         )?;
-        notices.extend(outcome.notices.into_iter().map(|message| Notice {
+        let asides = std::mem::take(&mut self.asides);
+        notices.extend(outcome.notices.into_iter().chain(asides).map(|message| Notice {
             kind: NoticeKind::Info,
             task: None,
             message,

@@ -47,6 +47,9 @@ pub trait Store {
     /// Derives every row from the ledger anew, compares, and puts right what differs, in one transaction.
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
 
+    /// The same without putting anything right: what a rebuild would change.
+    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
+
     /// A consistent copy of the whole store in a new file.
     fn backup(&mut self, to: &std::path::Path, progress: &mut dyn FnMut(Progress)) -> Result<()>;
 
@@ -70,7 +73,7 @@ pub struct Progress {
 pub struct Rebuilt {
     pub events: u64,
     pub tasks: u64,
-    /// Rows that differed, and were put right, by table.
+    /// Rows that differed, by table.
     pub changed: Vec<(String, u64)>,
 }
 

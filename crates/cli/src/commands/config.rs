@@ -51,7 +51,7 @@ fn show(context: &Context) -> super::Result {
     for key in KEYS {
         let (value, source) = match context.config.get(key.name) {
             Some((value, source)) => (escape_line(value), source.clone()),
-            None => ("(not set)".to_owned(), Source::Default),
+            None => ("-".to_owned(), Source::Default),
         };
         out.line(&format!(
             "{:<27} {value:<10} {}",

@@ -57,7 +57,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     std::fs::create_dir_all(&folder).map_err(|error| unexpected(&format!("no temporary folder: {error}")))?;
     let outcome = show(context, &folder);
     if args.keep {
-        context.out.line(&format!("kept: onus -C {} status", folder.display()));
+        crate::output::note(&format!("kept: onus -C {} status", folder.display()));
     } else {
         let _ = std::fs::remove_dir_all(&folder);
     }

@@ -30,6 +30,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             let checked = engine.store().check().map_err(Refusal::from);
             findings.extend(checked.unwrap_or_else(|refusal| vec![of_refusal("database", &refusal)]));
             findings.push(ledger(&mut engine));
+            findings.push(rows(&mut engine));
             let held = leases(&mut engine);
             findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
@@ -117,6 +118,22 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
             format!("{} events of {} tasks are whole", verified.events, verified.tasks),
         ),
         Err(refusal) => finding("ledger", false, refusal.message),
+    }
+}
+
+fn rows(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
+    let finding = |ok: bool, detail: String| Finding { name: "rows", ok, detail, mendable: true };
+    match engine.store().compare(&mut |_| {}) {
+        Ok(compared) if compared.changed.is_empty() => {
+            finding(true, format!("{} tasks are what the ledger says", compared.tasks))
+        }
+        Ok(compared) => {
+            let tables: Vec<String> =
+                compared.changed.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
+            finding(false, format!("not what the ledger says: {}", tables.join(", ")))
+        }
+        // The ledger itself is broken: nothing can be rebuilt from it.
+        Err(error) => Finding { mendable: false, ..finding(false, error.to_string()) },
     }
 }
 

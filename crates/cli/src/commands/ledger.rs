@@ -209,9 +209,7 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
         why: error.to_string(),
     };
     let Some(path) = file else {
-        let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        engine.export(&mut |line| writeln!(stdout, "{line}").map_err(fail))?;
-        return stdout.flush().map_err(|error| fail(error).into());
+        return export_to_stdout(&mut engine, context.out.json);
     };
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
@@ -224,6 +222,34 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
         context.out.line(&format!("wrote {events} events to {}", path_line(path)));
     }
     Ok(())
+}
+
+/// Line by line, as it is read. With `--json` the lines are the items of one document.
+fn export_to_stdout(engine: &mut Engine<SqliteStore>, json: bool) -> super::Result {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut failed = None;
+    let (mut before, between, after) = if json { ("{\"lines\":[", ",", "]}\n") } else { ("", "", "") };
+    let end = if json { "" } else { "\n" };
+    let mut emit = |line: serde_json::Value| {
+        let written = write!(stdout, "{before}{line}{end}");
+        before = between;
+        written.map_err(|error| {
+            failed = Some(error.kind());
+            StoreError::Unexpected(error.to_string())
+        })
+    };
+    let exported = engine.export(&mut emit);
+    let written = exported.and_then(|_| {
+        write!(stdout, "{after}").and_then(|()| stdout.flush()).map_err(|error| {
+            failed = Some(error.kind());
+            Refusal::new(Code::Unexpected, error.to_string())
+        })
+    });
+    match failed {
+        // Whoever read it has read enough.
+        Some(std::io::ErrorKind::BrokenPipe) => Ok(()),
+        _ => written,
+    }
 }
 
 fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option<PathBuf>) -> super::Result {

@@ -276,6 +276,12 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     let mut refusal =
         Refusal::new(Code::NotAllowed, format!("{id} is {state}: {verb} is not possible from there"))
             .task(id);
+    if state.is_finished() {
+        // Opening it again is a decision, not the next step of somebody who was refused.
+        return refusal
+            .next(format!("onus show {id}   # how it ended"))
+            .next("onus ready   # take another task");
+    }
     refusal.next = verbs_from(state)
         .into_iter()
         .filter(|verb| *verb != Verb::Takeover)

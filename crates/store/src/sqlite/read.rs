@@ -328,8 +328,8 @@ impl Read for Session<'_> {
         let project = self.project;
         self.all(
             &format!(
-                "SELECT {EVENT_COLUMNS} FROM event WHERE stream = ?1 AND version IN \
-                 (SELECT version FROM text WHERE stream = ?1 AND field = 'note') ORDER BY version"
+                "SELECT {EVENT_COLUMNS} FROM event \
+                 WHERE stream = ?1 AND json_extract(payload, '$.texts.note') IS NOT NULL ORDER BY version"
             ),
             [task.to_string()],
             |row| rows::record(row, project),

@@ -40,18 +40,12 @@ pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress
     let path = store.path.clone();
     let fail = |error: rusqlite::Error| failed(&error, &path);
     let project = store.project.clone();
-    store.connection.execute_batch(SIDE_TABLES).map_err(fail)?;
-
-    let snapshot = store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)?;
-    let last_seq: i64 =
-        snapshot.query_row("SELECT COALESCE(MAX(seq), 0) FROM event", [], |row| row.get(0)).map_err(fail)?;
-    let total: i64 = snapshot.query_row("SELECT COUNT(*) FROM event", [], |row| row.get(0)).map_err(fail)?;
-    let total = u64::try_from(total).unwrap_or_default();
-    let mut folder = Folder { connection: &snapshot, path: &path, project: &project };
-    let events = folder.fold(None, &mut |done| progress(Progress { done, total }))?;
-    snapshot.commit().map_err(fail)?;
-    progress(Progress { done: total, total });
-
+    let (events, last_seq) = {
+        let snapshot = snapshot(store)?;
+        let folded = fold_all(&snapshot, &path, &project, progress)?;
+        snapshot.commit().map_err(fail)?;
+        folded
+    };
     let _seat = store.queue.sit(store.wait)?;
     let swap = store.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
     let grown: Vec<String> = swap
@@ -63,9 +57,43 @@ pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress
         folder.forget(stream).map_err(fail)?;
         folder.fold(Some(stream), &mut |_| {})?;
     }
-    let rebuilt = compare_and_swap(&swap, events).map_err(fail)?;
+    let rebuilt = compare_rows(&swap, events, Differences::PutRight).map_err(fail)?;
     swap.commit().map_err(fail)?;
     Ok(rebuilt)
+}
+
+/// What a rebuild would change, from one snapshot and without a write to the store.
+pub(super) fn compare(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+    let path = store.path.clone();
+    let project = store.project.clone();
+    let snapshot = snapshot(store)?;
+    let (events, _) = fold_all(&snapshot, &path, &project, progress)?;
+    compare_rows(&snapshot, events, Differences::Count).map_err(|error| failed(&error, &path))
+}
+
+/// A snapshot, with empty side tables beside it.
+fn snapshot(store: &mut SqliteStore) -> Result<Transaction<'_>> {
+    let fail = |error: rusqlite::Error| failed(&error, &store.path);
+    store.connection.execute_batch(SIDE_TABLES).map_err(fail)?;
+    store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)
+}
+
+/// Folds every stream into the side tables. Returns how many events there were, and the last one's seq.
+fn fold_all(
+    snapshot: &Connection,
+    path: &std::path::Path,
+    project: &str,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(u64, i64)> {
+    let number = |sql: &str| {
+        snapshot.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| failed(&error, path))
+    };
+    let last_seq = number("SELECT COALESCE(MAX(seq), 0) FROM event")?;
+    let total = u64::try_from(number("SELECT COUNT(*) FROM event")?).unwrap_or_default();
+    let mut folder = Folder { connection: snapshot, path, project };
+    let events = folder.fold(None, &mut |done| progress(Progress { done, total }))?;
+    progress(Progress { done: total, total });
+    Ok((events, last_seq))
 }
 
 struct Folder<'a> {
@@ -213,7 +241,14 @@ WHERE ended_how IS NULL AND EXISTS (SELECT 1 FROM main.lease AS old WHERE old.ta
 UPDATE temp.new_project SET last_number = (SELECT COALESCE(MAX(number), 0) FROM temp.new_task);
 ";
 
-fn compare_and_swap(swap: &Transaction<'_>, events: u64) -> rusqlite::Result<Rebuilt> {
+/// What to do about rows that differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Differences {
+    Count,
+    PutRight,
+}
+
+fn compare_rows(swap: &Connection, events: u64, differences: Differences) -> rusqlite::Result<Rebuilt> {
     swap.execute_batch(CARRY_OVER)?;
     let mut changed = Vec::new();
     let columns = [
@@ -236,13 +271,15 @@ fn compare_and_swap(swap: &Transaction<'_>, events: u64) -> rusqlite::Result<Reb
         let (old, new) = (format!("main.{table}"), format!("temp.new_{table}"));
         let differing = count(&old, &new)?.max(count(&new, &old)?);
         if differing > 0 {
-            swap.execute_batch(&format!(
-                "DELETE FROM {old}; INSERT INTO {old} ({columns}) SELECT {columns} FROM {new};"
-            ))?;
+            if differences == Differences::PutRight {
+                swap.execute_batch(&format!(
+                    "DELETE FROM {old}; INSERT INTO {old} ({columns}) SELECT {columns} FROM {new};"
+                ))?;
+            }
             changed.push((table.to_owned(), u64::try_from(differing).unwrap_or_default()));
         }
     }
-    let indexed = reindex(swap)?;
+    let indexed = reindex(swap, differences)?;
     if indexed > 0 {
         changed.push(("search".to_owned(), indexed));
     }
@@ -251,14 +288,14 @@ fn compare_and_swap(swap: &Transaction<'_>, events: u64) -> rusqlite::Result<Reb
 }
 
 /// Puts right which texts are searchable. Returns how many were not as they should be.
-fn reindex(swap: &Transaction<'_>) -> rusqlite::Result<u64> {
+fn reindex(swap: &Connection, differences: Differences) -> rusqlite::Result<u64> {
     const SHOULD_BE: &str = "EXISTS (SELECT 1 FROM temp.new_indexed AS n WHERE n.stream = text.stream \
         AND n.version = text.version AND n.field = text.field)";
     let wrong: BTreeSet<i64> = swap
         .prepare(&format!("SELECT id FROM main.text WHERE indexed <> {SHOULD_BE}"))?
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    if !wrong.is_empty() {
+    if !wrong.is_empty() && differences == Differences::PutRight {
         swap.execute(&format!("UPDATE main.text SET indexed = {SHOULD_BE}"), [])?;
         swap.execute("INSERT INTO search (search) VALUES ('rebuild')", [])?;
     }
