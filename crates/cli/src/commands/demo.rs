@@ -82,7 +82,8 @@ fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
 fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
     let store = SqliteStore::open(store, Access::Write, WAIT)?;
     let mut engine = Engine::new(store, Policy::default());
-    let identity = identity(actor, &format!("process:{}", std::process::id()))?;
+    let name = actor.rsplit(':').next().unwrap_or(actor);
+    let identity = identity(actor, &format!("{name}-1"))?;
     let terms = Terms { process: Some(process::identify(std::process::id())?), ..Terms::default() };
     let started = Instant::now();
     while started.elapsed() < LIMIT {
