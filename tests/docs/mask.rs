@@ -5,7 +5,7 @@ pub(crate) fn mask(text: &str, stands_in: bool) -> Vec<String> {
     text.lines()
         .map(|line| {
             let line = line_mask(line.trim_end());
-            if stands_in { line.replace("agent:cyd", "agent:ada") } else { line }
+            if stands_in { line.replace("cyd", "ada") } else { line }
         })
         .collect()
 }
