@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{As, Ran, Sandbox, agent, eventually, human};
-use crate::tools::Started;
+use crate::tools::{Lock, Started, now_ms};
 
 fn bind(sandbox: &Sandbox, who: &As, id: &str, ttl: &str, process: &Started) -> Value {
     sandbox.json(who, &["claim", id, "--ttl", ttl, "--bind", &process.id().to_string()]).ok().json()
@@ -125,6 +125,30 @@ fn one_lapse_is_one_event_however_many_look_and_claim() {
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
     assert_eq!(kinds(&sandbox, &id)[before.len()..], ["lease.taken_over", "lease.acquired"]);
     sandbox.is_whole();
+}
+
+#[test]
+fn who_waited_to_write_is_judged_and_dated_when_it_writes() {
+    // Given a lease that is live when another's claim gets in line, and over when it is let in
+    let (sandbox, late, next) = (Sandbox::new(), agent("late"), agent("next"));
+    let (turnstile, seat) = (Lock::turnstile(&sandbox), Lock::seat(&sandbox));
+    let id = sandbox.add("a task");
+    sandbox.json(&late, &["claim", &id, "--ttl", "500ms"]).ok();
+    turnstile.take();
+    seat.take();
+    let claim = Started::answering(sandbox.command(&next).args(["claim", &id, "--ttl", "2h", "--json"]));
+    turnstile.wait_until_waiting(1);
+    eventually("the lease to lapse", || (sandbox.show(&id)["lease"]["live"] == false).then_some(()));
+    // When it is let in
+    let let_in_ms = now_ms();
+    seat.free();
+    turnstile.free();
+    let taken = Ran::of(claim.output()).ok().json();
+    // Then it gets the task, from that moment on and not from the one when it began to wait
+    assert_eq!(taken["takeover"], true);
+    let granted = sandbox.events().pop().unwrap();
+    assert_eq!(granted["kind"], "lease.acquired");
+    assert!(granted["payload"]["grant"]["tick_ms"].as_i64().unwrap() >= let_in_ms, "{granted}");
 }
 
 /// What would show that somebody wrote: SQLite's own count of foreign commits, the ledger's end, the files.

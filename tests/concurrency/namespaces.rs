@@ -107,3 +107,16 @@ fn where_proc_shows_another_pid_namespace_no_lease_is_bound_to_a_stranger() {
     assert!(refusal["message"].as_str().unwrap().contains("/proc"), "{refusal}");
     assert_eq!(sandbox.show(&id)["lease"], Value::Null);
 }
+
+#[test]
+fn a_holder_beside_an_observer_with_the_wrong_proc_is_not_called_dead() {
+    let (sandbox, holder) = (Sandbox::new(), agent("inside"));
+    let id = sandbox.add("a task");
+    // Bound where /proc is right, then looked at in the same pid namespace where it is not.
+    let story = "unshare --mount-proc \"$@\" --bind 1 >&2 && \"$1\" show 1 --json";
+    let mut command = sandbox.command(&holder);
+    command.args(["claim", &id, "--ttl", "10ms", "--json"]);
+    let seen = Ran::of(under(&isolated(&["sh", "-c", story, "inside"]), &command).output().unwrap());
+    let lease = seen.ok().json()["lease"].clone();
+    assert_eq!((&lease["process"]["pid"], &lease["live"]), (&1.into(), &true.into()));
+}

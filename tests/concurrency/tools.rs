@@ -93,10 +93,11 @@ impl Started {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Stops it, and returns when all of it stands still.
-    pub(crate) fn stop(&self) {
+    /// Stops it, and returns when all of it stands still. False: it had ended before.
+    pub(crate) fn stop(&self) -> bool {
         self.signal(Signal::STOP);
-        waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).unwrap();
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.pid()), options).unwrap().unwrap().stopped()
     }
 
     /// Kills it, and returns when it is dead but not yet waited for: a zombie.

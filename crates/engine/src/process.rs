@@ -20,7 +20,16 @@ struct Stat {
     pid: u32,
     state: char,
     parent: u32,
+    threads: u64,
     start: u64,
+}
+
+impl Stat {
+    /// Ended, and waiting for its parent to notice. The state is the main thread's: while others run, so does
+    /// the process.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
 }
 
 fn stat(of: &str) -> Option<Stat> {
@@ -32,6 +41,7 @@ fn stat(of: &str) -> Option<Stat> {
         pid: head.split(' ').next()?.parse().ok()?,
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
 }
@@ -70,7 +80,7 @@ pub fn identify(pid: u32) -> Result<Process, Refusal> {
         );
     }
     match stat(&pid.to_string()) {
-        Some(stat) if !matches!(stat.state, 'Z' | 'X') => Ok(identity(pid, stat.start)),
+        Some(stat) if !stat.has_ended() => Ok(identity(pid, stat.start)),
         _ => refuse(format!("there is no process {pid}: give the id of one that is running")),
     }
 }
@@ -102,8 +112,8 @@ pub fn observe(process: &Process) -> Seen {
         return Seen::Dead;
     }
     match stat(&process.pid.to_string()) {
-        // Another process under a reused pid, or one that ended and waits for its parent to notice.
-        Some(stat) if stat.start != process.start || matches!(stat.state, 'Z' | 'X') => Seen::Dead,
+        // Another process under a reused pid, or one that ended.
+        Some(stat) if stat.start != process.start || stat.has_ended() => Seen::Dead,
         Some(_) => Seen::Alive,
         // Hidden from us (hidepid), or gone since the question above.
         None if test_kill_process(pid) == Err(Errno::SRCH) => Seen::Dead,
@@ -136,6 +146,18 @@ mod tests {
         assert_eq!(observe(&process), Seen::Dead);
         process.pid_ns = "another".into();
         assert_eq!(observe(&process), Seen::Unseen);
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_ended_lives_while_others_run() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || held.recv());
+        let own = stat("self").unwrap();
+        assert!(own.threads > 1 && !own.has_ended());
+        assert!(!Stat { state: 'Z', ..own }.has_ended());
+        assert!(Stat { state: 'Z', threads: 1, ..own }.has_ended());
+        drop(hold);
+        assert!(thread.join().unwrap().is_err());
     }
 
     #[test]
