@@ -225,8 +225,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         Some(file) => file,
         None => {
             let folder = engine.store().path().with_file_name("seals");
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", folder.display())))?;
+            std::fs::create_dir_all(&folder).map_err(|error| StoreError::of_io(&folder, &error))?;
             folder.join(format!(
                 "{}-{}.jsonl",
                 header.at.replace(':', ""),
