@@ -5,7 +5,9 @@ mod kit;
 
 mod bad_input;
 mod bad_store;
+mod disk_full;
 mod fencing;
 mod holders;
+mod read_only;
 mod refusals;
 mod smoke;
