@@ -32,9 +32,11 @@ enum Verb {
     },
     /// Derive every row from the ledger anew, and put right what differs
     Rebuild,
-    /// Write the whole ledger as JSON Lines
+    /// Write the whole ledger as JSON Lines: the project, then each event with its texts
+    ///
+    /// Every line carries schema_version. Redacted texts are not in it.
     Export {
-        /// A new file; without it, standard output
+        /// A new file; without it, standard output (and then without --json)
         file: Option<PathBuf>,
     },
     /// Record every stream's head, so that later changes to the past can be found
@@ -191,6 +193,11 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
         why: error.to_string(),
     };
     let Some(path) = file else {
+        if context.out.json {
+            return Err(Refusal::usage(
+                "an export is a document a line, and --json promises one: name a file, or leave out --json",
+            ));
+        }
         let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
         engine.export(&mut |line| writeln!(stdout, "{line}").map_err(fail))?;
         return stdout.flush().map_err(|error| fail(error).into());
