@@ -1,6 +1,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod kit;
 
 mod bad_input;
@@ -10,4 +11,5 @@ mod fencing;
 mod holders;
 mod read_only;
 mod refusals;
+mod schema;
 mod smoke;

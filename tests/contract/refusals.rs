@@ -11,7 +11,7 @@ use onus_store::StoreError;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::kit::{Dump, claim, dump, instance, json_with, lapse, lapsed_claim, run_with, tamper};
+use crate::kit::{Dump, Sleeper, claim, dump, instance, json_with, lapse, lapsed_claim, run_with, tamper};
 use crate::support::{As, Ran, Sandbox, agent, human};
 
 /// A refusal as people and as programs read it.
@@ -191,10 +191,9 @@ fn holder_cases() -> Vec<Case> {
     json_with(&sandbox, &a, &[("ONUS_LEASE_MAX_HOLD", "1ms")], &["claim", &old]).ok();
     lapsed_claim(&sandbox, &a, &slow);
     sandbox.run(&ann, &["edit", &slow, "--tier", "2"]).ok();
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    sandbox.run(&a, &["claim", &dead, "--bind", &child.id().to_string()]).ok();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let process = Sleeper::start();
+    sandbox.run(&a, &["claim", &dead, "--bind", &process.pid()]).ok();
+    drop(process);
     lapse();
     let all = "task holder left";
     vec![
