@@ -6,6 +6,7 @@ mod kit;
 
 mod bad_input;
 mod bad_store;
+mod cli_reference;
 mod disk_full;
 mod fencing;
 mod holders;
