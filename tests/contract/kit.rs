@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -181,5 +182,48 @@ pub(crate) fn on_terminal(sandbox: &Sandbox, env: &[(&str, &str)], args: &[&str]
             None
         }
         Err(error) => panic!("script: {error}"),
+    }
+}
+
+/// Compares a generated page with the one in the repository, or with `UPDATE_DOCS=1` writes it.
+#[track_caller]
+pub(crate) fn documented(page: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    if std::env::var_os("UPDATE_DOCS").is_some_and(|set| set == "1") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    if written == text {
+        return;
+    }
+    let differs = written.lines().zip(text.lines()).position(|(old, new)| old != new);
+    let line = differs.unwrap_or_else(|| written.lines().count().min(text.lines().count()));
+    panic!(
+        "docs/{page} is not what the program says, from line {}:\n  there: {:?}\n  now:   {:?}\nUPDATE_DOCS=1 cargo test writes it anew",
+        line + 1,
+        written.lines().nth(line),
+        text.lines().nth(line)
+    );
+}
+
+/// A process that does nothing until it is dropped.
+pub(crate) struct Sleeper(std::process::Child);
+
+impl Sleeper {
+    pub(crate) fn start() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -11,7 +11,7 @@ use onus_store::StoreError;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::kit::{Dump, claim, dump, instance, json_with, lapse, lapsed_claim, run_with, tamper};
+use crate::kit::{Dump, Sleeper, claim, dump, instance, json_with, lapse, lapsed_claim, run_with, tamper};
 use crate::support::{As, Ran, Sandbox, agent, human};
 
 /// A refusal as people and as programs read it.
@@ -191,10 +191,9 @@ fn holder_cases() -> Vec<Case> {
     json_with(&sandbox, &a, &[("ONUS_LEASE_MAX_HOLD", "1ms")], &["claim", &old]).ok();
     lapsed_claim(&sandbox, &a, &slow);
     sandbox.run(&ann, &["edit", &slow, "--tier", "2"]).ok();
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    sandbox.run(&a, &["claim", &dead, "--bind", &child.id().to_string()]).ok();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let process = Sleeper::start();
+    sandbox.run(&a, &["claim", &dead, "--bind", &process.pid()]).ok();
+    drop(process);
     lapse();
     let all = "task holder left";
     vec![
@@ -488,6 +487,54 @@ fn every_refusal_shows_the_holder_the_time_left_and_the_safe_next_step() {
         pages.push_str(&format!("{code}, {what}: exit {exit}\n{words}\n"));
     }
     insta::assert_snapshot!("refusals", pages);
+}
+
+/// The exit codes are API: this is the design's list, and each code of the core stands in it once.
+#[test]
+fn exit_codes_are_the_designs() {
+    let table: [(u8, &[&str]); 8] = [
+        (1, &["unexpected"]),
+        (2, &["usage", "identity", "ambiguous", "key_reused"]),
+        (3, &["not_found"]),
+        (4, &["held", "kept"]),
+        (5, &["fenced"]),
+        (6, &["not_allowed", "people_only", "tier", "limit", "changed"]),
+        (7, &["nothing"]),
+        (
+            8,
+            &[
+                "no_store",
+                "unavailable",
+                "busy",
+                "read_only",
+                "disk_full",
+                "newer_schema",
+                "unsafe_filesystem",
+                "damaged",
+                "tampered",
+            ],
+        ),
+    ];
+    let listed: BTreeSet<String> =
+        table.iter().flat_map(|(_, codes)| codes.iter().map(|code| (*code).to_owned())).collect();
+    assert_eq!(listed, all_codes());
+    for (exit, codes) in table {
+        for code in codes {
+            let of_code: Code = serde_json::from_value(Value::from(*code)).unwrap();
+            assert_eq!(of_code.exit_code(), exit, "{code}");
+        }
+    }
+    for case in cases() {
+        let (exit, _) = table.iter().find(|(_, codes)| codes.contains(&case.code)).unwrap();
+        assert_eq!(case.exit, i32::from(*exit), "{}", case.what);
+    }
+    // And the help says what they mean.
+    let help = Sandbox::empty().run(&human("ann"), &["help"]).ok().stdout.clone();
+    for meaning in ["0 done", "1 unexpected", "2 usage", "3 not found", "4 held", "5 fenced", "6 not allowed"]
+    {
+        assert!(help.contains(meaning), "{meaning}");
+    }
+    assert!(help.contains("7 nothing to do") && help.contains("8 store unavailable"));
 }
 
 #[test]

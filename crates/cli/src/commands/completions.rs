@@ -9,6 +9,7 @@ use crate::context::Context;
 /// For example: onus completions bash > ~/.local/share/bash-completion/completions/onus
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
+    /// Your shell
     shell: Shell,
 }
 

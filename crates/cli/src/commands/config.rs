@@ -19,7 +19,10 @@ enum Verb {
     /// Every key, its value and its source
     Show,
     /// One value
-    Get { key: String },
+    Get {
+        /// The key, such as lease.ttl
+        key: String,
+    },
     /// The files that are read
     Files,
 }

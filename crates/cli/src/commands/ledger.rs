@@ -37,9 +37,11 @@ enum Verb {
     },
     /// Derive every row from the ledger anew, and put right what differs
     Rebuild,
-    /// Write the whole ledger as JSON Lines
+    /// Write the whole ledger as JSON Lines: the project, then each event with its texts
+    ///
+    /// Every line carries schema_version. Redacted texts are not in it.
     Export {
-        /// A new file; without it, standard output
+        /// A new file; without it, standard output (and then without --json)
         file: Option<PathBuf>,
     },
     /// Record every stream's head, so that later changes to the past can be found
@@ -269,8 +271,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         Some(file) => file,
         None => {
             let folder = engine.store().path().with_file_name("seals");
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", folder.display())))?;
+            std::fs::create_dir_all(&folder).map_err(|error| StoreError::of_io(&folder, &error))?;
             folder.join(format!(
                 "{}-{}.jsonl",
                 header.at.replace(':', ""),

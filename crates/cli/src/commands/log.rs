@@ -10,8 +10,7 @@ use crate::story;
 /// What happened, a line an event: to a task, or to everything
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The task: 142, ON-142, its uid, or at least 4 characters of the uid's start or end.
-    /// Without it: everything
+    /// The task; without it, everything that happened in the project
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     task: Option<TaskRef>,
     /// At most this many, the newest
