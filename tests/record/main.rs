@@ -1,8 +1,12 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
 mod anchoring;
 mod book;
 mod independent;
+mod redaction;
 mod seals;
+mod secrets;
 mod tampering;

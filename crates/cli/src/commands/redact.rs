@@ -6,13 +6,13 @@ use serde_json::json;
 
 use crate::args::{Key, force_of, parse};
 use crate::context::Context;
-use crate::output::note;
+use crate::output::{escape_line, note};
 
 /// Erase a text for good: a pasted secret, or at a person's request
 ///
-/// The words and what they could be guessed from go from the store, its log and its search index. The ledger still
-/// verifies, and says what was erased, by whom and why. Copies elsewhere (backups, exports, terminals) are yours to
-/// find.
+/// The words and what they could be guessed from go from the store, its log and its search index. To be sure, the
+/// store's file is written anew: writers wait for that. The ledger still verifies, and says what was erased, by whom
+/// and why. Copies elsewhere (backups, exports, terminals) are yours to find.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The task
@@ -45,16 +45,19 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let identity = context.identity(&mut engine)?;
     let command = Command::OnTask { task: Some(args.task), act, force };
     let reply = engine.run(&onus_engine::Request { identity, command, key: args.key.key })?;
-    // The words are gone from the database; now from its log.
-    let gone = engine.store().tidy()?;
+    // Nobody can ask for the words any more; now they go from the bytes of every file. What is committed is said,
+    // whatever becomes of that.
+    let scrubbed = engine.store().tidy();
+    let gone = matches!(scrubbed, Ok(true));
     let task = super::task_of(&reply)?;
     let mut value = json!(task);
     value["erased_everywhere"] = json!(gone);
     context.out.reply(&reply, value, || format!("{}: the text of event {} is erased", task.id, args.version));
-    if !gone {
-        note(
-            "a reader still uses the store's log: run 'onus doctor --fix' when it is done, to erase it there too",
-        );
+    let later = "the store's files still hold the words: run 'onus doctor --fix'";
+    match scrubbed {
+        Ok(true) => {}
+        Ok(false) => note(&format!("{later} when those who read it now are done")),
+        Err(error) => note(&format!("{later}, after this is mended: {}", escape_line(&error.to_string()))),
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ const STEPS: &[&str] = &[FIRST];
 pub(super) const KNOWN: i64 = STEPS.len() as i64;
 
 /// Rows that are a fold of the ledger: project, actor, alias, task, lease, and which texts are indexed.
-/// Rows that are not: event (the ledger itself), text (erasable), a live lease's pulse, instance, request.
+/// Rows that are not: event (the ledger itself), text (erasable), a live lease's pulse, instance, request, and chore
+/// (what must still be done to the files themselves).
 const FIRST: &str = "
 CREATE TABLE project (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -167,6 +168,11 @@ CREATE TABLE request (
     PRIMARY KEY (actor, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_task ON request (task);
+
+CREATE TABLE chore (
+    name TEXT PRIMARY KEY,
+    since_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE VIEW searchable AS SELECT id, body FROM text WHERE indexed = 1;
 CREATE VIRTUAL TABLE search USING fts5 (

@@ -14,6 +14,7 @@ use onus_core::text::{Field, Salt, TextKey};
 use crate::{KeptRequest, KnownInstance, Read as _, Result, StoreError, Write};
 
 use super::failed;
+use super::maintain::SCRUB;
 use super::read::Session;
 use super::rows::{INSERT_LEASE, UPSERT_TASK, to_sql, with_lease, with_task};
 
@@ -241,7 +242,11 @@ impl Write for Session<'_> {
             "DELETE FROM text WHERE stream = ?1 AND version = ?2 AND field = ?3",
             params![stream, to_sql(key.version.0), key.field.as_str()],
         )?;
-        self.run("UPDATE request SET digest = NULL WHERE task = ?1", [&stream]).map(drop)
+        self.run("UPDATE request SET digest = NULL WHERE task = ?1", [&stream])?;
+        // Whoever is killed before the files are scrubbed leaves word that they must be.
+        let now = self.now().wall_ms;
+        self.run("INSERT OR IGNORE INTO chore (name, since_ms) VALUES (?1, ?2)", params![SCRUB, now])
+            .map(drop)
     }
 
     fn savepoint(&mut self) -> Result<()> {
