@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn run() -> u8 {
     // Known before anything is parsed: also a usage error is answered in JSON.
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_common().map_or_else(Cli::try_parse, Ok) {
         Ok(cli) => cli,
         Err(error) => return usage(&tamed(error), json),
     };

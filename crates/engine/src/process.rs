@@ -4,6 +4,7 @@
 //! a reboot. Only who shares boot and pid namespace with a process may call it dead, and "I may not look" is not
 //! "it is not there".
 
+use std::io::Read as _;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -33,12 +34,17 @@ impl Stat {
 }
 
 fn stat(of: &str) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{of}/stat")).ok()?;
+    // One read gives it whole; every command asks this of each process above it.
+    let mut text = [0; 2_048];
+    let length = std::fs::File::open(format!("/proc/{of}/stat")).ok()?.read(&mut text).ok()?;
     // The program's name is in parentheses and may contain anything.
-    let (head, tail) = text.rsplit_once(')')?;
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+    let name_start = text[..name_end].iter().position(|byte| *byte == b'(')?;
+    let head = std::str::from_utf8(&text[..name_start]).ok()?;
+    let tail = std::str::from_utf8(&text[name_end + 1..length]).ok()?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     Some(Stat {
-        pid: head.split(' ').next()?.parse().ok()?,
+        pid: head.trim_end().parse().ok()?,
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         threads: fields.get(17)?.parse().ok()?,

@@ -10,7 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use crate::{Finding, Progress, Result, StoreError};
 
 use super::open::side_file;
-use super::{LOG_PAGES, SqliteStore, failed};
+use super::{LOG_BYTES, SqliteStore, failed};
 
 /// Pages copied between two reports, and the pause that lets writers through.
 const PAGES_A_STEP: i32 = 1_000;
@@ -81,7 +81,6 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         .and_then(|mut statement| Ok(statement.query_map([], |_| Ok(()))?.count()))
         .map_err(fail)?;
     let log_bytes = fs::metadata(side_file(&store.path, "-wal")).map_or(0, |log| log.len());
-    let bound = u64::from(LOG_PAGES) * 4_096 * 16;
     let scrub = must_scrub(connection).map_err(fail)?;
     let search = search_problem(store, connection).map_err(fail)?;
     Ok(vec![
@@ -94,8 +93,8 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         },
         Finding {
             name: "log",
-            ok: log_bytes <= bound,
-            detail: if log_bytes <= bound {
+            ok: log_bytes <= LOG_BYTES,
+            detail: if log_bytes <= LOG_BYTES {
                 format!("the log file has {log_bytes} bytes")
             } else {
                 format!(

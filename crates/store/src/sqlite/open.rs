@@ -14,7 +14,7 @@ use onus_core::ids::{Prefix, Uid, Version};
 use crate::{Read as _, Result, Store as _, StoreError, Write as _, clock};
 
 use super::queue::Queue;
-use super::{Access, LOG_PAGES, SqliteStore, failed, filesystem_of, read, schema};
+use super::{Access, LOG_BYTES, SqliteStore, failed, filesystem_of, read, schema};
 
 /// How long to wait for a program that is not onus and holds SQLite's own lock.
 pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(5);
@@ -221,7 +221,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; \
-         PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA temp_store = MEMORY;"
+         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {LOG_BYTES}; PRAGMA temp_store = MEMORY;"
     ))
 }
 
