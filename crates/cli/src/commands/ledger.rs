@@ -9,7 +9,7 @@ use onus_store::{Access, SqliteStore, Store as _, StoreError};
 use serde_json::json;
 
 use crate::context::{Context, env};
-use crate::output::{escape_line, path_line, path_text};
+use crate::output::{escape_line, path_line, path_text, unwritten};
 use crate::progress::Bar;
 use crate::signing;
 
@@ -188,10 +188,6 @@ fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
 
 fn export(context: &Context, file: Option<&Path>) -> super::Result {
     let mut engine = context.engine(Access::Read)?;
-    let fail = |error: std::io::Error| StoreError::Unavailable {
-        path: file.map(Path::to_owned).unwrap_or_else(|| "standard output".into()),
-        why: error.to_string(),
-    };
     let Some(path) = file else {
         if context.out.json {
             return Err(Refusal::usage(
@@ -199,9 +195,15 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
             ));
         }
         let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        engine.export(&mut |line| writeln!(stdout, "{line}").map_err(fail))?;
-        return stdout.flush().map_err(|error| fail(error).into());
+        engine.export(&mut |line| {
+            writeln!(stdout, "{line}").unwrap_or_else(|error| unwritten(&error));
+            Ok(())
+        })?;
+        stdout.flush().unwrap_or_else(|error| unwritten(&error));
+        return Ok(());
     };
+    let fail =
+        |error: std::io::Error| StoreError::Unavailable { path: path.to_owned(), why: error.to_string() };
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
     let mut writer = std::io::BufWriter::new(new);
