@@ -10,6 +10,11 @@ fn settled(sandbox: &Sandbox) -> Dump {
     rows
 }
 
+#[track_caller]
+fn must(sandbox: &Sandbox, who: &str, args: &[&str]) {
+    sandbox.run(&agent(who), args).ok();
+}
+
 #[test]
 fn a_replayed_request_is_answered_and_not_applied_again() {
     let sandbox = Sandbox::new();
@@ -46,11 +51,13 @@ fn a_replayed_request_is_answered_and_not_applied_again() {
         };
         let id = id.as_str().unwrap();
         match *given {
-            "held" => drop(claim(&sandbox, &a, id)),
-            "lapsed" => drop(lapsed_claim(&sandbox, &agent("b"), id)),
-            "blocked" => drop(sandbox.run(&a, &["block", id]).ok()),
-            "review" => drop(sandbox.run(&agent("b"), &["submit", id]).ok()),
-            "done" => drop(sandbox.run(&a, &["done", id, "-m", "x"]).ok()),
+            "held" => must(&sandbox, "a", &["claim", id]),
+            "lapsed" => {
+                lapsed_claim(&sandbox, &agent("b"), id);
+            }
+            "blocked" => must(&sandbox, "a", &["block", id]),
+            "review" => must(&sandbox, "b", &["submit", id]),
+            "done" => must(&sandbox, "a", &["done", id, "-m", "x"]),
             _ => {}
         }
         let key = format!("key-{at}");
@@ -130,12 +137,9 @@ fn a_replay_whose_lease_is_gone_is_fenced() {
     let a = agent("a");
     // Released, superseded, finished: each time the lease that the request got is no longer there.
     let ends: [fn(&Sandbox, &str); 3] = [
-        |sandbox, id| drop(sandbox.run(&agent("a"), &["release", id]).ok()),
-        |sandbox, id| {
-            lapse();
-            claim(sandbox, &agent("b"), id);
-        },
-        |sandbox, id| drop(sandbox.run(&agent("a"), &["done", id, "-m", "x"]).ok()),
+        |sandbox, id| must(sandbox, "a", &["release", id]),
+        |sandbox, id| must(sandbox, "b", &["takeover", id, "--reason", "it lapsed"]),
+        |sandbox, id| must(sandbox, "a", &["done", id, "-m", "x"]),
     ];
     for (at, end) in ends.iter().enumerate() {
         let id = sandbox.add("One");

@@ -1,3 +1,12 @@
+//! The contract of the command line, held against the real binary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, or says what it leaves out"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

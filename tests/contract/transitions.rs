@@ -50,7 +50,9 @@ fn task_in(sandbox: &Sandbox, state: &str) -> String {
     match state {
         "proposed" | "open" => {}
         "in_progress" => on(&["claim", &id]),
-        "lapsed" => drop(lapsed_claim(sandbox, &a, &id)),
+        "lapsed" => {
+            lapsed_claim(sandbox, &a, &id);
+        }
         "blocked" => on(&["block", &id]),
         "review" => on(&["submit", &id]),
         "done" => on(&["done", &id, "-m", "x"]),
