@@ -24,20 +24,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         Ok(store) => {
             let mut engine = onus_engine::Engine::new(store, context.config.policy());
             if args.fix {
-                fixed = fix(&mut engine)?;
+                fixed = fix(&mut engine);
             }
-            findings.extend(engine.store().check()?);
+            findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
-            findings.extend(leases(&mut engine)?);
+            findings.extend(leases(&mut engine).unwrap_or_else(|refusal| vec![broken("leases", &refusal)]));
         }
-        Err(error) => {
-            let refusal = Refusal::from(error);
-            findings.push(finding(
-                "store",
-                false,
-                format!("{}; {}", refusal.message, refusal.next.join("; ")),
-            ));
-        }
+        Err(error) => findings.push(broken("store", &error.into())),
     }
     // A lapsed or stale lease is news, not damage.
     let ok = findings.iter().all(|finding| finding.ok);
@@ -77,16 +70,32 @@ fn file_system(path: &std::path::Path) -> Finding {
     }
 }
 
-fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Refusal> {
+/// What could not even be looked at.
+fn broken(name: &'static str, refusal: &Refusal) -> Finding {
+    let steps = refusal.next.iter().map(|step| format!("; {step}"));
+    finding(name, false, format!("{}{}", refusal.message, steps.collect::<String>()))
+}
+
+fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
+    engine.store().check().unwrap_or_else(|error| vec![broken("database", &error.into())])
+}
+
+/// Mends what can be mended. What cannot is left to the findings that follow.
+fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
+    let before = checked(engine);
     let mut fixed = Vec::new();
-    let rebuilt = engine.store().rebuild(&mut |_| {})?;
-    fixed.extend(
-        rebuilt.changed.iter().map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")),
-    );
-    if engine.store().tidy()? {
-        fixed.push("the log was moved into the database".to_owned());
+    if let Ok(rebuilt) = engine.store().rebuild(&mut |_| {}) {
+        let changed = rebuilt.changed.iter();
+        fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
     }
-    Ok(fixed)
+    let _ = engine.store().tidy();
+    let after = checked(engine);
+    let mended = before
+        .iter()
+        .filter(|old| !old.ok && old.name != "rows")
+        .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
+    fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
+    fixed
 }
 
 fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {

@@ -196,7 +196,9 @@ fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
             why: why.clone(),
         }),
     };
-    refusal.task = id;
+    let project = engine.store().read(|read| read.project()).map(|project| project.uid.to_string());
+    let unnamed = Some(stream.clone()).filter(|stream| project.is_ok_and(|project| project != *stream));
+    refusal.task = id.or(unnamed);
     refusal.version = Some(*version);
     refusal
 }
@@ -209,14 +211,28 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     };
     let Some(path) = file else {
         let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        engine.export(&mut |line| writeln!(stdout, "{line}").map_err(fail))?;
-        return stdout.flush().map_err(|error| fail(error).into());
+        let mut reader_left = false;
+        let mut noticing = |error: std::io::Error| {
+            reader_left |= error.kind() == std::io::ErrorKind::BrokenPipe;
+            fail(error)
+        };
+        let exported = engine
+            .export(&mut |line| writeln!(stdout, "{line}").map_err(&mut noticing))
+            .and_then(|_| stdout.flush().map_err(|error| noticing(error).into()));
+        // `onus ledger export | head` has seen enough: no error, and nobody left to tell.
+        return if reader_left { Ok(()) } else { exported };
     };
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
     let mut writer = std::io::BufWriter::new(new);
-    let events = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail))?;
-    writer.flush().map_err(fail)?;
+    let exported = engine
+        .export(&mut |line| writeln!(writer, "{line}").map_err(fail))
+        .and_then(|events| writer.flush().map(|()| events).map_err(|error| fail(error).into()));
+    if exported.is_err() {
+        // Ours, made a moment ago: half an export must not be taken for one.
+        let _ = std::fs::remove_file(path);
+    }
+    let events = exported?;
     if context.out.json {
         context.out.document(json!({ "file": path, "events": events }), &[]);
     } else {
