@@ -6,6 +6,7 @@ mod support;
 mod anchoring;
 mod book;
 mod independent;
+mod rebuild;
 mod redaction;
 mod seals;
 mod secrets;
