@@ -33,6 +33,10 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
     let copied = (|| {
         let mut copy = Connection::open(to)?;
         {
+            // One snapshot from beginning to end: a copy that meets another's commit between two steps begins again,
+            // and among busy writers it would never end.
+            let snapshot = store.connection.unchecked_transaction()?;
+            snapshot.query_row("SELECT 1 FROM project", [], |_| Ok(()))?;
             let backup = Backup::new(&store.connection, &mut copy)?;
             let mut busy = 0;
             loop {
