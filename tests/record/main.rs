@@ -4,8 +4,11 @@
 mod support;
 
 mod anchoring;
+mod backup;
 mod book;
+mod doctor;
 mod independent;
+mod log;
 mod rebuild;
 mod redaction;
 mod seals;
