@@ -4,8 +4,12 @@
 mod support;
 
 mod anchoring;
+mod backup;
 mod book;
+mod doctor;
 mod independent;
+mod log;
+mod rebuild;
 mod redaction;
 mod seals;
 mod secrets;

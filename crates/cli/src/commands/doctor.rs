@@ -25,12 +25,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         Ok(store) => {
             let mut engine = onus_engine::Engine::new(store, context.config.policy());
             if args.fix {
-                fixed = fix(&mut engine)?;
+                fixed = fix(&mut engine);
             }
-            let checked = engine.store().check().map_err(Refusal::from);
-            findings.extend(checked.unwrap_or_else(|refusal| vec![of_refusal("database", &refusal)]));
+            findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
-            findings.push(rows(&mut engine));
             let held = leases(&mut engine);
             findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
@@ -98,16 +96,26 @@ fn file_system(path: &std::path::Path) -> Finding {
     }
 }
 
-fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Refusal> {
+fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
+    engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
+}
+
+/// Mends what can be mended. What cannot is left to the findings that follow.
+fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
+    let before = checked(engine);
     let mut fixed = Vec::new();
-    let rebuilt = engine.store().rebuild(&mut |_| {})?;
-    fixed.extend(
-        rebuilt.changed.iter().map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")),
-    );
-    if engine.store().tidy()? {
-        fixed.push("the log was moved into the database".to_owned());
+    if let Ok(rebuilt) = engine.store().rebuild(&mut |_| {}) {
+        let changed = rebuilt.changed.iter();
+        fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
     }
-    Ok(fixed)
+    let _ = engine.store().tidy();
+    let after = checked(engine);
+    let mended = before
+        .iter()
+        .filter(|old| !old.ok && old.name != "rows")
+        .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
+    fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
+    fixed
 }
 
 fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
@@ -118,22 +126,6 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
             format!("{} events of {} tasks are whole", verified.events, verified.tasks),
         ),
         Err(refusal) => finding("ledger", false, refusal.message),
-    }
-}
-
-fn rows(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
-    let finding = |ok: bool, detail: String| Finding { name: "rows", ok, detail, mendable: true };
-    match engine.store().compare(&mut |_| {}) {
-        Ok(compared) if compared.changed.is_empty() => {
-            finding(true, format!("{} tasks are what the ledger says", compared.tasks))
-        }
-        Ok(compared) => {
-            let tables: Vec<String> =
-                compared.changed.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
-            finding(false, format!("not what the ledger says: {}", tables.join(", ")))
-        }
-        // The ledger itself is broken: nothing can be rebuilt from it.
-        Err(error) => Finding { mendable: false, ..finding(false, error.to_string()) },
     }
 }
 

@@ -199,7 +199,9 @@ fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
             why: why.clone(),
         }),
     };
-    refusal.task = id;
+    let project = engine.store().read(|read| read.project()).map(|project| project.uid.to_string());
+    let unnamed = Some(stream.clone()).filter(|stream| project.is_ok_and(|project| project != *stream));
+    refusal.task = id.or(unnamed);
     refusal.version = Some(*version);
     refusal
 }
@@ -214,8 +216,14 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
     let mut writer = std::io::BufWriter::new(new);
-    let events = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail))?;
-    writer.flush().map_err(fail)?;
+    let exported = engine
+        .export(&mut |line| writeln!(writer, "{line}").map_err(fail))
+        .and_then(|events| writer.flush().map(|()| events).map_err(|error| fail(error).into()));
+    if exported.is_err() {
+        // Ours, made a moment ago: half an export must not be taken for one.
+        let _ = std::fs::remove_file(path);
+    }
+    let events = exported?;
     if context.out.json {
         context.out.document(json!({ "file": path_text(path), "events": events }), &[]);
     } else {
