@@ -6,7 +6,7 @@
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::apply::Project;
 use onus_core::ids::Uid;
-use onus_core::lease::{Liveness, Process, Seen};
+use onus_core::lease::{EndKind, Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
 use onus_store::{EventQuery, Read, Result};
 
@@ -68,10 +68,15 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
         let by = current
             .map(|current| format!(" by {} ({})", current.actor, current.instance))
             .unwrap_or_default();
+        let how = match lease.ended.as_ref().map(|ended| ended.how) {
+            Some(EndKind::TakenOver) => "taken over",
+            Some(EndKind::Revoked) => "revoked",
+            _ => "superseded",
+        };
         notices.push(Notice {
             kind: NoticeKind::Superseded,
             message: format!(
-                "your lease on {id} (token {}) was superseded{by}: stop working on it, keep what you have on its branch",
+                "your lease on {id} (token {}) was {how}{by}: stop working on it, keep what you have on its branch",
                 lease.token
             ),
             task: Some(id),
