@@ -18,7 +18,7 @@ pub(crate) struct Target {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Key {
-    /// Idempotency key: the same request under the same key is applied once
+    /// Idempotency key: the same request by the same actor under the same key is applied once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct ForceArgs {
     /// People only: override who holds the task, or a rule. Always with --reason, and recorded
     #[arg(long, requires = "reason")]
     pub(crate) force: bool,
-    /// Why
+    /// Why. Needed with --force
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// A decision or approval that allows the override

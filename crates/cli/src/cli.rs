@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands as c;
 
@@ -14,6 +14,36 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// Describes the arguments of one command to the parser.
+type Describe = fn(clap::Command) -> clap::Command;
+
+const COMMON: &[(&str, Describe)] = &[
+    ("add", c::add::Args::augment_args),
+    ("ready", c::ready::Args::augment_args),
+    ("claim", c::claim::Args::augment_args),
+    ("note", c::note::Args::augment_args),
+    ("done", c::done::Args::augment_args),
+    ("release", c::release::Args::augment_args),
+    ("show", c::show::Args::augment_args),
+    ("status", c::status::Args::augment_args),
+    ("list", c::list::Args::augment_args),
+    ("renew", c::renew::Args::augment_args),
+];
+
+impl Cli {
+    /// Parses a call of one of the commonest commands with a parser that knows no other: describing all of them
+    /// takes longer than the rest of a short call. None for everything else, help and mistakes included:
+    /// what cannot be parsed here is parsed, and answered, by the whole parser.
+    pub(crate) fn try_parse_common() -> Option<Cli> {
+        let words = std::env::args_os().skip(1);
+        let named = words.filter_map(|word| word.into_string().ok()).find(|word| !word.starts_with('-'))?;
+        let (name, describe) = COMMON.iter().find(|(name, _)| *name == named)?;
+        let parser = Global::augment_args(clap::Command::new("onus").disable_help_subcommand(true))
+            .subcommand(describe(clap::Command::new(name)));
+        Cli::from_arg_matches(&parser.try_get_matches().ok()?).ok()
+    }
 }
 
 #[derive(Args, Debug)]

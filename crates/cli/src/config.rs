@@ -39,7 +39,7 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         kind: Kind::Text,
         shared: false,
-        about: "who you are, where no flag, harness or terminal tells: human:NAME, agent:NAME, ci:NAME",
+        about: "who you are, where no flag and no harness tells: human:NAME, agent:NAME or ci:NAME",
     },
     Key {
         name: "store.path",
@@ -119,7 +119,7 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         kind: Kind::Text,
         shared: false,
-        about: "an ssh allowed_signers file; with it, verify accepts only seals signed by someone in it",
+        about: "an ssh allowed_signers file; with it, verify --seal accepts only files signed by someone in it",
     },
     Key {
         name: "ui.color",
@@ -222,7 +222,14 @@ impl Config {
 fn check(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
         Kind::Text => !value.chars().any(char::is_control),
-        Kind::Span => return value.parse::<Span>().map(drop).map_err(|refusal| refusal.message),
+        Kind::Span => {
+            let span = value.parse::<Span>().map_err(|refusal| refusal.message)?;
+            if span.ms == 0 && key.name == "lease.ttl" {
+                return Err("a lease that lapses at once helps nobody; for one without a limit use --ttl 0"
+                    .to_owned());
+            }
+            true
+        }
         Kind::Count => value.parse::<u64>().is_ok(),
         Kind::Flag => matches!(value, "true" | "false"),
         Kind::Color => matches!(value, "auto" | "always" | "never"),

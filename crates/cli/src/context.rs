@@ -23,8 +23,18 @@ pub(crate) struct Context {
     as_actor: Option<String>,
 }
 
+/// A variable of the environment. What is not UTF-8 in it is marked: a harness's marker still is one.
 pub(crate) fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Our own variables are names and numbers: one that cannot be read must not pass for one that is not set.
+fn check_environment() -> Result<(), Refusal> {
+    let mut unreadable = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
+    match unreadable.find(|(name, _)| name.to_string_lossy().starts_with("ONUS_")) {
+        Some((name, _)) => Err(Refusal::usage(format!("{} is not UTF-8 text", name.to_string_lossy()))),
+        None => Ok(()),
+    }
 }
 
 impl Context {
@@ -33,11 +43,14 @@ impl Context {
         as_actor: Option<String>,
         json: bool,
     ) -> Result<Context, Refusal> {
+        check_environment()?;
         let folder = match folder {
-            Some(folder) => folder.canonicalize(),
-            None => std::env::current_dir(),
-        }
-        .map_err(|error| Refusal::usage(format!("that folder cannot be entered: {error}")))?;
+            Some(folder) => folder.canonicalize().map_err(|error| {
+                Refusal::usage(format!("{} cannot be entered: {error}", folder.display()))
+            })?,
+            None => std::env::current_dir()
+                .map_err(|error| Refusal::usage(format!("this folder cannot be entered: {error}")))?,
+        };
         let place = discover(&folder);
         let shared = place.as_ref().map(|place| place.root.join("onus.toml"));
         let config = Config::load(shared.as_deref(), user_file(&env).as_deref(), &env)?;
@@ -97,8 +110,6 @@ impl Context {
             terminal_user: if at_terminal { user_name(&env) } else { None },
             worktree: root,
         })?;
-        let named = |reference: String| reference.parse::<TaskRef>();
-        let task = env("ONUS_TASK").filter(|text| !text.is_empty()).map(named).transpose()?;
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
                 Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
@@ -108,7 +119,10 @@ impl Context {
             actor: who.actor,
             instance: who.instance,
             known_by: who.known_by,
-            token: token.transpose()?.map(|token| (task, token)),
+            token: match token.transpose()? {
+                Some(token) => Some((target(None)?, token)),
+                None => None,
+            },
             ancestry,
         })
     }
@@ -119,10 +133,15 @@ impl Context {
         let identity = match self.identity(&mut engine) {
             Ok(identity) => Some(identity),
             // Nobody in particular may read; a name that was given wrongly is still an error.
-            Err(refusal) if refusal.code == Code::Identity && self.as_actor.is_none() => None,
+            Err(refusal) if refusal.code == Code::Identity && !self.is_named() => None,
             Err(refusal) => return Err(refusal),
         };
         Ok((engine, identity))
+    }
+
+    /// Whether somebody said who calls.
+    fn is_named(&self) -> bool {
+        self.as_actor.is_some() || env("ONUS_ACTOR").is_some_and(|name| !name.is_empty())
     }
 
     /// Carries out one command.

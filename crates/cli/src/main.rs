@@ -14,7 +14,7 @@ mod story;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use onus_core::refusal::{Code, Refusal};
 
@@ -32,9 +32,9 @@ fn main() -> ExitCode {
 fn run() -> u8 {
     // Known before anything is parsed: also a usage error is answered in JSON.
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_common().map_or_else(Cli::try_parse, Ok) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, json),
+        Err(error) => return usage(&tamed(error), json),
     };
     let Some(command) = cli.command else {
         let out = output::Output::new(json, "auto");
@@ -52,11 +52,37 @@ fn run() -> u8 {
     }
 }
 
+/// The parser's error, without what must not be in one.
+fn tamed(mut error: clap::Error) -> clap::Error {
+    // A message does not repeat a flood.
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(text)) = error.get(kind)
+            && text.len() > 200
+        {
+            let short = onus_core::ids::shortened(text);
+            error.insert(kind, ContextValue::String(short));
+            error.remove(ContextKind::Suggested);
+        }
+    }
+    // A slip such as `claim --for 2h` is not answered with the flag that overrides: no refusal teaches that (P11).
+    if error.get(ContextKind::SuggestedArg).is_some_and(|arg| arg.to_string().contains("--force")) {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::Usage);
+    }
+    error
+}
+
 /// What the parser says: help and version are answers, the rest is exit 2.
 fn usage(error: &clap::Error, json: bool) -> u8 {
+    let out = output::Output::new(json, "auto");
     match error.kind() {
         ErrorKind::DisplayHelp if std::env::args_os().len() <= 2 + usize::from(json) => {
-            output::Output::new(json, "auto").line(commands::help::overview(false).trim_end());
+            out.answer("help", commands::help::overview(false).trim_end());
+            0
+        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if json => {
+            let name = if error.kind() == ErrorKind::DisplayHelp { "help" } else { "version" };
+            out.answer(name, error.render().to_string().trim_end());
             0
         }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -65,7 +91,9 @@ fn usage(error: &clap::Error, json: bool) -> u8 {
         }
         _ if json => {
             let text = error.render().to_string();
-            let message = text.strip_prefix("error: ").unwrap_or(&text).trim();
+            // What is wrong, without the usage that people are shown below it.
+            let message = text.strip_prefix("error: ").unwrap_or(&text);
+            let message = message.split("\n\nUsage:").next().unwrap_or(message).trim();
             output::refuse(true, &Refusal::new(Code::Usage, message).next("onus help --all"))
         }
         _ => {

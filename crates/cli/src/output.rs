@@ -1,6 +1,7 @@
 //! Answers for people and programs. With `--json`: exactly one document on stdout, prose only on stderr.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -40,6 +41,15 @@ impl Output {
         let mut stdout = std::io::stdout().lock();
         if writeln!(stdout, "{text}").and_then(|()| stdout.flush()).is_err() {
             std::process::exit(0);
+        }
+    }
+
+    /// A text as it is, or as the one field of a document.
+    pub(crate) fn answer(&self, name: &str, text: &str) {
+        if self.json {
+            self.line(&json!({ name: text }).to_string());
+        } else {
+            self.line(text);
         }
     }
 
@@ -131,6 +141,16 @@ pub(crate) fn escape(text: &str) -> String {
 /// The same for what must stay on its line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// A path as JSON can carry it: what is not UTF-8 in it is marked.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A path as it may stand on a terminal.
+pub(crate) fn path_line(path: &Path) -> String {
+    escape_line(&path_text(path))
 }
 
 fn is_hidden(c: char) -> bool {

@@ -76,6 +76,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     fact("held by", task.lease.as_ref().map(lease));
     fact("token", task.lease.as_ref().map(|lease| lease.token.to_string()));
     fact("why", task.lease.as_ref().and_then(|lease| lease.reason.clone()));
+    fact("handed on", task.lease.as_ref().and_then(|lease| lease.handoff_reason.clone()));
     fact("worktree", task.lease.as_ref().and_then(|lease| lease.worktree.clone()));
     fact(
         "kept for",

@@ -26,8 +26,13 @@ pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool)
         .map(|(field, _)| texts.get(field.as_str()).map_or(REDACTED.to_owned(), |text| first_line(text)))
         .collect();
     let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(" / ")) };
+    // A person is one instance everywhere; agents' conversations must be told apart.
+    let instance = match record.actor.starts_with("human:") {
+        true => String::new(),
+        false => format!(" ({})", escape_line(&record.instance)),
+    };
     format!(
-        "{} {place}{} {} {}{words}",
+        "{} {place}{} {}{instance} {}{words}",
         out.dim(&local_time(&record.at)),
         out.dim(&format!("v{}", record.version)),
         record.actor,

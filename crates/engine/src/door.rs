@@ -63,6 +63,8 @@ pub(crate) struct Door<'a> {
     watch: Watch,
     /// The first event of this request: the cause of those that follow.
     first: Option<Uid>,
+    /// Things the caller should know.
+    asides: Vec<String>,
 }
 
 /// What a command did, before it is rendered.
@@ -115,8 +117,19 @@ impl<'a> Door<'a> {
         };
         let is_new = known.is_none();
         let row = known.unwrap_or(Actor { name: actor, tier: Tier::DEFAULT, registered_at_ms: now.wall_ms });
-        let mut door =
-            Door { write, policy, outside, request, now, project, actor: row, caller, watch, first: None };
+        let mut door = Door {
+            write,
+            policy,
+            outside,
+            request,
+            now,
+            project,
+            actor: row,
+            caller,
+            watch,
+            first: None,
+            asides: Vec::new(),
+        };
         if is_new {
             let name = door.actor.name.clone();
             door.register(&name, Tier::DEFAULT)?;
@@ -152,14 +165,11 @@ impl<'a> Door<'a> {
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
             Command::RegisterInstance { actor, instance, process } => {
                 let known = KnownInstance {
-                    actor: actor.clone(),
+                    actor: self.introduced(actor)?,
                     instance: instance.clone(),
                     process: Some(process.clone()),
                     seen_at_ms: self.now.wall_ms,
                 };
-                if self.write.actor(actor)?.is_none() {
-                    self.register(actor, Tier::DEFAULT)?;
-                }
                 self.write.put_instance(&known)?;
                 Ok(Outcome::of(Made::Instance(known)))
             }
@@ -207,7 +217,8 @@ impl<'a> Door<'a> {
                 let mut refusal = Refusal::new(
                     Code::Ambiguous,
                     format!("name a task: {} holds {} of them", self.caller.actor, many.len()),
-                );
+                )
+                .next("onus status   # what you hold");
                 for lease in many.iter().take(10) {
                     let task = self.write.task(lease.task)?;
                     refusal.candidates.extend(task.map(|task| self.project.prefix.id(task.number)));
@@ -235,6 +246,14 @@ impl<'a> Door<'a> {
     }
 
     fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
+        let named;
+        let act = match act {
+            Act::Handoff { to, reason } => {
+                named = Act::Handoff { to: self.introduced(to)?, reason: reason.clone() };
+                &named
+            }
+            act => act,
+        };
         let task = self.write.lock_task(uid)?;
         let task = task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?;
         self.caller.token = self.token_for(uid)?;
@@ -386,6 +405,16 @@ impl<'a> Door<'a> {
 
     fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
         self.append_to_project(Draft::new(Body::ActorRegistered { actor: actor.clone(), tier }))
+    }
+
+    /// The actor behind a name that somebody else gave; registered if it is new.
+    fn introduced(&mut self, name: &ActorName) -> Result<ActorName> {
+        let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
+        if self.write.actor(&name)?.is_none() {
+            self.register(&name, Tier::DEFAULT)?;
+            self.asides.push(format!("{name} was not known here until now: check the spelling"));
+        }
+        Ok(name)
     }
 
     fn register_actor(&mut self, actor: &ActorName, tier: Option<Tier>) -> Result<Outcome> {
@@ -673,7 +702,8 @@ impl<'a> Door<'a> {
             &self.watch,
             outcome.task,
         )?;
-        notices.extend(outcome.notices.into_iter().map(|message| Notice {
+        let asides = std::mem::take(&mut self.asides);
+        notices.extend(outcome.notices.into_iter().chain(asides).map(|message| Notice {
             kind: NoticeKind::Info,
             task: None,
             message,

@@ -8,7 +8,7 @@ use onus_core::apply::Project;
 use onus_core::ids::Uid;
 use onus_core::lease::{Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
-use onus_store::{Read, Result};
+use onus_store::{EventQuery, Read, Result};
 
 use crate::view::{Notice, NoticeKind};
 
@@ -18,6 +18,9 @@ const LAPSING_MS: i64 = 10 * MINUTE_MS;
 
 /// The longest that a lost lease is told to somebody who changes nothing.
 const MAX_NEWS_MS: i64 = DAY_MS;
+
+/// How many of a task's latest events are looked through for notes: news must not cost more as a task grows old.
+const LATEST: u64 = 20;
 
 /// What is known of the caller from before.
 #[derive(Clone, Debug)]
@@ -57,18 +60,18 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
     for lease in read.leases_lost_by(actor, instance, since_ms)? {
         let Some(task) = read.task(lease.task)? else { continue };
         let current = read.lease(task.uid, task.token)?;
-        if current.as_ref().is_some_and(|current| current.is_held_by(actor, instance)) {
+        let is_own = current.as_ref().is_some_and(|current| current.is_held_by(actor, instance));
+        if is_own || !lease.was_superseded(task.token) {
             continue;
         }
         let id = project.prefix.id(task.number);
-        let how = lease.ended.as_ref().map(|ended| ended.how.as_str()).unwrap_or_default().replace('_', " ");
         let by = current
             .map(|current| format!(" by {} ({})", current.actor, current.instance))
             .unwrap_or_default();
         notices.push(Notice {
             kind: NoticeKind::Superseded,
             message: format!(
-                "your lease on {id} (token {}) was {how}{by}: stop working on it, keep what you have on its branch",
+                "your lease on {id} (token {}) was superseded{by}: stop working on it, keep what you have on its branch",
                 lease.token
             ),
             task: Some(id),
@@ -83,7 +86,9 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
             notices.extend(lapsing(&id, live, lease.pulse.deadline.as_ref(), lease.grant.ttl_ms, now));
         }
         let since_ms = seen_at_ms.max(lease.acquired_at_ms);
-        for note in read.notes(task.uid)? {
+        let latest =
+            EventQuery { stream: Some(task.uid), newest: true, limit: LATEST, ..EventQuery::default() };
+        for note in read.events(&latest)? {
             let is_new = parse_rfc3339(&note.at).is_some_and(|at_ms| at_ms >= since_ms);
             if is_new
                 && note.kind == "note.added"

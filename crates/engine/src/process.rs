@@ -4,6 +4,7 @@
 //! a reboot. Only who shares boot and pid namespace with a process may call it dead, and "I may not look" is not
 //! "it is not there".
 
+use std::io::Read as _;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -20,18 +21,33 @@ struct Stat {
     pid: u32,
     state: char,
     parent: u32,
+    threads: u64,
     start: u64,
 }
 
+impl Stat {
+    /// Ended, and waiting for its parent to notice. The state is the main thread's: while others run, so does
+    /// the process.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+}
+
 fn stat(of: &str) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{of}/stat")).ok()?;
+    // One read gives it whole; every command asks this of each process above it.
+    let mut text = [0; 2_048];
+    let length = std::fs::File::open(format!("/proc/{of}/stat")).ok()?.read(&mut text).ok()?;
     // The program's name is in parentheses and may contain anything.
-    let (head, tail) = text.rsplit_once(')')?;
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+    let name_start = text[..name_end].iter().position(|byte| *byte == b'(')?;
+    let head = std::str::from_utf8(&text[..name_start]).ok()?;
+    let tail = std::str::from_utf8(&text[name_end + 1..length]).ok()?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     Some(Stat {
-        pid: head.split(' ').next()?.parse().ok()?,
+        pid: head.trim_end().parse().ok()?,
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
 }
@@ -70,7 +86,7 @@ pub fn identify(pid: u32) -> Result<Process, Refusal> {
         );
     }
     match stat(&pid.to_string()) {
-        Some(stat) if !matches!(stat.state, 'Z' | 'X') => Ok(identity(pid, stat.start)),
+        Some(stat) if !stat.has_ended() => Ok(identity(pid, stat.start)),
         _ => refuse(format!("there is no process {pid}: give the id of one that is running")),
     }
 }
@@ -102,8 +118,8 @@ pub fn observe(process: &Process) -> Seen {
         return Seen::Dead;
     }
     match stat(&process.pid.to_string()) {
-        // Another process under a reused pid, or one that ended and waits for its parent to notice.
-        Some(stat) if stat.start != process.start || matches!(stat.state, 'Z' | 'X') => Seen::Dead,
+        // Another process under a reused pid, or one that ended.
+        Some(stat) if stat.start != process.start || stat.has_ended() => Seen::Dead,
         Some(_) => Seen::Alive,
         // Hidden from us (hidepid), or gone since the question above.
         None if test_kill_process(pid) == Err(Errno::SRCH) => Seen::Dead,
@@ -136,6 +152,18 @@ mod tests {
         assert_eq!(observe(&process), Seen::Dead);
         process.pid_ns = "another".into();
         assert_eq!(observe(&process), Seen::Unseen);
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_ended_lives_while_others_run() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || held.recv());
+        let own = stat("self").unwrap();
+        assert!(own.threads > 1 && !own.has_ended());
+        assert!(!Stat { state: 'Z', ..own }.has_ended());
+        assert!(Stat { state: 'Z', threads: 1, ..own }.has_ended());
+        drop(hold);
+        assert!(thread.join().unwrap().is_err());
     }
 
     #[test]

@@ -187,7 +187,11 @@ impl<S: Store> Engine<S> {
     ) -> Result<Looked<Page>, Refusal> {
         let after = cursor.map(parse_cursor).transpose()?;
         self.look(identity, |look| {
-            let tasks = look.read.list(filter, after, limit)?;
+            let mut filter = filter.clone();
+            for name in [&mut filter.holder, &mut filter.owner].into_iter().flatten() {
+                *name = look.read.alias(name)?.unwrap_or_else(|| name.clone());
+            }
+            let tasks = look.read.list(&filter, after, limit)?;
             let full = tasks.len() as u64 == limit;
             let cursor = tasks.last().filter(|_| full).map(|task| {
                 let After { priority, number } = After { priority: task.facts.priority, number: task.number };
@@ -340,7 +344,11 @@ impl<S: Store> Engine<S> {
                             lease.instance,
                             lapse_text(cause, &silent)
                         ),
-                        Some(format!("onus takeover {id} --reason 'its holder lapsed'")),
+                        Some(if yours {
+                            format!("onus renew {id}")
+                        } else {
+                            format!("onus takeover {id} --reason 'its holder lapsed'")
+                        }),
                     ),
                     None if rendered.stale => (
                         &mut view.stale,

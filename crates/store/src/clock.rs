@@ -33,19 +33,26 @@ pub fn domain() -> &'static ClockDomain {
     DOMAIN.get_or_init(|| ClockDomain::new(&machine(), &boot(), &namespace("time")))
 }
 
+/// The machine's id says too much to be written into a ledger that people share: only a digest of it is kept.
 fn machine() -> String {
-    ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+    let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok())
         .map(|id| id.trim().to_owned())
         .find(|id| !id.is_empty())
-        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().replace('/', "_"))
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    digest_of("machine", &id)
 }
 
 fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_else(|_| "unknown".to_owned())
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    digest_of("boot", id.trim())
+}
+
+fn digest_of(what: &str, id: &str) -> String {
+    let mut digest = onus_core::text::digest(&[0; 16], &format!("onus {what} {id}"));
+    digest.truncate(16);
+    digest
 }
 
 /// The inode of one of this process's namespaces, or empty where there are none.

@@ -1,1 +1,27 @@
-//! The conformance suite: what every store must do, as functions over any store.
+//! The conformance suite: what every store must do, as functions over any store. Each case gets a store with a fresh
+//! project and panics where a promise is broken; [`cases`] lists them, so that no back end can leave one out.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a case that cannot go on fails"
+)]
+
+mod leases;
+mod ledger;
+mod scribe;
+mod tasks;
+
+use crate::Store;
+
+/// One promise, and the function that tries to break it.
+pub type Case<S> = (&'static str, fn(&mut S));
+
+/// Every case. A back end's test runs each on a store of its own.
+pub fn cases<S: Store>() -> Vec<Case<S>> {
+    let mut all = tasks::cases();
+    all.extend(leases::cases());
+    all.extend(ledger::cases());
+    all
+}

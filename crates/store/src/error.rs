@@ -1,6 +1,7 @@
 //! What can go wrong with a store, and what a user should do about it.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::refusal::{Code, Refusal};
@@ -15,7 +16,7 @@ pub enum StoreError {
     NotAStore { path: PathBuf, why: String },
     #[error("the store at {} can be read but not written", .0.display())]
     ReadOnly(PathBuf),
-    #[error("the store is busy: {}; waited {}s", holder_text(*.pid), .waited.as_secs_f32())]
+    #[error("the store is busy: {}; waited {:.1}s", holder_text(*.pid), .waited.as_secs_f32())]
     Busy { pid: Option<u32>, waited: Duration },
     #[error("no space is left for the store")]
     Full,
@@ -41,6 +42,17 @@ fn holder_text(pid: Option<u32>) -> String {
 }
 
 impl StoreError {
+    /// Why something in the store's folder could not be made or written.
+    pub fn of_io(path: &Path, error: &io::Error) -> StoreError {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly(path.to_owned())
+            }
+            io::ErrorKind::StorageFull => StoreError::Full,
+            _ => StoreError::Unavailable { path: path.to_owned(), why: error.to_string() },
+        }
+    }
+
     pub fn code(&self) -> Code {
         match self {
             StoreError::Missing(_) => Code::NoStore,

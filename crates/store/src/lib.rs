@@ -47,6 +47,9 @@ pub trait Store {
     /// Derives every row from the ledger anew, compares, and puts right what differs, in one transaction.
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
 
+    /// The same without putting anything right: what a rebuild would change.
+    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
+
     /// A consistent copy of the whole store in a new file.
     fn backup(&mut self, to: &std::path::Path, progress: &mut dyn FnMut(Progress)) -> Result<()>;
 
@@ -70,7 +73,7 @@ pub struct Progress {
 pub struct Rebuilt {
     pub events: u64,
     pub tasks: u64,
-    /// Rows that differed, and were put right, by table.
+    /// Rows that differed, by table.
     pub changed: Vec<(String, u64)>,
 }
 
@@ -185,7 +188,7 @@ pub trait Read {
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
     /// Every lease that has not ended, the task's priority first.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
-    /// Leases of a holder that were taken from it after a wall time.
+    /// Leases of a holder that it did not end itself, since a wall time. One that lapsed may still be its own.
     fn leases_lost_by(
         &mut self,
         actor: &ActorName,

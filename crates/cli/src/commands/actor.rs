@@ -19,6 +19,7 @@ enum Verb {
     List,
     /// Register an actor before its first use
     Register {
+        /// human:NAME, agent:NAME or ci:NAME
         #[arg(value_parser = parse::<ActorName>)]
         actor: ActorName,
         /// Its tier (people only)
@@ -29,8 +30,10 @@ enum Verb {
     },
     /// Set how far an actor is trusted, 0 to 3 (people only)
     Tier {
+        /// human:NAME, agent:NAME or ci:NAME
         #[arg(value_parser = parse::<ActorName>)]
         actor: ActorName,
+        /// 0 (least) to 3
         #[arg(value_name = "0..3", value_parser = parse::<Tier>)]
         tier: Tier,
         #[command(flatten)]
@@ -38,8 +41,10 @@ enum Verb {
     },
     /// Let another name mean the same actor (people only)
     Alias {
+        /// human:NAME, agent:NAME or ci:NAME
         #[arg(value_parser = parse::<ActorName>)]
         actor: ActorName,
+        /// The other name, not yet an actor of its own
         #[arg(value_parser = parse::<ActorName>)]
         alias: ActorName,
         #[command(flatten)]

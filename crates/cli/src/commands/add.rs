@@ -10,6 +10,8 @@ use crate::context::Context;
 use crate::output::escape_line;
 
 /// Add a task
+///
+/// It is open for anyone who may claim it. Of the same --origin there is only ever one: a second add gives that one.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// What is to be done, in a line. `-` reads standard input: its first line, the rest is the body
@@ -31,20 +33,22 @@ pub(crate) struct Args {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct FactArgs {
-    /// epic, feature, story, task or bug
+    /// epic, feature, story, task (the default) or bug
     #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = parse::<TaskType>)]
     kind: Option<TaskType>,
-    /// P0 (first) to P4
+    /// P0 (first) to P4; P2 if not given
     #[arg(short, long, value_name = "P0..P4", value_parser = parse::<Priority>)]
     priority: Option<Priority>,
-    /// The tier an actor needs to claim it, 0 to 3
+    /// The tier an actor needs to claim it, 0 to 3; 1 if not given
     #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
     tier: Option<Tier>,
-    /// The accountable person
+    /// The accountable person (human:NAME), who need not be the holder
     #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
     owner: Option<ActorName>,
+    /// The part of the project it belongs to
     #[arg(long, value_name = "WORD")]
     area: Option<String>,
+    /// The sprint or milestone it is planned for
     #[arg(long, value_name = "WORD")]
     iteration: Option<String>,
     /// A tag; may be repeated

@@ -5,6 +5,7 @@ use onus_store::{Access, Store as _, StoreError};
 use serde_json::json;
 
 use crate::context::Context;
+use crate::output::{path_line, path_text};
 use crate::progress::Bar;
 
 /// Copy the whole store into a new file, while others work
@@ -26,9 +27,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         copied => copied?,
     }
     if context.out.json {
-        context.out.document(json!({ "file": args.file }), &[]);
+        context.out.document(json!({ "file": path_text(&args.file) }), &[]);
     } else {
-        context.out.line(&format!("copied the store to {}", args.file.display()));
+        context.out.line(&format!("copied the store to {}", path_line(&args.file)));
     }
     Ok(())
 }

@@ -37,7 +37,8 @@ pub(crate) struct Args {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct TermArgs {
-    /// How long the lease lives without a sign of life (90s, 15m, 2h). 0: no limit, with --reason
+    /// How long the lease lives without a sign of life (90s, 15m, 2h); if not given, lease.ttl. 0: no limit, with
+    /// --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
     /// Bind the lease to this process: it lives as long as the process, and no longer

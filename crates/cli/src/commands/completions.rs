@@ -9,6 +9,7 @@ use crate::context::Context;
 /// For example: onus completions bash > ~/.local/share/bash-completion/completions/onus
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
+    /// Your shell
     shell: Shell,
 }
 
@@ -16,10 +17,6 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "onus", &mut script);
     let script = String::from_utf8_lossy(&script);
-    if context.out.json {
-        context.out.document(serde_json::json!({ "script": script }), &[]);
-    } else {
-        context.out.line(script.trim_end());
-    }
+    context.out.answer("script", script.trim_end());
     Ok(())
 }

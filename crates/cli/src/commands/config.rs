@@ -3,6 +3,7 @@ use serde_json::json;
 
 use crate::config::{KEYS, Source, user_file};
 use crate::context::{Context, env};
+use crate::output::{escape_line, path_line, path_text};
 
 /// How onus is configured here, and where each value comes from
 ///
@@ -18,7 +19,10 @@ enum Verb {
     /// Every key, its value and its source
     Show,
     /// One value
-    Get { key: String },
+    Get {
+        /// The key, such as lease.ttl
+        key: String,
+    },
     /// The files that are read
     Files,
 }
@@ -49,8 +53,8 @@ fn show(context: &Context) -> super::Result {
     }
     for key in KEYS {
         let (value, source) = match context.config.get(key.name) {
-            Some((value, source)) => (value.to_owned(), source.clone()),
-            None => ("(not set)".to_owned(), Source::Default),
+            Some((value, source)) => (escape_line(value), source.clone()),
+            None => ("-".to_owned(), Source::Default),
         };
         out.line(&format!(
             "{:<27} {value:<10} {}",
@@ -80,13 +84,16 @@ fn files(context: &Context) -> super::Result {
     let shared = context.place.as_ref().map(|place| place.root.join("onus.toml"));
     let user = user_file(&env);
     if context.out.json {
-        context.out.document(json!({ "repository": shared, "user": user }), &[]);
+        context.out.document(
+            json!({ "repository": shared.as_deref().map(path_text), "user": user.as_deref().map(path_text) }),
+            &[],
+        );
         return Ok(());
     }
     for (name, file) in [("repository", shared), ("user", user)] {
         let text = match &file {
-            Some(file) if file.exists() => file.display().to_string(),
-            Some(file) => format!("{} (not there)", file.display()),
+            Some(file) if file.exists() => path_line(file),
+            Some(file) => format!("{} (not there)", path_line(file)),
             None => "(none)".to_owned(),
         };
         context.out.line(&format!("{name:<11} {text}"));

@@ -14,6 +14,7 @@ use onus_store::{Access, SqliteStore, Store as _, clock};
 use serde_json::json;
 
 use crate::context::Context;
+use crate::output::{note, path_line};
 use crate::story;
 
 /// See it work: three workers, one killed in the middle, nothing lost
@@ -57,7 +58,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     std::fs::create_dir_all(&folder).map_err(|error| unexpected(&format!("no temporary folder: {error}")))?;
     let outcome = show(context, &folder);
     if args.keep {
-        context.out.line(&format!("kept: onus -C {} status", folder.display()));
+        note(&format!("kept: onus -C {} status", path_line(&folder)));
     } else {
         let _ = std::fs::remove_dir_all(&folder);
     }
@@ -82,7 +83,8 @@ fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
 fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
     let store = SqliteStore::open(store, Access::Write, WAIT)?;
     let mut engine = Engine::new(store, Policy::default());
-    let identity = identity(actor, &format!("process:{}", std::process::id()))?;
+    let name = actor.rsplit(':').next().unwrap_or(actor);
+    let identity = identity(actor, &format!("{name}-1"))?;
     let terms = Terms { process: Some(process::identify(std::process::id())?), ..Terms::default() };
     let started = Instant::now();
     while started.elapsed() < LIMIT {

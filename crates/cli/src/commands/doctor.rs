@@ -1,4 +1,4 @@
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_store::{Access, Finding, SqliteStore, Store as _, filesystem_of};
 use serde_json::json;
 
@@ -19,6 +19,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let path = context.store_path()?;
     let mut findings = vec![file_system(&path)];
     let mut fixed = Vec::new();
+    let mut trouble = None;
     let access = if args.fix { Access::Write } else { Access::Read };
     match SqliteStore::open(&path, access, context.config.store_wait()) {
         Ok(store) => {
@@ -28,9 +29,15 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
             findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
-            findings.extend(leases(&mut engine).unwrap_or_else(|refusal| vec![broken("leases", &refusal)]));
+            findings.push(rows(&mut engine));
+            let held = leases(&mut engine);
+            findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
-        Err(error) => findings.push(broken("store", &error.into())),
+        Err(error) => {
+            let refusal = Refusal::from(error);
+            findings.push(of_refusal("store", &refusal));
+            trouble = Some(refusal);
+        }
     }
     // A lapsed or stale lease is news, not damage.
     let ok = findings.iter().all(|finding| finding.ok);
@@ -39,7 +46,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             .iter()
             .map(|f| json!({ "name": f.name, "ok": f.ok, "detail": f.detail, "mendable": f.mendable }))
             .collect();
-        context.out.document(json!({ "ok": ok, "checks": checks, "fixed": fixed }), &[]);
+        let mut report = json!({ "ok": ok, "checks": checks, "fixed": fixed });
+        if !ok {
+            report["error"] = json!(trouble.unwrap_or_else(|| in_short(&findings, args.fix)));
+        }
+        context.out.document(report, &[]);
     } else {
         for what in &fixed {
             context.out.line(&format!("mended: {what}"));
@@ -53,6 +64,22 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         }
     }
     Ok(if ok { 0 } else { 8 })
+}
+
+/// What is wrong as one error, for programs that look no further.
+fn in_short(findings: &[Finding], fixed: bool) -> Refusal {
+    let bad: Vec<&Finding> = findings.iter().filter(|finding| !finding.ok).collect();
+    let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
+    let refusal = Refusal::new(Code::Damaged, format!("not well: {}", names.join(", ")));
+    if !fixed && bad.iter().any(|finding| finding.mendable) {
+        refusal.next("onus doctor --fix")
+    } else {
+        refusal.next("restore the last copy that 'onus backup' made, and keep the damaged file")
+    }
+}
+
+fn of_refusal(name: &'static str, refusal: &Refusal) -> Finding {
+    finding(name, false, format!("{}; {}", refusal.message, refusal.next.join("; ")))
 }
 
 fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
@@ -70,17 +97,11 @@ fn file_system(path: &std::path::Path) -> Finding {
     }
 }
 
-/// What could not even be looked at.
-fn broken(name: &'static str, refusal: &Refusal) -> Finding {
-    let steps = refusal.next.iter().map(|step| format!("; {step}"));
-    finding(name, false, format!("{}{}", refusal.message, steps.collect::<String>()))
-}
-
 fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
-    engine.store().check().unwrap_or_else(|error| vec![broken("database", &error.into())])
+    engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
 }
 
-/// Mends what can be mended. What cannot is left to the findings that follow.
+/// Mends what can be mended, and says what was. What could not be is left to the findings that follow.
 fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
     let before = checked(engine);
     let mut fixed = Vec::new();
@@ -90,11 +111,9 @@ fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
     }
     let _ = engine.store().tidy();
     let after = checked(engine);
-    let mended = before
-        .iter()
-        .filter(|old| !old.ok && old.name != "rows")
-        .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
-    fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
+    let is_well = |name: &str| after.iter().any(|finding| finding.name == name && finding.ok);
+    let mended = before.iter().filter(|finding| !finding.ok && is_well(finding.name));
+    fixed.extend(mended.map(|finding| format!("{}: {}", finding.name, finding.detail)));
     fixed
 }
 
@@ -106,6 +125,22 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
             format!("{} events of {} tasks are whole", verified.events, verified.tasks),
         ),
         Err(refusal) => finding("ledger", false, refusal.message),
+    }
+}
+
+fn rows(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
+    let finding = |ok: bool, detail: String| Finding { name: "rows", ok, detail, mendable: true };
+    match engine.store().compare(&mut |_| {}) {
+        Ok(compared) if compared.changed.is_empty() => {
+            finding(true, format!("{} tasks are what the ledger says", compared.tasks))
+        }
+        Ok(compared) => {
+            let tables: Vec<String> =
+                compared.changed.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
+            finding(false, format!("not what the ledger says: {}", tables.join(", ")))
+        }
+        // The ledger itself is broken: nothing can be rebuilt from it.
+        Err(error) => Finding { mendable: false, ..finding(false, error.to_string()) },
     }
 }
 

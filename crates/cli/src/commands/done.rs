@@ -6,7 +6,8 @@ use crate::context::Context;
 
 /// Finish the task you hold, with a note of what was done
 ///
-/// On a ready task that nobody holds it claims it first: small work is one command.
+/// On a ready task that nobody holds it claims it first: small work is one command. close and complete are
+/// understood too.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -9,11 +9,13 @@ use crate::context::Context;
 
 /// Change a task's fields; what is not named stays
 ///
+/// While another holds the task live, agents may not edit it; people may.
 /// An empty value clears --area, --iteration, --owner and a --ref (`--ref jira:`).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
+    /// What is to be done, in a line
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// The details (- reads standard input)
@@ -28,11 +30,13 @@ pub(crate) struct Args {
     /// The tier an actor needs to claim it; only people may lower it
     #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
     tier: Option<Tier>,
-    /// The accountable person
+    /// The accountable person (human:NAME), who need not be the holder
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
+    /// The part of the project it belongs to
     #[arg(long, value_name = "WORD")]
     area: Option<String>,
+    /// The sprint or milestone it is planned for
     #[arg(long, value_name = "WORD")]
     iteration: Option<String>,
     /// Add a tag; may be repeated

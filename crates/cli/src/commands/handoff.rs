@@ -5,6 +5,8 @@ use crate::args::{Key, Target, force_of, parse};
 use crate::context::{Context, target};
 
 /// Hand a task to another actor: open, and kept for them for a while
+///
+/// Your lease ends. For lease.keep nobody else may claim the task; then it is open for anyone.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]

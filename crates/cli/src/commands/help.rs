@@ -1,6 +1,5 @@
 use clap::CommandFactory as _;
 use onus_core::refusal::Refusal;
-use serde_json::json;
 
 use crate::cli::Cli;
 use crate::context::Context;
@@ -20,11 +19,7 @@ const DAILY: &[&str] = &["add", "ready", "claim", "note", "done", "release", "sh
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let text = if args.command.is_empty() { overview(args.all) } else { of_command(&args.command)? };
-    if context.out.json {
-        context.out.document(json!({ "help": text }), &[]);
-    } else {
-        context.out.line(text.trim_end());
-    }
+    context.out.answer("help", text.trim_end());
     Ok(())
 }
 

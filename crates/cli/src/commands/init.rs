@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::args::parse;
 use crate::context::Context;
+use crate::output::{path_line, path_text};
 
 /// Make a store for this repository or folder
 ///
@@ -48,14 +49,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
     if context.out.json {
         context.out.document(
-            json!({ "store": path, "prefix": project.prefix, "project": project.uid, "created": created }),
+            json!({ "store": path_text(&path), "prefix": project.prefix, "project": project.uid, "created": created }),
             &[],
         );
     } else {
         let what = if created { "made a store" } else { "there is a store already" };
         context.out.line(&format!(
             "{what}: {} (tasks are called {}-1, {}-2, …)",
-            path.display(),
+            path_line(&path),
             project.prefix,
             project.prefix
         ));

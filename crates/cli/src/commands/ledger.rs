@@ -9,7 +9,7 @@ use onus_store::{Access, SqliteStore, Store as _, StoreError};
 use serde_json::json;
 
 use crate::context::{Context, env};
-use crate::output::escape_line;
+use crate::output::{escape_line, path_line, path_text};
 use crate::progress::Bar;
 use crate::signing;
 
@@ -26,9 +26,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Check every hash, chain, text and row, and compare with seals
+    /// Check every hash, chain, text and head, and compare with seals
     ///
-    /// Seals anchored in git are always compared. Damage is exit 8, and names the event.
+    /// Seals anchored in git are always compared. Damage is exit 8, and names the event. What the rows say beside their
+    /// heads is compared, and put right, by `onus ledger rebuild`.
     Verify {
         /// Compare with this seal too; its signature FILE.sig is checked if it is there. May be repeated
         #[arg(long = "seal", value_name = "FILE")]
@@ -36,9 +37,11 @@ enum Verb {
     },
     /// Derive every row from the ledger anew, and put right what differs
     Rebuild,
-    /// Write the whole ledger as JSON Lines
+    /// Write the whole ledger as JSON Lines: the project, then each event with its texts
+    ///
+    /// Every line carries schema_version. Redacted texts are not in it.
     Export {
-        /// A new file; without it, standard output
+        /// A new file; without it, standard output (and then without --json)
         file: Option<PathBuf>,
     },
     /// Record every stream's head, so that later changes to the past can be found
@@ -79,7 +82,7 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
         return Ok(());
     }
     context.out.line(&format!(
-        "{}: {} events of {} tasks follow one another, and the rows agree",
+        "{}: {} events of {} tasks follow one another, and every row has the head of its chain",
         context.out.good("whole"),
         verified.events,
         verified.tasks
@@ -210,17 +213,7 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
         why: error.to_string(),
     };
     let Some(path) = file else {
-        let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        let mut reader_left = false;
-        let mut noticing = |error: std::io::Error| {
-            reader_left |= error.kind() == std::io::ErrorKind::BrokenPipe;
-            fail(error)
-        };
-        let exported = engine
-            .export(&mut |line| writeln!(stdout, "{line}").map_err(&mut noticing))
-            .and_then(|_| stdout.flush().map_err(|error| noticing(error).into()));
-        // `onus ledger export | head` has seen enough: no error, and nobody left to tell.
-        return if reader_left { Ok(()) } else { exported };
+        return export_to_stdout(&mut engine, context.out.json);
     };
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
@@ -234,11 +227,39 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     }
     let events = exported?;
     if context.out.json {
-        context.out.document(json!({ "file": path, "events": events }), &[]);
+        context.out.document(json!({ "file": path_text(path), "events": events }), &[]);
     } else {
-        context.out.line(&format!("wrote {events} events to {}", path.display()));
+        context.out.line(&format!("wrote {events} events to {}", path_line(path)));
     }
     Ok(())
+}
+
+/// Line by line, as it is read. With `--json` the lines are the items of one document.
+fn export_to_stdout(engine: &mut Engine<SqliteStore>, json: bool) -> super::Result {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut failed = None;
+    let (mut before, between, after) = if json { ("{\"lines\":[", ",", "]}\n") } else { ("", "", "") };
+    let end = if json { "" } else { "\n" };
+    let mut emit = |line: serde_json::Value| {
+        let written = write!(stdout, "{before}{line}{end}");
+        before = between;
+        written.map_err(|error| {
+            failed = Some(error.kind());
+            StoreError::Unexpected(error.to_string())
+        })
+    };
+    let exported = engine.export(&mut emit);
+    let written = exported.and_then(|_| {
+        write!(stdout, "{after}").and_then(|()| stdout.flush()).map_err(|error| {
+            failed = Some(error.kind());
+            Refusal::new(Code::Unexpected, error.to_string())
+        })
+    });
+    match failed {
+        // Whoever read it has read enough.
+        Some(std::io::ErrorKind::BrokenPipe) => Ok(()),
+        _ => written,
+    }
 }
 
 fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option<PathBuf>) -> super::Result {
@@ -258,8 +279,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         Some(file) => file,
         None => {
             let folder = engine.store().path().with_file_name("seals");
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", folder.display())))?;
+            std::fs::create_dir_all(&folder).map_err(|error| StoreError::of_io(&folder, &error))?;
             folder.join(format!(
                 "{}-{}.jsonl",
                 header.at.replace(':', ""),
@@ -294,16 +314,16 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
     engine.run(&Request { identity, command, key: None })?;
     if context.out.json {
         let mut value = json!(header);
-        value["file"] = json!(file);
-        value["signature"] = json!(signature);
+        value["file"] = json!(path_text(&file));
+        value["signature"] = json!(signature.as_deref().map(path_text));
         value["commit"] = json!(commit);
         context.out.document(value, &[]);
         return Ok(());
     }
     context.out.line(&format!("sealed {} streams, root {}", header.streams, header.root));
-    context.out.line(&format!("  in {}", file.display()));
+    context.out.line(&format!("  in {}", path_line(&file)));
     if let Some(signature) = signature {
-        context.out.line(&format!("  signed: {}", signature.display()));
+        context.out.line(&format!("  signed: {}", path_line(&signature)));
     }
     if let Some(commit) = commit {
         context.out.line(&format!("  anchored in git: {SEALS} is {commit}"));

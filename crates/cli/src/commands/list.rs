@@ -13,18 +13,22 @@ use crate::render;
 /// List tasks: unfinished ones, by priority, then age
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Finished and dropped ones too
+    /// Done and dropped ones too
     #[arg(long)]
     all: bool,
-    /// Only in this state; may be repeated
+    /// Only in this state: proposed, open, in_progress, blocked, review, done, failed or dropped; may be repeated
     #[arg(long = "state", value_name = "STATE", value_parser = parse::<State>, value_delimiter = ',')]
     states: Vec<State>,
+    /// Only of this type: epic, feature, story, task or bug
     #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = parse::<TaskType>)]
     kind: Option<TaskType>,
+    /// Only of this priority
     #[arg(short, long, value_name = "P0..P4", value_parser = parse::<Priority>)]
     priority: Option<Priority>,
+    /// Only with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    /// Only those that this person is accountable for
     #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
     owner: Option<ActorName>,
     /// Held by this actor
@@ -33,10 +37,13 @@ pub(crate) struct Args {
     /// Held by you
     #[arg(long, conflicts_with = "holder")]
     mine: bool,
+    /// Only of this part of the project
     #[arg(long, value_name = "WORD")]
     area: Option<String>,
+    /// Only planned for this sprint or milestone
     #[arg(long, value_name = "WORD")]
     iteration: Option<String>,
+    /// The one that came from there, finished or not
     #[arg(long, value_name = "CHANNEL:REF", value_parser = parse::<Origin>)]
     origin: Option<Origin>,
     #[command(flatten)]

@@ -1,16 +1,18 @@
 use std::time::Duration;
 
+use onus_core::ids::TaskRef;
 use serde_json::json;
 
-use crate::args::Target;
+use crate::args::parse;
 use crate::context::Context;
 use crate::story;
 
 /// What happened, a line an event: to a task, or to everything
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    target: Target,
+    /// The task; without it, everything that happened in the project
+    #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
+    task: Option<TaskRef>,
     /// At most this many, the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     limit: u64,
@@ -24,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (mut engine, identity) = context.reader()?;
-    let task = args.target.task;
+    let task = args.task;
     let mut looked = engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?;
     loop {
         let page = &looked.value;

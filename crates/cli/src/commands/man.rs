@@ -1,42 +1,38 @@
 use std::path::PathBuf;
 
 use clap::CommandFactory as _;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::Refusal;
 use serde_json::json;
 
 use crate::cli::Cli;
 use crate::context::Context;
+use crate::output::{path_line, path_text};
 
 /// Write the manual pages into a folder, or print the main one
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Where the pages go (onus.1, onus-claim.1, …)
-    folder: Option<PathBuf>,
+    #[arg(value_name = "FOLDER")]
+    pages: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let fail = |error: std::io::Error| {
-        Refusal::new(Code::Unexpected, format!("the pages cannot be written: {error}"))
-    };
+    let fail = |error: std::io::Error| Refusal::usage(format!("the pages cannot be written: {error}"));
     let mut command = Cli::command();
     command.build();
-    let Some(folder) = args.folder else {
+    let Some(folder) = args.pages else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page).map_err(fail)?;
         let page = String::from_utf8_lossy(&page);
-        if context.out.json {
-            context.out.document(json!({ "page": page }), &[]);
-        } else {
-            context.out.line(page.trim_end());
-        }
+        context.out.answer("page", page.trim_end());
         return Ok(());
     };
     std::fs::create_dir_all(&folder).map_err(fail)?;
     clap_mangen::generate_to(command, &folder).map_err(fail)?;
     if context.out.json {
-        context.out.document(json!({ "folder": folder }), &[]);
+        context.out.document(json!({ "folder": path_text(&folder) }), &[]);
     } else {
-        context.out.line(&format!("wrote the pages to {}", folder.display()));
+        context.out.line(&format!("wrote the pages to {}", path_line(&folder)));
     }
     Ok(())
 }

@@ -19,6 +19,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (task, text) = match args.words.as_slice() {
+        [text] if text.parse::<TaskRef>().is_ok() => {
+            return Err(Refusal::usage(format!("note what? write onus note {text} 'text'")));
+        }
         [text] => (None, text),
         [task, text] => (Some(task.parse::<TaskRef>()?), text),
         _ => return Err(Refusal::usage("write onus note ID 'text'")),

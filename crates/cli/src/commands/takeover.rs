@@ -5,7 +5,7 @@ use crate::context::{Context, target};
 
 /// Take over a task whose lease lapsed
 ///
-/// A live lease is refused: its holder is trusted to be working.
+/// A live lease is refused: its holder is trusted to be working. From then on the old holder's token is dead.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -21,7 +21,10 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
         match (late, ambiguous) {
             (false, true) => return Err(held_refusal(view, lease)),
             (false, false) => return Ok(claim_again(lease, terms)),
-            (true, false) if late_cause(view, lease) != LapseCause::MaxHold => {
+            // A lease that cannot be renewed any more stands in nobody's way, least of all in its holder's.
+            (true, false)
+                if lease.grant.process.is_none() && late_cause(view, lease) != LapseCause::MaxHold =>
+            {
                 return renew_late(view, lease, terms.ttl_ms, force);
             }
             (true, _) => {}
@@ -44,7 +47,7 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
     match (standing_of_claimant(view), force) {
         (Standing::Held(lease), None) => Err(held_refusal(view, lease)),
         (Standing::Held(lease), Some(force)) => {
-            let mut decision = acquire(view, Standing::Free { lapsed: None }, terms, Some(force))?;
+            let mut decision = acquire(view, Standing::Freed, terms, Some(force))?;
             decision.drafts.insert(0, revoked(view, lease, force));
             Ok(decision)
         }
@@ -76,13 +79,16 @@ pub(super) fn acquire(
     terms: &Terms,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
-    let old = match standing {
+    let (old, opens) = match standing {
         Standing::Held(lease) => return Err(held_refusal(view, lease)),
-        Standing::Holder { lease, .. } if lease.ended.is_none() => Some((lease, late_cause(view, lease))),
-        Standing::Holder { .. } => None,
-        Standing::Free { lapsed } => lapsed,
+        Standing::Holder { lease, .. } if lease.ended.is_none() => {
+            (Some((lease, late_cause(view, lease))), true)
+        }
+        Standing::Holder { .. } => (None, false),
+        Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
+        Standing::Freed => (None, true),
     };
-    let mut drafts = check(view, old.is_some(), force)?;
+    let mut drafts = check(view, opens, force)?;
     let (grant, notices) = grant(view, terms)?;
     let reason = terms.reason.as_deref().map(|text| Field::Reason.check(text)).transpose()?;
     if let Some((lease, cause)) = old {
@@ -96,8 +102,8 @@ pub(super) fn acquire(
 }
 
 /// Claim's whole check, apart from who holds the task: kept for another (4), state and tier (6).
-/// Returns the overrides that a person's force needed.
-fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
+/// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
+fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
     let mut allow = |rule: &str, refusal: Refusal| match force {
         Some(force) => {
@@ -109,7 +115,7 @@ fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Dra
     if let Some(refusal) = kept_refusal(view) {
         allow("kept", refusal)?;
     }
-    let state = if lapsed { State::Open } else { view.task.state };
+    let state = if opens { State::Open } else { view.task.state };
     if step(state, Verb::Claim).is_none() {
         return Err(not_possible(view, Verb::Claim));
     }
@@ -124,7 +130,8 @@ fn check(view: &View<'_>, lapsed: bool, force: Option<&Force>) -> Result<Vec<Dra
     Ok(drafts)
 }
 
-fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
+/// Exit 4: the task is kept for another actor.
+pub(super) fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
     let kept = view.task.kept.as_ref()?;
     if kept.actor == view.caller.actor || kept.until.has_come(view.now) {
         return None;
@@ -204,7 +211,7 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>) -> Result<Decision, Re
         }),
         Standing::Holder { lease, late: true } => renew_late(view, lease, ttl_ms, None),
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } => Err(not_yours(view, Verb::Claim)),
+        Standing::Free { .. } | Standing::Freed => Err(not_yours(view, Verb::Claim)),
     }
 }
 
@@ -229,7 +236,11 @@ fn renew_late(
     }
     let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
         Code::Kept => refusal,
-        _ => again(refusal.message),
+        // Claiming anew would be refused for the same reason; what was done can still be finished.
+        _ => Refusal::new(Code::Held, refusal.message)
+            .task(view.id)
+            .next(format!("onus submit {}   # what is done can still be finished", view.id))
+            .next("onus ready   # take another task"),
     })?;
     if view.task.state != State::Open && view.task.state != State::InProgress {
         return Err(not_possible(view, Verb::Claim));
@@ -265,6 +276,12 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     let mut refusal =
         Refusal::new(Code::NotAllowed, format!("{id} is {state}: {verb} is not possible from there"))
             .task(id);
+    if state.is_finished() {
+        // Opening it again is a decision, not the next step of somebody who was refused.
+        return refusal
+            .next(format!("onus show {id}   # how it ended"))
+            .next("onus ready   # take another task");
+    }
     refusal.next = verbs_from(state)
         .into_iter()
         .filter(|verb| *verb != Verb::Takeover)

@@ -3,6 +3,7 @@
 use crate::actor::KnownBy;
 use crate::command::Force;
 use crate::event::{Body, Draft};
+use crate::ids::Token;
 use crate::lease::{LapseCause, Lease, Liveness, Seen};
 use crate::refusal::{Code, HolderNote, Refusal};
 use crate::text::Field;
@@ -15,6 +16,8 @@ pub(super) enum Standing<'a> {
     Holder { lease: &'a Lease, late: bool },
     /// Nobody holds it live. `lapsed`: a lease that must be ended first.
     Free { lapsed: Option<(&'a Lease, LapseCause)> },
+    /// A person's force freed it: the event that revokes its lease comes first.
+    Freed,
     /// Somebody else holds it live.
     Held(&'a Lease),
 }
@@ -71,16 +74,14 @@ pub(super) fn standing_or_forced<'a>(
     force: Option<&Force>,
 ) -> Result<(Vec<Draft>, Standing<'a>), Refusal> {
     match (standing(view), force) {
-        (Ok(Standing::Held(lease)), Some(force)) => {
-            Ok((vec![revoked(view, lease, force)], Standing::Free { lapsed: None }))
-        }
+        (Ok(Standing::Held(lease)), Some(force)) => Ok((vec![revoked(view, lease, force)], Standing::Freed)),
         (Ok(standing), _) => Ok((Vec::new(), standing)),
         (Err(_), Some(force)) => {
             let mut drafts = vec![overridden("fence", force)];
             Ok(match standing_of_claimant(view) {
                 Standing::Held(lease) => {
                     drafts.push(revoked(view, lease, force));
-                    (drafts, Standing::Free { lapsed: None })
+                    (drafts, Standing::Freed)
                 }
                 standing => (drafts, standing),
             })
@@ -116,7 +117,7 @@ fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderNote {
 fn fenced(view: &View<'_>) -> Refusal {
     let (id, task) = (view.id, view.task);
     let mine = match (view.caller.token, view.mine) {
-        (Some(token), _) if token > task.token => {
+        (Some(token), _) if token > task.token || token == Token(0) => {
             return Refusal::new(
                 Code::Fenced,
                 format!("token {token} was never granted for {id}: its highest is {}", task.token),
@@ -133,7 +134,7 @@ fn fenced(view: &View<'_>) -> Refusal {
     };
     let live = lease.ended.is_none() && view.liveness(lease) == Liveness::Live;
     let now_at = format!("{} ({}) with token {}", lease.actor, lease.instance, lease.token);
-    let mine_ended_itself = view.caller.token == Some(lease.token);
+    let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
     let message = match &lease.ended {
         Some(ended) if mine_ended_itself => {
             format!(
@@ -181,7 +182,7 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
         (None, None) => "and until it is released".to_owned(),
     };
     let itself = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    let message = format!("{id} is held by {} ({}), since {held}, {left}", lease.actor, lease.instance);
+    let message = format!("{id} is held by {} ({}) for {held} so far, {left}", lease.actor, lease.instance);
     let mut refusal = Refusal::new(Code::Held, message).task(id);
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);

@@ -10,7 +10,7 @@ use crate::task::{Facts, MAX_REFS, MAX_TAGS, State, check_word};
 use crate::text::Field;
 use crate::transition::{Party, Step, Verb, step};
 
-use super::claim::{acquire, not_possible, not_yours};
+use super::claim::{acquire, kept_refusal, not_possible, not_yours};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
 use super::{Decision, View, check_version, overridden};
 
@@ -169,8 +169,13 @@ pub(super) fn handoff(
 ) -> Result<Decision, Refusal> {
     let reason = Field::Reason.check(reason)?;
     let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
-    // A swept lapse leaves its token usable; a handoff kills it.
-    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable()));
+    // Else anyone could take a reservation by handing the task to itself.
+    if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
+        return Err(refusal);
+    }
+    // A swept lapse leaves its token usable; a handoff kills it. A revoked lease has ended already.
+    let revoked = has_revoked(&drafts);
+    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable() && !revoked));
     let until = view.now.plus(view.policy.keep_ms);
     let handed = Body::LeaseHandedOff {
         kept_for: KeptFor {
@@ -195,6 +200,10 @@ pub(super) fn shift(
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
     let (mut drafts, lease) = may(view, verb, force)?;
+    if verb == Verb::Release && has_revoked(&drafts) {
+        // A person's force has released it.
+        return Ok(Decision::of(drafts));
+    }
     let end = lease.map(|lease| end_of(view, lease));
     let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_s: 0 };
     let body = match verb {
@@ -224,6 +233,11 @@ pub(super) fn shift(
 
 fn claims_first(drafts: &[Draft]) -> bool {
     drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }))
+}
+
+/// Whether a person's force ends the live lease first.
+fn has_revoked(drafts: &[Draft]) -> bool {
+    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }))
 }
 
 fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
@@ -261,23 +275,39 @@ fn may<'a>(
             Ok((drafts, Some(lease).filter(|_| ends_it)))
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { lapsed: old } => {
-            let was_revoked = drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }));
-            let from = if old.is_some() || was_revoked { State::Open } else { view.task.state };
-            if let Some(allowed) = step(from, verb) {
-                drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
-                check_party(view, allowed, verb, force, &mut drafts)?;
-                return Ok((drafts, None));
-            }
-            let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
-            if claimable && verb.claims_first() {
-                let claimed = acquire(view, Standing::Free { lapsed: old }, &Terms::default(), force)?;
-                drafts.extend(claimed.drafts);
-                return Ok((drafts, None));
-            }
-            Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
-        }
+        Standing::Free { lapsed } => free(view, verb, force, drafts, Standing::Free { lapsed }),
+        Standing::Freed => free(view, verb, force, drafts, Standing::Freed),
     }
+}
+
+/// The same for a task that nobody else holds live, or no longer.
+fn free<'a>(
+    view: &View<'a>,
+    verb: Verb,
+    force: Option<&Force>,
+    mut drafts: Vec<Draft>,
+    standing: Standing<'a>,
+) -> Result<(Vec<Draft>, Option<&'a Lease>), Refusal> {
+    let (old, opens) = match standing {
+        Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
+        _ => (None, true),
+    };
+    let from = if opens { State::Open } else { view.task.state };
+    if verb == Verb::Release && has_revoked(&drafts) {
+        return Ok((drafts, None));
+    }
+    if let Some(allowed) = step(from, verb) {
+        drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
+        check_party(view, allowed, verb, force, &mut drafts)?;
+        return Ok((drafts, None));
+    }
+    let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
+    if claimable && verb.claims_first() {
+        let claimed = acquire(view, standing, &Terms::default(), force)?;
+        drafts.extend(claimed.drafts);
+        return Ok((drafts, None));
+    }
+    Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
 }
 
 fn check_party(

@@ -4,9 +4,13 @@
 //! a fair [`queue`] and then `BEGIN IMMEDIATE`, which therefore never finds the lock taken by another onus. The
 //! clock is read inside the transaction. `secure_delete` is on, so that what is erased is overwritten.
 //!
-//! **Closing.** By default the last connection to close copies the log into the database and deletes it: five syncs
-//! where the commit needed one, in every short-lived process. So closing leaves the log; commits move it over
-//! whenever it has [`LOG_PAGES`] pages, which also bounds what the next process must read to recover the index.
+//! **The log.** By default the last connection to close copies the log into the database and deletes it: five syncs
+//! where the commit needed one, in every short-lived process. So closing leaves the log. But SQLite keeps in memory
+//! how much of it was copied, and the first process to open a store that nobody has open reads the whole log again
+//! and takes none of it for copied: a log that is only copied after commits would never begin anew, and every
+//! process would read a longer one. So a writer looks *before* its transaction whether the log has [`LOG_PAGES`]
+//! pages, copies it then, and its commit starts the log over in place. That bounds what a process has to read, and
+//! a commit overwrites blocks that the file has already, which syncs faster than appending.
 //!
 //! **Reading only.** A store that cannot be written (a sandbox) still answers reads: by SQLite's own means while the
 //! log's side files are there, else straight from the file if the log is empty, else from a private copy.
@@ -33,8 +37,12 @@ use crate::{Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Write};
 pub use filesystem::filesystem_of;
 use queue::Queue;
 
-/// How many pages the log may have before a commit moves it into the database.
-const LOG_PAGES: u32 = 256;
+/// How many pages the log may have before a writer moves them into the database. A claim writes about a dozen:
+/// more pages make every process read more, fewer make every few of them copy and sync.
+const LOG_PAGES: u32 = 100;
+
+/// What the log's file is cut to when a log starts over that had become longer: a rebuild, a reader in the way.
+const LOG_BYTES: u64 = LOG_PAGES as u64 * 4_096 * 16;
 
 /// What a caller means to do with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +85,20 @@ impl SqliteStore {
     fn fail(&self, error: &rusqlite::Error) -> StoreError {
         failed(error, &self.path)
     }
+
+    /// Moves a long log into the database, so that the next commit starts it over. The caller has the writer's seat.
+    fn shorten_log(&self) -> rusqlite::Result<()> {
+        let log = |mode: &str| {
+            let mut statement = self.connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
+            statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
+        };
+        let (pages, copied) = log("NOOP")?;
+        if pages >= i64::from(LOG_PAGES) && copied < pages {
+            // Readers of old snapshots may hold a part of it up: then the next writer tries again.
+            log("PASSIVE")?;
+        }
+        Ok(())
+    }
 }
 
 impl Store for SqliteStore {
@@ -99,6 +121,7 @@ impl Store for SqliteStore {
             return Err(StoreError::ReadOnly(self.path.clone()));
         }
         let _seat = self.queue.sit(self.wait)?;
+        self.shorten_log().map_err(|error| failed(&error, &self.path))?;
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -116,6 +139,10 @@ impl Store for SqliteStore {
 
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
         rebuild::rebuild(self, progress)
+    }
+
+    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+        rebuild::compare(self, progress)
     }
 
     fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
@@ -137,6 +164,12 @@ fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
         return match error {
             rusqlite::Error::FromSqlConversionFailure(_, _, why) => {
                 StoreError::Damaged(format!("a row cannot be read: {why}"))
+            }
+            // SQLite stores what it is given; that a value is not what was stored is found when it is read.
+            rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..) => {
+                StoreError::Damaged(format!("a row cannot be read: {error}"))
             }
             other => StoreError::Unexpected(other.to_string()),
         };

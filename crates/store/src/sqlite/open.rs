@@ -14,7 +14,7 @@ use onus_core::ids::{Prefix, Uid, Version};
 use crate::{Read as _, Result, Store as _, StoreError, Write as _, clock};
 
 use super::queue::Queue;
-use super::{Access, LOG_PAGES, SqliteStore, failed, filesystem_of, read, schema};
+use super::{Access, LOG_BYTES, SqliteStore, failed, filesystem_of, read, schema};
 
 /// How long to wait for a program that is not onus and holds SQLite's own lock.
 pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(5);
@@ -47,12 +47,19 @@ impl SqliteStore {
             return Err(StoreError::NotAStore { path: path.to_owned(), why: "it is a folder".to_owned() });
         }
         refuse_unsafe(path)?;
+        // Where it may not make the log's side files, SQLite says only that it cannot open the file.
+        let explain = |error| match error {
+            StoreError::Unavailable { .. } if access == Access::Write && !is_writable(path) => {
+                StoreError::ReadOnly(path.to_owned())
+            }
+            error => error,
+        };
         let (connection, copy) = match access {
-            Access::Write => (connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?, None),
+            Access::Write => (connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(explain)?, None),
             Access::Read => connect_to_read(path)?,
         };
         let mut store = SqliteStore::new(connection, path, wait, copy);
-        let found = schema::version(&store.connection, path)?;
+        let found = schema::version(&store.connection, path).map_err(explain)?;
         if found < schema::KNOWN {
             store.migrate(found)?;
         }
@@ -70,13 +77,7 @@ impl SqliteStore {
         wait: Duration,
     ) -> Result<SqliteStore> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        let unavailable = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly(folder.to_owned())
-            }
-            std::io::ErrorKind::StorageFull => StoreError::Full,
-            _ => StoreError::Unavailable { path: folder.to_owned(), why: error.to_string() },
-        };
+        let unavailable = |error: std::io::Error| StoreError::of_io(folder, &error);
         let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
         refuse_unsafe(existing)?;
         fs::create_dir_all(folder).map_err(unavailable)?;
@@ -181,6 +182,12 @@ impl SqliteStore {
     }
 }
 
+/// Whether this process may write the file and make others beside it.
+fn is_writable(path: &Path) -> bool {
+    let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    may(path) && path.parent().is_none_or(may)
+}
+
 fn refuse_unsafe(path: &Path) -> Result<()> {
     match filesystem_of(path) {
         Some(filesystem) => Err(StoreError::UnsafeFilesystem { path: path.to_owned(), filesystem }),
@@ -209,10 +216,12 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(FOREIGN_WAIT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // Plans that do not depend on bound values: a cached statement is not compiled again for each new value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; \
-         PRAGMA wal_autocheckpoint = {LOG_PAGES};"
+         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {LOG_BYTES}; PRAGMA temp_store = MEMORY;"
     ))
 }
 

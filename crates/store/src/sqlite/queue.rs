@@ -94,13 +94,7 @@ impl Queue {
     }
 
     fn failed(&self, error: &io::Error) -> StoreError {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly(self.folder.clone())
-            }
-            io::ErrorKind::StorageFull => StoreError::Full,
-            _ => StoreError::Unavailable { path: self.folder.clone(), why: error.to_string() },
-        }
+        StoreError::of_io(&self.folder, error)
     }
 }
 

@@ -187,7 +187,7 @@ impl Read for Session<'_> {
         self.all(
             &format!(
                 "SELECT {LEASE_COLUMNS} FROM lease WHERE actor = ?1 AND instance = ?2 AND ended_at_ms >= ?3 \
-                 AND ended_how IN ('taken_over', 'revoked') ORDER BY ended_at_ms LIMIT 20"
+                 AND ended_how IN ('taken_over', 'revoked', 'lapsed') ORDER BY ended_at_ms LIMIT 20"
             ),
             params![actor.as_str(), instance.as_str(), since_ms],
             rows::lease,
@@ -203,7 +203,7 @@ impl Read for Session<'_> {
 
     fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)> {
         const UNBOUNDED: &str = "FROM lease INDEXED BY lease_unended WHERE ended_how IS NULL AND ttl_ms IS NULL \
-            AND process IS NULL AND actor NOT LIKE 'human:%'";
+            AND actor NOT LIKE 'human:%'";
         let own = self.number(&format!("SELECT COUNT(*) {UNBOUNDED} AND actor = ?1"), [actor.as_str()])?;
         Ok((own, self.number(&format!("SELECT COUNT(*) {UNBOUNDED}"), [])?))
     }
@@ -328,8 +328,8 @@ impl Read for Session<'_> {
         let project = self.project;
         self.all(
             &format!(
-                "SELECT {EVENT_COLUMNS} FROM event WHERE stream = ?1 AND version IN \
-                 (SELECT version FROM text WHERE stream = ?1 AND field = 'note') ORDER BY version"
+                "SELECT {EVENT_COLUMNS} FROM event \
+                 WHERE stream = ?1 AND json_extract(payload, '$.texts.note') IS NOT NULL ORDER BY version"
             ),
             [task.to_string()],
             |row| rows::record(row, project),

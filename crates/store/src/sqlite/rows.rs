@@ -1,7 +1,14 @@
 //! Between rows and domain types. One list of columns a table, used for reading, writing and rebuilding.
 
-use rusqlite::{Row, named_params};
+use std::error::Error;
+use std::str::FromStr;
+use std::sync::LazyLock;
 
+use rusqlite::types::FromSql;
+use rusqlite::{Row, named_params};
+use serde::de::DeserializeOwned;
+
+use onus_core::actor::Tier;
 use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::ids::{Number, Token, Version};
@@ -32,11 +39,11 @@ const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, st
     kept_wall_ms = excluded.kept_wall_ms, kept_tick_ms = excluded.kept_tick_ms, \
     kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter";
 
-pub(super) fn upsert_task() -> String {
+pub(super) static UPSERT_TASK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO task ({TASK_COLUMNS}) VALUES ({TASK_VALUES}) ON CONFLICT (number) DO UPDATE SET {TASK_UPDATES}"
     )
-}
+});
 
 pub(super) fn insert_task_into(table: &str) -> String {
     format!("INSERT INTO {table} ({TASK_COLUMNS}) VALUES ({TASK_VALUES})")
@@ -81,42 +88,108 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[(&str, &dyn rusqlite:
     })
 }
 
+/// The cells of a row, in the order of its list of columns: looking each up by its name would cost more than reading.
+struct Cells<'a, 'b> {
+    row: &'a Row<'b>,
+    next: usize,
+}
+
+impl Cells<'_, '_> {
+    fn get<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    fn unsigned(&mut self) -> rusqlite::Result<u64> {
+        u64::try_from(self.get::<i64>()?).map_err(unreadable)
+    }
+
+    fn optional_unsigned(&mut self) -> rusqlite::Result<Option<u64>> {
+        self.get::<Option<i64>>()?.map(|value| u64::try_from(value).map_err(unreadable)).transpose()
+    }
+
+    fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(&mut self) -> rusqlite::Result<T> {
+        parsed(self.get_str()?)
+    }
+
+    fn get_str(&mut self) -> rusqlite::Result<&str> {
+        self.next += 1;
+        self.row.get_ref(self.next - 1)?.as_str().map_err(unreadable)
+    }
+
+    fn optional<T: FromStr<Err: Error + Send + Sync + 'static>>(&mut self) -> rusqlite::Result<Option<T>> {
+        self.get::<Option<String>>()?.map(|text| parsed(&text)).transpose()
+    }
+
+    fn json<T: DeserializeOwned>(&mut self) -> rusqlite::Result<T> {
+        serde_json::from_str(self.get_str()?).map_err(unreadable)
+    }
+
+    /// What is not JSON is kept as a string.
+    fn loose_json(&mut self) -> rusqlite::Result<serde_json::Value> {
+        let text: String = self.get()?;
+        Ok(serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text)))
+    }
+
+    /// Three cells: wall, tick and domain; None if the first is.
+    fn optional_moment(&mut self) -> rusqlite::Result<Option<Moment>> {
+        let Some(wall_ms) = self.get::<Option<i64>>()? else {
+            self.next += 2;
+            return Ok(None);
+        };
+        Ok(Some(Moment { wall_ms, tick_ms: self.get()?, domain: ClockDomain::from_stored(self.get()?) }))
+    }
+
+    fn moment(&mut self) -> rusqlite::Result<Moment> {
+        Ok(Moment {
+            wall_ms: self.get()?,
+            tick_ms: self.get()?,
+            domain: ClockDomain::from_stored(self.get()?),
+        })
+    }
+}
+
 pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
-    let kept = match row.get::<_, Option<String>>("kept_actor")? {
-        Some(actor) => Some(Kept {
-            actor: parsed(&actor)?,
-            until: moment(row, "kept_wall_ms", "kept_tick_ms", "kept_domain")?,
-            version: Version(unsigned(row, "kept_version")?),
-        }),
-        None => None,
-    };
+    let mut cells = Cells { row, next: 0 };
+    let number = Number(cells.unsigned()?);
+    let uid = cells.parsed()?;
+    cells.skip();
     Ok(Task {
-        uid: text(row, "uid")?,
-        number: Number(unsigned(row, "number")?),
-        version: Version(unsigned(row, "version")?),
-        head: row.get("head")?,
-        state: text(row, "state")?,
+        number,
+        uid,
+        version: Version(cells.unsigned()?),
+        head: cells.get()?,
+        state: cells.parsed()?,
         facts: Facts {
-            kind: text(row, "type")?,
-            priority: text(row, "priority")?,
-            required_tier: onus_core::actor::Tier(row.get("required_tier")?),
-            area: row.get("area")?,
-            iteration: row.get("iteration")?,
-            owner: optional(row, "owner")?,
-            tags: json(row, "tags")?,
-            refs: json(row, "refs")?,
+            kind: cells.parsed()?,
+            priority: cells.parsed()?,
+            required_tier: Tier(cells.get()?),
+            area: cells.get()?,
+            iteration: cells.get()?,
+            owner: cells.optional()?,
+            tags: cells.json()?,
+            refs: cells.json()?,
         },
-        title_version: Version(unsigned(row, "title_version")?),
-        body_version: optional_unsigned(row, "body_version")?.map(Version),
-        origin: optional(row, "origin")?,
-        created_at_ms: row.get("created_at_ms")?,
-        created_by: text(row, "created_by")?,
-        updated_at_ms: row.get("updated_at_ms")?,
-        token: Token(unsigned(row, "token")?),
-        leased: row.get("leased")?,
-        opened_token: Token(unsigned(row, "opened_token")?),
-        kept,
-        submitter: optional(row, "submitter")?,
+        title_version: Version(cells.unsigned()?),
+        body_version: cells.optional_unsigned()?.map(Version),
+        origin: cells.optional()?,
+        created_at_ms: cells.get()?,
+        created_by: cells.parsed()?,
+        updated_at_ms: cells.get()?,
+        token: Token(cells.unsigned()?),
+        leased: cells.get()?,
+        opened_token: Token(cells.unsigned()?),
+        kept: match (cells.optional()?, cells.optional_moment()?, cells.optional_unsigned()?) {
+            (Some(actor), Some(until), Some(version)) => {
+                Some(Kept { actor, until, version: Version(version) })
+            }
+            _ => None,
+        },
+        submitter: cells.optional()?,
     })
 }
 
@@ -124,6 +197,8 @@ pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acqu
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
     active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, renewals, \
     deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, ended_active_s";
+
+pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
 
 pub(super) fn insert_lease_into(table: &str) -> String {
     let values: Vec<String> = LEASE_COLUMNS.split(", ").map(|name| format!(":{}", name.trim())).collect();
@@ -170,48 +245,55 @@ pub(super) fn with_lease<R>(lease: &Lease, run: impl FnOnce(&[(&str, &dyn rusqli
 }
 
 pub(super) fn lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
-    let renewals = unsigned(row, "renewals")?;
-    let last = moment(row, "last_wall_ms", "last_tick_ms", "last_domain")?;
-    let ended = match row.get::<_, Option<String>>("ended_how")? {
+    let mut cells = Cells { row, next: 0 };
+    let (task, token) = (cells.parsed()?, Token(cells.unsigned()?));
+    let (actor, instance) = (cells.parsed()?, cells.parsed()?);
+    let tier = Tier(cells.get()?);
+    let acquired_at_ms = cells.get()?;
+    let grant = Grant {
+        tier,
+        tick_ms: cells.get()?,
+        domain: ClockDomain::from_stored(cells.get()?),
+        ttl_ms: cells.get()?,
+        max_hold_ms: cells.get()?,
+        process: match cells.get::<Option<String>>()? {
+            Some(text) => Some(serde_json::from_str(&text).map_err(unreadable)?),
+            None => None,
+        },
+        worktree: cells.get()?,
+        branch: cells.get()?,
+        mode: cells.parsed()?,
+        reserve: cells.get()?,
+        handoff_version: cells.optional_unsigned()?.map(Version),
+    };
+    let version = Version(cells.unsigned()?);
+    let (active_from, active_before_s) = (cells.moment()?, cells.get()?);
+    let pulse =
+        Pulse { last: cells.moment()?, renewals: cells.unsigned()?, deadline: cells.optional_moment()? };
+    let ended = match cells.optional()? {
         Some(how) => Some(Ended {
-            how: parsed(&how)?,
-            at_ms: row.get("ended_at_ms")?,
-            version: Version(unsigned(row, "ended_version")?),
-            end: LeaseEnd { renewals, last_sign_ms: last.wall_ms, active_s: row.get("ended_active_s")? },
+            how,
+            at_ms: cells.get()?,
+            version: Version(cells.unsigned()?),
+            end: LeaseEnd {
+                renewals: pulse.renewals,
+                last_sign_ms: pulse.last.wall_ms,
+                active_s: cells.get()?,
+            },
         }),
         None => None,
     };
-    let deadline = match row.get::<_, Option<i64>>("deadline_wall_ms")? {
-        Some(_) => Some(moment(row, "deadline_wall_ms", "deadline_tick_ms", "deadline_domain")?),
-        None => None,
-    };
-    let process = match row.get::<_, Option<String>>("process")? {
-        Some(text) => Some(serde_json::from_str(&text).map_err(unreadable)?),
-        None => None,
-    };
     Ok(Lease {
-        task: text(row, "task")?,
-        token: Token(unsigned(row, "token")?),
-        actor: text(row, "actor")?,
-        instance: text(row, "instance")?,
-        grant: Grant {
-            tier: onus_core::actor::Tier(row.get("tier")?),
-            tick_ms: row.get("tick_ms")?,
-            domain: ClockDomain::from_stored(row.get("domain")?),
-            ttl_ms: row.get("ttl_ms")?,
-            max_hold_ms: row.get("max_hold_ms")?,
-            process,
-            worktree: row.get("worktree")?,
-            branch: row.get("branch")?,
-            mode: text(row, "mode")?,
-            reserve: row.get("reserve")?,
-            handoff_version: optional_unsigned(row, "handoff_version")?.map(Version),
-        },
-        acquired_at_ms: row.get("acquired_at_ms")?,
-        version: Version(unsigned(row, "version")?),
-        active_from: moment(row, "active_wall_ms", "active_tick_ms", "active_domain")?,
-        active_before_s: row.get("active_before_s")?,
-        pulse: Pulse { last, renewals, deadline },
+        task,
+        token,
+        actor,
+        instance,
+        grant,
+        acquired_at_ms,
+        version,
+        active_from,
+        active_before_s,
+        pulse,
         ended,
     })
 }
@@ -229,24 +311,23 @@ pub(super) fn project(row: &Row<'_>) -> rusqlite::Result<Project> {
 pub(super) const EVENT_COLUMNS: &str =
     "seq, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, prev, hash";
 
-/// An event as it is stored. What is not JSON is kept as a string: its hash will not match.
+/// An event as it is stored, readable or not: its hash will tell.
 pub(super) fn record(row: &Row<'_>, project: &str) -> rusqlite::Result<Record> {
-    let stream: String = row.get("stream")?;
-    let payload: String = row.get("payload")?;
+    let mut cells = Cells { row, next: 0 };
     Ok(Record {
-        seq: unsigned(row, "seq")?,
-        uid: row.get("uid")?,
-        task: Some(stream).filter(|stream| stream != project),
-        version: unsigned(row, "version")?,
-        kind: row.get("kind")?,
-        actor: row.get("actor")?,
-        instance: row.get("instance")?,
-        token: optional_unsigned(row, "token")?,
-        at: rfc3339(row.get("at_ms")?),
-        cause: row.get("cause")?,
-        payload: serde_json::from_str(&payload).unwrap_or(serde_json::Value::String(payload)),
-        prev: row.get("prev")?,
-        hash: row.get("hash")?,
+        seq: cells.unsigned()?,
+        uid: cells.get()?,
+        task: Some(cells.get::<String>()?).filter(|stream| stream != project),
+        version: cells.unsigned()?,
+        kind: cells.get()?,
+        actor: cells.get()?,
+        instance: cells.get()?,
+        token: cells.optional_unsigned()?,
+        at: rfc3339(cells.get()?),
+        cause: cells.get()?,
+        payload: cells.loose_json()?,
+        prev: cells.get()?,
+        hash: cells.get()?,
     })
 }
 
@@ -267,14 +348,6 @@ pub(super) fn salt(row: &Row<'_>, column: &str) -> rusqlite::Result<Salt> {
     Salt::try_from(bytes.as_slice()).map_err(unreadable)
 }
 
-pub(super) fn moment(row: &Row<'_>, wall: &str, tick: &str, domain: &str) -> rusqlite::Result<Moment> {
-    Ok(Moment {
-        wall_ms: row.get(wall)?,
-        tick_ms: row.get(tick)?,
-        domain: ClockDomain::from_stored(row.get(domain)?),
-    })
-}
-
 /// SQLite's integers are signed; ours that count things never reach the sign.
 pub(super) fn to_sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
@@ -288,31 +361,24 @@ pub(super) fn optional_unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result
     row.get::<_, Option<i64>>(column)?.map(|value| u64::try_from(value).map_err(unreadable)).transpose()
 }
 
-pub(super) fn text<T: std::str::FromStr>(row: &Row<'_>, column: &str) -> rusqlite::Result<T>
-where
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
+pub(super) fn text<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &Row<'_>,
+    column: &str,
+) -> rusqlite::Result<T> {
     parsed(&row.get::<_, String>(column)?)
 }
 
-pub(super) fn optional<T: std::str::FromStr>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>>
-where
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
+pub(super) fn optional<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &Row<'_>,
+    column: &str,
+) -> rusqlite::Result<Option<T>> {
     row.get::<_, Option<String>>(column)?.map(|text| parsed(&text)).transpose()
 }
 
-pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> rusqlite::Result<T>
-where
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
+pub(super) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(text: &str) -> rusqlite::Result<T> {
     text.parse().map_err(unreadable)
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
-    serde_json::from_str(&row.get::<_, String>(column)?).map_err(unreadable)
-}
-
-fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+fn unreadable(error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
 }

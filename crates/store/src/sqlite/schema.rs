@@ -141,7 +141,7 @@ CREATE TABLE lease (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lease_holder ON lease (task, actor, instance, token);
 CREATE INDEX lease_unended ON lease (actor, instance) WHERE ended_how IS NULL;
-CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms) WHERE ended_how IN ('taken_over', 'revoked');
+CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms) WHERE ended_how IN ('taken_over', 'revoked', 'lapsed');
 
 CREATE TABLE instance (
     actor TEXT NOT NULL,

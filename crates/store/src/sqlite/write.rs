@@ -16,7 +16,7 @@ use crate::{KeptRequest, KnownInstance, Read as _, Result, StoreError, Write};
 use super::failed;
 use super::maintain::SCRUB;
 use super::read::Session;
-use super::rows::{insert_lease_into, to_sql, upsert_task, with_lease, with_task};
+use super::rows::{INSERT_LEASE, UPSERT_TASK, to_sql, with_lease, with_task};
 
 impl Session<'_> {
     pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
@@ -136,10 +136,8 @@ impl Write for Session<'_> {
             Change::NumberTaken(number) => {
                 self.run_on_one("UPDATE project SET last_number = MAX(last_number, ?1)", [to_sql(number.0)])
             }
-            Change::PutTask(task) => with_task(task, |values| self.run(&upsert_task(), values)).map(drop),
-            Change::OpenLease(lease) => {
-                with_lease(lease, |values| self.run(&insert_lease_into("lease"), values)).map(drop)
-            }
+            Change::PutTask(task) => with_task(task, |values| self.run(&UPSERT_TASK, values)).map(drop),
+            Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(
                     "UPDATE lease SET active_wall_ms = ?3, active_tick_ms = ?4, active_domain = ?5, \

@@ -1,0 +1,3 @@
+//! A program that does nothing: what starting and ending a process costs by itself.
+
+fn main() {}

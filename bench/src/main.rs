@@ -1,0 +1,75 @@
+//! Benchmarks that print a ratio against the machine's own limit.
+//!
+//! Absolute times say more about the machine than about onus, so each benchmark measures two things in turn, many
+//! times, and compares: a claim with what any durable program must cost, a large store with a small one, many
+//! processes with one. A target that is missed is exit code 1.
+
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
+mod batch;
+mod claim;
+mod crowd;
+mod fixture;
+mod measure;
+mod pages;
+mod place;
+mod scale;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use measure::Report;
+use place::Place;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Place) -> Result<Report>,
+}
+
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark { name: "claim", about: claim::ABOUT, run: claim::run },
+    Benchmark { name: "scale", about: scale::ABOUT, run: scale::run },
+    Benchmark { name: "crowd", about: crowd::ABOUT, run: crowd::run },
+    Benchmark { name: "pages", about: pages::ABOUT, run: pages::run },
+    Benchmark { name: "batch", about: batch::ABOUT, run: batch::run },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some(crowd::WORKER) => crowd::work(&args[1..]).map(|()| true),
+        Some(name) => run(name),
+        None => run("help"),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every target was met.
+fn run(name: &str) -> Result<bool> {
+    let chosen: Vec<&Benchmark> =
+        BENCHMARKS.iter().filter(|benchmark| name == "all" || name == benchmark.name).collect();
+    if chosen.is_empty() {
+        println!("usage: onus-bench NAME|all");
+        for Benchmark { name, about, .. } in BENCHMARKS {
+            println!("  {name:8} {about}");
+        }
+        return Ok(name == "help");
+    }
+    let place = Place::prepare()?;
+    let mut met = true;
+    for Benchmark { name, about, run } in chosen {
+        println!("\n{name}: {about}");
+        met &= run(&place)?.print();
+    }
+    Ok(met)
+}

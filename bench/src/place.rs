@@ -1,0 +1,121 @@
+//! Where benchmarks run: beside the build, so that a sync is a real one, with a fresh `onus`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Temporary folders, emptied at each start.
+    scratch: PathBuf,
+    /// What is worth keeping from one run to the next.
+    pub(crate) data: PathBuf,
+    pub(crate) onus: PathBuf,
+    pub(crate) empty: PathBuf,
+}
+
+impl Place {
+    /// Builds what is measured, and says so if the disk is none.
+    pub(crate) fn prepare() -> Result<Place> {
+        let bench = std::env::current_exe()?;
+        let binaries = bench.parent().ok_or("this program has no folder")?;
+        let target = binaries.parent().ok_or("this program is not in a target folder")?;
+        let place = Place {
+            scratch: target.join("bench-scratch"),
+            data: target.join("bench-data"),
+            onus: binaries.join("onus"),
+            empty: binaries.join("empty"),
+        };
+        build(&["-p", "onus"])?;
+        build(&["-p", "onus-bench", "--bin", "empty"])?;
+        match fs::remove_dir_all(&place.scratch) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        fs::create_dir_all(&place.scratch)?;
+        fs::create_dir_all(&place.data)?;
+        if rustix::fs::statfs(&place.scratch)?.f_type.cast_unsigned() == TMPFS_MAGIC {
+            println!("note: the target folder is in memory, a sync costs nothing: the ratios mean little");
+        }
+        Ok(place)
+    }
+
+    /// An empty repository.
+    pub(crate) fn repository(&self, name: &str) -> Result<Repository> {
+        let root = self.scratch.join(name);
+        for folder in ["objects", "refs", "onus"] {
+            fs::create_dir_all(root.join(".git").join(folder))?;
+        }
+        fs::write(root.join(".git").join("HEAD"), "ref: refs/heads/main\n")?;
+        Ok(Repository { root })
+    }
+}
+
+/// A repository as far as `onus` looks at one.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    pub(crate) root: PathBuf,
+}
+
+impl Repository {
+    pub(crate) fn store(&self) -> PathBuf {
+        self.root.join(".git").join("onus").join("onus.db")
+    }
+
+    /// Puts a copy of a store here, and waits until it is on the disk.
+    pub(crate) fn fill(&self, from: &Path) -> Result<()> {
+        let store = self.store();
+        for side in ["-wal", "-shm"] {
+            let mut name = store.clone().into_os_string();
+            name.push(side);
+            match fs::remove_file(name) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        fs::copy(from, &store)?;
+        fs::File::open(&store)?.sync_all()?;
+        Ok(())
+    }
+
+    /// A program to be started here, with nothing of the caller's surroundings that would change what it does.
+    pub(crate) fn command(&self, program: &Path, instance: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", &self.root)
+            .env("ONUS_ACTOR", "agent:bench")
+            .env("ONUS_INSTANCE", instance)
+            .current_dir(&self.root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    /// Starts it and waits for its end.
+    pub(crate) fn run(&self, program: &Path, instance: &str, args: &[&str]) -> Result<()> {
+        let status = self.command(program, instance).args(args).status()?;
+        if !status.success() {
+            return Err(format!("{} {}: {status}", program.display(), args.join(" ")).into());
+        }
+        Ok(())
+    }
+}
+
+fn build(what: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet"])
+        .args(what)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    if !status.success() {
+        return Err(format!("cargo build {}: {status}", what.join(" ")).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Writes events as the engine would, without deciding anything.
+
+use onus_core::actor::{ActorName, InstanceId, Tier};
+use onus_core::apply::{apply_to_project, apply_to_task};
+use onus_core::chain::Record;
+use onus_core::event::{Body, Draft, Event};
+use onus_core::ids::{Token, Uid, Version};
+use onus_core::lease::{Grant, LeaseEnd, Mode};
+use onus_core::task::{Facts, State, Task};
+use onus_core::text::{Field, digest};
+use onus_core::time::Moment;
+
+use crate::{Result, Store, Write};
+
+pub(super) fn actor(name: &str) -> ActorName {
+    format!("agent:{name}").parse().unwrap()
+}
+
+pub(super) fn instance(name: &str) -> InstanceId {
+    name.parse().unwrap()
+}
+
+/// A uid whose text begins with one number and ends with another.
+pub(super) fn uid(start: u32, end: u32) -> Uid {
+    format!("{start:08x}-0000-7000-8000-0000{end:08x}").parse().unwrap()
+}
+
+/// Appends a draft to a task's stream and applies it; returns the row after.
+pub(super) fn append(write: &mut dyn Write, task: Uid, draft: Draft) -> Result<Task> {
+    append_as(write, task, draft, ("a", "i"))
+}
+
+pub(super) fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&str, &str)) -> Result<Task> {
+    let before = write.lock_task(task)?;
+    let (version, prev) =
+        before.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
+    let texts: Vec<_> = draft.texts.iter().map(|(field, text)| (*field, [7; 16], text.clone())).collect();
+    let mut event = Event {
+        uid: uid(0xeeee_0000, u32::try_from(version.0).unwrap()),
+        task: Some(task),
+        version: version.next(),
+        body: draft.body,
+        actor: actor(by.0),
+        instance: instance(by.1),
+        token: draft.token,
+        at_ms: write.now().wall_ms,
+        cause: None,
+        texts: texts.iter().map(|(field, salt, text)| (*field, digest(salt, text))).collect(),
+        prev,
+        hash: String::new(),
+    };
+    event.hash = Record::from_event(&event).hash;
+    let changes = apply_to_task(before.as_ref(), &event).expect("the case tells a possible story");
+    write.append(&event, &texts)?;
+    for change in &changes {
+        write.apply(change)?;
+    }
+    Ok(write.task(task)?.expect("the task was just written"))
+}
+
+pub(super) fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
+    let project = write.lock_project()?;
+    let mut event = Event {
+        uid: uid(0xaaaa_0000, u32::try_from(project.version.0).unwrap()),
+        task: None,
+        version: project.version.next(),
+        body,
+        actor: actor("a"),
+        instance: instance("i"),
+        token: None,
+        at_ms: write.now().wall_ms,
+        cause: None,
+        texts: Default::default(),
+        prev: project.head.clone(),
+        hash: String::new(),
+    };
+    event.hash = Record::from_event(&event).hash;
+    write.append(&event, &[])?;
+    for change in &apply_to_project(Some(&project), &event).expect("the case tells a possible story") {
+        write.apply(change)?;
+    }
+    Ok(())
+}
+
+/// A new open task.
+pub(super) fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts) -> Result<Task> {
+    let number = write.next_number()?;
+    let created = Body::TaskCreated { number, state: State::Open, facts, origin: None, body: false };
+    append(write, task, Draft::new(created).text(Field::Title, Some(title.to_owned())))
+}
+
+pub(super) fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
+    Grant {
+        tier: Tier(1),
+        tick_ms: now.tick_ms,
+        domain: now.domain.clone(),
+        ttl_ms,
+        max_hold_ms: None,
+        process: None,
+        worktree: Some("/somewhere/else".into()),
+        branch: None,
+        mode: Mode::Exclusive,
+        reserve: false,
+        handoff_version: None,
+    }
+}
+
+/// A lease for somebody, with the next token.
+pub(super) fn claim(
+    write: &mut dyn Write,
+    task: Uid,
+    by: (&str, &str),
+    ttl_ms: Option<i64>,
+) -> Result<Token> {
+    let token = write.task(task)?.expect("the task exists").token.next();
+    let now = write.now();
+    let acquired = Draft::new(Body::LeaseAcquired { grant: grant(&now, ttl_ms) }).token(token);
+    append_as(write, task, acquired, by)?;
+    Ok(token)
+}
+
+pub(super) fn end() -> LeaseEnd {
+    LeaseEnd { renewals: 3, last_sign_ms: 1_000, active_s: 42 }
+}
+
+/// One committed transaction.
+pub(super) fn commit<S: Store, R>(store: &mut S, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> R {
+    store.write(|write| work(write)).expect("the transaction commits")
+}
+
+/// One snapshot.
+pub(super) fn look<S: Store, R>(store: &mut S, work: impl FnOnce(&mut dyn crate::Read) -> Result<R>) -> R {
+    store.read(work).expect("the snapshot can be read")
+}

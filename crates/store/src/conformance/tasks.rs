@@ -1,0 +1,248 @@
+//! Tasks: rows, references, lists, texts and search.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onus_core::actor::Tier;
+use onus_core::event::{Body, Draft};
+use onus_core::ids::{Number, TaskRef, Uid};
+use onus_core::task::{Facts, Priority, State, TaskType};
+use onus_core::text::{Field, TextKey};
+
+use crate::{After, Filter, Store, StoreError};
+
+use super::Case;
+use super::scribe::{append, claim, commit, create, end, look, uid};
+
+pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
+    vec![
+        ("a task's row comes back as it was written", round_trip),
+        ("numbers grow by one and are never given twice", numbers_grow),
+        ("a part that was undone leaves nothing, its neighbours stay", parts_are_undone_alone),
+        ("a transaction that fails leaves nothing", failed_transactions_leave_nothing),
+        ("references find a task by number, id, start and end of the uid", references),
+        ("lists are ordered by priority, then number, and go on after a cursor", lists),
+        ("lists are narrowed by every filter", filters),
+        ("open tasks are those that nobody holds", open_tasks),
+        ("tasks are counted by state", counts),
+        ("one origin is one task", origins),
+        ("search finds every word in any current text of a task", search),
+        ("an erased text is gone from text and search", erased_texts),
+    ]
+}
+
+fn rich_facts() -> Facts {
+    Facts {
+        kind: TaskType::Bug,
+        priority: Priority::P1,
+        required_tier: Tier(2),
+        area: Some("web".into()),
+        iteration: Some("2026-W46".into()),
+        owner: Some("human:zoë".parse().unwrap()),
+        tags: BTreeSet::from(["a".to_owned(), "ü\"'".to_owned()]),
+        refs: BTreeMap::from([("jira".to_owned(), "WEB-7".to_owned())]),
+    }
+}
+
+fn round_trip<S: Store>(store: &mut S) {
+    let written = commit(store, |write| create(write, uid(1, 1), "Fix it", rich_facts()));
+    let read = look(store, |read| read.task(uid(1, 1))).expect("it is there");
+    assert_eq!(read, written);
+    assert_eq!(read.facts, rich_facts());
+    assert_eq!((read.state, read.version.0, read.token.0), (State::Open, 1, 0));
+    assert_eq!(look(store, |read| read.task(uid(9, 9))), None);
+}
+
+fn numbers_grow<S: Store>(store: &mut S) {
+    for expected in 1..=3_u32 {
+        let task = commit(store, |write| create(write, uid(expected, expected), "t", Facts::default()));
+        assert_eq!(task.number, Number(u64::from(expected)));
+    }
+    // A number that was only looked at is not taken.
+    commit(store, |write| write.next_number());
+    assert_eq!(commit(store, |write| write.next_number()), Number(4));
+}
+
+fn parts_are_undone_alone<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        write.savepoint()?;
+        create(write, uid(1, 1), "kept", Facts::default())?;
+        write.release()?;
+        write.savepoint()?;
+        create(write, uid(2, 2), "undone", Facts::default())?;
+        write.undo()?;
+        write.savepoint()?;
+        create(write, uid(3, 3), "kept too", Facts::default())?;
+        write.release()
+    });
+    assert!(look(store, |read| read.task(uid(1, 1))).is_some());
+    assert!(look(store, |read| read.task(uid(2, 2))).is_none());
+    assert_eq!(look(store, |read| read.task(uid(3, 3))).map(|task| task.number), Some(Number(2)));
+    assert_eq!(look(store, |read| read.search(&["undone".into()], 10)), []);
+}
+
+fn failed_transactions_leave_nothing<S: Store>(store: &mut S) {
+    let before = look(store, |read| read.count_events());
+    let failed: crate::Result<()> = store.write(|write| {
+        create(write, uid(1, 1), "gone", Facts::default())?;
+        Err(StoreError::Unexpected("on purpose".into()))
+    });
+    assert!(failed.is_err());
+    assert_eq!(look(store, |read| read.task(uid(1, 1))), None);
+    assert_eq!(look(store, |read| read.count_events()), before);
+}
+
+fn references<S: Store>(store: &mut S) {
+    let (one, two) = (uid(0x0193_aaaa, 0x1111_beef), uid(0x0193_aabb, 0x2222_beef));
+    commit(store, |write| {
+        create(write, one, "one", Facts::default())?;
+        create(write, two, "two", Facts::default())
+    });
+    let prefix = look(store, |read| read.project()).prefix;
+    let mut resolve = |text: &str| {
+        let reference: TaskRef = text.parse().unwrap();
+        let mut found = look(store, |read| read.resolve(&reference));
+        found.sort();
+        found
+    };
+    let none: Vec<Uid> = Vec::new();
+    assert_eq!(resolve("1"), [one]);
+    assert_eq!(resolve(&prefix.id(Number(2))), [two]);
+    assert_eq!(resolve(&prefix.id(Number(2)).to_lowercase()), [two]);
+    assert_eq!(resolve(&one.to_string()), [one]);
+    assert_eq!(resolve(&one.to_string().replace('-', "").to_uppercase()), [one]);
+    assert_eq!(resolve("0193aaaa"), [one]);
+    assert_eq!(resolve("0193aabb-0000-7"), [two]);
+    assert_eq!(resolve("1111beef"), [one]);
+    assert_eq!(resolve("8000-00002222beef"), [two]);
+    assert_eq!(resolve("0193a"), [one, two]);
+    assert_eq!(resolve("beef"), [one, two]);
+    assert_eq!(resolve("dead"), none);
+    assert_eq!(resolve("3"), none);
+    assert_eq!(resolve("OTHER-1"), none);
+}
+
+fn lists<S: Store>(store: &mut S) {
+    let priorities = [Priority::P3, Priority::P0, Priority::P2, Priority::P0, Priority::P3];
+    commit(store, |write| {
+        for (i, priority) in (1_u32..).zip(priorities) {
+            create(write, uid(i, i), "t", Facts { priority, ..Facts::default() })?;
+        }
+        Ok(())
+    });
+    let mut pages = Vec::new();
+    let mut after = None;
+    loop {
+        let page = look(store, |read| read.list(&Filter::default(), after, 2));
+        let Some(last) = page.last() else { break };
+        after = Some(After { priority: last.facts.priority, number: last.number });
+        pages.push(page.iter().map(|task| task.number.0).collect::<Vec<_>>());
+    }
+    assert_eq!(pages, [vec![2, 4], vec![3, 1], vec![5]]);
+}
+
+fn filters<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        create(write, uid(1, 1), "rich", rich_facts())?;
+        create(write, uid(2, 2), "plain", Facts::default())?;
+        create(write, uid(3, 3), "dropped", Facts::default())?;
+        append(write, uid(3, 3), Draft::new(Body::TaskDropped { lease: None }))?;
+        claim(write, uid(2, 2), ("h", "1"), None)
+    });
+    let mut numbers = |filter: Filter| {
+        look(store, |read| read.list(&filter, None, 10)).iter().map(|task| task.number.0).collect::<Vec<_>>()
+    };
+    let plain = Filter::default;
+    assert_eq!(numbers(plain()), [1, 2]);
+    assert_eq!(numbers(Filter { finished: true, ..plain() }), [1, 2, 3]);
+    assert_eq!(numbers(Filter { states: vec![State::Dropped, State::InProgress], ..plain() }), [2, 3]);
+    assert_eq!(numbers(Filter { kind: Some(TaskType::Bug), ..plain() }), [1]);
+    assert_eq!(numbers(Filter { priority: Some(Priority::P2), ..plain() }), [2]);
+    assert_eq!(numbers(Filter { tag: Some("ü\"'".into()), ..plain() }), [1]);
+    assert!(numbers(Filter { tag: Some("b".into()), ..plain() }).is_empty());
+    assert_eq!(numbers(Filter { owner: Some("human:zoë".parse().unwrap()), ..plain() }), [1]);
+    assert_eq!(numbers(Filter { area: Some("web".into()), ..plain() }), [1]);
+    assert_eq!(numbers(Filter { iteration: Some("2026-W46".into()), ..plain() }), [1]);
+    assert_eq!(numbers(Filter { holder: Some("agent:h".parse().unwrap()), ..plain() }), [2]);
+    assert!(numbers(Filter { holder: Some("agent:x".parse().unwrap()), ..plain() }).is_empty());
+}
+
+fn open_tasks<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        for i in 1..=4 {
+            create(write, uid(i, i), "t", Facts::default())?;
+        }
+        claim(write, uid(1, 1), ("h", "1"), None)?;
+        append(write, uid(2, 2), Draft::new(Body::TaskBlocked { lease: None }))
+    });
+    let open = look(store, |read| read.open_tasks(None, 10));
+    assert_eq!(open.iter().map(|task| task.number.0).collect::<Vec<_>>(), [3, 4]);
+    let after = After { priority: Priority::P2, number: Number(3) };
+    let rest = look(store, |read| read.open_tasks(Some(after), 10));
+    assert_eq!(rest.iter().map(|task| task.number.0).collect::<Vec<_>>(), [4]);
+}
+
+fn counts<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        for i in 1..=3 {
+            create(write, uid(i, i), "t", Facts::default())?;
+        }
+        append(write, uid(2, 2), Draft::new(Body::TaskDropped { lease: None }))
+    });
+    let counts: BTreeMap<State, u64> = look(store, |read| read.count_by_state()).into_iter().collect();
+    assert_eq!(counts, BTreeMap::from([(State::Open, 2), (State::Dropped, 1)]));
+}
+
+fn origins<S: Store>(store: &mut S) {
+    let origin: onus_core::task::Origin = "mail:<1@x>".parse().unwrap();
+    commit(store, |write| {
+        let number = write.next_number()?;
+        let (state, facts, origin) = (State::Proposed, Facts::default(), Some(origin.clone()));
+        let created = Body::TaskCreated { number, state, facts, origin, body: false };
+        append(write, uid(1, 1), Draft::new(created).text(Field::Title, Some("asked".into())))
+    });
+    assert_eq!(look(store, |read| read.task_by_origin(&origin)), Some(uid(1, 1)));
+    assert_eq!(look(store, |read| read.task_by_origin(&"mail:<2@x>".parse().unwrap())), None);
+}
+
+fn search<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        create(write, uid(1, 1), "Fix the flaky login", Facts::default())?;
+        create(write, uid(2, 2), "Über-Login aufräumen", Facts::default())?;
+        let note = Draft::new(Body::NoteAdded {}).text(Field::Note, Some("see the \"trace\" of ci".into()));
+        append(write, uid(1, 1), note)?;
+        let edited = Body::TaskEdited { facts: Facts::default(), title: true, body: false };
+        append(write, uid(2, 2), Draft::new(edited).text(Field::Title, Some("Sign-in aufräumen".into())))
+    });
+    let mut find = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        look(store, |read| read.search(&words, 10))
+    };
+    let none: Vec<Uid> = Vec::new();
+    assert_eq!(find(&["login"]), [uid(1, 1)], "a title that was replaced is not found");
+    assert_eq!(find(&["LOG", "trace"]), [uid(1, 1)], "words may stand in different texts");
+    assert_eq!(find(&["aufraumen"]), [uid(2, 2)], "without its diacritics");
+    assert_eq!(find(&["login", "aufräumen"]), none);
+    assert_eq!(find(&["\"", "OR", "*"]), none, "syntax is only text");
+    assert_eq!(find(&[]), none);
+}
+
+fn erased_texts<S: Store>(store: &mut S) {
+    let key = TextKey { stream: uid(1, 1), version: onus_core::ids::Version(2), field: Field::Note };
+    commit(store, |write| {
+        create(write, uid(1, 1), "t", Facts::default())?;
+        let note = Draft::new(Body::NoteAdded {}).text(Field::Note, Some("hunter2".into()));
+        append(write, uid(1, 1), note)?;
+        claim(write, uid(1, 1), ("h", "1"), None)?;
+        append(write, uid(1, 1), Draft::new(Body::TaskDone { lease: end() }).token(onus_core::ids::Token(1)))
+    });
+    assert_eq!(look(store, |read| read.text(key)).map(|stored| stored.text), Some("hunter2".to_owned()));
+    assert_eq!(look(store, |read| read.search(&["hunter2".into()], 10)), [uid(1, 1)]);
+    commit(store, |write| {
+        let fields = vec![Field::Note];
+        append(write, uid(1, 1), Draft::new(Body::TextRedacted { version: key.version, fields }))?;
+        write.erase(key)
+    });
+    assert_eq!(look(store, |read| read.text(key)), None);
+    assert_eq!(look(store, |read| read.search(&["hunter2".into()], 10)), []);
+    assert!(look(store, |read| read.texts(key.stream, key.version)).is_empty());
+}

@@ -1,0 +1,291 @@
+//! What each command answers with `--json`, as types: the engine's views, in the envelopes that the command line puts
+//! around them. The schema in `docs/` is made from these; `schema.rs` holds every command's real answers against it.
+
+#![allow(dead_code, reason = "these types are read by their schema alone")]
+
+use std::collections::BTreeMap;
+
+use onus_core::refusal::Refusal;
+use onus_engine::{ActorView, InstanceView, LeaseView, Notice, SealHeader, StatusView, TaskView, Verified};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What may stand beside any answer.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Beside {
+    /// What the caller should know: its lease lapses, was taken, somebody wrote to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+    /// The request had been applied before, under the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed: Option<bool>,
+}
+
+/// Every failure, whatever the command; the exit code follows from `code`.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Failure {
+    error: Refusal,
+}
+
+/// The task, after what was done to it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TaskAnswer {
+    #[serde(flatten)]
+    task: TaskView,
+    #[serde(flatten)]
+    beside: Beside,
+    /// In `add`: the origin was known, and this is the task it had become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existing: Option<bool>,
+    /// In `redact`: whether the words are gone from the store's log too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased_everywhere: Option<bool>,
+}
+
+/// The task and the lease that was got, kept or (`handoff`: null) given away.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LeaseAnswer {
+    task: TaskView,
+    lease: Option<LeaseView>,
+    /// The lease was held before, and goes on under its token.
+    renewed: bool,
+    /// Another's lease was ended for it.
+    takeover: bool,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// A page of tasks.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TasksAnswer {
+    tasks: Vec<TaskView>,
+    /// Where the next page begins, if this one is full: pass it as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// One event of the ledger. `hash` is the sha256 of the rest but `seq`, as `jq -cSj` prints it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Event {
+    seq: u64,
+    uid: String,
+    /// The task's uid; null in the project's own stream.
+    task: Option<String>,
+    version: u64,
+    kind: String,
+    actor: String,
+    instance: String,
+    token: Option<u64>,
+    at: String,
+    cause: Option<String>,
+    payload: BTreeMap<String, Value>,
+    prev: String,
+    hash: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct EventsAnswer {
+    events: Vec<Event>,
+    /// The words beside each event, by its uid and field; what was erased is missing.
+    texts: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StatusAnswer {
+    #[serde(flatten)]
+    status: StatusView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct InitAnswer {
+    store: String,
+    prefix: String,
+    project: String,
+    /// False: it was there already.
+    created: bool,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ActorAnswer {
+    #[serde(flatten)]
+    actor: ActorView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ActorsAnswer {
+    actors: Vec<ActorView>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct InstanceAnswer {
+    #[serde(flatten)]
+    instance: InstanceView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct InstancesAnswer {
+    instances: Vec<InstanceView>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RebuiltAnswer {
+    ok: bool,
+    events: u64,
+    tasks: u64,
+    /// Rows that were not what the ledger says, by table.
+    changed: BTreeMap<String, u64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ExportAnswer {
+    file: String,
+    events: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SealAnswer {
+    #[serde(flatten)]
+    seal: SealHeader,
+    file: String,
+    signature: Option<String>,
+    /// The commit that anchors it in git.
+    commit: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigValue {
+    key: String,
+    value: Option<String>,
+    source: Option<String>,
+    env: String,
+    about: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigAnswer {
+    config: Vec<ConfigValue>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigGetAnswer {
+    key: String,
+    value: String,
+    source: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigFilesAnswer {
+    repository: Option<String>,
+    user: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Check {
+    name: String,
+    ok: bool,
+    detail: String,
+    /// Whether `doctor --fix` can mend it.
+    mendable: bool,
+}
+
+/// The doctor's report. Exit 8 and an `error` if something is not well.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct DoctorAnswer {
+    ok: bool,
+    checks: Vec<Check>,
+    fixed: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct BackupAnswer {
+    file: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct DemoAnswer {
+    ok: bool,
+    tasks: u64,
+    events: u64,
+    taken_over: String,
+    finished_after_kill_ms: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct HelpAnswer {
+    help: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct VersionAnswer {
+    version: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct CompletionsAnswer {
+    script: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ManAnswer {
+    /// Without a folder: the main page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
+}
+
+macro_rules! answers {
+    ($($answer:ident: $($command:literal),*;)*) => {
+        /// Which commands give which answer.
+        pub(crate) const COMMANDS: &[(&str, &str)] = &[$($((stringify!($answer), $command),)*)*];
+
+        /// Every answer's schema, under its name, with what they share.
+        pub(crate) fn definitions() -> serde_json::Map<String, Value> {
+            let mut generator = schemars::generate::SchemaSettings::draft2020_12().for_serialize().into_generator();
+            $(generator.subschema_for::<$answer>();)*
+            generator.take_definitions(true)
+        }
+    };
+}
+
+answers! {
+    Failure: ;
+    TaskAnswer: "add", "show", "edit", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
+        "release", "fail", "drop", "reopen", "redact";
+    LeaseAnswer: "claim", "renew", "handoff", "takeover";
+    TasksAnswer: "list", "ready", "search";
+    EventsAnswer: "log";
+    StatusAnswer: "status";
+    InitAnswer: "init";
+    ActorAnswer: "actor register", "actor tier", "actor alias";
+    ActorsAnswer: "actor list";
+    InstanceAnswer: "instance register";
+    InstancesAnswer: "instance list";
+    Verified: "ledger verify";
+    RebuiltAnswer: "ledger rebuild";
+    ExportAnswer: "ledger export";
+    SealAnswer: "ledger seal";
+    ConfigAnswer: "config", "config show";
+    ConfigGetAnswer: "config get";
+    ConfigFilesAnswer: "config files";
+    DoctorAnswer: "doctor";
+    BackupAnswer: "backup";
+    DemoAnswer: "demo";
+    HelpAnswer: "help";
+    VersionAnswer: "--version";
+    CompletionsAnswer: "completions";
+    ManAnswer: "man";
+}

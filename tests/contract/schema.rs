@@ -1,0 +1,315 @@
+//! `--json` is a contract: one document on stdout, of a documented shape, for every command, also when it fails.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::answers::{COMMANDS, definitions};
+use crate::kit::{Sleeper, claim, commands, documented, json_with, lapsed_claim, tamper};
+use crate::refusals;
+use crate::support::{Ran, Sandbox, agent, human};
+
+/// The published document: every answer's shape, and which command gives which.
+fn schema() -> Value {
+    let by_command: Map<String, Value> = COMMANDS
+        .iter()
+        .map(|(answer, command)| ((*command).to_owned(), json!({ "$ref": format!("#/$defs/{answer}") })))
+        .collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onus --json",
+        "description": "What each command answers with --json, by command under `commands`; every failure is `$defs/Failure`. Fields are added, never renamed or removed.",
+        "commands": by_command,
+        "$defs": definitions(),
+    })
+}
+
+#[test]
+fn the_schema_in_the_manual_is_the_programs() {
+    let mut text = serde_json::to_string_pretty(&schema()).unwrap();
+    text.push('\n');
+    documented("schema/onus.schema.json", &text);
+}
+
+/// Fields may be added, but not in secret: here every field that is not documented is an error.
+fn closed(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
+                object.insert("additionalProperties".into(), json!(false));
+            }
+            object.values_mut().for_each(closed);
+        }
+        Value::Array(list) => list.iter_mut().for_each(closed),
+        _ => {}
+    }
+}
+
+#[track_caller]
+fn is_a(answer: &str, value: &Value) {
+    let mut schema = schema();
+    closed(&mut schema);
+    schema["$ref"] = json!(format!("#/$defs/{answer}"));
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<String> =
+        validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(wrong.is_empty(), "not a {answer}: {wrong:#?}\n{value:#}");
+    times_are_utc(value);
+}
+
+/// Every moment is RFC 3339 in UTC with milliseconds.
+#[track_caller]
+fn times_are_utc(value: &Value) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                if let (true, Some(text)) = (name == "at" || name.ends_with("_at"), value.as_str()) {
+                    let parsed = onus_core::time::parse_rfc3339(text).map(onus_core::time::rfc3339);
+                    assert_eq!(parsed.as_deref(), Some(text), "{name}");
+                }
+                times_are_utc(value);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(times_are_utc),
+        _ => {}
+    }
+}
+
+/// Runs commands and holds their answers against the schema; remembers which were run.
+struct Tried<'a> {
+    sandbox: &'a Sandbox,
+    seen: RefCell<BTreeSet<&'static str>>,
+}
+
+impl Tried<'_> {
+    #[track_caller]
+    fn run(&self, command: &'static str, rest: &[&str]) -> Value {
+        self.by(&human("ann"), command, rest)
+    }
+
+    #[track_caller]
+    fn by(&self, who: &crate::support::As, command: &'static str, rest: &[&str]) -> Value {
+        let mut args: Vec<&str> = command.split(' ').collect();
+        args.extend(rest);
+        let value = self.sandbox.json(who, &args).ok().json();
+        let answer = COMMANDS.iter().find(|(_, known)| *known == command);
+        let (answer, _) = answer.unwrap_or_else(|| panic!("{command} has no documented answer"));
+        is_a(answer, &value);
+        self.seen.borrow_mut().insert(command);
+        value
+    }
+}
+
+#[test]
+fn every_command_answers_in_its_documented_shape() {
+    let sandbox = Sandbox::empty();
+    let tried = Tried { sandbox: &sandbox, seen: RefCell::default() };
+    let (a, b) = (agent("a"), agent("b"));
+    assert_eq!(tried.run("init", &["--prefix", "ON"])["created"], true);
+    assert_eq!(tried.run("init", &[])["created"], false);
+
+    // Once with every field that can be set, once with none.
+    tried.run("add", &["Plain"]);
+    let full = tried.run(
+        "add",
+        &[
+            "Full",
+            "-d",
+            "Body",
+            "-t",
+            "bug",
+            "-p",
+            "P0",
+            "--tier",
+            "2",
+            "--owner",
+            "human:bob",
+            "--area",
+            "web",
+            "--iteration",
+            "7",
+            "--tag",
+            "x",
+            "--tag",
+            "y",
+            "--ref",
+            "jira:W-1",
+            "--origin",
+            "mail:1",
+            "--key",
+            "k",
+        ],
+    );
+    for (name, value) in [
+        ("title", json!("Full")),
+        ("body", json!("Body")),
+        ("type", json!("bug")),
+        ("priority", json!("P0")),
+        ("required_tier", json!(2)),
+        ("owner", json!("human:bob")),
+        ("area", json!("web")),
+        ("iteration", json!("7")),
+        ("tags", json!(["x", "y"])),
+        ("refs", json!({ "jira": "W-1" })),
+        ("origin", json!("mail:1")),
+        ("state", json!("open")),
+        ("version", json!(1)),
+        ("deps", json!([])),
+        ("scope", json!([])),
+        ("attempts", json!(0)),
+        ("lease", json!(null)),
+    ] {
+        assert_eq!(full[name], value, "{name}");
+    }
+    assert_eq!(tried.run("add", &["Again", "--origin", "mail:1"])["existing"], true);
+    tried.run("edit", &["2", "--title", "Fuller", "--untag", "x", "--ref", "jira:"]);
+    tried.run("note", &["2", "A note"]);
+    assert_eq!(tried.run("show", &["2"])["notes"][0]["text"], "A note");
+
+    // A lease, in all its ways.
+    let claimed =
+        tried.by(&a, "claim", &["1", "--bind", &std::process::id().to_string(), "--reason", "mine"]);
+    assert_eq!((&claimed["renewed"], &claimed["takeover"]), (&json!(false), &json!(false)));
+    assert_eq!(tried.by(&a, "renew", &["1"])["renewed"], true);
+    tried.run("status", &[]);
+    let handed = tried.by(&a, "handoff", &["1", "--to", "agent:b", "--reason", "go on"]);
+    assert!(handed["lease"].is_null() && handed["task"]["kept_for"]["actor"] == "agent:b");
+    assert_eq!(tried.by(&b, "claim", &["--next", "--reserve"])["lease"]["handoff_reason"], "go on");
+    tried.by(&b, "release", &["1", "-m", "not now"]);
+    lapsed_claim(&sandbox, &a, "1");
+    tried.run("status", &[]);
+    let ready = tried.run("ready", &[]);
+    let takeover = ready["tasks"].as_array().unwrap().iter().map(|task| task["takeover"].clone());
+    assert!(takeover.eq([json!(true)]), "{ready}");
+    assert_eq!(tried.by(&b, "takeover", &["1", "--reason", "lapsed"])["takeover"], true);
+    // With news beside the answers.
+    sandbox.run(&human("bob"), &["note", "1", "for you"]).ok();
+    assert!(tried.by(&b, "show", &["1"])["notices"].is_array());
+    assert!(tried.by(&a, "list", &[])["notices"].is_array());
+
+    // The table's verbs.
+    tried.by(&b, "block", &["1"]);
+    tried.run("unblock", &["1"]);
+    tried.by(&b, "submit", &["1"]);
+    assert_eq!(tried.run("reject", &["1", "-m", "not yet"])["kept_for"]["reason"], "not yet");
+    tried.by(&b, "submit", &["1"]);
+    tried.run("approve", &["1"]);
+    tried.run("reopen", &["1"]);
+    tried.by(&b, "done", &["1", "-m", "x"]);
+    tried.run("reopen", &["1"]);
+    tried.by(&b, "fail", &["1"]);
+    tried.run("drop", &["1"]);
+    tried.run("add", &["Proposed", "--propose"]);
+    tried.run("accept", &["3"]);
+    tried.run("redact", &["2", "1", "--reason", "secret"]);
+    assert_eq!(tried.run("show", &["2"])["title"], "Fuller");
+
+    tried.run("list", &["--all", "--limit", "1"])["cursor"].as_str().unwrap();
+    tried.run("search", &["note"]);
+    tried.run("log", &[]);
+    assert!(tried.run("log", &["2"])["events"].as_array().unwrap().len() > 2);
+    tried.run("actor register", &["agent:new"]);
+    tried.run("actor tier", &["agent:new", "2"]);
+    tried.run("actor alias", &["agent:new", "agent:other"]);
+    tried.run("actor list", &[]);
+    // Not this process: everything it starts would be that agent.
+    let process = Sleeper::start();
+    tried.by(&a, "instance register", &["--instance", "conv", "--pid", &process.pid()]);
+    tried.run("instance list", &[]);
+    let verified = tried.run("ledger verify", &[]);
+    assert_eq!((&verified["ok"], &verified["tasks"]), (&json!(true), &json!(3)));
+    assert_eq!(verified["erased"].as_array().unwrap().len(), 2);
+    tried.run("ledger rebuild", &[]);
+    tried.run("ledger export", &["ledger.jsonl"]);
+    tried.run("ledger seal", &[]);
+    tried.run("config", &[]);
+    tried.run("config show", &[]);
+    tried.run("config get", &["lease.ttl"]);
+    tried.run("config files", &[]);
+    tried.run("doctor", &[]);
+    tried.run("doctor", &["--fix"]);
+    tried.run("backup", &["copy.db"]);
+    tried.run("completions", &["bash"]);
+    tried.run("man", &[]);
+    tried.run("man", &["pages"]);
+    tried.run("help", &[]);
+    tried.run("help", &["claim"]);
+    tried.run("--version", &[]);
+    tried.run("demo", &[]);
+    is_a("HelpAnswer", &sandbox.json(&a, &["claim", "--help"]).ok().json());
+
+    // Nothing that is documented went untried, and nothing that exists undocumented.
+    let documented: BTreeSet<&str> = COMMANDS.iter().map(|(_, command)| *command).collect();
+    assert_eq!(*tried.seen.borrow(), documented);
+    let first_words: BTreeSet<String> = documented
+        .iter()
+        .filter(|command| !command.starts_with('-'))
+        .filter_map(|command| command.split(' ').next().map(str::to_owned))
+        .collect();
+    assert_eq!(commands(&sandbox), first_words);
+}
+
+#[test]
+fn every_refusal_has_the_documented_shape() {
+    let cases = refusals::cases();
+    assert!(cases.len() > 50);
+    for case in cases {
+        is_a("Failure", &case.json);
+    }
+}
+
+#[test]
+fn a_report_of_damage_is_a_report_and_an_error() {
+    let sandbox = Sandbox::new();
+    sandbox.add("Fix it");
+    tamper(&sandbox, "UPDATE task SET head = 'x'");
+    let doctor = sandbox.json(&human("ann"), &["doctor"]);
+    assert_eq!(doctor.code, 8);
+    is_a("DoctorAnswer", &doctor.json());
+    assert_eq!(doctor.json()["error"]["code"], "damaged");
+}
+
+#[test]
+fn with_json_stdout_is_exactly_one_document() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("Fix it");
+    claim(&sandbox, &agent("a"), &id);
+    for (code, args) in [
+        (0, vec!["--json", "show", id.as_str()]),
+        (0, vec!["show", "--json", id.as_str()]),
+        (0, vec!["-h", "--json"]),
+        (0, vec!["--json"]),
+        (2, vec!["--json", "frobnicate"]),
+        (2, vec!["ledger", "--json"]),
+        (2, vec!["ledger", "export", "--json"]),
+        (2, vec!["note", "--json"]),
+        (4, vec!["claim", id.as_str(), "--json"]),
+        (3, vec!["show", "99", "--json"]),
+        (0, vec!["demo", "--keep", "--json"]),
+    ] {
+        let code = if args == ["--json"] { 2 } else { code };
+        let mut command = sandbox.command(&agent("b"));
+        let ran = Ran::of(command.args(&args).env("TMPDIR", sandbox.path()).output().unwrap());
+        assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+        assert_eq!(ran.stdout.lines().count(), 1, "{args:?}: {ran:?}");
+        let value = ran.json();
+        assert_eq!(value.get("error").is_some(), code != 0, "{args:?}: {value}");
+    }
+    // What comes after `--` is text, not a flag.
+    let ran = sandbox.run(&agent("a"), &["note", &id, "--", "--json"]);
+    assert!(ran.ok().stdout.contains("noted"), "{ran:?}");
+}
+
+#[test]
+fn a_failed_document_keeps_its_notices_to_itself() {
+    // A caller with news that is refused gets the refusal, in its documented shape.
+    let sandbox = Sandbox::new();
+    let (id, other) = (sandbox.add("Lost"), sandbox.add("Held"));
+    lapsed_claim(&sandbox, &agent("a"), &id);
+    claim(&sandbox, &agent("b"), &id);
+    claim(&sandbox, &agent("b"), &other);
+    let ran = json_with(&sandbox, &agent("a"), &[], &["claim", &other]);
+    ran.refused(4);
+    is_a("Failure", &ran.json());
+}
