@@ -1,3 +1,12 @@
+//! The contract of the command line, held against the real binary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, or says what it leaves out"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -7,10 +16,18 @@ mod kit;
 mod bad_input;
 mod bad_store;
 mod cli_reference;
+mod config;
 mod disk_full;
 mod fencing;
 mod holders;
+mod idempotency;
+mod identity;
+mod notices;
+mod places;
 mod read_only;
+mod references;
 mod refusals;
 mod schema;
+mod shell;
 mod smoke;
+mod transitions;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use onus_core::refusal::{Code, Refusal};
@@ -92,14 +93,13 @@ fn of_store(code: &'static str, what: &'static str, error: StoreError) -> Case {
     Case { code, what, shows: "", exit: refusal.exit_code().into(), words, json }
 }
 
-/// Every kind of refusal there is.
-pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = input_cases();
-    cases.extend(holder_cases());
-    cases.extend(fence_cases());
-    cases.extend(rule_cases());
-    cases.extend(store_cases());
-    cases
+/// Every kind of refusal there is, made once for all tests that look at them.
+pub(crate) fn cases() -> &'static [Case] {
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    CASES.get_or_init(|| {
+        let kinds = [input_cases, holder_cases, fence_cases, rule_cases, store_cases];
+        kinds.into_iter().flat_map(|cases| cases()).collect()
+    })
 }
 
 fn input_cases() -> Vec<Case> {
@@ -454,7 +454,7 @@ fn every_refusal_shows_the_holder_the_time_left_and_the_safe_next_step() {
     assert_eq!(covered, all_codes(), "every code has a case here");
 
     let mut pages = String::new();
-    for case in &cases {
+    for case in cases {
         let Case { code, what, shows, exit, words, json } = case;
         let error = &json["error"];
         assert_eq!(error["code"], *code, "{what}: {json}");

@@ -282,7 +282,7 @@ fn with_json_stdout_is_exactly_one_document() {
         (0, vec!["--json"]),
         (2, vec!["--json", "frobnicate"]),
         (2, vec!["ledger", "--json"]),
-        (2, vec!["ledger", "export", "--json"]),
+        (0, vec!["ledger", "export", "--json"]),
         (2, vec!["note", "--json"]),
         (4, vec!["claim", id.as_str(), "--json"]),
         (3, vec!["show", "99", "--json"]),

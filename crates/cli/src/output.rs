@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Notice, Reply};
 
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +36,11 @@ impl Output {
         self.line(&value.to_string());
     }
 
-    /// A line on stdout. A reader that went away is no error: there is nobody left to tell.
+    /// A line on stdout.
     pub(crate) fn line(&self, text: &str) {
         let mut stdout = std::io::stdout().lock();
-        if writeln!(stdout, "{text}").and_then(|()| stdout.flush()).is_err() {
-            std::process::exit(0);
+        if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+            unwritten(&error);
         }
     }
 
@@ -116,6 +116,16 @@ pub(crate) fn refuse(json: bool, refusal: &Refusal) -> u8 {
         }
     }
     refusal.exit_code()
+}
+
+/// Ends the process after stdout could not be written. A reader that went away is no error: there is nobody left to
+/// tell. An answer that got lost on its way to a file is one.
+pub(crate) fn unwritten(error: &std::io::Error) -> ! {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    note(&format!("onus: the answer cannot be written: {error}"));
+    std::process::exit(Code::Unexpected.exit_code().into());
 }
 
 /// A line on stderr.

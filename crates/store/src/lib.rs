@@ -47,9 +47,6 @@ pub trait Store {
     /// Derives every row from the ledger anew, compares, and puts right what differs, in one transaction.
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
 
-    /// The same without putting anything right: what a rebuild would change.
-    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
-
     /// A consistent copy of the whole store in a new file.
     fn backup(&mut self, to: &std::path::Path, progress: &mut dyn FnMut(Progress)) -> Result<()>;
 

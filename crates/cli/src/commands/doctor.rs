@@ -29,7 +29,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
             findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
-            findings.push(rows(&mut engine));
             let held = leases(&mut engine);
             findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
@@ -101,7 +100,7 @@ fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
     engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
 }
 
-/// Mends what can be mended, and says what was. What could not be is left to the findings that follow.
+/// Mends what can be mended. What cannot is left to the findings that follow.
 fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
     let before = checked(engine);
     let mut fixed = Vec::new();
@@ -111,9 +110,11 @@ fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
     }
     let _ = engine.store().tidy();
     let after = checked(engine);
-    let is_well = |name: &str| after.iter().any(|finding| finding.name == name && finding.ok);
-    let mended = before.iter().filter(|finding| !finding.ok && is_well(finding.name));
-    fixed.extend(mended.map(|finding| format!("{}: {}", finding.name, finding.detail)));
+    let mended = before
+        .iter()
+        .filter(|old| !old.ok && old.name != "rows")
+        .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
+    fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
     fixed
 }
 
@@ -125,22 +126,6 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
             format!("{} events of {} tasks are whole", verified.events, verified.tasks),
         ),
         Err(refusal) => finding("ledger", false, refusal.message),
-    }
-}
-
-fn rows(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
-    let finding = |ok: bool, detail: String| Finding { name: "rows", ok, detail, mendable: true };
-    match engine.store().compare(&mut |_| {}) {
-        Ok(compared) if compared.changed.is_empty() => {
-            finding(true, format!("{} tasks are what the ledger says", compared.tasks))
-        }
-        Ok(compared) => {
-            let tables: Vec<String> =
-                compared.changed.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
-            finding(false, format!("not what the ledger says: {}", tables.join(", ")))
-        }
-        // The ledger itself is broken: nothing can be rebuilt from it.
-        Err(error) => Finding { mendable: false, ..finding(false, error.to_string()) },
     }
 }
 

@@ -9,7 +9,7 @@ use onus_store::{Access, SqliteStore, Store as _, StoreError};
 use serde_json::json;
 
 use crate::context::{Context, env};
-use crate::output::{escape_line, path_line, path_text};
+use crate::output::{escape_line, path_line, path_text, unwritten};
 use crate::progress::Bar;
 use crate::signing;
 
@@ -208,13 +208,11 @@ fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
 
 fn export(context: &Context, file: Option<&Path>) -> super::Result {
     let mut engine = context.engine(Access::Read)?;
-    let fail = |error: std::io::Error| StoreError::Unavailable {
-        path: file.map(Path::to_owned).unwrap_or_else(|| "standard output".into()),
-        why: error.to_string(),
-    };
     let Some(path) = file else {
         return export_to_stdout(&mut engine, context.out.json);
     };
+    let fail =
+        |error: std::io::Error| StoreError::Unavailable { path: path.to_owned(), why: error.to_string() };
     let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
     let mut writer = std::io::BufWriter::new(new);
@@ -237,29 +235,15 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
 /// Line by line, as it is read. With `--json` the lines are the items of one document.
 fn export_to_stdout(engine: &mut Engine<SqliteStore>, json: bool) -> super::Result {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut failed = None;
-    let (mut before, between, after) = if json { ("{\"lines\":[", ",", "]}\n") } else { ("", "", "") };
-    let end = if json { "" } else { "\n" };
-    let mut emit = |line: serde_json::Value| {
-        let written = write!(stdout, "{before}{line}{end}");
+    let (mut before, between) = if json { ("{\"lines\":[", ",") } else { ("", "\n") };
+    let end = if json { "]}\n" } else { "\n" };
+    engine.export(&mut |line| {
+        write!(stdout, "{before}{line}").unwrap_or_else(|error| unwritten(&error));
         before = between;
-        written.map_err(|error| {
-            failed = Some(error.kind());
-            StoreError::Unexpected(error.to_string())
-        })
-    };
-    let exported = engine.export(&mut emit);
-    let written = exported.and_then(|_| {
-        write!(stdout, "{after}").and_then(|()| stdout.flush()).map_err(|error| {
-            failed = Some(error.kind());
-            Refusal::new(Code::Unexpected, error.to_string())
-        })
-    });
-    match failed {
-        // Whoever read it has read enough.
-        Some(std::io::ErrorKind::BrokenPipe) => Ok(()),
-        _ => written,
-    }
+        Ok(())
+    })?;
+    write!(stdout, "{end}").and_then(|()| stdout.flush()).unwrap_or_else(|error| unwritten(&error));
+    Ok(())
 }
 
 fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option<PathBuf>) -> super::Result {

@@ -10,7 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use crate::{Finding, Progress, Result, StoreError};
 
 use super::open::side_file;
-use super::{LOG_BYTES, SqliteStore, failed};
+use super::{LOG_BYTES, SqliteStore, failed, rebuild};
 
 /// Pages copied between two reports, and the pause that lets writers through.
 const PAGES_A_STEP: i32 = 1_000;
@@ -74,6 +74,7 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
 }
 
 pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
+    let rows = rows_problem(rebuild::differing(store))?;
     let fail = |error: rusqlite::Error| failed(&error, &store.path);
     let connection = &store.connection;
     let problems: Vec<String> = connection
@@ -95,6 +96,7 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
             detail: format!("{orphans} rows refer to rows that are missing"),
             mendable: true,
         },
+        rows,
         Finding {
             name: "log",
             ok: log_bytes <= LOG_BYTES,
@@ -123,6 +125,26 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
             mendable: true,
         },
     ])
+}
+
+fn rows_problem(differing: Result<Vec<(String, u64)>>) -> Result<Finding> {
+    let name = "rows";
+    match differing {
+        Ok(none) if none.is_empty() => {
+            Ok(Finding { name, ok: true, detail: "are what the ledger says".to_owned(), mendable: true })
+        }
+        Ok(differing) => {
+            let counts: Vec<String> =
+                differing.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
+            let detail = format!("{} are not what the ledger says", counts.join(", "));
+            Ok(Finding { name, ok: false, detail, mendable: true })
+        }
+        // Which of the two is right cannot be told from the rows.
+        Err(error @ StoreError::Tampered { .. }) => {
+            Ok(Finding { name, ok: false, detail: error.to_string(), mendable: false })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What is wrong with the search index. To compare it word by word SQLite wants to write; one who may only read

@@ -141,10 +141,6 @@ impl Store for SqliteStore {
         rebuild::rebuild(self, progress)
     }
 
-    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
-        rebuild::compare(self, progress)
-    }
-
     fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         maintain::backup(self, to, progress)
     }

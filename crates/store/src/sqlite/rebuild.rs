@@ -8,8 +8,6 @@
 //! what was damaged: a tail was cut off, or an event replaced. Rebuilding the row would destroy the only evidence
 //! inside the store, so it is refused.
 
-use std::collections::BTreeSet;
-
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use onus_core::apply::{Misplaced, ProjectFold, TaskFold};
@@ -21,9 +19,7 @@ use crate::{Progress, Rebuilt, Result, StoreError};
 use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, to_sql};
 use super::{SqliteStore, failed};
 
-/// As large as the store's own tables: they belong into a file.
 const SIDE_TABLES: &str = "
-PRAGMA temp_store = FILE;
 DROP TABLE IF EXISTS temp.new_project; DROP TABLE IF EXISTS temp.new_actor; DROP TABLE IF EXISTS temp.new_alias;
 DROP TABLE IF EXISTS temp.new_task; DROP TABLE IF EXISTS temp.new_lease; DROP TABLE IF EXISTS temp.new_indexed;
 CREATE TEMP TABLE new_project AS SELECT * FROM main.project WHERE 0;
@@ -37,6 +33,9 @@ CREATE INDEX temp.new_lease_task ON new_lease (task, token);
 CREATE INDEX temp.new_indexed_place ON new_indexed (stream, version, field);
 ";
 
+/// How a report names the texts that are, or are not, searchable.
+const SEARCH: &str = "search";
+
 /// How many events are folded between two reports.
 const STEP: u64 = 10_000;
 
@@ -44,12 +43,18 @@ pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress
     let path = store.path.clone();
     let fail = |error: rusqlite::Error| failed(&error, &path);
     let project = store.project.clone();
-    let (events, last_seq) = {
-        let snapshot = snapshot(store)?;
-        let folded = fold_all(&snapshot, &path, &project, progress)?;
-        snapshot.commit().map_err(fail)?;
-        folded
-    };
+    store.connection.execute_batch(SIDE_TABLES).map_err(fail)?;
+
+    let snapshot = store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)?;
+    let last_seq: i64 =
+        snapshot.query_row("SELECT COALESCE(MAX(seq), 0) FROM event", [], |row| row.get(0)).map_err(fail)?;
+    let total: i64 = snapshot.query_row("SELECT COUNT(*) FROM event", [], |row| row.get(0)).map_err(fail)?;
+    let total = u64::try_from(total).unwrap_or_default();
+    let mut folder = Folder { connection: &snapshot, path: &path, project: &project };
+    let events = folder.fold(None, &mut |done| progress(Progress { done, total }))?;
+    snapshot.commit().map_err(fail)?;
+    progress(Progress { done: total, total });
+
     let _seat = store.queue.sit(store.wait)?;
     let swap = store.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
     let grown: Vec<String> = swap
@@ -62,44 +67,22 @@ pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress
         folder.fold(Some(stream), &mut |_| {})?;
     }
     hear_witnesses(&swap, &path)?;
-    let rebuilt = compare_rows(&swap, events, Differences::PutRight).map_err(fail)?;
+    let changed = swap_in(&swap).map_err(fail)?;
+    let tasks: i64 = swap.query_row("SELECT COUNT(*) FROM main.task", [], |row| row.get(0)).map_err(fail)?;
     swap.commit().map_err(fail)?;
-    Ok(rebuilt)
+    Ok(Rebuilt { events, tasks: u64::try_from(tasks).unwrap_or_default(), changed })
 }
 
-/// What a rebuild would change, from one snapshot and without a write to the store.
-pub(super) fn compare(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+/// What a rebuild would change, from one snapshot and without changing it: how many rows differ, by table.
+pub(super) fn differing(store: &mut SqliteStore) -> Result<Vec<(String, u64)>> {
     let path = store.path.clone();
+    let fail = |error: rusqlite::Error| failed(&error, &path);
     let project = store.project.clone();
-    let snapshot = snapshot(store)?;
-    let (events, _) = fold_all(&snapshot, &path, &project, progress)?;
-    hear_witnesses(&snapshot, &path)?;
-    compare_rows(&snapshot, events, Differences::Count).map_err(|error| failed(&error, &path))
-}
-
-/// A snapshot, with empty side tables beside it.
-fn snapshot(store: &mut SqliteStore) -> Result<Transaction<'_>> {
-    let fail = |error: rusqlite::Error| failed(&error, &store.path);
     store.connection.execute_batch(SIDE_TABLES).map_err(fail)?;
-    store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)
-}
-
-/// Folds every stream into the side tables. Returns how many events there were, and the last one's seq.
-fn fold_all(
-    snapshot: &Connection,
-    path: &std::path::Path,
-    project: &str,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(u64, i64)> {
-    let number = |sql: &str| {
-        snapshot.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| failed(&error, path))
-    };
-    let last_seq = number("SELECT COALESCE(MAX(seq), 0) FROM event")?;
-    let total = u64::try_from(number("SELECT COUNT(*) FROM event")?).unwrap_or_default();
-    let mut folder = Folder { connection: snapshot, path, project };
-    let events = folder.fold(None, &mut |done| progress(Progress { done, total }))?;
-    progress(Progress { done: total, total });
-    Ok((events, last_seq))
+    let snapshot = store.connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(fail)?;
+    Folder { connection: &snapshot, path: &path, project: &project }.fold(None, &mut |_| {})?;
+    hear_witnesses(&snapshot, &path)?;
+    compare(&snapshot).map_err(fail)
 }
 
 /// Refuses if a row has seen an event that the ledger does not have.
@@ -277,63 +260,49 @@ WHERE ended_how IS NULL AND EXISTS (SELECT 1 FROM main.lease AS old WHERE old.ta
 UPDATE temp.new_project SET last_number = (SELECT COALESCE(MAX(number), 0) FROM temp.new_task);
 ";
 
-/// What to do about rows that differ.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Differences {
-    Count,
-    PutRight,
-}
+const TABLES: [(&str, &str); 5] = [
+    ("project", "id, uid, prefix, created_at_ms, version, head, last_number"),
+    ("actor", "name, tier, registered_at_ms"),
+    ("alias", "alias, actor"),
+    ("task", TASK_COLUMNS),
+    ("lease", LEASE_COLUMNS),
+];
 
-fn compare_rows(swap: &Connection, events: u64, differences: Differences) -> rusqlite::Result<Rebuilt> {
-    swap.execute_batch(CARRY_OVER)?;
-    let mut changed = Vec::new();
-    let columns = [
-        ("project", "id, uid, prefix, created_at_ms, version, head, last_number"),
-        ("actor", "name, tier, registered_at_ms"),
-        ("alias", "alias, actor"),
-        ("task", TASK_COLUMNS),
-        ("lease", LEASE_COLUMNS),
-    ];
-    for (table, columns) in columns {
-        let count = |from: &str, against: &str| {
-            swap.query_row(
-                &format!(
-                    "SELECT COUNT(*) FROM (SELECT {columns} FROM {from} EXCEPT SELECT {columns} FROM {against})"
-                ),
-                [],
-                |row| row.get::<_, i64>(0),
-            )
+/// Which texts should be searchable.
+const SHOULD_BE: &str = "EXISTS (SELECT 1 FROM temp.new_indexed AS n WHERE n.stream = text.stream \
+    AND n.version = text.version AND n.field = text.field)";
+
+/// How many rows are not as the side tables have them, by table; only those where some are not.
+fn compare(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
+    connection.execute_batch(CARRY_OVER)?;
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let mut differing = Vec::new();
+    for (table, columns) in TABLES {
+        let beyond = |from: &str, against: &str| {
+            count(&format!(
+                "SELECT COUNT(*) FROM (SELECT {columns} FROM {from} EXCEPT SELECT {columns} FROM {against})"
+            ))
         };
         let (old, new) = (format!("main.{table}"), format!("temp.new_{table}"));
-        let differing = count(&old, &new)?.max(count(&new, &old)?);
-        if differing > 0 {
-            if differences == Differences::PutRight {
-                swap.execute_batch(&format!(
-                    "DELETE FROM {old}; INSERT INTO {old} ({columns}) SELECT {columns} FROM {new};"
-                ))?;
-            }
-            changed.push((table.to_owned(), u64::try_from(differing).unwrap_or_default()));
-        }
+        differing.push((table.to_owned(), beyond(&old, &new)?.max(beyond(&new, &old)?)));
     }
-    let indexed = reindex(swap, differences)?;
-    if indexed > 0 {
-        changed.push(("search".to_owned(), indexed));
-    }
-    let tasks: i64 = swap.query_row("SELECT COUNT(*) FROM main.task", [], |row| row.get(0))?;
-    Ok(Rebuilt { events, tasks: u64::try_from(tasks).unwrap_or_default(), changed })
+    let indexed = count(&format!("SELECT COUNT(*) FROM main.text WHERE indexed <> {SHOULD_BE}"))?;
+    differing.push((SEARCH.to_owned(), indexed));
+    let differing =
+        differing.into_iter().map(|(table, rows)| (table, u64::try_from(rows).unwrap_or_default()));
+    Ok(differing.filter(|(_, rows)| *rows > 0).collect())
 }
 
-/// Puts right which texts are searchable. Returns how many were not as they should be.
-fn reindex(swap: &Connection, differences: Differences) -> rusqlite::Result<u64> {
-    const SHOULD_BE: &str = "EXISTS (SELECT 1 FROM temp.new_indexed AS n WHERE n.stream = text.stream \
-        AND n.version = text.version AND n.field = text.field)";
-    let wrong: BTreeSet<i64> = swap
-        .prepare(&format!("SELECT id FROM main.text WHERE indexed <> {SHOULD_BE}"))?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    if !wrong.is_empty() && differences == Differences::PutRight {
+fn swap_in(swap: &Transaction<'_>) -> rusqlite::Result<Vec<(String, u64)>> {
+    let changed = compare(swap)?;
+    for (table, columns) in TABLES.iter().filter(|(table, _)| changed.iter().any(|(name, _)| name == table)) {
+        swap.execute_batch(&format!(
+            "DELETE FROM main.{table}; INSERT INTO main.{table} ({columns}) SELECT {columns} FROM temp.new_{table};"
+        ))?;
+    }
+    if changed.iter().any(|(name, _)| name == SEARCH) {
         swap.execute(&format!("UPDATE main.text SET indexed = {SHOULD_BE}"), [])?;
         swap.execute("INSERT INTO search (search) VALUES ('rebuild')", [])?;
     }
-    Ok(wrong.len() as u64)
+    Ok(changed)
 }
