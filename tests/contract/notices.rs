@@ -59,7 +59,7 @@ fn a_lost_lease_is_told_until_its_holder_acts() {
     let id = sandbox.add("Fix it");
     lapsed_claim(&sandbox, &agent("a"), &id);
     sandbox.run(&agent("b"), &["takeover", &id, "--reason", "it lapsed"]).ok();
-    is_told(&sandbox, &agent("a"), "superseded", &id, "taken over by agent:b (b-1)");
+    is_told(&sandbox, &agent("a"), "superseded", &id, "superseded by agent:b (b-1)");
     let told = notices(&sandbox, &agent("a"), &["add", "Another"]);
     assert_eq!(told[0].0, "superseded", "also beside the answer to a change");
     // Having acted, it knows.

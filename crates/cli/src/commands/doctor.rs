@@ -1,5 +1,5 @@
 use onus_core::refusal::{Code, Refusal};
-use onus_store::{Access, Finding, SqliteStore, Store as _, filesystem_of};
+use onus_store::{Access, Finding, SqliteStore, Store as _, StoreError, filesystem_of};
 use serde_json::json;
 
 use crate::context::Context;
@@ -25,7 +25,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         Ok(store) => {
             let mut engine = onus_engine::Engine::new(store, context.config.policy());
             if args.fix {
-                fixed = fix(&mut engine);
+                fixed = fix(&mut engine)?;
             }
             findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
@@ -101,12 +101,18 @@ fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
 }
 
 /// Mends what can be mended. What cannot is left to the findings that follow.
-fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
+fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Refusal> {
     let before = checked(engine);
     let mut fixed = Vec::new();
-    if let Ok(rebuilt) = engine.store().rebuild(&mut |_| {}) {
-        let changed = rebuilt.changed.iter();
-        fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
+    match engine.store().rebuild(&mut |_| {}) {
+        Ok(rebuilt) => {
+            let changed = rebuilt.changed.iter();
+            fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
+        }
+        Err(error @ (StoreError::ReadOnly(_) | StoreError::Busy { .. } | StoreError::Full)) => {
+            return Err(error.into());
+        }
+        Err(_) => {}
     }
     let _ = engine.store().tidy();
     let after = checked(engine);
@@ -115,7 +121,7 @@ fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<String> {
         .filter(|old| !old.ok && old.name != "rows")
         .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
     fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
-    fixed
+    Ok(fixed)
 }
 
 fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
