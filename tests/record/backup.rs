@@ -96,7 +96,7 @@ fn a_copy_taken_among_writers_is_whole_and_of_one_moment() {
         (before, after)
     });
 
-    assert_eq!(files(&folder), [copy.clone()], "side files were left");
+    assert_eq!(files(&folder), std::slice::from_ref(&copy), "side files were left");
     let verified = on(&sandbox, &copy, &["ledger", "verify"]).ok().json();
     let events = verified["events"].as_u64().unwrap() as usize;
     assert!((before..=after).contains(&events), "{before} <= {events} <= {after}");

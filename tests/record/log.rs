@@ -15,7 +15,7 @@ use crate::support::{Sandbox, agent, human};
 #[test]
 fn the_log_reads_as_a_story() {
     let sandbox = Sandbox::new();
-    let (founder, a, b) = (human("founder"), agent("a"), agent("b"));
+    let (founder, carol, a, b) = (human("founder"), human("carol"), agent("a"), agent("b"));
     let steps: &[(&crate::support::As, &[&str])] = &[
         (&founder, &["add", "Repair the pump", "-d", "It leaks\nsince May"]),
         (&founder, &["add", "Paint the door", "--propose"]),
@@ -24,8 +24,8 @@ fn the_log_reads_as_a_story() {
         (&founder, &["actor", "tier", "agent:a", "2"]),
         (&founder, &["actor", "alias", "agent:a", "agent:anna"]),
         (&a, &["note", "ON-1", "the \u{1b}[31mseal\u{202e} is worn"]),
-        (&founder, &["takeover", "ON-1", "--force", "--reason", "urgent"]),
-        (&founder, &["release", "ON-1"]),
+        (&carol, &["takeover", "ON-1", "--force", "--reason", "urgent"]),
+        (&carol, &["release", "ON-1"]),
         (&a, &["claim", "ON-1"]),
         (&a, &["handoff", "ON-1", "--to", "agent:b", "--reason", "out of seals"]),
         (&b, &["claim", "ON-1"]),

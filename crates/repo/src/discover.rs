@@ -60,7 +60,7 @@ fn git_dir(folder: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(&dot_git).ok()?;
     let target = text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ")?;
     let target = normal(&folder.join(target));
-    target.is_dir().then_some(target)
+    looks_like_git_dir(&target).then_some(target)
 }
 
 fn looks_like_git_dir(folder: &Path) -> bool {
@@ -94,7 +94,9 @@ fn superproject(common: &Path) -> PathBuf {
 
 fn branch(git_dir: &Path) -> Option<String> {
     let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
-    head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+    let branch = head.trim().strip_prefix("ref: refs/heads/")?;
+    // Where refs are kept in tables, the file says only that it says nothing.
+    (branch != ".invalid").then(|| branch.to_owned())
 }
 
 /// The path without `.` and `..`, links resolved where it exists: two spellings must give one store.

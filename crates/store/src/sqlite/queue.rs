@@ -179,3 +179,6 @@ fn read_pid(file: &File) -> Option<u32> {
     let read = file.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok()
 }
+
+#[cfg(test)]
+mod tests;
