@@ -149,6 +149,11 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
     false
 }
 
+/// Whether a program that was to be run is not there, or not for this user.
+pub(crate) fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
+}
+
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -177,7 +182,7 @@ pub(crate) fn on_terminal(sandbox: &Sandbox, env: &[(&str, &str)], args: &[&str]
         .output();
     match ran {
         Ok(ran) => Some(String::from_utf8_lossy(&ran.stdout).into_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if is_missing(&error) => {
             eprintln!("what needs a terminal is left out: there is no script(1) here");
             None
         }

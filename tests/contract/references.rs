@@ -3,12 +3,12 @@
 use crate::kit::{claim, dump};
 use crate::support::{Sandbox, agent, human};
 
-/// A task whose uid's last twelve characters cannot be taken for a number.
+/// A task no end of whose uid can be taken for a number.
 fn task(sandbox: &Sandbox) -> (String, String) {
     loop {
         let id = sandbox.add("Fix it");
         let uid = sandbox.show(&id)["uid"].as_str().unwrap().to_owned();
-        if uid[32..].contains(|c: char| c.is_ascii_alphabetic()) {
+        if uid[33..].contains(|c: char| c.is_ascii_alphabetic()) {
             return (id, uid);
         }
     }
