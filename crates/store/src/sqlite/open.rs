@@ -60,6 +60,9 @@ impl SqliteStore {
         };
         let mut store = SqliteStore::new(connection, path, wait, copy);
         let found = schema::version(&store.connection, path).map_err(explain)?;
+        if access == Access::Write {
+            keep_log_findable(path);
+        }
         if found < schema::KNOWN {
             store.migrate(found)?;
         }
@@ -192,6 +195,17 @@ fn refuse_unsafe(path: &Path) -> Result<()> {
     match filesystem_of(path) {
         Some(filesystem) => Err(StoreError::UnsafeFilesystem { path: path.to_owned(), filesystem }),
         None => Ok(()),
+    }
+}
+
+/// Makes the log's name durable before anything is written into it. SQLite, as it is built here, leaves that to us: it
+/// would sync the folder in every process that writes. Whoever opens a log with something in it follows one who did
+/// this, and while a connection is open nobody removes the file.
+fn keep_log_findable(path: &Path) {
+    let is_empty = fs::metadata(side_file(path, "-wal")).map_or(true, |log| log.len() == 0);
+    if is_empty && let Ok(folder) = fs::File::open(path.parent().unwrap_or(Path::new("."))) {
+        // Where a folder cannot be synced there is no other way to do it either.
+        let _ = folder.sync_all();
     }
 }
 
