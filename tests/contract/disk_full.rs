@@ -1,25 +1,21 @@
 //! A full disk: exit 8 `disk_full`, nothing half done, and with space again everything goes on.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onus_core::refusal::Refusal;
 use onus_store::StoreError;
 
-use crate::kit::{claim, dump, in_own_mounts, must};
+use crate::kit::{Mounted, claim, dump, in_own_mounts};
 use crate::support::{Sandbox, agent, human};
 
 /// Puts a small file system of its own at the place of the store's folder.
-fn small_disk(sandbox: &Sandbox) -> std::path::PathBuf {
+fn small_disk(sandbox: &Sandbox) -> (PathBuf, Mounted) {
     let folder = sandbox.path().join(".onus");
     fs::create_dir_all(&folder).unwrap();
-    let args = ["-t", "tmpfs", "-o", "size=2m", "tmpfs"].map(OsStr::new);
-    let mut args = args.to_vec();
-    args.push(folder.as_os_str());
-    must("mount", &args);
-    folder
+    let mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=2m", "tmpfs"], &folder);
+    (folder, mounted)
 }
 
 /// Uses up every byte that is left.
@@ -39,7 +35,7 @@ fn a_full_disk_refuses_every_write_and_loses_nothing() {
         return;
     }
     let sandbox = Sandbox::empty();
-    let folder = small_disk(&sandbox);
+    let (folder, _mounted) = small_disk(&sandbox);
     sandbox.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
     let (id, other) = (sandbox.add("Fix it"), sandbox.add("Another"));
     claim(&sandbox, &agent("a"), &id);
@@ -92,7 +88,7 @@ fn a_store_that_does_not_fit_is_not_left_half_made() {
         return;
     }
     let sandbox = Sandbox::empty();
-    let folder = small_disk(&sandbox);
+    let (folder, _mounted) = small_disk(&sandbox);
     fill(&folder);
     let error = sandbox.json(&human("founder"), &["init", "--prefix", "ON"]).refused(8);
     assert_eq!(error["code"], "disk_full", "{error}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -158,9 +158,28 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Something mounted, until dropped: a folder cannot be removed while it is a mount point.
+pub(crate) struct Mounted(PathBuf);
+
+impl Mounted {
+    #[track_caller]
+    pub(crate) fn new(args: &[&str], at: &Path) -> Mounted {
+        let mut all: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).collect();
+        all.push(at.as_os_str());
+        must("mount", &all);
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
 /// Runs a program that must succeed.
 #[track_caller]
-pub(crate) fn must(program: &str, args: &[&std::ffi::OsStr]) {
+fn must(program: &str, args: &[&std::ffi::OsStr]) {
     let ran = Command::new(program).args(args).output().unwrap();
     assert!(ran.status.success(), "{program} {args:?}: {ran:?}");
 }

@@ -12,6 +12,7 @@ mod support;
 
 mod answers;
 mod kit;
+mod refusal_cases;
 
 mod bad_input;
 mod bad_store;

@@ -1,7 +1,6 @@
 //! A store that can be read but not written, as in an agent's sandbox: reads answer, writes are exit 8 `read_only` and
 //! name the way that works. With the log's side files, without them, and with a log whose index is gone.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use onus_core::refusal::Refusal;
 use onus_store::StoreError;
 use serde_json::Value;
 
-use crate::kit::{claim, in_own_mounts, is_root, must};
+use crate::kit::{Mounted, claim, in_own_mounts, is_root};
 use crate::support::{ONUS, Ran, Sandbox, agent, human};
 
 /// In which shape a sandbox finds the store.
@@ -142,14 +141,15 @@ fn on_a_read_only_mount_reads_work_and_writes_name_the_way_that_works() {
     for files in SHAPES {
         let sandbox = prepared(files);
         let folder = sandbox.path().join(".onus");
-        must("mount", &[OsStr::new("--bind"), folder.as_os_str(), folder.as_os_str()]);
-        must("mount", &[OsStr::new("-o"), OsStr::new("remount,ro,bind"), folder.as_os_str()]);
+        let mounted = Mounted::new(&["--bind", &folder.to_string_lossy()], &folder);
+        // One mount, told a second time what it is: ended by the one guard.
+        std::mem::forget(Mounted::new(&["-o", "remount,ro,bind"], &folder));
         assert!(fs::write(folder.join("probe"), "").is_err(), "the mount keeps writers out");
 
         reads_work_and_writes_are_refused(&sandbox, files, &|args| sandbox.run(&agent("a"), args));
 
         // Back outside the sandbox everything is as it was.
-        must("umount", &[folder.as_os_str()]);
+        drop(mounted);
         sandbox.run(&agent("a"), &["done", "1", "-m", "x"]).ok();
         sandbox.is_whole();
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answers::{COMMANDS, definitions};
 use crate::kit::{Sleeper, claim, commands, documented, json_with, lapsed_claim, tamper};
-use crate::refusals;
+use crate::refusal_cases;
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// The published document: every answer's shape, and which command gives which.
@@ -252,7 +252,7 @@ fn every_command_answers_in_its_documented_shape() {
 
 #[test]
 fn every_refusal_has_the_documented_shape() {
-    let cases = refusals::cases();
+    let cases = refusal_cases::cases();
     assert!(cases.len() > 50);
     for case in cases {
         is_a("Failure", &case.json);

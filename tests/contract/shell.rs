@@ -113,7 +113,7 @@ fn a_reader_that_goes_away_is_no_accident() {
     assert_eq!(unread(&sandbox, &["claim", "1"]).code, 0);
     assert_eq!(sandbox.show("1")["state"], "in_progress");
     // As in a shell.
-    let line = format!("'{}' list | head -0", crate::support::ONUS);
+    let line = format!("'{}' list --limit 1000 | head -0", crate::support::ONUS);
     let mut shell = Command::new("bash");
     shell.args(["-o", "pipefail", "-c", &line]).current_dir(sandbox.path()).env("ONUS_ACTOR", "human:ann");
     let ran = Ran::of(shell.output().unwrap());

@@ -1,0 +1,439 @@
+//! One refusal at least for each code of the core, as people and as programs read it: what `refusals.rs` and
+//! `schema.rs` look at.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use onus_core::refusal::Refusal;
+use onus_store::StoreError;
+use regex::Regex;
+use serde_json::Value;
+
+use crate::kit::{Dump, Sleeper, claim, dump, json_with, lapse, lapsed_claim, run_with, tamper};
+use crate::support::{As, Ran, Sandbox, agent, human};
+
+/// A refusal as people and as programs read it.
+pub(crate) struct Case {
+    pub(crate) code: &'static str,
+    pub(crate) what: &'static str,
+    /// What the JSON must carry: `task`, `holder`, `left` (the time), `candidates`, `version`.
+    pub(crate) shows: &'static str,
+    pub(crate) exit: i32,
+    pub(crate) words: String,
+    pub(crate) json: Value,
+}
+
+/// Runs a command twice, for people and for programs; it must change nothing either time.
+fn refused(
+    code: &'static str,
+    what: &'static str,
+    shows: &'static str,
+    sandbox: &Sandbox,
+    (who, env, args): (&As, &[(&str, &str)], &[&str]),
+) -> Case {
+    let before = content(sandbox);
+    let words = run_with(sandbox, who, env, args);
+    let json = json_with(sandbox, who, env, args);
+    assert!(content(sandbox) == before, "{what}: something changed");
+    assert_eq!(words.stdout, "", "{what}: prose of a refusal goes to stderr");
+    assert_eq!(words.code, json.code, "{what}");
+    case(code, what, shows, &words, &json, &sandbox.path().to_string_lossy())
+}
+
+/// Every row, or of what cannot be opened every byte. None where there is no store.
+fn content(sandbox: &Sandbox) -> Option<(Option<Dump>, Vec<u8>)> {
+    let bytes = std::fs::read(sandbox.database()).ok()?;
+    if bytes.starts_with(b"SQLite format 3") {
+        return Some((Some(dump(sandbox)), Vec::new()));
+    }
+    Some((None, bytes))
+}
+
+fn case(
+    code: &'static str,
+    what: &'static str,
+    shows: &'static str,
+    words: &Ran,
+    json: &Ran,
+    folder: &str,
+) -> Case {
+    assert_eq!(words.code, json.code, "{what}");
+    Case { code, what, shows, exit: words.code, words: redacted(&words.stderr, folder), json: json.json() }
+}
+
+/// What differs from run to run, by what it is.
+fn redacted(text: &str, folder: &str) -> String {
+    let span = r"\d+(ms|s|m|h|d)( \d+(s|m|h))?";
+    let mut text = text.replace(folder, "[folder]");
+    for (pattern, by) in [
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}".to_owned(), "[uid]"),
+        (r"\d{4}-\d\d-\d\dT[0-9:.]+Z".to_owned(), "[time]"),
+        (r"process \d+".to_owned(), "process [pid]"),
+        (format!("for {span} so far"), "for [span] so far"),
+        (format!("for {span} more"), "for [span] more"),
+        (format!("at most {span} more"), "at most [span] more"),
+        (r"waited [0-9.]+s".to_owned(), "waited [span]"),
+        (r"'01[0-9a-f]{4}'".to_owned(), "'[start of a uid]'"),
+    ] {
+        text = Regex::new(&pattern).unwrap().replace_all(&text, by).into_owned();
+    }
+    text
+}
+
+/// A refusal of a store that this machine may not be able to show on demand. Its words come from the same place; that
+/// the binary says them is tested where the condition itself is made (`read_only`, `disk_full`).
+fn of_store(code: &'static str, what: &'static str, error: StoreError) -> Case {
+    let refusal = Refusal::from(error);
+    let mut words = format!("onus: {}\n", refusal.message);
+    words.extend(refusal.next.iter().map(|step| format!("  next: {step}\n")));
+    let json = serde_json::json!({ "error": refusal });
+    Case { code, what, shows: "", exit: refusal.exit_code().into(), words, json }
+}
+
+/// Every kind of refusal there is, made once for all tests that look at them.
+pub(crate) fn cases() -> &'static [Case] {
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    CASES.get_or_init(|| {
+        let kinds = [input_cases, holder_cases, fence_cases, rule_cases, store_cases];
+        kinds.into_iter().flat_map(|cases| cases()).collect()
+    })
+}
+
+fn input_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (first, second) = (sandbox.add("First"), sandbox.add("Second"));
+    // With its hyphen it is never taken for a number.
+    let uid = format!("{}-", &sandbox.show(&first)["uid"].as_str().unwrap()[..6]);
+    let (ann, a) = (human("ann"), agent("a"));
+    sandbox.run(&ann, &["add", "Third", "--key", "k"]).ok();
+    let nobody = As { actor: String::new(), instance: String::new() };
+    let harness = [("CLAUDECODE", "1")];
+    let mut cases = vec![
+        refused("usage", "an unknown command", "", &sandbox, (&a, &[], &["clam"])),
+        refused(
+            "usage",
+            "a flag that resembles an override",
+            "",
+            &sandbox,
+            (&a, &[], &["claim", &first, "--for", "2h"]),
+        ),
+        refused("usage", "a bad duration", "", &sandbox, (&a, &[], &["claim", &first, "--ttl", "soon"])),
+        refused("usage", "done without a word", "", &sandbox, (&a, &[], &["done", &first])),
+        refused("usage", "no task named and none held", "", &sandbox, (&a, &[], &["release"])),
+        refused("usage", "an empty title", "", &sandbox, (&a, &[], &["add", "  "])),
+        refused("identity", "nobody in particular", "", &sandbox, (&nobody, &[], &["claim", &first])),
+        refused(
+            "identity",
+            "a person's name under a harness",
+            "",
+            &sandbox,
+            (&ann, &harness, &["claim", &first]),
+        ),
+        refused(
+            "identity",
+            "what is not an actor",
+            "",
+            &sandbox,
+            (&a, &[], &["claim", &first, "--as", "bob"]),
+        ),
+        refused("ambiguous", "a start of several uids", "candidates", &sandbox, (&a, &[], &["show", &uid])),
+        refused(
+            "key_reused",
+            "another request under a used key",
+            "",
+            &sandbox,
+            (&ann, &[], &["add", "Else", "--key", "k"]),
+        ),
+        refused("not_found", "no such task", "", &sandbox, (&a, &[], &["show", "ON-99"])),
+        refused(
+            "not_found",
+            "no such event",
+            "task",
+            &sandbox,
+            (&ann, &[], &["redact", &first, "9", "--reason", "r"]),
+        ),
+        refused(
+            "not_found",
+            "no such actor",
+            "",
+            &sandbox,
+            (&ann, &[], &["actor", "tier", "agent:new", "2"]),
+        ),
+    ];
+    claim(&sandbox, &a, &first);
+    claim(&sandbox, &a, &second);
+    cases.push(refused(
+        "ambiguous",
+        "several held, none named",
+        "candidates",
+        &sandbox,
+        (&a, &[], &["release"]),
+    ));
+    cases
+}
+
+fn holder_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (a, b, ann) = (agent("a"), agent("b"), human("ann"));
+    let [ttl, bound, person, folder, kept, old, slow, dead] =
+        ["TTL", "Bound", "Person", "Folder", "Kept", "Old", "Slow", "Dead"].map(|title| sandbox.add(title));
+    claim(&sandbox, &a, &ttl);
+    let pid = std::process::id().to_string();
+    // Bound to this test, but claimed by another instance of the same name below it.
+    sandbox.run(&a, &["claim", &bound, "--bind", &pid]).ok();
+    claim(&sandbox, &ann, &person);
+    let known_by_folder = As { actor: "agent:a".into(), instance: String::new() };
+    claim(&sandbox, &known_by_folder, &folder);
+    sandbox.run(&ann, &["handoff", &kept, "--to", "agent:c", "--reason", "go on"]).ok();
+    json_with(&sandbox, &a, &[("ONUS_LEASE_MAX_HOLD", "1ms")], &["claim", &old]).ok();
+    lapsed_claim(&sandbox, &a, &slow);
+    sandbox.run(&ann, &["edit", &slow, "--tier", "2"]).ok();
+    let process = Sleeper::start();
+    sandbox.run(&a, &["claim", &dead, "--bind", &process.pid()]).ok();
+    drop(process);
+    lapse();
+    let all = "task holder left";
+    vec![
+        refused("held", "by an agent with a TTL", all, &sandbox, (&b, &[], &["claim", &ttl])),
+        refused("held", "finishing another's task", all, &sandbox, (&b, &[], &["done", &ttl, "-m", "x"])),
+        refused("held", "by a process", all, &sandbox, (&b, &[], &["claim", &bound])),
+        refused(
+            "held",
+            "by a person",
+            "task holder",
+            &sandbox,
+            (&b, &[], &["takeover", &person, "--reason", "r"]),
+        ),
+        refused("held", "perhaps by oneself", all, &sandbox, (&known_by_folder, &[], &["claim", &folder])),
+        refused("kept", "for another", "task left", &sandbox, (&b, &[], &["claim", &kept])),
+        refused("held", "a renewal after the maximum hold", "task", &sandbox, (&a, &[], &["renew", &old])),
+        refused("held", "a late renewal below the tier", "task", &sandbox, (&a, &[], &["renew", &slow])),
+        refused("held", "a renewal for a dead process", "task", &sandbox, (&a, &[], &["renew", &dead])),
+    ]
+}
+
+fn fence_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (a, b) = (agent("a"), agent("b"));
+    let [lost, gone, own, never] = ["Lost", "Gone", "Own", "Never"].map(|title| sandbox.add(title));
+    for id in [&lost, &gone] {
+        lapsed_claim(&sandbox, &a, id);
+        claim(&sandbox, &b, id);
+    }
+    sandbox.run(&b, &["release", &gone]).ok();
+    sandbox.run(&a, &["claim", &own, "--key", "k"]).ok();
+    sandbox.run(&a, &["release", &own]).ok();
+    let first = [("ONUS_TOKEN", "1")];
+    vec![
+        refused(
+            "fenced",
+            "superseded by a holder",
+            "task holder left",
+            &sandbox,
+            (&a, &[], &["done", &lost, "-m", "x"]),
+        ),
+        refused(
+            "fenced",
+            "superseded, by token",
+            "task holder left",
+            &sandbox,
+            (&a, &first, &["renew", &lost]),
+        ),
+        refused(
+            "fenced",
+            "superseded by one who left",
+            "task holder",
+            &sandbox,
+            (&a, &[], &["done", &gone, "-m", "x"]),
+        ),
+        refused(
+            "fenced",
+            "a token whose lease ended",
+            "task holder",
+            &sandbox,
+            (&a, &first, &["done", &own, "-m", "x"]),
+        ),
+        refused(
+            "fenced",
+            "a token never granted",
+            "task",
+            &sandbox,
+            (&a, &first, &["done", &never, "-m", "x"]),
+        ),
+        refused(
+            "fenced",
+            "a replay whose lease is gone",
+            "task",
+            &sandbox,
+            (&a, &[], &["claim", &own, "--key", "k"]),
+        ),
+    ]
+}
+
+fn rule_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (a, b, ann) = (agent("a"), agent("b"), human("ann"));
+    let ids = ["Open", "Mine", "Done", "Review", "Hard", "Forever", "Blocked", "Failed", "Dropped"];
+    let [open, mine, done, review, hard, forever, blocked, failed, dropped] =
+        ids.map(|title| sandbox.add(title));
+    let proposed = sandbox.json(&ann, &["add", "Proposed", "--propose"]).ok().json()["id"].clone();
+    let proposed = proposed.as_str().unwrap();
+    claim(&sandbox, &a, &mine);
+    sandbox.run(&a, &["done", &done, "-m", "x"]).ok();
+    sandbox.run(&a, &["submit", &review]).ok();
+    sandbox.run(&ann, &["edit", &hard, "--tier", "3"]).ok();
+    sandbox.run(&a, &["claim", &forever, "--ttl", "0", "--reason", "watching"]).ok();
+    sandbox.run(&a, &["block", &blocked]).ok();
+    sandbox.run(&a, &["fail", &failed]).ok();
+    sandbox.run(&a, &["drop", &dropped]).ok();
+    let forced = ["takeover", mine.as_str(), "--force", "--reason", "r"];
+    let link = [("ONUS_FORCE_NEEDS_LINK", "true")];
+    let endless = ["claim", open.as_str(), "--ttl", "0", "--reason", "r"];
+    let none_left = [("ONUS_LEASE_INDEFINITE_PER_STORE", "1")];
+    let mut cases = vec![
+        refused("not_allowed", "from proposed", "task", &sandbox, (&a, &[], &["claim", proposed])),
+        refused("not_allowed", "from open", "task", &sandbox, (&a, &[], &["approve", &open])),
+        refused("not_allowed", "from in progress", "task", &sandbox, (&a, &[], &["unblock", &mine])),
+        refused("not_allowed", "from blocked", "task", &sandbox, (&a, &[], &["claim", &blocked])),
+        refused("not_allowed", "from review", "task", &sandbox, (&a, &[], &["claim", &review])),
+        refused("not_allowed", "from done", "task", &sandbox, (&a, &[], &["claim", &done])),
+        refused("not_allowed", "from failed", "task", &sandbox, (&a, &[], &["claim", &failed])),
+        refused("not_allowed", "from dropped", "task", &sandbox, (&a, &[], &["claim", &dropped])),
+        refused(
+            "not_allowed",
+            "releasing what one does not hold",
+            "task",
+            &sandbox,
+            (&a, &[], &["release", &open]),
+        ),
+        refused(
+            "not_allowed",
+            "approving one's own work",
+            "task",
+            &sandbox,
+            (&a, &[], &["approve", &review]),
+        ),
+        refused(
+            "not_allowed",
+            "taking over one's own",
+            "task",
+            &sandbox,
+            (&a, &[], &["takeover", &mine, "--reason", "r"]),
+        ),
+        refused(
+            "not_allowed",
+            "taking over nobody's",
+            "task",
+            &sandbox,
+            (&a, &[], &["takeover", &open, "--reason", "r"]),
+        ),
+        refused("not_allowed", "an override without its link", "task", &sandbox, (&ann, &link, &forced)),
+        refused(
+            "not_allowed",
+            "an alias that is an actor",
+            "",
+            &sandbox,
+            (&ann, &[], &["actor", "alias", "human:ann", "human:founder"]),
+        ),
+        refused("people_only", "an agent's override", "task", &sandbox, (&b, &[], &forced)),
+        refused(
+            "people_only",
+            "lowering a tier",
+            "task",
+            &sandbox,
+            (&b, &[], &["edit", &hard, "--tier", "0"]),
+        ),
+        refused(
+            "people_only",
+            "erasing another's words",
+            "task",
+            &sandbox,
+            (&b, &[], &["redact", &open, "1", "--reason", "r"]),
+        ),
+        refused("people_only", "setting a tier", "", &sandbox, (&b, &[], &["actor", "tier", "agent:b", "3"])),
+        refused("tier", "below the task's tier", "task", &sandbox, (&b, &[], &["claim", &hard])),
+        refused("limit", "one more endless lease for an actor", "task", &sandbox, (&a, &[], &endless)),
+        refused("limit", "one more endless lease for all", "task", &sandbox, (&b, &none_left, &endless)),
+        refused(
+            "changed",
+            "another version",
+            "task",
+            &sandbox,
+            (&b, &[], &["edit", &open, "--title", "x", "--if-version", "7"]),
+        ),
+    ];
+    sandbox.run(&ann, &["redact", &open, "1", "--reason", "secret"]).ok();
+    cases.push(refused(
+        "nothing",
+        "erased already",
+        "task",
+        &sandbox,
+        (&ann, &[], &["redact", &open, "1", "--reason", "r"]),
+    ));
+    claim(&sandbox, &ann, &open);
+    cases.push(refused("nothing", "nothing left to claim", "", &sandbox, (&b, &[], &["claim", "--next"])));
+    cases
+}
+
+fn store_cases() -> Vec<Case> {
+    let a = agent("a");
+    let show: &[&str] = &["status"];
+    let add: &[&str] = &["add", "More"];
+    let missing = Sandbox::empty();
+    let mut cases = vec![
+        refused("no_store", "nothing here", "", &missing, (&a, &[], show)),
+        refused(
+            "unavailable",
+            "a path that leads nowhere",
+            "",
+            &missing,
+            (&a, &[("ONUS_STORE", "/dev/null/onus.db")], add),
+        ),
+    ];
+
+    let busy = Sandbox::new();
+    let seat = std::fs::File::options().write(true).open(busy.path().join(".onus/writer.lock")).unwrap();
+    seat.lock().unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&seat, format!("{:<11}\n", std::process::id()).as_bytes(), 0)
+        .unwrap();
+    cases.push(refused("busy", "another writer", "", &busy, (&a, &[("ONUS_STORE_WAIT", "20ms")], add)));
+
+    let newer = Sandbox::new();
+    tamper(&newer, "PRAGMA user_version = 9999");
+    cases.push(refused("newer_schema", "from a later onus", "", &newer, (&a, &[], add)));
+
+    let foreign = Sandbox::new();
+    tamper(&foreign, "PRAGMA application_id = 1");
+    cases.push(refused("damaged", "another program's database", "", &foreign, (&a, &[], add)));
+    let garbage = Sandbox::new();
+    std::fs::write(garbage.database(), "no database at all, but long enough to be looked at").unwrap();
+    cases.push(refused("damaged", "garbage", "", &garbage, (&a, &[], add)));
+
+    let torn = Sandbox::new();
+    tamper(&torn, "DROP TABLE alias");
+    cases.push(refused("unexpected", "what nobody thought of", "", &torn, (&a, &[], add)));
+
+    let tampered = Sandbox::new();
+    tampered.add("First");
+    tamper(&tampered, "UPDATE event SET actor = 'human:eve' WHERE kind = 'task.created'");
+    cases.push(refused(
+        "tampered",
+        "a changed event",
+        "task version",
+        &tampered,
+        (&a, &[], &["ledger", "verify"]),
+    ));
+
+    let path = PathBuf::from("[folder]/.onus/onus.db");
+    cases.push(of_store("read_only", "a sandbox", StoreError::ReadOnly(path.clone())));
+    cases.push(of_store("disk_full", "no space", StoreError::Full));
+    cases.push(of_store(
+        "busy",
+        "another program",
+        StoreError::Busy { pid: None, waited: Duration::from_secs(5) },
+    ));
+    let filesystem = "nfs".to_owned();
+    cases.push(of_store("unsafe_filesystem", "a network", StoreError::UnsafeFilesystem { path, filesystem }));
+    cases
+}
