@@ -1,28 +1,39 @@
 //! The writers' queue: a turnstile of two file locks before `BEGIN IMMEDIATE`.
 //!
 //! SQLite's own lock is polled with a back-off, so under load one process can starve another for seconds. Here a
-//! writer takes the *turnstile*, waits for the *writer's seat*, and frees the turnstile once it sits. Whoever just
-//! left the seat and wants it again meets the turnstile first, where the next one already stands: nobody barges in.
-//! Both are blocking `flock`s, which the kernel grants in the order of arrival and frees when a process dies, however
-//! it dies. The files are never unlinked: a lock on a name that somebody replaced would guard nothing.
+//! writer passes the *turnstile*, waits inside it for the *writer's seat*, and leaves the turnstile to the next one
+//! once it sits. Whoever just left the seat and wants it again meets the turnstile first, where the next one already
+//! stands: nobody barges in. Both are `flock`s, which the kernel grants in the order of arrival and frees when a
+//! process dies, however it dies. The files are never unlinked: a lock on a name that somebody replaced would guard
+//! nothing.
 //!
-//! Waits are bounded. A blocking `flock` has no time-out, so a writer that must wait does so in a thread of its own;
-//! if its time runs out first, the thread is left behind and passes the locks on as soon as it gets them.
-//! Whoever sits writes its pid into the file, so that those who gave up can say for whom they waited.
+//! Waits are bounded, and a blocking `flock` has no time-out. So whoever must wait *for the turnstile* lets a thread of
+//! its own block on it, kept from one wait to the next; if its time runs out first, the thread is left behind and the
+//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may poll for the
+//! seat: it is awake when the seat gets free, and no thread has to wake another between two writers.
+//! Whoever sits, or waits to sit, writes its pid into the file, so that those who gave up can say for whom they waited.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::{Result, StoreError};
+
+/// The one inside the turnstile looks at the seat again after this part of the time it waited there already, within
+/// these bounds: soon after a short write, seldom while somebody is stuck.
+const PAUSE_PART: u32 = 8;
+const MIN_PAUSE: Duration = Duration::from_micros(20);
+const MAX_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Queue {
     folder: PathBuf,
     files: Option<Arc<Files>>,
+    waiter: Option<Waiter>,
 }
 
 #[derive(Debug)]
@@ -44,38 +55,78 @@ impl Drop for Seat {
     }
 }
 
-enum Wait {
-    Waiting,
-    Granted(io::Result<()>),
-    Abandoned,
-}
-
 impl Queue {
     pub(super) fn new(folder: &Path) -> Queue {
-        Queue { folder: folder.to_owned(), files: None }
+        Queue { folder: folder.to_owned(), files: None, waiter: None }
     }
 
     pub(super) fn sit(&mut self, wait: Duration) -> Result<Seat> {
+        let began = Instant::now();
         let files = match &self.files {
             Some(files) => Arc::clone(files),
             None => Arc::clone(self.files.insert(Arc::new(self.open()?))),
         };
-        let granted = match files.try_sit() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => {
-                let outcome = wait_in_thread(&files, wait)?;
-                if let Waited::Gave { up_after: waited } = outcome {
-                    // The thread left behind still stands in line with these files: ask, and go on, with new ones.
-                    let files = self.files.insert(Arc::new(self.open()?));
-                    return Err(StoreError::Busy { pid: files.blocker(), waited });
-                }
-                Ok(())
-            }
-            Err(TryLockError::Error(error)) => Err(self.failed(&error)),
+        let inside = match files.turnstile.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => self.wait_for_turnstile(&files, wait)?,
+            Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
         };
-        granted?;
+        if !inside || !self.wait_for_seat(&files, began, wait)? {
+            return Err(self.give_up(files, began.elapsed()));
+        }
         write_pid(&files.seat);
         Ok(Seat { files })
+    }
+
+    /// False: the time is over.
+    fn wait_for_turnstile(&mut self, files: &Arc<Files>, wait: Duration) -> Result<bool> {
+        let failed = |error: &dyn std::fmt::Display| {
+            StoreError::Unexpected(format!("nothing to wait in for the writers' queue: {error}"))
+        };
+        let waiter = match &self.waiter {
+            Some(waiter) => waiter,
+            None => self.waiter.insert(Waiter::new(files).map_err(|error| failed(&error))?),
+        };
+        waiter.asked.send(()).map_err(|error| failed(&error))?;
+        match waiter.granted.recv_timeout(wait) {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(error)) => Err(self.failed(&error)),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => Err(failed(&"it ended")),
+        }
+    }
+
+    /// The caller is inside the turnstile, and leaves it once it sits. False: the time is over.
+    fn wait_for_seat(&self, files: &Files, began: Instant, wait: Duration) -> Result<bool> {
+        let inside_since = Instant::now();
+        let mut is_named = false;
+        loop {
+            match files.seat.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
+            }
+            if began.elapsed() >= wait {
+                return Ok(false);
+            }
+            if !is_named {
+                write_pid(&files.turnstile);
+                is_named = true;
+            }
+            std::thread::sleep((inside_since.elapsed() / PAUSE_PART).clamp(MIN_PAUSE, MAX_PAUSE));
+        }
+        files.turnstile.unlock().map_err(|error| self.failed(&error))?;
+        Ok(true)
+    }
+
+    /// Whoever gives up goes on with new files: closing these frees the turnstile, at once or when the thread that
+    /// was left behind has got it.
+    fn give_up(&mut self, files: Arc<Files>, waited: Duration) -> StoreError {
+        self.waiter = None;
+        self.files = None;
+        drop(files);
+        let pid = self.open().ok().and_then(|files| files.blocker());
+        StoreError::Busy { pid, waited }
     }
 
     fn open(&self) -> Result<Files> {
@@ -99,20 +150,6 @@ impl Queue {
 }
 
 impl Files {
-    fn try_sit(&self) -> std::result::Result<(), TryLockError> {
-        self.turnstile.try_lock()?;
-        let seated = self.seat.try_lock();
-        self.turnstile.unlock().map_err(TryLockError::Error)?;
-        seated
-    }
-
-    fn sit(&self) -> io::Result<()> {
-        self.turnstile.lock()?;
-        write_pid(&self.turnstile);
-        self.seat.lock()?;
-        self.turnstile.unlock()
-    }
-
     /// Who keeps others waiting: the one in the seat, or one that was stopped before it sat down.
     fn blocker(&self) -> Option<u32> {
         let held = |file: &File| match file.try_lock() {
@@ -127,45 +164,26 @@ impl Files {
     }
 }
 
-enum Waited {
-    Sitting,
-    Gave { up_after: Duration },
+/// The thread that blocks on the turnstile whenever it is asked to.
+#[derive(Debug)]
+struct Waiter {
+    asked: Sender<()>,
+    granted: Receiver<io::Result<()>>,
 }
 
-fn wait_in_thread(files: &Arc<Files>, wait: Duration) -> Result<Waited> {
-    let started = Instant::now();
-    let state = Arc::new((Mutex::new(Wait::Waiting), Condvar::new()));
-    let (theirs, their_files) = (Arc::clone(&state), Arc::clone(files));
-    let spawned =
+impl Waiter {
+    fn new(files: &Arc<Files>) -> io::Result<Waiter> {
+        let (asked, to_do) = channel();
+        let (done, granted) = channel();
+        let files = Arc::clone(files);
         std::thread::Builder::new().name("onus-queue".into()).stack_size(64 * 1024).spawn(move || {
-            let outcome = their_files.sit();
-            let mut wait = theirs.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if matches!(*wait, Wait::Abandoned) {
-                let _ = their_files.turnstile.unlock();
-                let _ = their_files.seat.unlock();
-            } else {
-                *wait = Wait::Granted(outcome);
-                theirs.1.notify_one();
+            while let Ok(()) = to_do.recv() {
+                if done.send(files.turnstile.lock()).is_err() {
+                    break;
+                }
             }
-        });
-    if let Err(error) = spawned {
-        return Err(StoreError::Unexpected(format!("no thread to wait in: {error}")));
-    }
-    let mut now = state.0.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        match &*now {
-            Wait::Granted(Ok(())) => return Ok(Waited::Sitting),
-            Wait::Granted(Err(error)) => {
-                return Err(StoreError::Unexpected(format!("the writers' queue failed: {error}")));
-            }
-            Wait::Waiting | Wait::Abandoned => {}
-        }
-        let waited = started.elapsed();
-        if waited >= wait {
-            *now = Wait::Abandoned;
-            return Ok(Waited::Gave { up_after: waited });
-        }
-        now = state.1.wait_timeout(now, wait - waited).unwrap_or_else(PoisonError::into_inner).0;
+        })?;
+        Ok(Waiter { asked, granted })
     }
 }
 
