@@ -51,12 +51,7 @@ fn story() -> Sandbox {
     for tag in ["größe", "漢字", "a.b", "x_y-z", "🦀"] {
         let _ = sandbox.json(&founder, &["edit", "ON-1", "--tag", tag]);
     }
-    // A folder's name is in the lease that was taken there.
-    let folder = sandbox.path().join("it's \"here\" \u{7f} 漢");
-    std::fs::create_dir(&folder).unwrap();
-    let claimed =
-        sandbox.command(&agent("a")).args(["claim", "ON-1", "--ttl", "90s"]).current_dir(&folder).output();
-    assert!(claimed.unwrap().status.success());
+    sandbox.json(&agent("a"), &["claim", "ON-1", "--ttl", "90s"]).ok();
     sandbox.json(&agent("a"), &["claim", "ON-2", "--bind", &std::process::id().to_string()]).ok();
     sandbox.json(&agent("a"), &["handoff", "ON-2", "--to", "agent:b", "--reason", "é\u{7f}"]).ok();
     sandbox.json(&founder, &["redact", "ON-3", "1", "--reason", "asked to"]).ok();
@@ -97,6 +92,29 @@ fn jq_and_sha256sum_agree_with_every_hash_of_the_log() {
     let mut changed = events[0].clone();
     changed["actor"] = "human:eve".into();
     assert_ne!(changed["hash"], recomputed(&changed));
+}
+
+/// The one text in a payload that nobody checks: the folder in which a lease was taken.
+#[test]
+fn jq_and_sha256sum_agree_whatever_the_folder_is_called() {
+    let sandbox = Sandbox::empty();
+    let folder = sandbox.path().join("it's \"here\" \u{7f}\u{1b}\t\\n 漢🦀\u{2028}");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |args: &[&str]| {
+        let output = sandbox.command(&agent("a")).current_dir(&folder).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        output.stdout
+    };
+    run(&["init", "--prefix", "ON"]);
+    run(&["add", "a task"]);
+    run(&["claim", "ON-1"]);
+    let log: Value = serde_json::from_slice(&run(&["log", "--json"])).unwrap();
+    let events = log["events"].as_array().unwrap();
+    let named = events.iter().any(|event| event["payload"]["grant"]["worktree"].as_str() == folder.to_str());
+    assert!(named, "{log}");
+    for event in events {
+        assert_eq!(event["hash"], recomputed(event), "{event}");
+    }
 }
 
 /// The words too: an export carries salt and text, the event `sha256(salt ‖ text)`.

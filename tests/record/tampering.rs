@@ -282,6 +282,35 @@ fn swapped_events_are_found() {
     book.finds(&copy, &of_pump(&book, 2), "contents swapped");
 }
 
+/// Flawless in itself, but the next one was written after another.
+#[test]
+fn an_event_rewritten_with_a_right_hash_of_its_own_is_found() {
+    let book = Book::new();
+    let uid = book.uid("ON-1");
+    for version in [1, 2, 3] {
+        let copy = book.damaged(|db| {
+            let mut event = records(db, &uid).remove(version as usize - 1);
+            event.actor = "human:eve".into();
+            event.hash = event.expected_hash();
+            run(
+                db,
+                "UPDATE event SET actor = ?3, hash = ?4 WHERE stream = ?1 AND version = ?2",
+                params![uid, version, event.actor, event.hash],
+            );
+        });
+        book.finds(&copy, &of_pump(&book, version + 1), "rewritten, and hashed anew alone");
+    }
+    // The last one has nobody after it: there the row knows its hash.
+    let last = pump_events(&book);
+    let copy = book.damaged(|db| {
+        let mut event = records(db, &uid).pop().unwrap();
+        event.actor = "human:eve".into();
+        let values = params![uid, last, event.actor, event.expected_hash()];
+        run(db, "UPDATE event SET actor = ?3, hash = ?4 WHERE stream = ?1 AND version = ?2", values);
+    });
+    book.finds(&copy, &of_pump(&book, last), "the last one rewritten");
+}
+
 /// With a right hash and a right predecessor: only the row knows that nobody wrote it.
 #[test]
 fn an_event_appended_with_a_right_hash_is_found() {
