@@ -352,7 +352,7 @@ fn a_person_may_force_what_another_holds_and_the_record_says_so() {
             if verb[0] != "done" {
                 sandbox.json(&human("ann"), &gentle).refused(4);
             }
-            assert_eq!(sandbox.json(&agent("b"), &args).refused(6)["code"], "people_only");
+            assert_eq!(sandbox.json(&agent("b"), &args).refused(4)["code"], "held");
             assert_eq!(dump(&sandbox), before);
 
             let known = kinds(&sandbox, &id).len();

@@ -288,6 +288,7 @@ fn rule_cases() -> Vec<Case> {
     sandbox.run(&a, &["fail", &failed]).ok();
     sandbox.run(&a, &["drop", &dropped]).ok();
     let forced = ["takeover", mine.as_str(), "--force", "--reason", "r"];
+    let by_agent = ["claim", hard.as_str(), "--force", "--reason", "r"];
     let link = [("ONUS_FORCE_NEEDS_LINK", "true")];
     let endless = ["claim", open.as_str(), "--ttl", "0", "--reason", "r"];
     let none_left = [("ONUS_LEASE_INDEFINITE_PER_STORE", "1")];
@@ -336,7 +337,7 @@ fn rule_cases() -> Vec<Case> {
             &sandbox,
             (&ann, &[], &["actor", "alias", "human:ann", "human:founder"]),
         ),
-        refused("people_only", "an agent's override", "task", &sandbox, (&b, &[], &forced)),
+        refused("people_only", "an agent's override", "task", &sandbox, (&b, &[], &by_agent)),
         refused(
             "people_only",
             "lowering a tier",

@@ -281,7 +281,9 @@ fn a_person_takes_a_live_task_only_by_force_and_it_is_one_event_more() {
     let (a, b, h, id) = (who("agent:a", "1"), who("agent:b", "1"), who("human:h", ""), world.add("t"));
     world.lease(&a, on(&id, claim()));
     assert_eq!(world.refused(&h, on(&id, takeover())), Code::Held);
-    assert_eq!(world.refused(&b, forced(&id, takeover())), Code::PeopleOnly);
+    assert_eq!(world.refused(&b, forced(&id, takeover())), Code::Held, "an agent's force changes nothing");
+    let free = world.add("free");
+    assert_eq!(world.refused(&b, forced(&free, claim())), Code::PeopleOnly);
     let lease = world.lease(&h, forced(&id, takeover()));
     assert_eq!(lease.token, 2);
     assert_eq!(world.kinds(&id), ["task.created", "lease.acquired", "lease.revoked", "lease.acquired"]);

@@ -79,7 +79,18 @@ impl Decision {
 
 /// The one decision about an existing task.
 pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
+    if force.is_some() && !view.caller.actor.is_person() {
+        // Who is fenced or meets a holder is told that first; force would have helped nobody but a person.
+        return match decide_as_asked(view, act, None) {
+            Err(refusal) if matches!(refusal.code, Code::Fenced | Code::Held | Code::Kept) => Err(refusal),
+            _ => Err(people_only(view)),
+        };
+    }
     check_force(view, force)?;
+    decide_as_asked(view, act, force)
+}
+
+fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
     match act {
         Act::Claim(terms) => claim::claim(view, terms, force),
         Act::Takeover(terms) => claim::takeover(view, terms, force),
@@ -92,16 +103,17 @@ pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decis
     }
 }
 
+fn people_only(view: &View<'_>) -> Refusal {
+    Refusal::new(
+        Code::PeopleOnly,
+        format!("only a person may override a rule; {} is not one", view.caller.actor),
+    )
+    .task(view.id)
+    .next(format!("onus note {} 'why it should be done'   # and ask a person", view.id))
+}
+
 fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
     let Some(force) = force else { return Ok(()) };
-    if !view.caller.actor.is_person() {
-        return Err(Refusal::new(
-            Code::PeopleOnly,
-            format!("only a person may override a rule; {} is not one", view.caller.actor),
-        )
-        .task(view.id)
-        .next(format!("onus note {} 'why it should be done'   # and ask a person", view.id)));
-    }
     Field::Reason.check(&force.reason)?;
     if view.policy.force_needs_link && force.link.is_none() {
         return Err(Refusal::new(
