@@ -1,6 +1,7 @@
 //! Signatures of seals by the user's ssh key, made and checked by `ssh-keygen`.
 
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -89,7 +90,7 @@ pub(crate) fn signer_of_text(
     let unwritable = |error: std::io::Error| {
         Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", file.display()))
     };
-    std::fs::create_dir(&folder).map_err(unwritable)?;
+    std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(unwritable)?;
     let signer = std::fs::write(&file, signature)
         .map_err(unwritable)
         .and_then(|()| signer_of(name, text, &file, allowed));

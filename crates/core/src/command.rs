@@ -132,6 +132,13 @@ pub struct Edit {
     pub if_version: Option<Version>,
 }
 
+impl Act {
+    /// Whether its answer carries a lease beside the task.
+    pub fn gives_lease(&self) -> bool {
+        matches!(self, Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. } | Act::Handoff { .. })
+    }
+}
+
 impl Command {
     /// The verb, as the command line spells it.
     pub fn verb(&self) -> &'static str {

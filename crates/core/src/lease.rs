@@ -28,6 +28,8 @@ pub struct Process {
     pub machine: String,
     pub boot: String,
     pub pid_ns: String,
+    /// Readers in another time namespace see another start time.
+    pub time_ns: String,
     pub pid: u32,
     /// When it started, in the kernel's clock ticks since boot.
     pub start: u64,
@@ -279,6 +281,7 @@ mod tests {
             machine: "m".into(),
             boot: "b".into(),
             pid_ns: "p".into(),
+            time_ns: "t".into(),
             pid: 7,
             start: 9,
         });

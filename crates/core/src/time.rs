@@ -37,6 +37,16 @@ impl ClockDomain {
     pub fn boot(&self) -> &str {
         self.0.split('/').nth(1).unwrap_or_default()
     }
+
+    pub fn time_ns(&self) -> &str {
+        self.0.split('/').nth(2).unwrap_or_default()
+    }
+
+    /// Whether ticks of both can be compared. A boot is one kernel's, whatever a container calls its machine.
+    fn same_clock(&self, other: &ClockDomain) -> bool {
+        let same_boot = !self.boot().is_empty() && self.boot() == other.boot();
+        self == other || same_boot && self.time_ns() == other.time_ns()
+    }
 }
 
 /// One reading of the store's clock.
@@ -58,7 +68,7 @@ impl Moment {
 
     /// Milliseconds from `earlier` to this moment; negative if `earlier` is later.
     pub fn since_ms(&self, earlier: &Moment) -> i64 {
-        if self.domain == earlier.domain {
+        if self.domain.same_clock(&earlier.domain) {
             self.tick_ms.saturating_sub(earlier.tick_ms)
         } else {
             self.wall_ms.saturating_sub(earlier.wall_ms)
@@ -204,6 +214,16 @@ mod tests {
         let deadline = at(1_000_000, 50_000, "b");
         assert!(deadline.has_come(&at(5, 50_000, "later")));
         assert!(!deadline.has_come(&at(2_000_000, 49_999, "later")));
+    }
+
+    #[test]
+    fn a_container_of_the_same_boot_goes_by_the_same_ticks() {
+        let deadline = at(1_000, 50_000, "b");
+        let mut inside = at(999, 50_000 + 2 * HOUR_MS, "b");
+        inside.domain = ClockDomain::new("another machine id", "b", "t");
+        assert!(!deadline.has_come(&inside));
+        inside.domain = ClockDomain::new("m", "b", "another time namespace");
+        assert!(deadline.has_come(&inside), "ticks of another time namespace mean nothing");
     }
 
     #[test]

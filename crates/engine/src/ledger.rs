@@ -330,7 +330,11 @@ fn find_row_without_events(read: &mut dyn Read) -> Result<(), Stop> {
         Ok(())
     })?;
     for uid in heads {
-        let Ok(uid) = uid.parse::<Uid>() else { continue };
+        let Ok(uid) = uid.parse::<Uid>() else {
+            return Err(
+                tampered(Some(uid), 1, "there is a row with this uid, which no event can have").into()
+            );
+        };
         if read.event(uid, Version(1))?.is_none() {
             let id = id_of(read, uid)?;
             return Err(tampered(id, 1, "the task has a row and no events").into());

@@ -6,7 +6,7 @@
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::apply::Project;
 use onus_core::ids::Uid;
-use onus_core::lease::{EndKind, Liveness, Process, Seen};
+use onus_core::lease::{EndKind, LapseCause, Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
 use onus_store::{EventQuery, Read, Result};
 
@@ -86,9 +86,9 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
         let Some(task) = read.task(lease.task)? else { continue };
         let id = project.prefix.id(task.number);
         let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
-        let live = lease.liveness(now, seen) == Liveness::Live;
+        let liveness = lease.liveness(now, seen);
         if about != Some(task.uid) {
-            notices.extend(lapsing(&id, live, lease.pulse.deadline.as_ref(), lease.grant.ttl_ms, now));
+            notices.extend(lapsing(&id, liveness, lease.pulse.deadline.as_ref(), lease.grant.ttl_ms, now));
         }
         let since_ms = seen_at_ms.max(lease.acquired_at_ms);
         let latest =
@@ -112,14 +112,20 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
 
 fn lapsing(
     id: &str,
-    live: bool,
+    liveness: Liveness,
     deadline: Option<&Moment>,
     ttl_ms: Option<i64>,
     now: &Moment,
 ) -> Option<Notice> {
+    if let Liveness::Lapsed(cause) = liveness
+        && cause != LapseCause::Ttl
+    {
+        let message = format!("your lease on {id} has lapsed: finish it, or onus claim {id} to begin anew");
+        return Some(Notice { kind: NoticeKind::Lapsing, task: Some(id.to_owned()), message });
+    }
     let left_ms = deadline?.since_ms(now);
     let soon_ms = ttl_ms.map_or(LAPSING_MS, |ttl_ms| (ttl_ms / LAPSING_SHARE).min(LAPSING_MS));
-    let message = if !live {
+    let message = if liveness != Liveness::Live {
         format!("your lease on {id} has lapsed: finish it, or onus renew {id} before somebody takes it over")
     } else if left_ms < soon_ms {
         format!("your lease on {id} lapses in {}: onus renew {id}", Span::from_ms(left_ms))

@@ -72,6 +72,7 @@ fn identity(pid: u32, start: u64) -> Process {
         machine: domain.machine().to_owned(),
         boot: domain.boot().to_owned(),
         pid_ns: pid_namespace().to_owned(),
+        time_ns: domain.time_ns().to_owned(),
         pid,
         start,
     }
@@ -109,7 +110,10 @@ pub fn ancestry() -> Vec<Process> {
 
 /// Whether a process lives, as far as this one can tell.
 pub fn observe(process: &Process) -> Seen {
-    let shares = process.boot == clock::domain().boot() && process.pid_ns == pid_namespace();
+    let domain = clock::domain();
+    let shares = process.boot == domain.boot()
+        && process.pid_ns == pid_namespace()
+        && process.time_ns == domain.time_ns();
     if !shares || !proc_is_ours() {
         return Seen::Unseen;
     }
@@ -150,6 +154,8 @@ mod tests {
         let mut process = identify(std::process::id()).unwrap();
         process.pid = 4_000_000;
         assert_eq!(observe(&process), Seen::Dead);
+        let elsewhen = Process { time_ns: "another".into(), ..process.clone() };
+        assert_eq!(observe(&elsewhen), Seen::Unseen, "its start time means nothing here");
         process.pid_ns = "another".into();
         assert_eq!(observe(&process), Seen::Unseen);
     }

@@ -214,10 +214,11 @@ impl<S: Store> Engine<S> {
                         is_ready_for(task, actor, now)
                     })
             };
+            let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
             let mut ready = Vec::new();
             let mut after = None;
             while (ready.len() as u64) < limit {
-                let page = look.read.open_tasks(after, limit)?;
+                let page = look.read.open_tasks(tier, after, limit)?;
                 let Some(last) = page.last() else { break };
                 after = Some(After { priority: last.facts.priority, number: last.number });
                 let now = look.now.clone();
@@ -344,8 +345,10 @@ impl<S: Store> Engine<S> {
                             lease.instance,
                             lapse_text(cause, &silent)
                         ),
-                        Some(if yours {
+                        Some(if yours && matches!(cause, LapseCause::Ttl) {
                             format!("onus renew {id}")
+                        } else if yours {
+                            format!("onus claim {id}")
                         } else {
                             format!("onus takeover {id} --reason 'its holder lapsed'")
                         }),

@@ -179,7 +179,7 @@ fn a_late_renewal_repeats_claims_whole_check() {
     assert_eq!(world.kinds(&id).last().unwrap(), "lease.renewed");
     world.pass(TTL_MS);
     world.ok(&h, on(&id, Act::Handoff { to: "agent:c".parse().unwrap(), reason: "lapsed".into() }));
-    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None })), Code::NotAllowed);
+    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None })), Code::Fenced);
     assert_eq!(world.refused(&with_token(a.clone(), 1), on(&id, Act::Renew { ttl_ms: None })), Code::Fenced);
     assert_eq!(world.refused(&a, on(&id, claim())), Code::Kept);
     world.pass(KEEP_MS);
@@ -385,4 +385,77 @@ fn one_request_is_applied_once_and_another_under_its_key_is_refused() {
         "the lease it got is gone"
     );
     assert!(!world.run_keyed(&b, on(&id, claim()), "k").unwrap().replayed, "a refusal was not kept");
+}
+
+#[test]
+fn one_whose_lapsed_task_another_handed_on_is_superseded() {
+    let mut world = world();
+    let (a, b, c, id) = (who("agent:a", "1"), who("agent:b", "1"), who("agent:c", "1"), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    world.pass(TTL_MS);
+    world.ok(&b, on(&id, Act::Handoff { to: "agent:c".parse().unwrap(), reason: "it died".into() }));
+    world.lease(&c, on(&id, claim()));
+    world.ok(&c, on(&id, verb(Verb::Release)));
+    assert_eq!(world.refused(&a, on(&id, verb(Verb::Done))), Code::Fenced);
+    world.is_whole();
+}
+
+#[test]
+fn nobody_approves_what_they_submitted() {
+    let mut world = world();
+    let (a, b, h, id) = (who("agent:a", "1"), who("agent:b", "1"), who("human:h", ""), world.add("t"));
+    // By a token that was handed to it: the lease was another's.
+    world.lease(&a, on(&id, claim()));
+    world.ok(&with_token(b.clone(), 1), on(&id, verb(Verb::Submit)));
+    assert_eq!(world.refused(&b, on(&id, verb(Verb::Approve))), Code::NotAllowed);
+    world.ok(&h, on(&id, verb(Verb::Approve)));
+}
+
+#[test]
+fn a_replayed_key_gives_another_instance_no_lease() {
+    let mut world = world();
+    let (one, two, id) = (who("agent:a", "1"), who("agent:a", "2"), world.add("t"));
+    world.run_keyed(&one, on(&id, claim()), "k").unwrap();
+    assert_eq!(world.run_keyed(&two, on(&id, claim()), "k").unwrap_err().code, Code::Held);
+    assert!(world.run_keyed(&one, on(&id, claim()), "k").unwrap().replayed);
+}
+
+#[test]
+fn a_key_whose_text_was_erased_neither_repeats_nor_swallows_anything() {
+    let mut world = world();
+    let (a, id) = (who("agent:a", "1"), world.add("t"));
+    let note = |text: &str| Act::Note { text: text.into() };
+    world.run_keyed(&a, on(&id, note("kept")), "other").unwrap();
+    world.pass(1_000);
+    world.run_keyed(&a, on(&id, note("secret")), "k").unwrap();
+    let redact =
+        Act::Redact { version: onus_core::ids::Version(3), fields: Vec::new(), reason: "leak".into() };
+    world.ok(&a, on(&id, redact));
+    assert_eq!(world.run_keyed(&a, on(&id, note("IMPORTANT")), "k").unwrap_err().code, Code::KeyReused);
+    assert!(
+        world.run_keyed(&a, on(&id, note("kept")), "other").unwrap().replayed,
+        "other keys are as they were"
+    );
+}
+
+#[test]
+fn an_instance_that_registers_itself_keeps_its_process() {
+    let mut world = world();
+    let a = who("agent:a", "self");
+    let instance = "self".parse().unwrap();
+    let command = Command::RegisterInstance { actor: a.actor.clone(), instance, process: process(7, 1) };
+    world.run(&a, command).unwrap();
+    let known = world.engine.registered_among(&[process(8, 1), process(7, 1)]).unwrap();
+    assert_eq!(known.map(|known| known.actor), Some(a.actor));
+}
+
+#[test]
+fn a_person_may_write_to_a_finished_task_that_was_once_taken_from_them() {
+    let mut world = world();
+    let (alice, bob, id) = (who("human:alice", ""), who("human:bob", ""), world.add("t"));
+    world.lease(&alice, on(&id, claim()));
+    world.lease(&bob, forced(&id, takeover()));
+    assert_eq!(world.refused(&alice, on(&id, verb(Verb::Done))), Code::Fenced);
+    world.ok(&bob, on(&id, verb(Verb::Done)));
+    world.ok(&alice, on(&id, Act::Note { text: "thanks".into() }));
 }

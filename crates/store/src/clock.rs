@@ -50,6 +50,9 @@ fn boot() -> String {
 }
 
 fn digest_of(what: &str, id: &str) -> String {
+    if id.is_empty() {
+        return String::new();
+    }
     let mut digest = onus_core::text::digest(&[0; 16], &format!("onus {what} {id}"));
     digest.truncate(16);
     digest

@@ -21,7 +21,7 @@ pub mod conformance;
 mod error;
 mod sqlite;
 
-use onus_core::actor::{Actor, ActorName, InstanceId};
+use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
 use onus_core::event::Event;
@@ -196,8 +196,8 @@ pub trait Read {
     fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
     /// Agents' leases without any time limit that have not ended: one actor's, and all.
     fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)>;
-    /// Open tasks without a lease, by priority, then age.
-    fn open_tasks(&mut self, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
+    /// Open tasks without a lease that an actor of this tier may claim, by priority, then age.
+    fn open_tasks(&mut self, tier: Tier, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
     fn count_by_state(&mut self) -> Result<Vec<(State, u64)>>;
     /// Tasks in whose texts every word occurs, the best first.

@@ -39,7 +39,13 @@ fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
     Decision {
         drafts: starts.then(|| Draft::new(Body::TaskStarted {}).token(lease.token)).into_iter().collect(),
         renew: Some(Renewal { token: lease.token, ttl_ms: terms.ttl_ms.filter(|ms| *ms > 0) }),
-        notices: Vec::new(),
+        notices: (terms.ttl_ms == Some(0) || terms.process.is_some() && terms.process != lease.grant.process)
+            .then(|| {
+                "claiming what you hold only renews it: release it and claim it anew for other terms"
+                    .to_owned()
+            })
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -262,7 +268,7 @@ fn renew_late(
 }
 
 /// Why the holder is late. For a swept lease only its maximum hold matters still.
-fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
+pub(super) fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
     match view.liveness(lease) {
         Liveness::Lapsed(cause) => cause,
         Liveness::Live => LapseCause::Ttl,
@@ -282,16 +288,17 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
             .next(format!("onus show {id}   # how it ended"))
             .next("onus ready   # take another task");
     }
+    // What gives work up or judges it is a decision, too.
+    let harmless = [Verb::Accept, Verb::Claim, Verb::Release, Verb::Unblock, Verb::Submit, Verb::Done];
     refusal.next = verbs_from(state)
         .into_iter()
-        .filter(|verb| *verb != Verb::Takeover)
+        .filter(|verb| harmless.contains(verb))
         .map(|verb| match verb {
             Verb::Done => format!("onus done {id} -m '…'"),
-            Verb::Handoff => format!("onus handoff {id} --to ACTOR --reason '…'"),
             verb => format!("onus {verb} {id}"),
         })
         .collect();
-    refusal
+    refusal.next(format!("onus show {id}"))
 }
 
 /// Exit 6 for a holder's verb by somebody who holds nothing.

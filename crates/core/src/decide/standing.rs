@@ -4,7 +4,7 @@ use crate::actor::KnownBy;
 use crate::command::Force;
 use crate::event::{Body, Draft};
 use crate::ids::Token;
-use crate::lease::{LapseCause, Lease, Liveness, Seen};
+use crate::lease::{LapseCause, Lease, Liveness};
 use crate::refusal::{Code, HolderNote, Refusal};
 use crate::text::Field;
 use crate::time::{SECOND_MS, Span, rfc3339};
@@ -32,7 +32,9 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     }
     let unclaimed = standing_of_claimant(view);
     let was_superseded = view.mine.is_some_and(|mine| mine.was_superseded(view.task.token));
-    if was_superseded && !matches!(unclaimed, Standing::Holder { .. }) {
+    // A person is one instance for ever: what is finished is not fenced from them, there is nothing to claim anew.
+    let is_past = view.caller.actor.is_person() && view.task.state.is_finished();
+    if was_superseded && !is_past && !matches!(unclaimed, Standing::Holder { .. }) {
         return Err(fenced(view));
     }
     Ok(unclaimed)
@@ -63,7 +65,7 @@ fn holder<'a>(view: &View<'_>, lease: &'a Lease) -> Standing<'a> {
 /// Without a token, a lease bound to a live process accepts only that process and its descendants.
 fn is_inside(view: &View<'_>, lease: &Lease) -> bool {
     match &lease.grant.process {
-        Some(process) if view.seen == Seen::Alive => view.caller.ancestry.contains(process),
+        Some(process) if view.liveness(lease) == Liveness::Live => view.caller.ancestry.contains(process),
         _ => true,
     }
 }

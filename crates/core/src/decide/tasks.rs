@@ -10,7 +10,7 @@ use crate::task::{Facts, MAX_REFS, MAX_TAGS, State, check_word};
 use crate::text::Field;
 use crate::transition::{Party, Step, Verb, step};
 
-use super::claim::{acquire, kept_refusal, not_possible, not_yours};
+use super::claim::{acquire, kept_refusal, late_cause, not_possible, not_yours};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
 use super::{Decision, View, check_version, overridden};
 
@@ -173,9 +173,13 @@ pub(super) fn handoff(
     if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
         return Err(refusal);
     }
-    // A swept lapse leaves its token usable; a handoff kills it. A revoked lease has ended already.
-    let revoked = has_revoked(&drafts);
-    let lease = lease.or_else(|| view.lease.filter(|lease| lease.is_usable() && !revoked));
+    // A lapse leaves its token usable. Another who hands the task on supersedes its holder.
+    let lapsed = view.lease.filter(|old| lease.is_none() && old.is_usable() && !has_revoked(&drafts));
+    if let Some(old) = lapsed {
+        drafts.retain(|draft| !matches!(draft.body, Body::LeaseLapsed { .. }));
+        let taken = Body::LeaseTakenOver { cause: late_cause(view, old), lease: old.end(view.now, false) };
+        drafts.push(Draft::new(taken).token(old.token));
+    }
     let until = view.now.plus(view.policy.keep_ms);
     let handed = Body::LeaseHandedOff {
         kept_for: KeptFor {
@@ -317,7 +321,8 @@ fn check_party(
     force: Option<&Force>,
     drafts: &mut Vec<Draft>,
 ) -> Result<(), Refusal> {
-    if step.party != Party::Reviewer || !view.caller_worked_on_it {
+    let submitted_it = view.task.submitter.as_ref() == Some(&view.caller.actor);
+    if step.party != Party::Reviewer || !(view.caller_worked_on_it || submitted_it) {
         return Ok(());
     }
     match force {

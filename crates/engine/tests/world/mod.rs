@@ -118,6 +118,7 @@ pub fn process(pid: u32, boot: u32) -> Process {
         machine: "machine".into(),
         boot: format!("boot-{boot}"),
         pid_ns: "pids".into(),
+        time_ns: "time".into(),
         pid,
         start: u64::from(pid),
     }

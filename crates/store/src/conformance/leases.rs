@@ -169,7 +169,14 @@ fn revived<S: Store>(store: &mut S) {
 }
 
 fn instances<S: Store>(store: &mut S) {
-    let process = |pid| Process { machine: "m".into(), boot: "b".into(), pid_ns: "p".into(), pid, start: 5 };
+    let process = |pid| Process {
+        machine: "m".into(),
+        boot: "b".into(),
+        pid_ns: "p".into(),
+        time_ns: "t".into(),
+        pid,
+        start: 5,
+    };
     let known = |name: &str, pid| KnownInstance {
         actor: actor("h"),
         instance: instance(name),
@@ -215,11 +222,15 @@ fn requests<S: Store>(store: &mut S) {
 fn erased_requests<S: Store>(store: &mut S) {
     commit(store, |write| {
         create(write, uid(1, 1), "secret", Facts::default())?;
-        write.keep_request(&actor("h"), "k", &request(Some("d")))?;
+        let (same, other) = (write.now().wall_ms, write.now().wall_ms - 1);
+        write.keep_request(&actor("h"), "k", &KeptRequest { at_ms: same, ..request(Some("d")) })?;
+        write.keep_request(&actor("h"), "other", &KeptRequest { at_ms: other, ..request(Some("d")) })?;
         let (stream, version) = (uid(1, 1), onus_core::ids::Version(1));
         let fields = vec![Field::Title];
         append(write, stream, Draft::new(Body::TextRedacted { version, fields }))?;
         write.erase(onus_core::text::TextKey { stream, version, field: Field::Title })
     });
-    assert_eq!(look(store, |read| read.request(&actor("h"), "k")), Some(request(None)));
+    let mut digest = |key: &str| look(store, |read| read.request(&actor("h"), key)).unwrap().digest;
+    assert_eq!(digest("k"), None, "the request that wrote it");
+    assert_eq!(digest("other"), Some("d".to_owned()), "one that did not");
 }

@@ -174,10 +174,11 @@ fn open_tasks<S: Store>(store: &mut S) {
         claim(write, uid(1, 1), ("h", "1"), None)?;
         append(write, uid(2, 2), Draft::new(Body::TaskBlocked { lease: None }))
     });
-    let open = look(store, |read| read.open_tasks(None, 10));
+    let open = look(store, |read| read.open_tasks(Tier(1), None, 10));
+    assert_eq!(look(store, |read| read.open_tasks(Tier(0), None, 10)), [], "above the asker's tier");
     assert_eq!(open.iter().map(|task| task.number.0).collect::<Vec<_>>(), [3, 4]);
     let after = After { priority: Priority::P2, number: Number(3) };
-    let rest = look(store, |read| read.open_tasks(Some(after), 10));
+    let rest = look(store, |read| read.open_tasks(Tier(1), Some(after), 10));
     assert_eq!(rest.iter().map(|task| task.number.0).collect::<Vec<_>>(), [4]);
 }
 

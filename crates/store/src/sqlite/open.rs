@@ -1,6 +1,7 @@
 //! Opening, creating and migrating a store.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -267,7 +268,8 @@ fn connect_to_read(path: &Path) -> Result<(Connection, Option<Copy>)> {
 fn copy_of(path: &Path) -> std::io::Result<Copy> {
     let folder =
         std::env::temp_dir().join(format!("onus-read-{}-{}", std::process::id(), clock::now().tick_ms));
-    fs::create_dir(&folder)?;
+    // For nobody else's eyes, like the store it was made from.
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let copy = Copy { folder };
     let log = side_file(path, "-wal");
     let state = || -> std::io::Result<_> {

@@ -10,7 +10,7 @@ use onus_core::chain::Record;
 use onus_core::ids::{TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
 use onus_core::seal::StreamHead;
-use onus_core::task::{Origin, State, Task};
+use onus_core::task::{Origin, Priority, State, Task};
 use onus_core::text::TextKey;
 use onus_core::time::Moment;
 
@@ -69,6 +69,29 @@ impl Session<'_> {
             visit(map(row).map_err(fail)?)?;
         }
         Ok(())
+    }
+
+    /// One page over tasks by priority, then number: a range of the index for each priority, so that a page far in
+    /// costs no more than the first.
+    fn by_priority(
+        &self,
+        after: Option<After>,
+        limit: u64,
+        mut page: impl FnMut(&Self, Priority, i64, u64) -> Result<Vec<Task>>,
+    ) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for priority in
+            Priority::ALL.iter().copied().filter(|p| after.is_none_or(|after| *p >= after.priority))
+        {
+            let left = limit - tasks.len() as u64;
+            if left == 0 {
+                break;
+            }
+            let number =
+                after.filter(|after| after.priority == priority).map_or(0, |after| to_sql(after.number.0));
+            tasks.extend(page(self, priority, number, left)?);
+        }
+        Ok(tasks)
     }
 
     fn uids(&self, sql: &str, params: impl Params) -> Result<Vec<Uid>> {
@@ -208,22 +231,19 @@ impl Read for Session<'_> {
         Ok((own, self.number(&format!("SELECT COUNT(*) {UNBOUNDED}"), [])?))
     }
 
-    fn open_tasks(&mut self, after: Option<After>, limit: u64) -> Result<Vec<Task>> {
-        let (priority, number) = place(after);
-        self.all(
-            &format!(
-                "SELECT {TASK_COLUMNS} FROM task INDEXED BY task_open WHERE state = 'open' AND leased = 0 \
-                 AND (priority, number) > (?1, ?2) ORDER BY priority, number LIMIT ?3"
-            ),
-            params![priority, number, to_sql(limit)],
-            rows::task,
-        )
+    fn open_tasks(&mut self, tier: Tier, after: Option<After>, limit: u64) -> Result<Vec<Task>> {
+        let sql = format!(
+            "SELECT {TASK_COLUMNS} FROM task INDEXED BY task_open WHERE state = 'open' AND leased = 0 \
+             AND priority = ?1 AND number > ?2 AND required_tier <= ?3 ORDER BY number LIMIT ?4"
+        );
+        self.by_priority(after, limit, |session, priority, number, left| {
+            session.all(&sql, params![priority.as_str(), number, tier.0, to_sql(left)], rows::task)
+        })
     }
 
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>> {
-        let (priority, number) = place(after);
-        let mut sql = format!("SELECT {TASK_COLUMNS} FROM task WHERE (priority, number) > (?, ?)");
-        let mut values: Vec<Box<dyn rusqlite::ToSql>> = vec![Box::new(priority), Box::new(number)];
+        let mut sql = format!("SELECT {TASK_COLUMNS} FROM task WHERE priority = ? AND number > ?");
+        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
         let mut narrow = |condition: &str, value: Option<String>| {
             if let Some(value) = value {
                 sql.push_str(condition);
@@ -231,7 +251,6 @@ impl Read for Session<'_> {
             }
         };
         narrow(" AND type = ?", filter.kind.map(|kind| kind.to_string()));
-        narrow(" AND priority = ?", filter.priority.map(|priority| priority.to_string()));
         narrow(" AND owner = ?", filter.owner.as_ref().map(ToString::to_string));
         narrow(" AND area = ?", filter.area.clone());
         narrow(" AND iteration = ?", filter.iteration.clone());
@@ -249,9 +268,17 @@ impl Read for Session<'_> {
         } else if !filter.finished {
             sql.push_str(" AND state NOT IN ('done', 'dropped')");
         }
-        sql.push_str(" ORDER BY priority, number LIMIT ?");
-        values.push(Box::new(to_sql(limit)));
-        self.all(&sql, rusqlite::params_from_iter(values), rows::task)
+        sql.push_str(" ORDER BY number LIMIT ?");
+        self.by_priority(after, limit, |session, priority, number, left| {
+            if filter.priority.is_some_and(|only| only != priority) {
+                return Ok(Vec::new());
+            }
+            let (priority, left) = (priority.as_str(), to_sql(left));
+            let mut all: Vec<&dyn rusqlite::ToSql> = vec![&priority, &number];
+            all.extend(values.iter().map(AsRef::as_ref));
+            all.push(&left);
+            session.all(&sql, all.as_slice(), rows::task)
+        })
     }
 
     fn count_by_state(&mut self) -> Result<Vec<(State, u64)>> {
@@ -431,7 +458,7 @@ impl Read for Session<'_> {
 
     fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, pid, start, seen_at_ms FROM instance \
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
              WHERE actor = ?1 AND instance = ?2",
             params![actor.as_str(), instance.as_str()],
             known_instance,
@@ -440,7 +467,7 @@ impl Read for Session<'_> {
 
     fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>> {
         self.all(
-            "SELECT actor, instance, machine, boot, pid_ns, pid, start, seen_at_ms FROM instance \
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
              ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1",
             [to_sql(limit)],
             known_instance,
@@ -449,9 +476,9 @@ impl Read for Session<'_> {
 
     fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, pid, start, seen_at_ms FROM instance \
-             WHERE pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 ORDER BY seen_at_ms DESC LIMIT 1",
-            params![process.pid, to_sql(process.start), process.boot, process.pid_ns],
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
+             WHERE pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 AND time_ns = ?5 ORDER BY seen_at_ms DESC LIMIT 1",
+            params![process.pid, to_sql(process.start), process.boot, process.pid_ns, process.time_ns],
             known_instance,
         )
     }
@@ -472,10 +499,6 @@ impl Read for Session<'_> {
             },
         )
     }
-}
-
-fn place(after: Option<After>) -> (&'static str, i64) {
-    after.map_or(("", 0), |after| (after.priority.as_str(), to_sql(after.number.0)))
 }
 
 /// Where an event or a text stands, as well as that can be said of one that was damaged.
@@ -508,6 +531,7 @@ fn known_instance(row: &Row<'_>) -> rusqlite::Result<KnownInstance> {
             machine: row.get("machine")?,
             boot: row.get("boot")?,
             pid_ns: row.get("pid_ns")?,
+            time_ns: row.get("time_ns")?,
             pid,
             start: unsigned(row, "start")?,
         }),

@@ -100,7 +100,7 @@ CREATE TABLE task (
 ) STRICT;
 CREATE INDEX task_uid_reversed ON task (uid_reversed);
 CREATE UNIQUE INDEX task_origin ON task (origin) WHERE origin IS NOT NULL;
-CREATE INDEX task_open ON task (priority, number) WHERE state = 'open' AND leased = 0;
+CREATE INDEX task_open ON task (priority, number, required_tier) WHERE state = 'open' AND leased = 0;
 CREATE INDEX task_unfinished ON task (priority, number) WHERE state NOT IN ('done', 'dropped');
 CREATE INDEX task_state ON task (state, priority, number);
 
@@ -149,6 +149,7 @@ CREATE TABLE instance (
     machine TEXT,
     boot TEXT,
     pid_ns TEXT,
+    time_ns TEXT,
     pid INTEGER,
     start INTEGER,
     seen_at_ms INTEGER NOT NULL,

@@ -200,9 +200,9 @@ impl Write for Session<'_> {
     fn put_instance(&mut self, known: &KnownInstance) -> Result<()> {
         let process = known.process.as_ref();
         self.run(
-            "INSERT INTO instance (actor, instance, machine, boot, pid_ns, pid, start, seen_at_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (actor, instance) DO UPDATE SET \
-             machine = excluded.machine, boot = excluded.boot, pid_ns = excluded.pid_ns, pid = excluded.pid, \
+            "INSERT INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (actor, instance) DO UPDATE SET \
+             machine = excluded.machine, boot = excluded.boot, pid_ns = excluded.pid_ns, time_ns = excluded.time_ns, pid = excluded.pid, \
              start = excluded.start, seen_at_ms = excluded.seen_at_ms",
             params![
                 known.actor.as_str(),
@@ -210,6 +210,7 @@ impl Write for Session<'_> {
                 process.map(|process| &process.machine),
                 process.map(|process| &process.boot),
                 process.map(|process| &process.pid_ns),
+                process.map(|process| &process.time_ns),
                 process.map(|process| process.pid),
                 process.map(|process| to_sql(process.start)),
                 known.seen_at_ms,
@@ -242,7 +243,12 @@ impl Write for Session<'_> {
             "DELETE FROM text WHERE stream = ?1 AND version = ?2 AND field = ?3",
             params![stream, to_sql(key.version.0), key.field.as_str()],
         )?;
-        self.run("UPDATE request SET digest = NULL WHERE task = ?1", [&stream])?;
+        // The request that wrote it has its event's time: both were stamped in the same transaction.
+        self.run(
+            "UPDATE request SET digest = NULL WHERE task = ?1 \
+             AND at_ms = (SELECT at_ms FROM event WHERE stream = ?1 AND version = ?2)",
+            params![stream, to_sql(key.version.0)],
+        )?;
         // Whoever is killed before the files are scrubbed leaves word that they must be.
         let now = self.now().wall_ms;
         self.run("INSERT OR IGNORE INTO chore (name, since_ms) VALUES (?1, ?2)", params![SCRUB, now])

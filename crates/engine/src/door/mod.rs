@@ -1,6 +1,7 @@
 //! One request inside the batch's transaction.
 
-use serde::Serialize as _;
+mod actors;
+mod replay;
 
 use onus_core::actor::{Actor, ActorName, Caller, KnownBy, Tier};
 use onus_core::apply::{Change, Project, apply_to_project, apply_to_task};
@@ -14,8 +15,8 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
 use onus_core::text::{Field, Salt, TextKey, digest};
-use onus_core::time::{Moment, rfc3339};
-use onus_store::{After, KeptRequest, KnownInstance, Read, StoreError, Write};
+use onus_core::time::Moment;
+use onus_store::{After, KnownInstance, Read, StoreError, Write};
 
 use crate::notices::{self, Watch};
 use crate::view::{ActorView, InstanceView, Notice, NoticeKind, Renderer};
@@ -23,9 +24,6 @@ use crate::{Answer, Identity, Outside, Reply, Request};
 
 /// How many candidates `claim --next` reads at a time.
 const PAGE: u64 = 50;
-
-/// The most bytes an idempotency key may have.
-const MAX_KEY: usize = 200;
 
 /// Why a request ends without an answer.
 #[derive(Debug)]
@@ -171,6 +169,9 @@ impl<'a> Door<'a> {
                     seen_at_ms: self.now.wall_ms,
                 };
                 self.write.put_instance(&known)?;
+                if known.actor == self.caller.actor && known.instance == self.caller.instance {
+                    self.watch.process = known.process.clone();
+                }
                 Ok(Outcome::of(Made::Instance(known)))
             }
             Command::RecordSeal { root, streams, previous } => {
@@ -362,7 +363,7 @@ impl<'a> Door<'a> {
         let act = Act::Claim(terms.clone());
         let mut after = None;
         loop {
-            let page = self.write.open_tasks(after, PAGE)?;
+            let page = self.write.open_tasks(self.actor.tier, after, PAGE)?;
             let Some(last) = page.last() else { break };
             after = Some(After { priority: last.facts.priority, number: last.number });
             for task in page {
@@ -398,94 +399,6 @@ impl<'a> Door<'a> {
             }
             Err(Stop::Refused(_)) => Ok(None),
             Err(failed) => Err(failed),
-        }
-    }
-
-    // ---- actors
-
-    fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
-        self.append_to_project(Draft::new(Body::ActorRegistered { actor: actor.clone(), tier }))
-    }
-
-    /// The actor behind a name that somebody else gave; registered if it is new.
-    fn introduced(&mut self, name: &ActorName) -> Result<ActorName> {
-        let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
-        if self.write.actor(&name)?.is_none() {
-            self.register(&name, Tier::DEFAULT)?;
-            self.asides.push(format!("{name} was not known here until now: check the spelling"));
-        }
-        Ok(name)
-    }
-
-    fn register_actor(&mut self, actor: &ActorName, tier: Option<Tier>) -> Result<Outcome> {
-        if let Some(tier) = tier
-            && tier != Tier::DEFAULT
-        {
-            self.people_only("set a tier")?;
-        }
-        if self.write.alias(actor)?.is_some() {
-            return Err(Refusal::new(Code::NotAllowed, format!("{actor} is an alias already"))
-                .next("onus actor list")
-                .into());
-        }
-        match (self.write.actor(actor)?, tier) {
-            (None, tier) => self.register(actor, tier.unwrap_or(Tier::DEFAULT))?,
-            (Some(known), Some(tier)) if known.tier != tier => return self.set_tier(actor, tier),
-            (Some(_), _) => {}
-        }
-        Ok(Outcome::of(Made::Actor(actor.clone())))
-    }
-
-    fn set_tier(&mut self, actor: &ActorName, tier: Tier) -> Result<Outcome> {
-        self.people_only("set a tier")?;
-        let actor = self.known_actor(actor)?;
-        self.append_to_project(Draft::new(Body::ActorTierSet { actor: actor.clone(), tier }))?;
-        Ok(Outcome::of(Made::Actor(actor)))
-    }
-
-    fn add_alias(&mut self, actor: &ActorName, alias: &ActorName) -> Result<Outcome> {
-        self.people_only("join names")?;
-        let actor = self.known_actor(actor)?;
-        if actor.is_person() != alias.is_person() {
-            return Err(Refusal::usage(
-                "a person and an agent cannot be one actor: use names of the same kind",
-            )
-            .into());
-        }
-        if self.write.actor(alias)?.is_some() {
-            return Err(Refusal::new(
-                Code::NotAllowed,
-                format!("{alias} is an actor of its own already: what it did stays its own"),
-            )
-            .next("onus actor list")
-            .into());
-        }
-        self.append_to_project(Draft::new(Body::ActorAliased {
-            actor: actor.clone(),
-            alias: alias.clone(),
-        }))?;
-        Ok(Outcome::of(Made::Actor(actor)))
-    }
-
-    fn people_only(&self, what: &str) -> Result<()> {
-        if self.caller.actor.is_person() {
-            return Ok(());
-        }
-        Err(Refusal::new(
-            Code::PeopleOnly,
-            format!("only a person may {what}; {} is not one", self.caller.actor),
-        )
-        .next("ask a person")
-        .into())
-    }
-
-    fn known_actor(&mut self, name: &ActorName) -> Result<ActorName> {
-        let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
-        match self.write.actor(&name)? {
-            Some(actor) => Ok(actor.name),
-            None => Err(Refusal::new(Code::NotFound, format!("there is no actor {name}"))
-                .next("onus actor list")
-                .into()),
         }
     }
 
@@ -584,110 +497,6 @@ impl<'a> Door<'a> {
             seen_at_ms: self.now.wall_ms,
         };
         Ok(self.write.put_instance(&known)?)
-    }
-
-    // ---- idempotency
-
-    fn fingerprint(&self, salt: &Salt, task: Option<Uid>) -> String {
-        let command = &self.request.command;
-        let mut text = Vec::new();
-        let mut writer = serde_json::Serializer::new(&mut text);
-        // Plain data: serializing it into memory cannot fail.
-        let _ = command.serialize(&mut writer);
-        // What an added task became was not part of the request.
-        let named = task.filter(|_| matches!(command, Command::OnTask { .. }));
-        let text = String::from_utf8_lossy(&text);
-        digest(
-            salt,
-            &format!("{} {text} {}", command.verb(), named.map(|uid| uid.to_string()).unwrap_or_default()),
-        )
-    }
-
-    fn replay(&mut self, key: &str) -> Result<Option<Reply>> {
-        if key.is_empty() || key.len() > MAX_KEY || key.chars().any(char::is_control) {
-            return Err(
-                Refusal::usage(format!("a key has 1 to {MAX_KEY} bytes and no control characters")).into()
-            );
-        }
-        let actor = self.caller.actor.clone();
-        let Some(kept) = self.write.request(&actor, key)? else { return Ok(None) };
-        let named = match &self.request.command {
-            Command::OnTask { task: Some(reference), .. } => Some(self.resolve(reference)?),
-            _ => kept.task,
-        };
-        let same_verb = kept.verb == self.request.command.verb();
-        let same = kept.digest.as_ref().is_none_or(|digest| *digest == self.fingerprint(&kept.salt, named));
-        if !same_verb || !same {
-            return Err(Refusal::new(
-                Code::KeyReused,
-                format!(
-                    "{actor} used the key '{key}' for another request ({}), at {}",
-                    kept.verb,
-                    rfc3339(kept.at_ms)
-                ),
-            )
-            .next("use a new key for a new request")
-            .into());
-        }
-        let made = match (&self.request.command, kept.task) {
-            (Command::ClaimNext(_), _) => Made::Lease { renewed: false, takeover: false },
-            (Command::OnTask { act: Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. }, .. }, _) => {
-                Made::Lease { renewed: false, takeover: false }
-            }
-            (Command::OnTask { act: Act::Handoff { .. }, .. }, _) => {
-                Made::Lease { renewed: false, takeover: false }
-            }
-            (
-                Command::RegisterActor { actor, .. }
-                | Command::SetTier { actor, .. }
-                | Command::AddAlias { actor, .. },
-                _,
-            ) => Made::Actor(actor.clone()),
-            (Command::RegisterInstance { actor, instance, .. }, _) => {
-                match self.write.instance(actor, instance)? {
-                    Some(known) => Made::Instance(known),
-                    None => Made::Actor(actor.clone()),
-                }
-            }
-            (Command::RecordSeal { .. }, _) => Made::Sealed,
-            (Command::Add(_) | Command::OnTask { .. }, _) => Made::Task,
-        };
-        if let (Some(uid), Some(token)) = (kept.task, kept.token) {
-            self.check_still_current(uid, token)?;
-        }
-        let outcome = Outcome { task: kept.task, token: kept.token, ..Outcome::of(made) };
-        self.reply(outcome, true).map(Some)
-    }
-
-    /// Exit 5 unless the lease that a replayed request got is still the task's current one.
-    fn check_still_current(&mut self, uid: Uid, token: Token) -> Result<()> {
-        let lease = self.write.lease(uid, token)?;
-        let current = self.write.task(uid)?.is_some_and(|task| task.token == token);
-        if current && lease.is_some_and(|lease| lease.is_usable()) {
-            return Ok(());
-        }
-        let id = self.write.task(uid)?.map(|task| self.project.prefix.id(task.number)).unwrap_or_default();
-        Err(Refusal::new(
-            Code::Fenced,
-            format!("this request was applied before, but the lease it got (token {token}) is gone"),
-        )
-        .next(format!("onus log {id}   # what happened"))
-        .next(format!("onus claim {id}   # begin anew, under a new key"))
-        .task(id)
-        .into())
-    }
-
-    fn keep(&mut self, key: &str, outcome: &Outcome) -> Result<()> {
-        let salt = (self.outside.new_salt)();
-        let request = KeptRequest {
-            digest: Some(self.fingerprint(&salt, outcome.task)),
-            salt,
-            verb: self.request.command.verb().to_owned(),
-            task: outcome.task,
-            token: outcome.token,
-            at_ms: self.now.wall_ms,
-        };
-        Ok(self.write.keep_request(&self.caller.actor.clone(), key, &request)?)
     }
 
     // ---- answers
