@@ -196,6 +196,7 @@ impl FromStr for TaskRef {
         if let Some((prefix, digits)) = text.rsplit_once('-')
             && let Ok(prefix) = prefix.parse::<Prefix>()
             && let Some(number) = parse_number(digits)
+            && !ends_a_uid(text, digits)
         {
             return Ok(TaskRef::Id { prefix: prefix.into(), number });
         }
@@ -213,6 +214,11 @@ impl fmt::Display for TaskRef {
             TaskRef::Part(part) => f.write_str(part),
         }
     }
+}
+
+/// Whether what looks like an id is the end of a uid: `abc-` and the twelve digits of its last group.
+fn ends_a_uid(text: &str, digits: &str) -> bool {
+    digits.len() == 12 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
 fn parse_number(digits: &str) -> Option<Number> {
@@ -256,6 +262,13 @@ mod tests {
     #[test]
     fn an_id_wins_over_a_part_of_a_uid_that_looks_like_one() {
         assert_eq!("abc-12".parse(), Ok(TaskRef::Id { prefix: "ABC".into(), number: Number(12) }));
+    }
+
+    #[test]
+    fn twelve_digits_after_a_hyphen_end_a_uid() {
+        assert_eq!("abc-012345678901".parse(), Ok(TaskRef::Part("abc012345678901".into())));
+        assert_eq!("abc-12345678901".parse::<TaskRef>().unwrap().to_string(), "ABC-12345678901");
+        assert_eq!("ON-123456789012".parse::<TaskRef>().unwrap().to_string(), "ON-123456789012");
     }
 
     #[test]
