@@ -324,14 +324,22 @@ fn nothing_to_guess_from_is_kept_with_the_idempotency_key() {
     let before = digests();
     assert!(before.iter().all(Option::is_some));
     sandbox.json(&founder, &["redact", "ON-1", "1", "--reason", "asked"]).ok();
-    assert_eq!(digests(), [None, None, before[2].clone()]);
+    assert_eq!(
+        digests(),
+        [None, before[1].clone(), before[2].clone()],
+        "of the request that wrote it, and no other"
+    );
     checkpoint(&sandbox.database());
     let bytes = std::fs::read(sandbox.database()).unwrap();
     let digest = before[0].clone().unwrap();
     assert!(!bytes.windows(64).any(|window| window == digest.as_bytes()));
-    // The key still does its work: no second task.
-    let again = sandbox.json(&founder, &["add", "pin 4711", "--key", "k1"]).ok().json();
-    assert_eq!((&again["id"], &again["replayed"]), (&"ON-1".into(), &true.into()), "{again}");
+    // The key still does its work: no second task, and nothing else is taken for the request it stood for.
+    for title in ["pin 4711", "something else"] {
+        let again = sandbox.json(&founder, &["add", title, "--key", "k1"]).refused(2);
+        assert_eq!(again["code"], "key_reused", "{again}");
+    }
+    let again = sandbox.json(&founder, &["note", "ON-1", "pin 4712", "--key", "k2"]).ok().json();
+    assert_eq!(again["replayed"], true);
     sandbox.is_whole();
 }
 
