@@ -343,6 +343,23 @@ fn nothing_to_guess_from_is_kept_with_the_idempotency_key() {
     sandbox.is_whole();
 }
 
+/// The same ask again, under another key: it wrote no event, but what is kept of it was made from the same words.
+#[test]
+fn nothing_to_guess_from_is_kept_of_an_ask_that_came_twice() {
+    let sandbox = Sandbox::new();
+    let founder = human("founder");
+    let ask = |key: &str| {
+        sandbox.json(&founder, &["add", "pin 4711", "--origin", "mail:1", "--key", key]).ok().json()
+    };
+    assert!(ask("k1").get("existing").is_none());
+    assert_eq!(ask("k2")["existing"], true);
+    sandbox.json(&founder, &["redact", "ON-1", "1", "--reason", "asked"]).ok();
+    let left: i64 = open(&sandbox.database())
+        .query_row("SELECT COUNT(*) FROM request WHERE digest IS NOT NULL", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
 /// While somebody reads an old snapshot its pages cannot be overwritten. That is said, not hidden, and made up for.
 #[test]
 fn a_reader_in_the_way_is_named_and_doctor_finishes_the_erasure() {

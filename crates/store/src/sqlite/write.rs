@@ -243,10 +243,12 @@ impl Write for Session<'_> {
             "DELETE FROM text WHERE stream = ?1 AND version = ?2 AND field = ?3",
             params![stream, to_sql(key.version.0), key.field.as_str()],
         )?;
-        // The request that wrote it has its event's time: both were stamped in the same transaction.
+        // The request that wrote it has its event's time: both were stamped in the same transaction. One that has no
+        // event's time wrote nothing, as an ask that came twice: it may have been made of the same words.
         self.run(
             "UPDATE request SET digest = NULL WHERE task = ?1 \
-             AND at_ms = (SELECT at_ms FROM event WHERE stream = ?1 AND version = ?2)",
+             AND (at_ms = (SELECT at_ms FROM event WHERE stream = ?1 AND version = ?2) \
+             OR NOT EXISTS (SELECT 1 FROM event WHERE stream = ?1 AND event.at_ms = request.at_ms))",
             params![stream, to_sql(key.version.0)],
         )?;
         // Whoever is killed before the files are scrubbed leaves word that they must be.
