@@ -174,11 +174,21 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// One request, one commit.
+    /// One request, one commit. It needs no savepoint: if it is refused, the whole transaction is undone with it.
     pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
-        match self.execute(std::slice::from_ref(request)).pop() {
-            Some(answer) => answer,
-            None => Err(Refusal::new(onus_core::refusal::Code::Unexpected, "the batch gave no answer")),
-        }
+        let (policy, outside) = (&self.policy, &mut self.outside);
+        let mut refused = None;
+        let outcome = self.store.write(|write| {
+            refused = None;
+            match door::Door::new(write, policy, outside, request).and_then(|door| door.run()) {
+                Ok(reply) => Ok(reply),
+                Err(door::Stop::Refused(refusal)) => {
+                    refused = Some(refusal);
+                    Err(StoreError::Unexpected("the request was refused".to_owned()))
+                }
+                Err(door::Stop::Failed(error)) => Err(error),
+            }
+        });
+        outcome.map_err(|error| refused.unwrap_or_else(|| Refusal::from(error)))
     }
 }
