@@ -290,3 +290,32 @@ fn uri_path(path: &Path) -> String {
     let path = path.to_string_lossy();
     path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KnownInstance;
+
+    #[test]
+    fn the_log_stays_short_though_every_process_writes_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("onus.db");
+        let (actor, instance) = ("agent:a".parse().unwrap(), InstanceId::person());
+        let uid = |n: u128| Uid(uuid::Uuid::from_u128(n));
+        let wait = Duration::from_secs(10);
+        let by = (&actor, &instance);
+        drop(SqliteStore::create(&path, &"T".parse().unwrap(), uid(1), uid(2), by, wait).unwrap());
+        for n in 0..3 * i64::from(super::super::LOG_PAGES) {
+            let mut store = SqliteStore::open(&path, Access::Write, wait).unwrap();
+            let known = KnownInstance {
+                actor: actor.clone(),
+                instance: instance.clone(),
+                process: None,
+                seen_at_ms: n,
+            };
+            store.write(|write| write.put_instance(&known)).unwrap();
+        }
+        let length = fs::metadata(side_file(&path, "-wal")).unwrap().len();
+        assert!(length < 2 * u64::from(super::super::LOG_PAGES) * 4_096, "{length} bytes");
+    }
+}

@@ -203,3 +203,50 @@ fn read_pid(file: &File) -> Option<u32> {
     let read = file.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(50);
+
+    fn pid_of_blocker(outcome: Result<Seat>) -> Option<u32> {
+        match outcome {
+            Err(StoreError::Busy { pid, .. }) => pid,
+            other => panic!("not busy: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_waits_too_long_is_told_for_whom_and_may_try_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut first, mut second) = (Queue::new(folder.path()), Queue::new(folder.path()));
+        let seat = first.sit(SHORT).unwrap();
+        assert_eq!(pid_of_blocker(second.sit(SHORT)), Some(std::process::id()));
+        drop(seat);
+        drop(second.sit(SHORT).unwrap());
+        first.sit(SHORT).unwrap();
+    }
+
+    #[test]
+    fn who_gave_up_before_the_turnstile_leaves_nobody_stuck() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Queue::new(folder.path());
+        let seat = first.sit(SHORT).unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| Queue::new(folder.path()).sit(LONG).map(drop));
+            let turnstile =
+                || OpenOptions::new().read(true).open(folder.path().join("turnstile.lock")).unwrap();
+            while turnstile().try_lock().is_ok() {
+                std::thread::yield_now();
+            }
+            let mut third = Queue::new(folder.path());
+            assert!(pid_of_blocker(third.sit(SHORT)).is_some());
+            drop(seat);
+            next.join().unwrap().unwrap();
+            drop(third.sit(LONG).unwrap());
+        });
+        first.sit(LONG).unwrap();
+    }
+}
