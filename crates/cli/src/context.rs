@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use onus_agents::{Clues, identify, user_name};
+use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Engine, Identity, Reply, Request, process};
@@ -80,7 +81,7 @@ impl Context {
     /// Who calls, or why that is not clear.
     pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
         let ancestry = process::ancestry();
-        let registered = engine.registered_among(&ancestry)?;
+        let registered = if self.says_everything() { None } else { engine.registered_among(&ancestry)? };
         self.identity_with(registered.as_ref(), ancestry)
     }
 
@@ -137,6 +138,17 @@ impl Context {
             Err(refusal) => return Err(refusal),
         };
         Ok((engine, identity))
+    }
+
+    /// Whether an agent names both itself and its instance: a registered process could add nothing.
+    fn says_everything(&self) -> bool {
+        let said = self
+            .as_actor
+            .clone()
+            .or_else(|| env("ONUS_ACTOR"))
+            .and_then(|name| name.parse::<ActorName>().ok());
+        said.is_some_and(|actor| !actor.is_person())
+            && env("ONUS_INSTANCE").is_some_and(|name| !name.is_empty())
     }
 
     /// Whether somebody said who calls.

@@ -11,7 +11,7 @@ mod tasks;
 
 pub use claim::is_ready_for;
 pub use standing::held_refusal;
-pub use tasks::{create, edit_facts};
+pub use tasks::create;
 
 use crate::actor::{Actor, Caller};
 use crate::command::{Act, Force};

@@ -53,7 +53,7 @@ fn check_facts(facts: &Facts) -> Result<(), Refusal> {
 }
 
 /// The fields after an edit.
-pub fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
+fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
     let mut new = facts.clone();
     new.kind = edit.kind.unwrap_or(new.kind);
     new.priority = edit.priority.unwrap_or(new.priority);

@@ -65,7 +65,7 @@ impl SqliteStore {
             keep_log_findable(path);
         }
         if found < schema::KNOWN {
-            store.migrate(found)?;
+            store.migrate()?;
         }
         store.load_project()?;
         Ok(store)
@@ -175,7 +175,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn migrate(&mut self, _found: i64) -> Result<()> {
+    fn migrate(&mut self) -> Result<()> {
         let _seat = self.queue.sit(self.wait)?;
         // Somebody else may have done it while we waited.
         let found = schema::version(&self.connection, &self.path)?;
