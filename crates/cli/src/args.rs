@@ -47,6 +47,20 @@ impl ForceArgs {
     }
 }
 
+/// What every verb takes that only moves a task from one state to another.
+#[derive(Args, Debug)]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Why, or what the next one should know (- reads standard input)
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) force: ForceArgs,
+    #[command(flatten)]
+    pub(crate) key: Key,
+}
+
 pub(crate) fn force_of(force: bool, reason: Option<&String>, link: Option<&String>) -> Option<Force> {
     force.then(|| Force { reason: reason.cloned().unwrap_or_default(), link: link.cloned() })
 }

@@ -1,6 +1,6 @@
 use onus_core::transition::Verb;
 
-use crate::args::{ForceArgs, Key, Target};
+use crate::args::MoveArgs;
 use crate::context::Context;
 
 /// Approve a task in review: it is done
@@ -9,24 +9,9 @@ use crate::context::Context;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
-    /// Why, or what the next one should know (- reads standard input)
-    #[arg(short, long, value_name = "TEXT")]
-    message: Option<String>,
-    #[command(flatten)]
-    force: ForceArgs,
-    #[command(flatten)]
-    key: Key,
+    how: MoveArgs,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    super::shift(
-        context,
-        Verb::Approve,
-        args.target,
-        args.message,
-        &args.force,
-        args.key,
-        "is approved and done",
-    )
+    super::shift(context, Verb::Approve, args.how, "is approved and done")
 }

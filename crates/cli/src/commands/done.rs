@@ -1,7 +1,7 @@
 use onus_core::refusal::Refusal;
 use onus_core::transition::Verb;
 
-use crate::args::{ForceArgs, Key, Target};
+use crate::args::{ForceArgs, Key, MoveArgs, Target};
 use crate::context::Context;
 
 /// Finish the task you hold, with a note of what was done
@@ -25,5 +25,6 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if args.message.is_none() {
         return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
     }
-    super::shift(context, Verb::Done, args.target, args.message, &args.force, args.key, "is done")
+    let Args { target, message, force, key } = args;
+    super::shift(context, Verb::Done, MoveArgs { target, message, force, key }, "is done")
 }

@@ -43,7 +43,7 @@ use onus_core::transition::Verb;
 use onus_engine::{Answer, Reply, TaskView};
 use serde_json::json;
 
-use crate::args::{ForceArgs, Key, Target};
+use crate::args::{ForceArgs, Key, MoveArgs, Target};
 use crate::context::{Context, target};
 use crate::output::escape_line;
 
@@ -58,17 +58,9 @@ fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: 
 }
 
 /// A verb of the transition table that takes only a message.
-fn shift(
-    context: &Context,
-    verb: Verb,
-    on: Target,
-    message: Option<String>,
-    force: &ForceArgs,
-    key: Key,
-    past: &str,
-) -> Result {
-    let message = force.message(message).map(crate::args::text_or_stdin).transpose()?;
-    act(context, on, Act::Move { verb, message }, Some(force), key, past)
+fn shift(context: &Context, verb: Verb, how: MoveArgs, past: &str) -> Result {
+    let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
+    act(context, how.target, Act::Move { verb, message }, Some(&how.force), how.key, past)
 }
 
 fn print_task(context: &Context, reply: &Reply, past: &str) -> Result {

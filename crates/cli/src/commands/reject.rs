@@ -1,30 +1,15 @@
 use onus_core::transition::Verb;
 
-use crate::args::{ForceArgs, Key, Target};
+use crate::args::MoveArgs;
 use crate::context::Context;
 
 /// Reject a task in review: it opens again, kept for its submitter for a while
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
-    /// Why, or what the next one should know (- reads standard input)
-    #[arg(short, long, value_name = "TEXT")]
-    message: Option<String>,
-    #[command(flatten)]
-    force: ForceArgs,
-    #[command(flatten)]
-    key: Key,
+    how: MoveArgs,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    super::shift(
-        context,
-        Verb::Reject,
-        args.target,
-        args.message,
-        &args.force,
-        args.key,
-        "goes back to its submitter",
-    )
+    super::shift(context, Verb::Reject, args.how, "goes back to its submitter")
 }

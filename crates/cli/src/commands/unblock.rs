@@ -1,22 +1,15 @@
 use onus_core::transition::Verb;
 
-use crate::args::{ForceArgs, Key, Target};
+use crate::args::MoveArgs;
 use crate::context::Context;
 
 /// Open a blocked task again
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
-    /// Why, or what the next one should know (- reads standard input)
-    #[arg(short, long, value_name = "TEXT")]
-    message: Option<String>,
-    #[command(flatten)]
-    force: ForceArgs,
-    #[command(flatten)]
-    key: Key,
+    how: MoveArgs,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    super::shift(context, Verb::Unblock, args.target, args.message, &args.force, args.key, "is open again")
+    super::shift(context, Verb::Unblock, args.how, "is open again")
 }
