@@ -1,7 +1,7 @@
 //! Stores with many tasks: real events in real hash chains, folded by the core into real rows, so that
 //! `onus ledger verify` has nothing to say about them. They go past the engine, in large transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -138,6 +138,7 @@ impl Stream {
             facts: Facts { priority, ..Facts::default() },
             origin: None,
             body: false,
+            deps: BTreeSet::new(),
         };
         let title = format!("Task {number}: make the {} of module {} better", random.word(), random.word());
         stream.add(random, created, None, Some((Field::Title, title)))?;

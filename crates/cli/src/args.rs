@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use onus_core::command::Force;
+use onus_core::command::{Force, Schedule};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
 use onus_core::time::Span;
@@ -72,6 +72,20 @@ pub(crate) fn parse<T: std::str::FromStr<Err = Refusal>>(text: &str) -> Result<T
 
 pub(crate) fn parse_ms(text: &str) -> Result<i64, String> {
     parse::<Span>(text).map(|span| span.ms)
+}
+
+/// A wall time, as people write one (RFC 3339, or a date), or how long from now.
+pub(crate) fn parse_schedule(text: &str) -> Result<Schedule, String> {
+    if let Ok(span) = text.parse::<Span>() {
+        return Ok(Schedule::In { ms: span.ms });
+    }
+    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let local: jiff::civil::DateTime = text.parse().ok()?;
+        Some(local.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp())
+    });
+    at.map(|at| Schedule::At { ms: at.as_millisecond() }).ok_or_else(|| {
+        "write a time (2026-12-01T09:00:00Z), a local date (2026-12-01), or how long from now (2h)".to_owned()
+    })
 }
 
 /// The most that is read from standard input.

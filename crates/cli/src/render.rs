@@ -85,6 +85,19 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
             format!("{}, {} more{why}", kept.actor, seconds(kept.expires_in_s))
         }),
     );
+    fact("part of", task.parent.clone());
+    fact(
+        "needs",
+        Some(task.deps.join(", ")).filter(|deps| !deps.is_empty()).map(|deps| match task.unmet {
+            0 => format!("{deps} (all done)"),
+            unmet => format!("{deps} ({unmet} not done)"),
+        }),
+    );
+    fact("parts", Some(task.open_children).filter(|n| *n > 0).map(|n| format!("{n} not finished")));
+    fact("unblocks", Some(task.open_dependents).filter(|n| *n > 0).map(|n| n.to_string()));
+    fact("relates", Some(task.relates.join(", ")));
+    fact("not before", task.not_before.as_deref().map(local_time));
+    fact("attempts", Some(task.attempts).filter(|n| *n > 0).map(|n| n.to_string()));
     fact("owner", task.owner.clone());
     fact("area", task.area.clone());
     fact("iteration", task.iteration.clone());

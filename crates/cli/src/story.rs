@@ -36,7 +36,7 @@ pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool)
         out.dim(&local_time(&record.at)),
         out.dim(&format!("v{}", record.version)),
         record.actor,
-        what(record),
+        what(page, record),
     )
 }
 
@@ -47,7 +47,14 @@ fn first_line(text: &str) -> String {
     format!("{}{more}", escape_line(&first))
 }
 
-fn what(record: &Record) -> String {
+/// The tasks that an event names beside its own.
+fn others(page: &LogPage, payload: &Value) -> String {
+    let uids = payload.get("on").and_then(Value::as_array);
+    let ids = uids.into_iter().flatten().filter_map(Value::as_str);
+    ids.map(|uid| page.ids.get(uid).map_or(uid, String::as_str)).collect::<Vec<_>>().join(", ")
+}
+
+fn what(page: &LogPage, record: &Record) -> String {
     let payload = &record.payload;
     let text = |name: &str| payload.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number = |name: &str| payload.get(name).and_then(Value::as_i64);
@@ -78,6 +85,10 @@ fn what(record: &Record) -> String {
         "task.failed" => format!("gave it up as failed{worked}"),
         "task.dropped" => format!("dropped it{worked}"),
         "task.reopened" => "reopened it".to_owned(),
+        "task.reset" => format!("put it back to open by a reset{worked}"),
+        "task.retried" => format!("opened it again, attempt {}", number("attempt").unwrap_or_default()),
+        "dep.added" => format!("made it depend on {}", others(page, payload)),
+        "dep.removed" => format!("made it no longer depend on {}", others(page, payload)),
         "note.added" => "noted".to_owned(),
         "lease.acquired" => {
             let grant = payload.get("grant");

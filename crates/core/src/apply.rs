@@ -6,7 +6,7 @@ use crate::actor::{Actor, ActorName, Tier};
 use crate::event::{Body, Event, KeptFor};
 use crate::ids::{Number, Prefix, Token, Uid, Version};
 use crate::lease::{EndKind, Ended, Lease, LeaseEnd, Pulse};
-use crate::task::{Kept, State, Task};
+use crate::task::{Counts, Kept, State, Task};
 use crate::text::{Field, TextKey};
 use crate::time::Moment;
 
@@ -54,6 +54,30 @@ pub enum Change {
         task: Uid,
         token: Token,
         ended: Ended,
+    },
+    /// The task depends on these too. Counted on both sides: what is unmet, and who is waited for.
+    AddDeps {
+        task: Uid,
+        on: BTreeSet<Uid>,
+    },
+    RemoveDeps {
+        task: Uid,
+        on: BTreeSet<Uid>,
+    },
+    /// Those who depend on the task have one unmet dependency less, or one more.
+    Met {
+        task: Uid,
+        met: bool,
+    },
+    /// Those whom the task depends on have one unfinished dependent less, or one more.
+    Finished {
+        task: Uid,
+        finished: bool,
+    },
+    /// A task has this many unfinished children more.
+    CountChildren {
+        parent: Uid,
+        more: i64,
     },
     /// Make a text searchable.
     Index(TextKey),
@@ -107,12 +131,15 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     let uid = event.task.ok_or(Misplaced("an event of the project stands in a task's stream"))?;
     let mut changes = Vec::with_capacity(3);
     let mut task = match (&event.body, before) {
-        (Body::TaskCreated { number, state, facts, origin, body }, None) => {
+        (Body::TaskCreated { number, state, facts, origin, body, deps }, None) => {
             let key = |field| TextKey { stream: uid, version: event.version, field };
             changes.push(Change::NumberTaken(*number));
             changes.push(Change::Index(key(Field::Title)));
             if *body {
                 changes.push(Change::Index(key(Field::Body)));
+            }
+            if !deps.is_empty() {
+                changes.push(Change::AddDeps { task: uid, on: deps.clone() });
             }
             Task {
                 uid,
@@ -132,6 +159,9 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
                 opened_token: Token(0),
                 kept: None,
                 submitter: None,
+                attempts: 0,
+                fenced_token: Token(0),
+                counts: Counts::default(),
             }
         }
         (Body::TaskCreated { .. }, Some(_)) => return Err(Misplaced("the task was created twice")),
@@ -142,9 +172,29 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     task.version = event.version;
     task.head = event.hash.clone();
     task.updated_at_ms = event.at_ms;
+    neighbours(before, &task, &mut changes);
     // The row first: a store may check that what the rest refers to exists.
     changes.insert(0, Change::PutTask(Box::new(task)));
     Ok(changes)
+}
+
+/// What the neighbours' rows count of this task.
+fn neighbours(before: Option<&Task>, after: &Task, changes: &mut Vec<Change>) {
+    let was_met = before.is_some_and(Task::is_met);
+    if was_met != after.is_met() {
+        changes.push(Change::Met { task: after.uid, met: after.is_met() });
+    }
+    let finished = after.state.is_finished();
+    if before.is_some_and(|before| before.state.is_finished() != finished) {
+        changes.push(Change::Finished { task: after.uid, finished });
+    }
+    // A child counts for its parent while it is unfinished.
+    let counted_for = |task: &Task| task.facts.parent.filter(|_| !task.state.is_finished());
+    let (old, new) = (before.and_then(counted_for), counted_for(after));
+    if old != new {
+        changes.extend(old.map(|parent| Change::CountChildren { parent, more: -1 }));
+        changes.extend(new.map(|parent| Change::CountChildren { parent, more: 1 }));
+    }
 }
 
 fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
@@ -174,6 +224,21 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.kept = None;
             task.submitter = None;
         }
+        Body::TaskReset { lease } => {
+            task.state = State::Open;
+            task.opened_token = task.token;
+            task.fenced_token = task.token;
+            task.kept = None;
+            task.submitter = None;
+            end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
+        }
+        Body::TaskRetried { attempt } => {
+            task.state = State::Open;
+            task.opened_token = task.token;
+            task.attempts = *attempt;
+        }
+        Body::DepAdded { on } => changes.push(Change::AddDeps { task: task.uid, on: on.clone() }),
+        Body::DepRemoved { on } => changes.push(Change::RemoveDeps { task: task.uid, on: on.clone() }),
         Body::TaskStarted {} => {
             task.state = State::InProgress;
             changes.push(Change::StartLease { task: task.uid, token: token_of(event)? });
@@ -227,7 +292,12 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 acquired_at_ms: event.at_ms,
                 version: event.version,
                 active_before_s: 0,
-                pulse: Pulse { last: acquired.clone(), renewals: 0, deadline: grant.deadline(&acquired) },
+                pulse: Pulse {
+                    last: acquired.clone(),
+                    progress: acquired.clone(),
+                    renewals: 0,
+                    deadline: grant.deadline(&acquired),
+                },
                 active_from: acquired,
                 grant: grant.clone(),
                 ended: None,
@@ -246,6 +316,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                     deadline: deadline_in_ms.map(|ms| now.plus(ms)),
                     renewals: *renewals,
                     last: now.clone(),
+                    progress: now.clone(),
                 },
                 active_from: now,
             });
@@ -321,6 +392,7 @@ pub struct TaskFold {
     pub task: Option<Task>,
     pub leases: BTreeMap<Token, Lease>,
     pub indexed: BTreeSet<TextKey>,
+    pub deps: BTreeSet<Uid>,
 }
 
 impl TaskFold {
@@ -351,6 +423,10 @@ impl TaskFold {
                 Change::Unindex(key) => {
                     self.indexed.remove(&key);
                 }
+                Change::AddDeps { on, .. } => self.deps.extend(on),
+                Change::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
+                // What neighbours count is counted anew when all streams are folded.
+                Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
                 Change::NumberTaken(_) => {}
                 Change::PutProject(_)
                 | Change::PutActor(_)
@@ -426,6 +502,9 @@ mod tests {
             opened_token: Token(0),
             kept: None,
             submitter: None,
+            attempts: 0,
+            fenced_token: Token(0),
+            counts: Counts::default(),
         }
     }
 
@@ -471,6 +550,8 @@ mod tests {
             Verb::Fail => Body::TaskFailed { lease: None },
             Verb::Drop => Body::TaskDropped { lease: None },
             Verb::Reopen => Body::TaskReopened {},
+            Verb::Reset => Body::TaskReset { lease: None },
+            Verb::Retry => Body::TaskRetried { attempt: 1 },
         }]
     }
 
@@ -507,6 +588,6 @@ mod tests {
                 assert_eq!(task.state, step.to, "{verb} from {from}");
             }
         }
-        assert_eq!(cells, 25);
+        assert_eq!(cells, 31);
     }
 }

@@ -17,6 +17,8 @@ use crate::transition::Verb;
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Add(NewTask),
+    /// A whole plan, all or nothing. Its tasks may name one another.
+    AddPlan(Vec<PlannedTask>),
     /// A change to one task. Without a reference: the one task that the caller holds.
     OnTask {
         #[serde(skip)]
@@ -26,6 +28,20 @@ pub enum Command {
     },
     /// Claim the best task that the caller may take.
     ClaimNext(Terms),
+    /// Put a task, and everything downstream of it, back to open.
+    Reset {
+        #[serde(skip)]
+        task: Option<TaskRef>,
+        reason: String,
+        force: Option<Force>,
+    },
+    /// Open a failed task for another attempt, and free what dead holders keep downstream.
+    Retry {
+        #[serde(skip)]
+        task: Option<TaskRef>,
+        message: Option<String>,
+        force: Option<Force>,
+    },
     RegisterActor {
         actor: ActorName,
         tier: Option<Tier>,
@@ -56,9 +72,67 @@ pub enum Command {
 pub struct NewTask {
     pub title: String,
     pub body: Option<String>,
+    /// Without its links and its schedule, which are resolved first.
     pub facts: Facts,
+    pub parent: Option<TaskLink>,
+    pub deps: Vec<TaskLink>,
+    pub relates: Vec<TaskLink>,
+    pub not_before: Option<Schedule>,
     pub origin: Option<Origin>,
     pub propose: bool,
+}
+
+impl NewTask {
+    /// A task of which nothing is said but what is to be done.
+    pub fn titled(title: impl Into<String>) -> NewTask {
+        NewTask {
+            title: title.into(),
+            body: None,
+            facts: Facts::default(),
+            parent: None,
+            deps: Vec::new(),
+            relates: Vec::new(),
+            not_before: None,
+            origin: None,
+            propose: false,
+        }
+    }
+}
+
+/// When a task becomes ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// At this wall time.
+    At { ms: i64 },
+    /// So long after the request.
+    In { ms: i64 },
+}
+
+impl Schedule {
+    pub fn wall_ms(self, now_ms: i64) -> i64 {
+        match self {
+            Schedule::At { ms } => ms,
+            Schedule::In { ms } => now_ms.saturating_add(ms),
+        }
+    }
+}
+
+/// A task of a plan, and the name by which others of the plan speak of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlannedTask {
+    pub name: Option<String>,
+    pub task: NewTask,
+}
+
+/// Another task, as a new one names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskLink {
+    /// One that exists.
+    Task(TaskRef),
+    /// One of the same plan.
+    Planned(String),
 }
 
 /// A change to one task.
@@ -66,6 +140,13 @@ pub struct NewTask {
 #[serde(rename_all = "snake_case")]
 pub enum Act {
     Edit(Edit),
+    /// Let the task depend on others, or no longer.
+    AddDeps {
+        on: Vec<TaskRef>,
+    },
+    RemoveDeps {
+        on: Vec<TaskRef>,
+    },
     Note {
         text: String,
     },
@@ -73,6 +154,9 @@ pub enum Act {
     Takeover(Terms),
     Renew {
         ttl_ms: Option<i64>,
+        /// Something came of the work since the last sign of life, such as output of a supervised command.
+        #[serde(skip)]
+        progress: bool,
     },
     Handoff {
         to: ActorName,
@@ -128,6 +212,11 @@ pub struct Edit {
     pub remove_tags: Vec<String>,
     /// System to reference; None removes it.
     pub refs: BTreeMap<String, Option<String>>,
+    pub parent: Option<Option<TaskRef>>,
+    pub relate: Vec<TaskRef>,
+    pub unrelate: Vec<TaskRef>,
+    pub not_before: Option<Option<Schedule>>,
+    pub max_attempts: Option<Option<u64>>,
     /// Refuse unless the task is still at this version.
     pub if_version: Option<Version>,
 }
@@ -140,12 +229,22 @@ impl Act {
 }
 
 impl Command {
+    /// Whether the holder gets on by it. Renewing, looking and arranging tasks is not getting on.
+    pub fn is_progress(&self) -> bool {
+        matches!(self, Command::OnTask { act: Act::Note { .. }, .. })
+    }
+
     /// The verb, as the command line spells it.
     pub fn verb(&self) -> &'static str {
         match self {
             Command::Add(_) => "add",
+            Command::AddPlan(_) => "add --file",
+            Command::Reset { .. } => "reset",
+            Command::Retry { .. } => "retry",
             Command::OnTask { act, .. } => match act {
                 Act::Edit(_) => "edit",
+                Act::AddDeps { .. } => "dep add",
+                Act::RemoveDeps { .. } => "dep rm",
                 Act::Note { .. } => "note",
                 Act::Claim(_) => "claim",
                 Act::Takeover(_) => "takeover",

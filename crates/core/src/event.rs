@@ -3,7 +3,7 @@
 //! An event's `kind` is past-tense and dotted, its payload plain integers and strings. Free text is never in the
 //! payload: `texts` holds digests, the words lie beside the event and can be erased.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,15 @@ pub enum Body {
 
     // A task's stream.
     #[serde(rename = "task.created")]
-    TaskCreated { number: Number, state: State, facts: Facts, origin: Option<Origin>, body: bool },
+    TaskCreated {
+        number: Number,
+        state: State,
+        facts: Facts,
+        origin: Option<Origin>,
+        body: bool,
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        deps: BTreeSet<Uid>,
+    },
     #[serde(rename = "task.edited")]
     TaskEdited { facts: Facts, title: bool, body: bool },
     #[serde(rename = "task.accepted")]
@@ -57,6 +65,15 @@ pub enum Body {
     TaskDropped { lease: Option<LeaseEnd> },
     #[serde(rename = "task.reopened")]
     TaskReopened {},
+    /// Everything downstream of a reset is put back with it; each names the first one's event as its cause.
+    #[serde(rename = "task.reset")]
+    TaskReset { lease: Option<LeaseEnd> },
+    #[serde(rename = "task.retried")]
+    TaskRetried { attempt: u64 },
+    #[serde(rename = "dep.added")]
+    DepAdded { on: BTreeSet<Uid> },
+    #[serde(rename = "dep.removed")]
+    DepRemoved { on: BTreeSet<Uid> },
     #[serde(rename = "note.added")]
     NoteAdded {},
     #[serde(rename = "lease.acquired")]

@@ -137,7 +137,7 @@ impl From<Prefix> for String {
 }
 
 /// What somebody typed to name a task. It is resolved to the uid before anything is compared or stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskRef {
     /// `142`, or `ON-142` of this project.
     Number(Number),
@@ -173,6 +173,12 @@ impl TaskRef {
             text.push(c);
         }
         text
+    }
+}
+
+impl Serialize for TaskRef {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

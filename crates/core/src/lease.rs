@@ -74,6 +74,7 @@ words! {
         Lapsed = "lapsed",
         TakenOver = "taken_over",
         Revoked = "revoked",
+        Reset = "reset",
     }
 }
 
@@ -120,6 +121,8 @@ impl Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub last: Moment,
+    /// The last time that something came of it: a note, a file touched, output. Being alive is not getting on.
+    pub progress: Moment,
     pub renewals: u64,
     /// When it lapses without another sign of life. None: never by itself.
     pub deadline: Option<Moment>,
@@ -130,7 +133,7 @@ impl Pulse {
     pub fn of_ended(end: &LeaseEnd) -> Pulse {
         let last =
             Moment { wall_ms: end.last_sign_ms, tick_ms: 0, domain: ClockDomain::from_stored(String::new()) };
-        Pulse { last, renewals: end.renewals, deadline: None }
+        Pulse { progress: last.clone(), last, renewals: end.renewals, deadline: None }
     }
 }
 
@@ -245,18 +248,25 @@ impl Lease {
         }
     }
 
-    /// Whether the token is still the holder's to finish with: not ended, or ended by nothing but a lapse.
-    pub fn is_usable(&self) -> bool {
-        self.ended.as_ref().is_none_or(|ended| ended.how == EndKind::Lapsed)
+    /// Whether the token is still the holder's to finish with: not ended, or ended by nothing but a lapse, and not
+    /// fenced by a reset since.
+    pub fn is_usable(&self, fenced: Token) -> bool {
+        self.token > fenced && self.ended.as_ref().is_none_or(|ended| ended.how == EndKind::Lapsed)
     }
 
-    /// Whether its holder lost it to somebody, given the task's highest token.
-    pub fn was_superseded(&self, highest: Token) -> bool {
+    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. A person is
+    /// one instance for ever: what they ended themselves stays ended, a reset says nothing new about it.
+    pub fn was_superseded(&self, highest: Token, fenced: Token) -> bool {
         match self.ended.as_ref().map(|ended| ended.how) {
-            Some(EndKind::TakenOver | EndKind::Revoked) => true,
-            Some(EndKind::Lapsed) | None => self.token < highest,
-            Some(_) => false,
+            Some(EndKind::TakenOver | EndKind::Revoked | EndKind::Reset) => true,
+            Some(EndKind::Lapsed) | None => self.token < highest || self.token <= fenced,
+            Some(_) => self.token <= fenced && !self.actor.is_person(),
         }
+    }
+
+    /// Alive, but nothing has come of it for this long. People are not watched.
+    pub fn is_stalled(&self, now: &Moment, stalled_after_ms: i64) -> bool {
+        !self.actor.is_person() && now.since_ms(&self.pulse.progress) >= stalled_after_ms
     }
 
     /// A person's lease without a sign of life for this long may have been forgotten.
@@ -307,7 +317,7 @@ mod tests {
             version: Version(2),
             active_from: now.clone(),
             active_before_s: 0,
-            pulse: Pulse { last: now.clone(), renewals: 0, deadline: None },
+            pulse: Pulse { last: now.clone(), progress: now.clone(), renewals: 0, deadline: None },
             ended: None,
         };
         lease.pulse.deadline = lease.grant.deadline(&now);

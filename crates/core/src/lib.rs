@@ -19,6 +19,7 @@ pub mod chain;
 pub mod command;
 pub mod decide;
 pub mod event;
+pub mod graph;
 pub mod ids;
 pub mod lease;
 pub mod policy;

@@ -15,6 +15,10 @@ pub struct Policy {
     /// How many leases without a TTL one agent, and all agents together, may hold.
     pub indefinite_per_actor: u64,
     pub indefinite_per_store: u64,
+    /// How often a failed task may be tried again, unless the task says otherwise.
+    pub max_attempts: u64,
+    /// After how long without progress an agent that shows signs of life is called stalled.
+    pub stalled_after_ms: i64,
     /// Whether a person who forces must link a decision or an approval.
     pub force_needs_link: bool,
 }
@@ -28,6 +32,8 @@ impl Default for Policy {
             keep_ms: 60 * MINUTE_MS,
             indefinite_per_actor: 1,
             indefinite_per_store: 5,
+            max_attempts: 3,
+            stalled_after_ms: 2 * HOUR_MS,
             force_needs_link: false,
         }
     }

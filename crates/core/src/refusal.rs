@@ -18,11 +18,15 @@ pub enum Code {
     NotFound,
     Held,
     Kept,
+    Scope,
     Fenced,
     NotAllowed,
     PeopleOnly,
     Tier,
     Limit,
+    Unmet,
+    NotYet,
+    Cycle,
     Changed,
     Nothing,
     NoStore,
@@ -43,9 +47,16 @@ impl Code {
             Code::Unexpected => 1,
             Code::Usage | Code::Identity | Code::Ambiguous | Code::KeyReused => 2,
             Code::NotFound => 3,
-            Code::Held | Code::Kept => 4,
+            Code::Held | Code::Kept | Code::Scope => 4,
             Code::Fenced => 5,
-            Code::NotAllowed | Code::PeopleOnly | Code::Tier | Code::Limit | Code::Changed => 6,
+            Code::NotAllowed
+            | Code::PeopleOnly
+            | Code::Tier
+            | Code::Limit
+            | Code::Unmet
+            | Code::NotYet
+            | Code::Cycle
+            | Code::Changed => 6,
             Code::Nothing => 7,
             Code::NoStore
             | Code::Unavailable

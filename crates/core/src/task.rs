@@ -156,6 +156,7 @@ pub fn check_word(what: &str, text: &str) -> Result<String, Refusal> {
 }
 
 pub const MAX_TAGS: usize = 50;
+pub const MAX_RELATES: usize = 50;
 pub const MAX_REFS: usize = 50;
 
 /// For whom an open task is kept: nobody else may claim it before `until`.
@@ -186,6 +187,18 @@ pub struct Facts {
     /// System to reference: `jira` to `WEB-7`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refs: BTreeMap<String, String>,
+    /// The task it is a part of: that one is not ready before all its parts are finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Uid>,
+    /// Tasks worth reading beside it. They order nothing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub relates: BTreeSet<Uid>,
+    /// Wall time before which it is not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_ms: Option<i64>,
+    /// How often a failed task may be tried again. None: as the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u64>,
 }
 
 impl Default for Facts {
@@ -199,6 +212,10 @@ impl Default for Facts {
             owner: None,
             tags: BTreeSet::new(),
             refs: BTreeMap::new(),
+            parent: None,
+            relates: BTreeSet::new(),
+            not_before_ms: None,
+            max_attempts: None,
         }
     }
 }
@@ -229,6 +246,30 @@ pub struct Task {
     pub kept: Option<Kept>,
     /// Who submitted it for review.
     pub submitter: Option<ActorName>,
+    /// How often it was tried again after it had failed.
+    pub attempts: u64,
+    /// Tokens up to this one were fenced by a reset, whatever became of their leases.
+    pub fenced_token: Token,
+    pub counts: Counts,
+}
+
+/// What a task's row knows of its neighbours, so that `ready` can be read off an index. Nobody sets these: they change
+/// relatively, in the transaction that changes a neighbour or an edge, and no event of the task's own speaks of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Dependencies that are not met.
+    pub unmet: u64,
+    /// Children that are not finished.
+    pub open_children: u64,
+    /// Tasks that depend on this one and are not finished.
+    pub open_dependents: u64,
+}
+
+impl Task {
+    /// Whether those who depend on it may begin.
+    pub fn is_met(&self) -> bool {
+        self.state == State::Done
+    }
 }
 
 #[cfg(test)]

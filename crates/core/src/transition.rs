@@ -26,10 +26,12 @@ pub enum Verb {
     Fail,
     Drop,
     Reopen,
+    Reset,
+    Retry,
 }
 
 impl Verb {
-    pub const ALL: [Verb; 15] = [
+    pub const ALL: [Verb; 17] = [
         Verb::Accept,
         Verb::Claim,
         Verb::Takeover,
@@ -45,6 +47,8 @@ impl Verb {
         Verb::Fail,
         Verb::Drop,
         Verb::Reopen,
+        Verb::Reset,
+        Verb::Retry,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -64,6 +68,8 @@ impl Verb {
             Verb::Fail => "fail",
             Verb::Drop => "drop",
             Verb::Reopen => "reopen",
+            Verb::Reset => "reset",
+            Verb::Retry => "retry",
         }
     }
 
@@ -121,19 +127,25 @@ pub fn step(from: State, verb: Verb) -> Option<Step> {
         (InProgress, Verb::Done) => (Done, Holder),
         (InProgress, Verb::Fail) => (Failed, Holder),
         (InProgress, Verb::Drop) => (Dropped, Holder),
+        (InProgress, Verb::Reset) => (Open, Anyone),
 
         (Blocked, Verb::Unblock) => (Open, Anyone),
         (Blocked, Verb::Fail) => (Failed, Anyone),
         (Blocked, Verb::Drop) => (Dropped, Anyone),
+        (Blocked, Verb::Reset) => (Open, Anyone),
 
         (Review, Verb::Reject) => (Open, Anyone),
         (Review, Verb::Approve) => (Done, Reviewer),
         (Review, Verb::Fail) => (Failed, Anyone),
         (Review, Verb::Drop) => (Dropped, Anyone),
+        (Review, Verb::Reset) => (Open, Anyone),
 
         (Failed, Verb::Drop) => (Dropped, Anyone),
+        (Failed, Verb::Reset) => (Open, Anyone),
+        (Failed, Verb::Retry) => (Open, Anyone),
 
         (Done, Verb::Reopen) => (Open, Anyone),
+        (Done, Verb::Reset) => (Open, Anyone),
         (Dropped, Verb::Reopen) => (Open, Anyone),
         _ => return None,
     };
@@ -175,9 +187,18 @@ mod tests {
                     ("done", State::Done),
                     ("fail", State::Failed),
                     ("drop", State::Dropped),
+                    ("reset", State::Open),
                 ],
             ),
-            (State::Blocked, &[("unblock", State::Open), ("fail", State::Failed), ("drop", State::Dropped)]),
+            (
+                State::Blocked,
+                &[
+                    ("unblock", State::Open),
+                    ("fail", State::Failed),
+                    ("drop", State::Dropped),
+                    ("reset", State::Open),
+                ],
+            ),
             (
                 State::Review,
                 &[
@@ -185,10 +206,11 @@ mod tests {
                     ("reject", State::Open),
                     ("fail", State::Failed),
                     ("drop", State::Dropped),
+                    ("reset", State::Open),
                 ],
             ),
-            (State::Done, &[("reopen", State::Open)]),
-            (State::Failed, &[("drop", State::Dropped)]),
+            (State::Done, &[("reopen", State::Open), ("reset", State::Open)]),
+            (State::Failed, &[("drop", State::Dropped), ("reset", State::Open), ("retry", State::Open)]),
             (State::Dropped, &[("reopen", State::Open)]),
         ];
         assert_eq!(rows.len(), State::ALL.len());

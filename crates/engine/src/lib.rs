@@ -15,6 +15,7 @@
 mod door;
 mod ledger;
 mod notices;
+mod planning;
 pub mod process;
 mod query;
 mod view;
@@ -29,8 +30,11 @@ use onus_core::text::Salt;
 use onus_store::{Store, StoreError};
 
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
+pub use planning::{ObstacleView, WhyView};
 pub use query::{HeldView, LogPage, Looked, Page, StatusView};
-pub use view::{ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView};
+pub use view::{
+    ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView, TouchedView,
+};
 
 pub struct Engine<S> {
     store: S,
@@ -113,6 +117,8 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Task(Box<TaskView>),
+    Tasks(Vec<TaskView>),
+    Reset { task: Box<TaskView>, touched: Vec<TouchedView> },
     Lease { task: Box<TaskView>, lease: Option<Box<LeaseView>>, renewed: bool, takeover: bool },
     Actor(ActorView),
     Instance(InstanceView),

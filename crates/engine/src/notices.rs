@@ -61,7 +61,7 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
         let Some(task) = read.task(lease.task)? else { continue };
         let current = read.lease(task.uid, task.token)?;
         let is_own = current.as_ref().is_some_and(|current| current.is_held_by(actor, instance));
-        if is_own || !lease.was_superseded(task.token) {
+        if is_own || !lease.was_superseded(task.token, task.fenced_token) {
             continue;
         }
         let id = project.prefix.id(task.number);
@@ -71,6 +71,7 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
         let how = match lease.ended.as_ref().map(|ended| ended.how) {
             Some(EndKind::TakenOver) => "taken over",
             Some(EndKind::Revoked) => "revoked",
+            Some(EndKind::Reset) => "reset",
             _ => "superseded",
         };
         notices.push(Notice {

@@ -7,11 +7,11 @@ use serde::Serialize;
 use onus_core::actor::{Actor, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
-use onus_core::decide::is_ready_for;
+use onus_core::decide::{can_be_taken_over, is_ready_for};
 use onus_core::ids::{Number, TaskRef, Uid, Version};
-use onus_core::lease::{LapseCause, Liveness, Process};
+use onus_core::lease::{LapseCause, Process};
 use onus_core::refusal::{Code, Refusal};
-use onus_core::task::{Priority, State};
+use onus_core::task::{Priority, State, Task};
 use onus_core::time::{Moment, SECOND_MS, Span};
 use onus_store::{After, EventQuery, Filter, KnownInstance, Read, Store, StoreError};
 
@@ -77,20 +77,20 @@ pub struct HeldView {
     pub next: Option<String>,
 }
 
-struct Look<'a> {
-    read: &'a mut dyn Read,
-    project: Project,
-    now: Moment,
-    engine: &'a Setting<'a>,
+pub(crate) struct Look<'a> {
+    pub(crate) read: &'a mut dyn Read,
+    pub(crate) project: Project,
+    pub(crate) now: Moment,
+    pub(crate) engine: &'a Setting<'a>,
 }
 
-struct Setting<'a> {
-    policy: &'a onus_core::policy::Policy,
-    observe: &'a dyn Fn(&Process) -> onus_core::lease::Seen,
+pub(crate) struct Setting<'a> {
+    pub(crate) policy: &'a onus_core::policy::Policy,
+    pub(crate) observe: &'a dyn Fn(&Process) -> onus_core::lease::Seen,
 }
 
 impl Look<'_> {
-    fn renderer(&mut self) -> Renderer<'_> {
+    pub(crate) fn renderer(&mut self) -> Renderer<'_> {
         Renderer {
             read: self.read,
             project: &self.project,
@@ -101,7 +101,7 @@ impl Look<'_> {
     }
 
     /// The actor who asks, as far as it is known; somebody unknown stands at the default tier.
-    fn asker(&mut self, identity: Option<&Identity>) -> Result<Option<Actor>, StoreError> {
+    pub(crate) fn asker(&mut self, identity: Option<&Identity>) -> Result<Option<Actor>, StoreError> {
         let Some(identity) = identity else { return Ok(None) };
         let name = self.read.alias(&identity.actor)?.unwrap_or_else(|| identity.actor.clone());
         let known = self.read.actor(&name)?;
@@ -125,8 +125,20 @@ impl Look<'_> {
     }
 }
 
+impl Look<'_> {
+    pub(crate) fn task(
+        &mut self,
+        reference: Option<&TaskRef>,
+        identity: Option<&Identity>,
+    ) -> Result<Task, Stop> {
+        let uid = self.target(reference, identity)?;
+        let task = self.read.task(uid)?;
+        Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?)
+    }
+}
+
 impl<S: Store> Engine<S> {
-    fn look<T>(
+    pub(crate) fn look<T>(
         &mut self,
         identity: Option<&Identity>,
         work: impl FnOnce(&mut Look<'_>) -> Result<T, Stop>,
@@ -168,9 +180,7 @@ impl<S: Store> Engine<S> {
         reference: Option<&TaskRef>,
     ) -> Result<Looked<TaskView>, Refusal> {
         self.look(identity, |look| {
-            let uid = look.target(reference, identity)?;
-            let task = look.read.task(uid)?;
-            let task = task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?;
+            let task = look.task(reference, identity)?;
             let mut renderer = look.renderer();
             let mut view = renderer.task(&task)?;
             view.notes = Some(renderer.notes(&task)?);
@@ -207,33 +217,26 @@ impl<S: Store> Engine<S> {
     pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<Looked<Page>, Refusal> {
         self.look(identity, |look| {
             let asker = look.asker(identity)?;
-            let fits = |task: &onus_core::task::Task, now: &Moment| {
-                asker
-                    .as_ref()
-                    .map_or(task.kept.as_ref().is_none_or(|kept| kept.until.has_come(now)), |actor| {
-                        is_ready_for(task, actor, now)
-                    })
-            };
             let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let now = look.now.clone();
             let mut ready = Vec::new();
-            let mut after = None;
-            while (ready.len() as u64) < limit {
-                let page = look.read.open_tasks(tier, after, limit)?;
-                let Some(last) = page.last() else { break };
-                after = Some(After { priority: last.facts.priority, number: last.number });
-                let now = look.now.clone();
-                ready.extend(page.into_iter().filter(|task| fits(task, &now)).map(|task| (task, None)));
+            if limit > 0 {
+                look.read.walk_ready(tier, now.wall_ms, &mut |_, task| {
+                    if is_ready_for(&task, asker.as_ref(), &now) {
+                        ready.push((task, None));
+                    }
+                    Ok(ready.len() < limit)
+                })?;
             }
-            ready.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            if (ready.len() as u64) < limit {
+            if ready.len() < limit {
                 for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
-                    let seen = look.renderer().seen(&lease);
-                    let lapsed = lease.liveness(&look.now, seen) != Liveness::Live;
-                    if lapsed && !lease.actor.is_person() && fits(&task, &look.now) {
+                    let liveness = lease.liveness(&now, look.renderer().seen(&lease));
+                    if can_be_taken_over(&lease, liveness) && is_ready_for(&task, asker.as_ref(), &now) {
                         ready.push((task, Some(lease)));
                     }
                 }
-                ready.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                ready.truncate(limit);
             }
             let mut renderer = look.renderer();
             let mut tasks = Vec::with_capacity(ready.len());
@@ -294,6 +297,13 @@ impl<S: Store> Engine<S> {
                     && let Some(task) = look.read.task(stream)?
                 {
                     page.ids.insert(uid.clone(), look.project.prefix.id(task.number));
+                }
+                for other in record.payload.get("on").and_then(|on| on.as_array()).into_iter().flatten() {
+                    if let Some(uid) = other.as_str().and_then(|uid| uid.parse::<Uid>().ok())
+                        && let Some(task) = look.read.task(uid)?
+                    {
+                        page.ids.insert(uid.to_string(), look.project.prefix.id(task.number));
+                    }
                 }
                 if !record.text_digests().is_empty() {
                     let texts = look.read.texts(stream, Version(record.version))?;

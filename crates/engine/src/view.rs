@@ -11,7 +11,7 @@ use onus_core::policy::Policy;
 use onus_core::task::{Priority, State, Task, TaskType};
 use onus_core::text::{Field, REDACTED, TextKey};
 use onus_core::time::{Moment, SECOND_MS, rfc3339};
-use onus_store::{Read, Result};
+use onus_store::{Direction, Read, Result};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -41,6 +41,16 @@ pub struct TaskView {
     pub gates: Vec<String>,
     pub required_tier: u8,
     pub attempts: u64,
+    /// How often it may be tried again; null: as the policy says.
+    pub max_attempts: Option<u64>,
+    /// When it becomes ready, if it is scheduled.
+    pub not_before: Option<String>,
+    /// Dependencies that are not met.
+    pub unmet: u64,
+    /// Children that are not finished.
+    pub open_children: u64,
+    /// Tasks that depend on it and are not finished.
+    pub open_dependents: u64,
     pub branch: Option<String>,
     pub landed: Option<String>,
     pub extra: BTreeMap<String, String>,
@@ -74,6 +84,10 @@ pub struct LeaseView {
     pub tier: u8,
     pub acquired_at: String,
     pub renewed_at: String,
+    /// The last time that something came of it: a note, a file touched, output of a supervised command.
+    pub progress_at: String,
+    /// An agent's live lease without progress for a long time.
+    pub stalled: bool,
     pub renewals: u64,
     pub ttl_s: Option<i64>,
     pub max_hold_s: Option<i64>,
@@ -99,6 +113,16 @@ pub struct KeptView {
     pub expires_at: String,
     pub expires_in_s: i64,
     pub reason: Option<String>,
+}
+
+/// A task that a reset puts back to open, as it was before.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TouchedView {
+    pub id: String,
+    pub title: String,
+    pub state: State,
+    pub lease: Option<LeaseView>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -209,6 +233,10 @@ impl Renderer<'_> {
         };
         let lease = lease.map(|lease| self.lease(lease)).transpose()?;
         let facts = &task.facts;
+        let parent = facts.parent.map(|uid| self.id_of(uid)).transpose()?;
+        let deps = self.read.numbers_beside(task.uid, Direction::Upstream)?;
+        let deps = deps.into_iter().map(|number| self.project.prefix.id(number)).collect();
+        let relates = facts.relates.iter().map(|uid| self.id_of(*uid)).collect::<Result<_>>()?;
         Ok(TaskView {
             id: self.project.prefix.id(task.number),
             uid: task.uid.to_string(),
@@ -219,13 +247,13 @@ impl Renderer<'_> {
             body,
             state: task.state,
             priority: facts.priority,
-            parent: None,
+            parent,
             area: facts.area.clone(),
             iteration: facts.iteration.clone(),
             tags: facts.tags.clone(),
             owner: facts.owner.as_ref().map(ToString::to_string),
-            deps: Vec::new(),
-            relates: Vec::new(),
+            deps,
+            relates,
             refs: facts.refs.clone(),
             decisions: Vec::new(),
             origin: task.origin.as_ref().map(|origin| origin.as_str().to_owned()),
@@ -233,7 +261,12 @@ impl Renderer<'_> {
             constraints: Vec::new(),
             gates: Vec::new(),
             required_tier: facts.required_tier.0,
-            attempts: 0,
+            attempts: task.attempts,
+            max_attempts: facts.max_attempts,
+            not_before: facts.not_before_ms.map(rfc3339),
+            unmet: task.counts.unmet,
+            open_children: task.counts.open_children,
+            open_dependents: task.counts.open_dependents,
             branch: None,
             landed: None,
             extra: BTreeMap::new(),
@@ -245,6 +278,22 @@ impl Renderer<'_> {
             updated_at: rfc3339(task.updated_at_ms),
             notes: None,
             takeover: None,
+        })
+    }
+
+    fn id_of(&mut self, uid: Uid) -> Result<String> {
+        let task = self.read.task(uid)?;
+        Ok(task.map_or_else(|| uid.to_string(), |task| self.project.prefix.id(task.number)))
+    }
+
+    /// A task that a reset puts back, as it is before.
+    pub(crate) fn touched(&mut self, task: &Task) -> Result<TouchedView> {
+        let lease = if task.leased { self.read.lease(task.uid, task.token)? } else { None };
+        Ok(TouchedView {
+            id: self.project.prefix.id(task.number),
+            title: self.title(task)?,
+            state: task.state,
+            lease: lease.map(|lease| self.lease(&lease)).transpose()?,
         })
     }
 
@@ -274,6 +323,8 @@ impl Renderer<'_> {
             tier: grant.tier.0,
             acquired_at: rfc3339(lease.acquired_at_ms),
             renewed_at: rfc3339(lease.pulse.last.wall_ms),
+            progress_at: rfc3339(lease.pulse.progress.wall_ms),
+            stalled: lease.is_stalled(self.now, self.policy.stalled_after_ms),
             renewals: lease.pulse.renewals,
             ttl_s: grant.ttl_ms.map(|ms| ms / SECOND_MS),
             max_hold_s: grant.max_hold_ms.map(|ms| ms / SECOND_MS),

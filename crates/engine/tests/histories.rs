@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use onus_core::chain::Record;
 use onus_core::command::{Act, Command, Force, NewTask, Terms};
 use onus_core::refusal::Code;
-use onus_core::task::{Facts, Origin};
+use onus_core::task::Origin;
 use onus_core::text::Field;
 use onus_core::transition::Verb;
 use onus_engine::{Identity, Request};
@@ -74,7 +74,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => terms().prop_map(Act::Claim),
         2 => terms().prop_map(Act::Takeover),
-        2 => proptest::option::of(1..TTL_MS).prop_map(|ttl_ms| Act::Renew { ttl_ms }),
+        2 => proptest::option::of(1..TTL_MS).prop_map(|ttl_ms| Act::Renew { ttl_ms, progress: false }),
         8 => verb,
         2 => Just(Act::Note { text: "progress".into() }),
         1 => Just(Act::Handoff { to: "agent:b".parse().unwrap(), reason: "go on".into() }),
@@ -125,11 +125,10 @@ fn request(op: &Op) -> Option<Request> {
     let force = force.then(|| Force { reason: "because".into(), link: None });
     let command = match what {
         What::Add { origin, propose } => Command::Add(NewTask {
-            title: "a task".into(),
             body: Some("its body".into()),
-            facts: Facts::default(),
             origin: origin.map(|n| format!("mail:{n}").parse::<Origin>().unwrap()),
             propose: *propose,
+            ..NewTask::titled("a task")
         }),
         What::On { task, act } => {
             Command::OnTask { task: Some(task.to_string().parse().unwrap()), act: act.clone(), force }

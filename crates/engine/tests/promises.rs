@@ -68,9 +68,9 @@ fn renew_never_moves_a_deadline_closer() {
     let mut world = world();
     let (a, id) = (who("agent:a", "1"), world.add("t"));
     world.lease(&a, on(&id, claim()));
-    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: Some(1_000) }));
+    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: Some(1_000), progress: false }));
     assert_eq!(lease.expires_in_s, Some(TTL_MS / 1000));
-    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: Some(TTL_MS * 2) }));
+    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: Some(TTL_MS * 2), progress: false }));
     assert_eq!(lease.expires_in_s, Some(TTL_MS * 2 / 1000));
 }
 
@@ -81,10 +81,10 @@ fn nobody_holds_longer_than_the_maximum() {
     world.lease(&a, on(&id, claim()));
     for _ in 0..(MAX_HOLD_MS / (TTL_MS / 2) - 1) {
         world.pass(TTL_MS / 2);
-        world.lease(&a, on(&id, Act::Renew { ttl_ms: None }));
+        world.lease(&a, on(&id, Act::Renew { ttl_ms: None, progress: false }));
     }
     world.pass(TTL_MS / 2);
-    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None })), Code::Held);
+    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None, progress: false })), Code::Held);
     assert_eq!(world.lease(&b, on(&id, claim())).token, 2);
 }
 
@@ -174,13 +174,16 @@ fn a_late_renewal_repeats_claims_whole_check() {
     let (a, h, id) = (who("agent:a", "1"), who("human:h", ""), world.add("t"));
     world.lease(&a, on(&id, claim()));
     world.pass(TTL_MS);
-    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: None }));
+    let lease = world.lease(&a, on(&id, Act::Renew { ttl_ms: None, progress: false }));
     assert_eq!((lease.token, lease.live), (1, true));
     assert_eq!(world.kinds(&id).last().unwrap(), "lease.renewed");
     world.pass(TTL_MS);
     world.ok(&h, on(&id, Act::Handoff { to: "agent:c".parse().unwrap(), reason: "lapsed".into() }));
-    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None })), Code::Fenced);
-    assert_eq!(world.refused(&with_token(a.clone(), 1), on(&id, Act::Renew { ttl_ms: None })), Code::Fenced);
+    assert_eq!(world.refused(&a, on(&id, Act::Renew { ttl_ms: None, progress: false })), Code::Fenced);
+    assert_eq!(
+        world.refused(&with_token(a.clone(), 1), on(&id, Act::Renew { ttl_ms: None, progress: false })),
+        Code::Fenced
+    );
     assert_eq!(world.refused(&a, on(&id, claim())), Code::Kept);
     world.pass(KEEP_MS);
     assert_eq!(world.lease(&a, on(&id, claim())).token, 2);
@@ -219,7 +222,7 @@ fn a_superseded_holder_changes_nothing_until_it_claims_anew() {
             verb(Verb::Done),
             verb(Verb::Release),
             Act::Note { text: "x".into() },
-            Act::Renew { ttl_ms: None },
+            Act::Renew { ttl_ms: None, progress: false },
         ] {
             assert_eq!(world.refused(&late, on(&id, act)), Code::Fenced);
         }
@@ -271,7 +274,7 @@ fn one_known_only_by_its_folder_never_renews_silently() {
     world.pass(TTL_MS / 2);
     world.ok(&a, new_task("another"));
     assert_eq!(world.show(&id).lease.unwrap().expires_in_s, Some(TTL_MS / 2 / 1000));
-    world.lease(&a, on(&id, Act::Renew { ttl_ms: None }));
+    world.lease(&a, on(&id, Act::Renew { ttl_ms: None, progress: false }));
     assert_eq!(world.show(&id).lease.unwrap().expires_in_s, Some(TTL_MS / 1000));
 }
 

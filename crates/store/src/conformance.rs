@@ -8,6 +8,7 @@
     reason = "a case that cannot go on fails"
 )]
 
+mod graph;
 mod leases;
 mod ledger;
 mod scribe;
@@ -21,6 +22,7 @@ pub type Case<S> = (&'static str, fn(&mut S));
 /// Every case. A back end's test runs each on a store of its own.
 pub fn cases<S: Store>() -> Vec<Case<S>> {
     let mut all = tasks::cases();
+    all.extend(graph::cases());
     all.extend(leases::cases());
     all.extend(ledger::cases());
     all

@@ -108,6 +108,15 @@ pub struct After {
     pub number: Number,
 }
 
+/// Which way along the dependencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To what must be done first.
+    Upstream,
+    /// To what waits.
+    Downstream,
+}
+
 /// Which events to read, in the order they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
@@ -183,7 +192,7 @@ pub trait Read {
     ) -> Result<Option<Lease>>;
     /// The leases of one holder that have not ended.
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
-    /// Every lease that has not ended, the task's priority first.
+    /// Every lease that has not ended, in the order of `ready`.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
     /// Leases of a holder that it did not end itself, since a wall time. One that lapsed may still be its own.
     fn leases_lost_by(
@@ -196,8 +205,28 @@ pub trait Read {
     fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
     /// Agents' leases without any time limit that have not ended: one actor's, and all.
     fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)>;
-    /// Open tasks without a lease that an actor of this tier may claim, by priority, then age.
-    fn open_tasks(&mut self, tier: Tier, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
+    /// Open tasks without a lease that wait for nothing and that an actor of this tier may claim, the best first: by
+    /// priority, then by the unfinished tasks that depend on them, then by age. Those with a schedule only if it is due.
+    /// `visit` says whether to go on.
+    fn walk_ready(
+        &mut self,
+        tier: Tier,
+        due_ms: i64,
+        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
+    ) -> Result<()>;
+    /// The tasks that one depends on, or that depend on it.
+    fn beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
+    /// Their numbers.
+    fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>>;
+    /// The same tasks, and theirs, and so on; without the task itself.
+    fn closure(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
+    /// What a task waits for: its dependencies and its children.
+    fn waits_for(&mut self, task: Uid) -> Result<Vec<Uid>>;
+    /// Whether one task waits for another, directly or through others.
+    fn does_wait_for(&mut self, task: Uid, other: Uid) -> Result<bool>;
+    /// Dependencies that are not met.
+    fn unmet(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;
+    fn unfinished_children(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
     fn count_by_state(&mut self) -> Result<Vec<(State, u64)>>;
     /// Tasks in whose texts every word occurs, the best first.

@@ -1,11 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{ActorName, Tier};
-use onus_core::command::{Command, NewTask};
+use onus_core::command::{Command, NewTask, Schedule, TaskLink};
+use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
 use onus_core::task::{Facts, Origin, Priority, TaskType};
 
-use crate::args::{Key, parse, text_or_stdin};
+use crate::args::{Key, parse, parse_schedule, text_or_stdin};
 use crate::context::Context;
 use crate::output::escape_line;
 
@@ -21,6 +22,8 @@ pub(crate) struct Args {
     body: Option<String>,
     #[command(flatten)]
     facts: FactArgs,
+    #[command(flatten)]
+    links: LinkArgs,
     /// Where the ask came from; the same origin always gives the same task
     #[arg(long, value_name = "CHANNEL:REF", value_parser = parse::<Origin>)]
     origin: Option<Origin>,
@@ -57,6 +60,25 @@ pub(crate) struct FactArgs {
     /// The same thing elsewhere, such as jira:WEB-7; may be repeated
     #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = parse_ref)]
     refs: Vec<(String, String)>,
+    /// How often it may be tried again after it failed; as retry.max_attempts says if not given
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u64>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct LinkArgs {
+    /// The task it is a part of: that one is not ready before its parts are finished
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    parent: Option<TaskRef>,
+    /// A task that must be done first; may be repeated
+    #[arg(long = "dep", value_name = "ID", value_parser = parse::<TaskRef>)]
+    deps: Vec<TaskRef>,
+    /// A task worth reading beside it; may be repeated
+    #[arg(long = "relate", value_name = "ID", value_parser = parse::<TaskRef>)]
+    relates: Vec<TaskRef>,
+    /// Not ready before this time, local date, or so long from now
+    #[arg(long, value_name = "WHEN", value_parser = parse_schedule)]
+    not_before: Option<Schedule>,
 }
 
 pub(super) fn parse_ref(text: &str) -> Result<(String, String), String> {
@@ -78,6 +100,8 @@ impl FactArgs {
             owner: self.owner,
             tags: self.tags.into_iter().collect::<BTreeSet<_>>(),
             refs: self.refs.into_iter().collect::<BTreeMap<_, _>>(),
+            max_attempts: self.max_attempts,
+            ..plain
         }
     }
 }
@@ -96,7 +120,18 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         (args.title, None)
     };
     let body = args.body.map(text_or_stdin).transpose()?.or(rest);
-    let new = NewTask { title, body, facts: args.facts.facts(), origin: args.origin, propose: args.propose };
+    let LinkArgs { parent, deps, relates, not_before } = args.links;
+    let new = NewTask {
+        title,
+        body,
+        facts: args.facts.facts(),
+        parent: parent.map(TaskLink::Task),
+        deps: deps.into_iter().map(TaskLink::Task).collect(),
+        relates: relates.into_iter().map(TaskLink::Task).collect(),
+        not_before,
+        origin: args.origin,
+        propose: args.propose,
+    };
     let reply = context.run(Command::Add(new), args.key.key)?;
     let task = super::task_of(&reply)?;
     context.out.reply(&reply, serde_json::json!(task), || {

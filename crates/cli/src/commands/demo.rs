@@ -129,7 +129,7 @@ fn show(context: &Context, folder: &Path) -> super::Result {
     let mut engine = Engine::new(store, Policy::default());
     for (title, priority) in TASKS {
         let facts = Facts { priority: *priority, ..Facts::default() };
-        let new = NewTask { title: (*title).to_owned(), body: None, facts, origin: None, propose: false };
+        let new = NewTask { facts, ..NewTask::titled(*title) };
         engine.run(&Request { identity: person.clone(), command: Command::Add(new), key: None })?;
     }
     say(&out.bold(&format!("{} tasks, three workers: agent:ada, agent:bob and agent:cyd", TASKS.len())));

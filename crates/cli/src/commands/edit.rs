@@ -1,16 +1,17 @@
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Act, Edit};
-use onus_core::ids::Version;
+use onus_core::ids::{TaskRef, Version};
 use onus_core::refusal::Refusal;
 use onus_core::task::{Priority, TaskType};
 
-use crate::args::{ForceArgs, Key, Target, parse, text_or_stdin};
+use crate::args::{ForceArgs, Key, Target, parse, parse_schedule, text_or_stdin};
 use crate::context::Context;
 
 /// Change a task's fields; what is not named stays
 ///
 /// While another holds the task live, agents may not edit it; people may.
-/// An empty value clears --area, --iteration, --owner and a --ref (`--ref jira:`).
+/// An empty value clears --area, --iteration, --owner, --parent, --not-before, --max-attempts and a --ref
+/// (`--ref jira:`).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -48,6 +49,21 @@ pub(crate) struct Args {
     /// The same thing elsewhere, such as jira:WEB-7; may be repeated
     #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = super::add::parse_ref)]
     refs: Vec<(String, String)>,
+    /// The task it is a part of
+    #[arg(long, value_name = "ID")]
+    parent: Option<String>,
+    /// A task worth reading beside it; may be repeated
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    relate: Vec<TaskRef>,
+    /// Take such a link away; may be repeated
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    unrelate: Vec<TaskRef>,
+    /// Not ready before this time, local date, or so long from now
+    #[arg(long, value_name = "WHEN")]
+    not_before: Option<String>,
+    /// How often it may be tried again after it failed
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<String>,
     /// Refuse if the task is no longer at this version
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
@@ -76,6 +92,25 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         add_tags: args.tags,
         remove_tags: args.untags,
         refs: args.refs.into_iter().map(|(system, id)| (system, clearable(id))).collect(),
+        parent: match args.parent.map(clearable) {
+            Some(Some(id)) => Some(Some(id.parse::<TaskRef>()?)),
+            Some(None) => Some(None),
+            None => None,
+        },
+        relate: args.relate,
+        unrelate: args.unrelate,
+        not_before: match args.not_before.map(clearable) {
+            Some(Some(when)) => Some(Some(parse_schedule(&when).map_err(Refusal::usage)?)),
+            Some(None) => Some(None),
+            None => None,
+        },
+        max_attempts: match args.max_attempts.map(clearable) {
+            Some(Some(count)) => Some(Some(count.parse().map_err(|_| {
+                Refusal::usage(format!("'{}' is not a number", onus_core::ids::shortened(&count)))
+            })?)),
+            Some(None) => Some(None),
+            None => None,
+        },
         if_version: args.if_version.map(Version),
     };
     let nothing = Edit { if_version: edit.if_version, ..Edit::default() };

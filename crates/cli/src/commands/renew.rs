@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let act = Act::Renew { ttl_ms: args.ttl };
+    let act = Act::Renew { progress: false, ttl_ms: args.ttl };
     let reply =
         context.run(Command::OnTask { task: target(args.target.task)?, act, force: None }, args.key.key)?;
     super::claim::print(context, &reply)

@@ -1,15 +1,16 @@
 //! Claim, renew and takeover: how a lease begins, goes on and changes hands (P1).
 
-use crate::actor::{Actor, KnownBy};
+use crate::actor::KnownBy;
 use crate::command::{Force, Terms};
 use crate::event::{Body, Draft};
 use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode};
 use crate::refusal::{Code, Refusal};
-use crate::task::{State, Task};
+use crate::task::State;
 use crate::text::Field;
-use crate::time::{Moment, SECOND_MS, Span};
+use crate::time::{SECOND_MS, Span};
 use crate::transition::{Verb, step, verbs_from};
 
+use super::ready::{schedule_refusal, unmet_refusal};
 use super::standing::{Standing, held_refusal, revoked, standing, standing_of_claimant};
 use super::{Decision, Renewal, View, overridden};
 
@@ -38,7 +39,11 @@ fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
     let starts = lease.grant.reserve && !terms.reserve;
     Decision {
         drafts: starts.then(|| Draft::new(Body::TaskStarted {}).token(lease.token)).into_iter().collect(),
-        renew: Some(Renewal { token: lease.token, ttl_ms: terms.ttl_ms.filter(|ms| *ms > 0) }),
+        renew: Some(Renewal {
+            token: lease.token,
+            ttl_ms: terms.ttl_ms.filter(|ms| *ms > 0),
+            progress: starts,
+        }),
         notices: (terms.ttl_ms == Some(0) || terms.process.is_some() && terms.process != lease.grant.process)
             .then(|| {
                 "claiming what you hold only renews it: release it and claim it anew for other terms"
@@ -64,7 +69,7 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
         .task(view.id)
         .next(format!("onus renew {}", view.id))),
         (standing, _) => {
-            let lapsed = view.lease.is_some_and(Lease::is_usable);
+            let lapsed = view.lease.is_some_and(|lease| view.is_usable(lease));
             if !lapsed && view.task.state == State::Open {
                 return Err(Refusal::new(
                     Code::NotAllowed,
@@ -107,7 +112,8 @@ pub(super) fn acquire(
     Ok(Decision { drafts, renew: None, notices })
 }
 
-/// Claim's whole check, apart from who holds the task: kept for another (4), state and tier (6).
+/// Claim's whole check, apart from who holds the task: kept for another (4), state, tier,
+/// dependencies and schedule (6).
 /// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
 fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
@@ -132,6 +138,12 @@ fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draf
             format!("{} needs tier {required}; {} has tier {}", view.id, view.actor.name, view.actor.tier),
         );
         allow("tier", refusal.task(view.id).next("onus ready   # tasks for your tier"))?;
+    }
+    if let Some(refusal) = unmet_refusal(view) {
+        allow("dependencies", refusal)?;
+    }
+    if let Some(refusal) = schedule_refusal(view) {
+        allow("schedule", refusal)?;
     }
     Ok(drafts)
 }
@@ -209,10 +221,10 @@ fn check_indefinite(view: &View<'_>, terms: &Terms) -> Result<(), Refusal> {
         .next(format!("onus claim {} --ttl 2h   # a bounded lease", view.id)))
 }
 
-pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>) -> Result<Decision, Refusal> {
+pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Result<Decision, Refusal> {
     match standing(view)? {
         Standing::Holder { lease, late: false } => Ok(Decision {
-            renew: Some(Renewal { token: lease.token, ttl_ms: ttl_ms.filter(|ms| *ms > 0) }),
+            renew: Some(Renewal { token: lease.token, ttl_ms: ttl_ms.filter(|ms| *ms > 0), progress }),
             ..Decision::default()
         }),
         Standing::Holder { lease, late: true } => renew_late(view, lease, ttl_ms, None),
@@ -309,10 +321,4 @@ pub(super) fn not_yours(view: &View<'_>, verb: Verb) -> Refusal {
     Refusal::new(Code::NotAllowed, format!("{} does not hold {}", view.caller.actor, view.id))
         .task(view.id)
         .next(format!("onus claim {}", view.id))
-}
-
-/// Whether `claim` would be granted to this actor, as far as an open task's own row can tell.
-pub fn is_ready_for(task: &Task, actor: &Actor, now: &Moment) -> bool {
-    let kept = task.kept.as_ref().is_some_and(|kept| kept.actor != actor.name && !kept.until.has_come(now));
-    !kept && actor.tier >= task.facts.required_tier
 }

@@ -6,17 +6,22 @@
 //! is an event of its own, before the events it made possible.
 
 mod claim;
+mod graph;
+mod ready;
 mod standing;
 mod tasks;
 
-pub use claim::is_ready_for;
+pub use graph::{Reset, cycle_refusal, freed, reset, retry};
+pub use ready::{Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacles};
 pub use standing::held_refusal;
 pub use tasks::create;
+
+use std::collections::BTreeSet;
 
 use crate::actor::{Actor, Caller};
 use crate::command::{Act, Force};
 use crate::event::{Body, Draft};
-use crate::ids::{Token, Version};
+use crate::ids::{Token, Uid, Version};
 use crate::lease::{Lease, Liveness, Seen};
 use crate::policy::Policy;
 use crate::refusal::{Code, Refusal};
@@ -45,11 +50,31 @@ pub struct View<'a> {
     pub indefinite: (u64, u64),
     /// Whether an actor held a lease on this task since it was last opened.
     pub caller_worked_on_it: bool,
+    /// What the act names, resolved to uids.
+    pub named: &'a Named,
+    /// Dependencies that are not met and children that are not finished: some of them, for the refusal.
+    pub waits_for: &'a [Upstream],
     /// Who wrote the event that is to be redacted, and which of its texts still exist.
     pub redactable: Option<(&'a crate::actor::ActorName, &'a [Field])>,
 }
 
+/// The tasks that an act speaks of beside its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    pub parent: Option<Uid>,
+    /// To depend on, or no longer.
+    pub deps: BTreeSet<Uid>,
+    pub relate: BTreeSet<Uid>,
+    pub unrelate: BTreeSet<Uid>,
+    /// The ids along a circle that the act would close, from the task back to itself.
+    pub cycle: Option<Vec<String>>,
+}
+
 impl View<'_> {
+    pub(crate) fn is_usable(&self, lease: &Lease) -> bool {
+        lease.is_usable(self.task.fenced_token)
+    }
+
     pub(crate) fn liveness(&self, lease: &Lease) -> Liveness {
         lease.liveness(self.now, self.seen)
     }
@@ -69,6 +94,8 @@ pub struct Decision {
 pub struct Renewal {
     pub token: Token,
     pub ttl_ms: Option<i64>,
+    /// Something came of the work since the last sign of life.
+    pub progress: bool,
 }
 
 impl Decision {
@@ -79,25 +106,36 @@ impl Decision {
 
 /// The one decision about an existing task.
 pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
+    by_people_only(view, force, |force| decide_as_asked(view, act, force))
+}
+
+/// Decides with force only for a person.
+fn by_people_only<T>(
+    view: &View<'_>,
+    force: Option<&Force>,
+    decide: impl FnOnce(Option<&Force>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     if force.is_some() && !view.caller.actor.is_person() {
         // Who is fenced or meets a holder is told that first; force would have helped nobody but a person.
-        return match decide_as_asked(view, act, None) {
-            Err(refusal) if matches!(refusal.code, Code::Fenced | Code::Held | Code::Kept) => Err(refusal),
+        return match decide(None) {
+            Err(refusal) if matches!(refusal.exit_code(), 4 | 5) => Err(refusal),
             _ => Err(people_only(view)),
         };
     }
     check_force(view, force)?;
-    decide_as_asked(view, act, force)
+    decide(force)
 }
 
 fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
     match act {
         Act::Claim(terms) => claim::claim(view, terms, force),
         Act::Takeover(terms) => claim::takeover(view, terms, force),
-        Act::Renew { ttl_ms } => claim::renew(view, *ttl_ms),
+        Act::Renew { ttl_ms, progress } => claim::renew(view, *ttl_ms, *progress),
         Act::Handoff { to, reason } => tasks::handoff(view, to, reason, force),
         Act::Move { verb, message } => tasks::shift(view, *verb, message.as_deref(), force),
         Act::Edit(edit) => tasks::edit(view, edit, force),
+        Act::AddDeps { .. } => graph::add_deps(view, force),
+        Act::RemoveDeps { .. } => graph::remove_deps(view, force),
         Act::Note { text } => tasks::note(view, text, force),
         Act::Redact { version, fields, reason } => tasks::redact(view, *version, fields, reason, force),
     }

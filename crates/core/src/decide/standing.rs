@@ -26,12 +26,13 @@ pub(super) enum Standing<'a> {
 pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     if let Some(token) = view.caller.token {
         return match view.lease {
-            Some(lease) if lease.token == token && lease.is_usable() => Ok(holder(view, lease)),
+            Some(lease) if lease.token == token && view.is_usable(lease) => Ok(holder(view, lease)),
             _ => Err(fenced(view)),
         };
     }
     let unclaimed = standing_of_claimant(view);
-    let was_superseded = view.mine.is_some_and(|mine| mine.was_superseded(view.task.token));
+    let was_superseded =
+        view.mine.is_some_and(|mine| mine.was_superseded(view.task.token, view.task.fenced_token));
     // A person is one instance for ever: what is finished is not fenced from them, there is nothing to claim anew.
     let is_past = view.caller.actor.is_person() && view.task.state.is_finished();
     if was_superseded && !is_past && !matches!(unclaimed, Standing::Holder { .. }) {
@@ -42,7 +43,7 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
 
 /// The same for `claim` and `takeover`: whoever was superseded begins anew, and a presented token says nothing.
 pub(super) fn standing_of_claimant<'a>(view: &View<'a>) -> Standing<'a> {
-    let Some(lease) = view.lease.filter(|lease| lease.is_usable()) else {
+    let Some(lease) = view.lease.filter(|lease| view.is_usable(lease)) else {
         return Standing::Free { lapsed: None };
     };
     if lease.is_held_by(&view.caller.actor, &view.caller.instance) && is_inside(view, lease) {

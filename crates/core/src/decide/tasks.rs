@@ -6,25 +6,34 @@ use crate::event::{Body, Draft, KeptFor};
 use crate::ids::{Number, Version};
 use crate::lease::{Lease, LeaseEnd};
 use crate::refusal::{Code, Refusal};
-use crate::task::{Facts, MAX_REFS, MAX_TAGS, State, check_word};
+use crate::task::{Facts, MAX_REFS, MAX_RELATES, MAX_TAGS, State, check_word};
 use crate::text::Field;
 use crate::transition::{Party, Step, Verb, step};
 
 use super::claim::{acquire, kept_refusal, late_cause, not_possible, not_yours};
+use super::graph::{cycle_refusal, may_link};
+use super::ready::{children_refusal, unmet_refusal};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
-use super::{Decision, View, check_version, overridden};
+use super::{Decision, Named, View, check_version, overridden};
 
 /// A new task. The number is the store's.
-pub fn create(new: &NewTask, number: Number) -> Result<Draft, Refusal> {
+pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Result<Draft, Refusal> {
     let title = Field::Title.check(&new.title)?;
     let body = new.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
-    check_facts(&new.facts)?;
+    let facts = Facts {
+        parent: named.parent,
+        relates: named.relate.clone(),
+        not_before_ms: new.not_before.map(|schedule| schedule.wall_ms(now_ms)),
+        ..new.facts.clone()
+    };
+    check_facts(&facts)?;
     let created = Body::TaskCreated {
         number,
         state: if new.propose { State::Proposed } else { State::Open },
-        facts: new.facts.clone(),
+        facts,
         origin: new.origin.clone(),
         body: body.is_some(),
+        deps: named.deps.clone(),
     };
     Ok(Draft::new(created).text(Field::Title, Some(title)).text(Field::Body, body))
 }
@@ -32,6 +41,9 @@ pub fn create(new: &NewTask, number: Number) -> Result<Draft, Refusal> {
 fn check_facts(facts: &Facts) -> Result<(), Refusal> {
     if facts.tags.len() > MAX_TAGS || facts.refs.len() > MAX_REFS {
         return Err(Refusal::usage(format!("a task has at most {MAX_TAGS} tags and {MAX_REFS} references")));
+    }
+    if facts.relates.len() > MAX_RELATES {
+        return Err(Refusal::usage(format!("a task relates to at most {MAX_RELATES} others")));
     }
     for tag in &facts.tags {
         check_word("tag", tag)?;
@@ -53,7 +65,7 @@ fn check_facts(facts: &Facts) -> Result<(), Refusal> {
 }
 
 /// The fields after an edit.
-fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
+fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<Facts, Refusal> {
     let mut new = facts.clone();
     new.kind = edit.kind.unwrap_or(new.kind);
     new.priority = edit.priority.unwrap_or(new.priority);
@@ -63,6 +75,15 @@ fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
     new.owner = edit.owner.clone().unwrap_or(new.owner);
     new.tags.extend(edit.add_tags.iter().cloned());
     new.tags.retain(|tag| !edit.remove_tags.contains(tag));
+    if edit.parent.is_some() {
+        new.parent = named.parent;
+    }
+    new.relates.extend(&named.relate);
+    new.relates.retain(|uid| !named.unrelate.contains(uid));
+    if let Some(schedule) = edit.not_before {
+        new.not_before_ms = schedule.map(|schedule| schedule.wall_ms(now_ms));
+    }
+    new.max_attempts = edit.max_attempts.unwrap_or(new.max_attempts);
     for (system, reference) in &edit.refs {
         match reference {
             Some(reference) => new.refs.insert(system.clone(), reference.clone()),
@@ -74,14 +95,12 @@ fn edit_facts(facts: &Facts, edit: &Edit) -> Result<Facts, Refusal> {
 }
 
 pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Result<Decision, Refusal> {
-    let (mut drafts, standing) = standing_beside(view, force)?;
-    if let Standing::Held(lease) = standing
-        && !view.caller.actor.is_person()
-    {
-        return Err(held_refusal(view, lease));
-    }
+    let (mut drafts, standing) = may_link(view, force)?;
     check_version(view, edit.if_version)?;
-    let facts = edit_facts(&view.task.facts, edit)?;
+    let facts = edit_facts(&view.task.facts, edit, view.named, view.now.wall_ms)?;
+    if let Some(cycle) = &view.named.cycle {
+        return Err(cycle_refusal(view.id, cycle));
+    }
     if facts.required_tier < view.task.facts.required_tier && !view.caller.actor.is_person() {
         return Err(Refusal::new(Code::PeopleOnly, "only a person may lower the tier that a task needs")
             .task(view.id)
@@ -98,7 +117,7 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
 }
 
 /// Where the caller stands for what does not concern who holds the task: forcing past the fence revokes nothing.
-fn standing_beside<'a>(
+pub(super) fn standing_beside<'a>(
     view: &View<'a>,
     force: Option<&Force>,
 ) -> Result<(Vec<Draft>, Standing<'a>), Refusal> {
@@ -110,7 +129,7 @@ fn standing_beside<'a>(
 }
 
 /// The token of the caller's current lease, on an event that does not end it.
-fn own_token(standing: &Standing<'_>, draft: Draft) -> Draft {
+pub(super) fn own_token(standing: &Standing<'_>, draft: Draft) -> Draft {
     match standing {
         Standing::Holder { lease, .. } => draft.token(lease.token),
         _ => draft,
@@ -174,7 +193,7 @@ pub(super) fn handoff(
         return Err(refusal);
     }
     // A lapse leaves its token usable. Another who hands the task on supersedes its holder.
-    let lapsed = view.lease.filter(|old| lease.is_none() && old.is_usable() && !has_revoked(&drafts));
+    let lapsed = view.lease.filter(|old| lease.is_none() && view.is_usable(old) && !has_revoked(&drafts));
     if let Some(old) = lapsed {
         drafts.retain(|draft| !matches!(draft.body, Body::LeaseLapsed { .. }));
         let taken = Body::LeaseTakenOver { cause: late_cause(view, old), lease: old.end(view.now, false) };
@@ -223,16 +242,32 @@ pub(super) fn shift(
         Verb::Drop => Body::TaskDropped { lease: end },
         Verb::Reopen => Body::TaskReopened {},
         Verb::Release => Body::LeaseReleased { lease: end.ok_or_else(|| not_yours(view, verb))? },
-        Verb::Claim | Verb::Takeover | Verb::Lapse | Verb::Handoff => {
+        Verb::Claim | Verb::Takeover | Verb::Lapse | Verb::Handoff | Verb::Reset | Verb::Retry => {
             return Err(Refusal::new(Code::Unexpected, format!("{verb} is not a plain verb")));
         }
     };
     if verb == Verb::Done && message.is_none() {
         return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
     }
+    if verb == Verb::Done {
+        drafts.extend(finishable(view, force, claims_first(&drafts))?);
+    }
     let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };
     drafts.push(Draft { token, ..Draft::new(body) }.text(Field::Note, message));
     Ok(Decision::of(drafts))
+}
+
+/// What is done stands on what it depends on, and contains its parts. A claim in the same breath has asked for the first.
+fn finishable(view: &View<'_>, force: Option<&Force>, claimed: bool) -> Result<Vec<Draft>, Refusal> {
+    let mut drafts = Vec::new();
+    let unmet = unmet_refusal(view).filter(|_| !claimed).map(|refusal| ("dependencies", refusal));
+    for (rule, refusal) in unmet.into_iter().chain(children_refusal(view).map(|refusal| ("parts", refusal))) {
+        match force {
+            Some(force) => drafts.push(overridden(rule, force)),
+            None => return Err(refusal),
+        }
+    }
+    Ok(drafts)
 }
 
 fn claims_first(drafts: &[Draft]) -> bool {

@@ -1,13 +1,16 @@
 //! One request inside the batch's transaction.
 
 mod actors;
+mod graph;
+mod next;
 mod replay;
+pub(crate) mod scene;
 
 use onus_core::actor::{Actor, ActorName, Caller, KnownBy, Tier};
 use onus_core::apply::{Change, Project, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
-use onus_core::command::{Act, Command, Force, NewTask, Terms};
-use onus_core::decide::{Decision, View, create, decide, is_ready_for};
+use onus_core::command::{Act, Command, Force};
+use onus_core::decide::{Decision, decide};
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{TaskRef, Token, Uid, Version, no_such_task};
 use onus_core::lease::{Lease, Liveness, Pulse, Seen};
@@ -16,14 +19,11 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
 use onus_core::text::{Field, Salt, TextKey, digest};
 use onus_core::time::Moment;
-use onus_store::{After, KnownInstance, Read, StoreError, Write};
+use onus_store::{KnownInstance, Read, StoreError, Write};
 
 use crate::notices::{self, Watch};
-use crate::view::{ActorView, InstanceView, Notice, NoticeKind, Renderer};
+use crate::view::{ActorView, InstanceView, Notice, NoticeKind, Renderer, TouchedView};
 use crate::{Answer, Identity, Outside, Reply, Request};
-
-/// How many candidates `claim --next` reads at a time.
-const PAGE: u64 = 50;
 
 /// Why a request ends without an answer.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ struct Outcome {
 
 enum Made {
     Task,
+    Tasks(Vec<Uid>),
+    Reset(Vec<TouchedView>),
     Lease { renewed: bool, takeover: bool },
     Actor(ActorName),
     Instance(KnownInstance),
@@ -143,7 +145,8 @@ impl<'a> Door<'a> {
             return Ok(reply);
         }
         let outcome = self.perform(&request.command)?;
-        self.sign_of_life()?;
+        let progressed = outcome.task.filter(|_| request.command.is_progress());
+        self.sign_of_life(progressed)?;
         if let Some(key) = &request.key {
             self.keep(key, &outcome)?;
         }
@@ -153,6 +156,15 @@ impl<'a> Door<'a> {
     fn perform(&mut self, command: &Command) -> Result<Outcome> {
         match command {
             Command::Add(new) => self.add(new),
+            Command::AddPlan(plan) => self.add_plan(plan),
+            Command::Reset { task, reason, force } => {
+                let uid = self.target(task.as_ref())?;
+                self.reset(uid, reason, force.as_ref())
+            }
+            Command::Retry { task, message, force } => {
+                let uid = self.target(task.as_ref())?;
+                self.retry(uid, message.as_deref(), force.as_ref())
+            }
             Command::OnTask { task, act, force } => {
                 let uid = self.target(task.as_ref())?;
                 self.on_task(uid, act, force.as_ref())
@@ -186,19 +198,6 @@ impl<'a> Door<'a> {
     }
 
     // ---- tasks
-
-    fn add(&mut self, new: &NewTask) -> Result<Outcome> {
-        if let Some(origin) = &new.origin
-            && let Some(uid) = self.write.task_by_origin(origin)?
-        {
-            return Ok(Outcome { existing: true, ..Outcome::on(Made::Task, uid) });
-        }
-        let number = self.write.next_number()?;
-        let draft = create(new, number)?;
-        let uid = (self.outside.new_uid)(self.now.wall_ms);
-        self.append_to_task(uid, &mut None, vec![draft])?;
-        Ok(Outcome::on(Made::Task, uid))
-    }
 
     /// The task a command is about: the one it names, or the one that the caller holds.
     fn target(&mut self, reference: Option<&TaskRef>) -> Result<Uid> {
@@ -255,66 +254,19 @@ impl<'a> Door<'a> {
             }
             act => act,
         };
-        let task = self.write.lock_task(uid)?;
-        let task = task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?;
+        let task = self.locked(uid)?;
         self.caller.token = self.token_for(uid)?;
         let decision = self.decide(&task, act, force)?;
         self.carry_out(task, act, decision)
     }
 
-    /// Reads what the decision may look at, under the task's lock, and decides.
     fn decide(&mut self, task: &Task, act: &Act, force: Option<&Force>) -> Result<Decision> {
-        let (actor, instance) = (self.caller.actor.clone(), self.caller.instance.clone());
-        let lease = if task.token > Token(0) { self.write.lease(task.uid, task.token)? } else { None };
-        let seen = self.seen(lease.as_ref());
-        let mine = match &lease {
-            None => None,
-            Some(lease) if lease.is_held_by(&actor, &instance) => Some(lease.clone()),
-            Some(_) => self.write.latest_lease_of(task.uid, &actor, &instance)?,
-        };
-        let unlimited = |terms: &Terms| terms.ttl_ms == Some(0);
-        let indefinite = match act {
-            Act::Claim(terms) | Act::Takeover(terms) if unlimited(terms) => {
-                self.write.indefinite_leases(&actor)?
-            }
-            _ => (0, 0),
-        };
-        let caller_worked_on_it = match act {
-            Act::Move { verb: onus_core::transition::Verb::Approve, .. } => {
-                self.write.held_above(task.uid, task.opened_token, &actor)?
-            }
-            _ => false,
-        };
-        let redactable = match act {
-            Act::Redact { version, .. } => self.redactable(task.uid, *version)?,
-            _ => None,
-        };
-        let id = self.project.prefix.id(task.number);
-        let view = View {
-            now: &self.now,
-            policy: self.policy,
-            caller: &self.caller,
-            actor: &self.actor,
-            task,
-            id: &id,
-            lease: lease.as_ref(),
-            seen,
-            mine: mine.as_ref(),
-            indefinite,
-            caller_worked_on_it,
-            redactable: redactable.as_ref().map(|(author, fields)| (author, fields.as_slice())),
-        };
-        Ok(decide(&view, act, force)?)
+        let scene = self.scene(task, Some(act))?;
+        Ok(decide(&self.view(task, &scene), act, force)?)
     }
 
     fn seen(&self, lease: Option<&Lease>) -> Seen {
         lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
-    }
-
-    fn redactable(&mut self, task: Uid, version: Version) -> Result<Option<(ActorName, Vec<Field>)>> {
-        let Some(record) = self.write.event(task, version)? else { return Ok(None) };
-        let fields = self.write.texts(task, version)?.into_iter().map(|stored| stored.key.field).collect();
-        Ok(Some((record.actor.parse()?, fields)))
     }
 
     fn carry_out(&mut self, task: Task, act: &Act, decision: Decision) -> Result<Outcome> {
@@ -328,14 +280,19 @@ impl<'a> Door<'a> {
             self.erase(uid, *version, &task)?;
         }
         if let Some(renewal) = decision.renew {
-            self.pulse(uid, renewal.token, renewal.ttl_ms)?;
+            self.pulse(uid, renewal.token, renewal.ttl_ms, renewal.progress)?;
         }
         let token = task.as_ref().map(|task| task.token).filter(|token| *token > Token(0));
         let made = match act {
             Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. } | Act::Handoff { .. } => {
                 Made::Lease { renewed: !acquired && !matches!(act, Act::Handoff { .. }), takeover }
             }
-            Act::Edit(_) | Act::Note { .. } | Act::Move { .. } | Act::Redact { .. } => Made::Task,
+            Act::Edit(_)
+            | Act::AddDeps { .. }
+            | Act::RemoveDeps { .. }
+            | Act::Note { .. }
+            | Act::Move { .. }
+            | Act::Redact { .. } => Made::Task,
         };
         let got_lease = matches!(act, Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. });
         Ok(Outcome {
@@ -356,50 +313,6 @@ impl<'a> Door<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The best open task that this actor may take, then lapsed ones. A person's task is never handed out.
-    fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
-        let act = Act::Claim(terms.clone());
-        let mut after = None;
-        loop {
-            let page = self.write.open_tasks(self.actor.tier, after, PAGE)?;
-            let Some(last) = page.last() else { break };
-            after = Some(After { priority: last.facts.priority, number: last.number });
-            for task in page {
-                if is_ready_for(&task, &self.actor, &self.now)
-                    && let Some(outcome) = self.try_claim(task, &act)?
-                {
-                    return Ok(outcome);
-                }
-            }
-        }
-        for (task, lease) in self.write.open_leases(u64::from(u32::MAX))? {
-            let lapsed = lease.liveness(&self.now, self.seen(Some(&lease))) != Liveness::Live;
-            if lapsed
-                && !lease.actor.is_person()
-                && is_ready_for(&task, &self.actor, &self.now)
-                && let Some(outcome) = self.try_claim(task, &act)?
-            {
-                return Ok(outcome);
-            }
-        }
-        Err(Refusal::new(Code::Nothing, format!("there is nothing that {} could claim now", self.actor.name))
-            .next("onus status   # what is held, blocked or in review")
-            .into())
-    }
-
-    fn try_claim(&mut self, task: Task, act: &Act) -> Result<Option<Outcome>> {
-        // Another may have taken it between the index and the lock.
-        let Some(task) = self.write.lock_task(task.uid)? else { return Ok(None) };
-        match self.decide(&task, act, None) {
-            Ok(decision) => self.carry_out(task, act, decision).map(Some),
-            Err(Stop::Refused(refusal)) if refusal.code == Code::Limit || refusal.code == Code::Usage => {
-                Err(refusal.into())
-            }
-            Err(Stop::Refused(_)) => Ok(None),
-            Err(failed) => Err(failed),
-        }
     }
 
     // ---- events
@@ -469,10 +382,11 @@ impl<'a> Door<'a> {
 
     // ---- signs of life
 
-    fn pulse(&mut self, task: Uid, token: Token, ttl_ms: Option<i64>) -> Result<()> {
+    fn pulse(&mut self, task: Uid, token: Token, ttl_ms: Option<i64>, progress: bool) -> Result<()> {
         let Some(lease) = self.write.lease(task, token)? else { return Ok(()) };
         let pulse = Pulse {
             last: self.now.clone(),
+            progress: if progress { self.now.clone() } else { lease.pulse.progress.clone() },
             renewals: lease.pulse.renewals + 1,
             deadline: lease.renewed_deadline(&self.now, ttl_ms),
         };
@@ -480,13 +394,15 @@ impl<'a> Door<'a> {
     }
 
     /// A changing command shows that the caller lives: its live leases are renewed, and what was news is no longer.
-    fn sign_of_life(&mut self) -> Result<()> {
+    /// `progressed`: the task on which something came of it.
+    fn sign_of_life(&mut self, progressed: Option<Uid>) -> Result<()> {
         // One known only by its folder may be another conversation: it renews nothing silently.
         if self.caller.known_by != KnownBy::Worktree {
             for lease in self.write.leases_held_by(&self.caller.actor, &self.caller.instance)? {
                 let live = lease.liveness(&self.now, self.seen(Some(&lease))) == Liveness::Live;
-                if live && lease.pulse.last != self.now {
-                    self.pulse(lease.task, lease.token, None)?;
+                let progress = progressed == Some(lease.task);
+                if live && (progress || lease.pulse.last != self.now) {
+                    self.pulse(lease.task, lease.token, None, progress)?;
                 }
             }
         }
@@ -529,21 +445,23 @@ impl<'a> Door<'a> {
                 Ok(Answer::Instance(InstanceView::of(&known, observe)))
             }
             Made::Sealed => Ok(Answer::Sealed),
-            Made::Task | Made::Lease { .. } => {
+            Made::Tasks(uids) => {
+                let mut views = Vec::with_capacity(uids.len());
+                for uid in uids {
+                    let task = self.locked(uid)?;
+                    views.push(self.renderer().task(&task)?);
+                }
+                Ok(Answer::Tasks(views))
+            }
+            Made::Task | Made::Reset(_) | Made::Lease { .. } => {
                 let task = match task {
                     Some(uid) => self.write.task(uid)?,
                     None => None,
                 };
                 let task = task.ok_or_else(|| StoreError::Damaged("the answer names no task".to_owned()))?;
-                let mut renderer = Renderer {
-                    read: self.write,
-                    project: &self.project,
-                    now: &self.now,
-                    policy: self.policy,
-                    observe: &self.outside.observe,
-                };
-                let view = Box::new(renderer.task(&task)?);
+                let view = Box::new(self.renderer().task(&task)?);
                 Ok(match made {
+                    Made::Reset(touched) => Answer::Reset { task: view, touched },
                     Made::Lease { renewed, takeover } => {
                         let lease = view.lease.clone().map(Box::new);
                         Answer::Lease { task: view, lease, renewed, takeover }
@@ -551,6 +469,16 @@ impl<'a> Door<'a> {
                     _ => Answer::Task(view),
                 })
             }
+        }
+    }
+
+    fn renderer(&mut self) -> Renderer<'_> {
+        Renderer {
+            read: self.write,
+            project: &self.project,
+            now: &self.now,
+            policy: self.policy,
+            observe: &self.outside.observe,
         }
     }
 

@@ -5,7 +5,6 @@ use serde::Serialize as _;
 
 use onus_core::command::{Act, Command};
 use onus_core::ids::{Token, Uid};
-use onus_core::lease::Lease;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::text::{Salt, digest};
 use onus_core::time::rfc3339;
@@ -25,7 +24,9 @@ impl Door<'_> {
         // Plain data: serializing it into memory cannot fail.
         let _ = command.serialize(&mut writer);
         // What an added task became was not part of the request.
-        let named = task.filter(|_| matches!(command, Command::OnTask { .. }));
+        let named = task.filter(|_| {
+            matches!(command, Command::OnTask { .. } | Command::Reset { .. } | Command::Retry { .. })
+        });
         let text = String::from_utf8_lossy(&text);
         digest(
             salt,
@@ -42,7 +43,9 @@ impl Door<'_> {
         let actor = self.caller.actor.clone();
         let Some(kept) = self.write.request(&actor, key)? else { return Ok(None) };
         let named = match &self.request.command {
-            Command::OnTask { task: Some(reference), .. } => Some(self.resolve(reference)?),
+            Command::OnTask { task: Some(reference), .. }
+            | Command::Reset { task: Some(reference), .. }
+            | Command::Retry { task: Some(reference), .. } => Some(self.resolve(reference)?),
             _ => kept.task,
         };
         let same_verb = kept.verb == self.request.command.verb();
@@ -68,7 +71,12 @@ impl Door<'_> {
             .into());
         }
         let made = match &self.request.command {
-            Command::Add(_) => Made::Task,
+            Command::Add(_) | Command::Retry { .. } => Made::Task,
+            Command::AddPlan(_) => match kept.task {
+                Some(first) => Made::Tasks(self.planned_with(first)?),
+                None => Made::Tasks(Vec::new()),
+            },
+            Command::Reset { .. } => Made::Reset(Vec::new()),
             Command::OnTask { act, .. } if !act.gives_lease() => Made::Task,
             Command::OnTask { .. } | Command::ClaimNext(_) => Made::Lease { renewed: false, takeover: false },
             Command::RegisterActor { actor, .. }
@@ -91,14 +99,17 @@ impl Door<'_> {
 
     /// Exit 5 unless the lease that a replayed request got is still the task's current one.
     pub(super) fn check_still_current(&mut self, uid: Uid, token: Token) -> Result<()> {
-        let lease = self.write.lease(uid, token)?.filter(Lease::is_usable);
-        let current = self.write.task(uid)?.is_some_and(|task| task.token == token);
+        let lease = self.write.lease(uid, token)?;
+        let task = self.write.task(uid)?;
+        let fenced = task.as_ref().map(|task| task.fenced_token).unwrap_or_default();
+        let lease = lease.filter(|lease| lease.is_usable(fenced));
+        let current = task.is_some_and(|task| task.token == token);
         if let Some(lease) = lease.filter(|_| current) {
             // The key is the actor's, the lease one instance's: another must not take it for its own.
             if lease.is_held_by(&self.caller.actor, &self.caller.instance) {
                 return Ok(());
             }
-            return self.on_task(uid, &Act::Renew { ttl_ms: None }, None).map(drop);
+            return self.on_task(uid, &Act::Renew { ttl_ms: None, progress: false }, None).map(drop);
         }
         let id = self.write.task(uid)?.map(|task| self.project.prefix.id(task.number)).unwrap_or_default();
         Err(Refusal::new(

@@ -147,7 +147,7 @@ pub fn verb(verb: Verb) -> Act {
 
 pub fn new_task(title: &str) -> Command {
     let facts = Facts::default();
-    Command::Add(NewTask { title: title.into(), body: None, facts, origin: None, propose: false })
+    Command::Add(NewTask { facts, ..NewTask::titled(title) })
 }
 
 impl<S: Store> World<S> {

@@ -69,7 +69,8 @@ fn pulse<S: Store>(store: &mut S) {
     });
     let before = look(store, |read| Ok((read.task(uid(1, 1))?, read.count_events()?)));
     let now = look(store, |read| Ok(read.now()));
-    let beat = Pulse { last: now.clone(), renewals: 9, deadline: Some(now.plus(9_999)) };
+    let beat =
+        Pulse { last: now.clone(), progress: now.plus(-7), renewals: 9, deadline: Some(now.plus(9_999)) };
     commit(store, |write| write.pulse(uid(1, 1), Token(1), &beat));
     assert_eq!(look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap().pulse, beat);
     assert_eq!(look(store, |read| Ok((read.task(uid(1, 1))?, read.count_events()?))), before);

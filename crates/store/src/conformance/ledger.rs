@@ -132,7 +132,12 @@ fn rebuild<S: Store>(store: &mut S) {
     write_some(store);
     let token = onus_core::ids::Token(1);
     let now = look(store, |read| Ok(read.now()));
-    let beat = onus_core::lease::Pulse { last: now.clone(), renewals: 5, deadline: Some(now.plus(123_456)) };
+    let beat = onus_core::lease::Pulse {
+        last: now.clone(),
+        progress: now.plus(-7),
+        renewals: 5,
+        deadline: Some(now.plus(123_456)),
+    };
     commit(store, |write| write.pulse(uid(1, 1), token, &beat));
     let before = look(store, |read| Ok((read.task(uid(1, 1))?, read.lease(uid(1, 1), token)?)));
     let mut last = Progress { done: 0, total: 0 };

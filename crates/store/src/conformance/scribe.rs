@@ -85,7 +85,14 @@ pub(super) fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()>
 /// A new open task.
 pub(super) fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts) -> Result<Task> {
     let number = write.next_number()?;
-    let created = Body::TaskCreated { number, state: State::Open, facts, origin: None, body: false };
+    let created = Body::TaskCreated {
+        number,
+        state: State::Open,
+        facts,
+        origin: None,
+        body: false,
+        deps: Default::default(),
+    };
     append(write, task, Draft::new(created).text(Field::Title, Some(title.to_owned())))
 }
 

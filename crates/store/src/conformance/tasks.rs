@@ -22,7 +22,6 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
         ("references find a task by number, id, start and end of the uid", references),
         ("lists are ordered by priority, then number, and go on after a cursor", lists),
         ("lists are narrowed by every filter", filters),
-        ("open tasks are those that nobody holds", open_tasks),
         ("tasks are counted by state", counts),
         ("one origin is one task", origins),
         ("search finds every word in any current text of a task", search),
@@ -40,6 +39,10 @@ fn rich_facts() -> Facts {
         owner: Some("human:zoë".parse().unwrap()),
         tags: BTreeSet::from(["a".to_owned(), "ü\"'".to_owned()]),
         refs: BTreeMap::from([("jira".to_owned(), "WEB-7".to_owned())]),
+        parent: None,
+        relates: BTreeSet::from([uid(7, 7), uid(8, 8)]),
+        not_before_ms: Some(1_750_000_000_000),
+        max_attempts: Some(5),
     }
 }
 
@@ -166,22 +169,6 @@ fn filters<S: Store>(store: &mut S) {
     assert!(numbers(Filter { holder: Some("agent:x".parse().unwrap()), ..plain() }).is_empty());
 }
 
-fn open_tasks<S: Store>(store: &mut S) {
-    commit(store, |write| {
-        for i in 1..=4 {
-            create(write, uid(i, i), "t", Facts::default())?;
-        }
-        claim(write, uid(1, 1), ("h", "1"), None)?;
-        append(write, uid(2, 2), Draft::new(Body::TaskBlocked { lease: None }))
-    });
-    let open = look(store, |read| read.open_tasks(Tier(1), None, 10));
-    assert_eq!(look(store, |read| read.open_tasks(Tier(0), None, 10)), [], "above the asker's tier");
-    assert_eq!(open.iter().map(|task| task.number.0).collect::<Vec<_>>(), [3, 4]);
-    let after = After { priority: Priority::P2, number: Number(3) };
-    let rest = look(store, |read| read.open_tasks(Tier(1), Some(after), 10));
-    assert_eq!(rest.iter().map(|task| task.number.0).collect::<Vec<_>>(), [4]);
-}
-
 fn counts<S: Store>(store: &mut S) {
     commit(store, |write| {
         for i in 1..=3 {
@@ -198,7 +185,8 @@ fn origins<S: Store>(store: &mut S) {
     commit(store, |write| {
         let number = write.next_number()?;
         let (state, facts, origin) = (State::Proposed, Facts::default(), Some(origin.clone()));
-        let created = Body::TaskCreated { number, state, facts, origin, body: false };
+        let created =
+            Body::TaskCreated { number, state, facts, origin, body: false, deps: Default::default() };
         append(write, uid(1, 1), Draft::new(created).text(Field::Title, Some("asked".into())))
     });
     assert_eq!(look(store, |read| read.task_by_origin(&origin)), Some(uid(1, 1)));

@@ -16,6 +16,7 @@
 //! log's side files are there, else straight from the file if the log is empty, else from a private copy.
 
 mod filesystem;
+mod graph;
 mod maintain;
 mod open;
 mod queue;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
-use onus_core::ids::{TaskRef, Token, Uid, Version};
+use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
 use onus_core::seal::StreamHead;
 use onus_core::task::{Origin, Priority, State, Task};
@@ -15,10 +15,11 @@ use onus_core::text::TextKey;
 use onus_core::time::Moment;
 
 use crate::{
-    After, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result, StoreError,
-    StoredText,
+    After, Direction, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result,
+    StoreError, StoredText,
 };
 
+use super::graph::rank;
 use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, parsed, to_sql, unsigned};
 use super::{Clock, failed};
 
@@ -94,7 +95,7 @@ impl Session<'_> {
         Ok(tasks)
     }
 
-    fn uids(&self, sql: &str, params: impl Params) -> Result<Vec<Uid>> {
+    pub(super) fn uids(&self, sql: &str, params: impl Params) -> Result<Vec<Uid>> {
         self.all(sql, params, |row| parsed(&row.get::<_, String>(0)?))
     }
 
@@ -197,7 +198,7 @@ impl Read for Session<'_> {
         for lease in leases {
             pairs.extend(self.task(lease.task)?.map(|task| (task, lease)));
         }
-        pairs.sort_by_key(|(task, _)| (task.facts.priority, task.number));
+        pairs.sort_by_key(|(task, _)| rank(task));
         Ok(pairs)
     }
 
@@ -210,7 +211,7 @@ impl Read for Session<'_> {
         self.all(
             &format!(
                 "SELECT {LEASE_COLUMNS} FROM lease WHERE actor = ?1 AND instance = ?2 AND ended_at_ms >= ?3 \
-                 AND ended_how IN ('taken_over', 'revoked', 'lapsed') ORDER BY ended_at_ms LIMIT 20"
+                 AND ended_how IN ('taken_over', 'revoked', 'reset', 'lapsed') ORDER BY ended_at_ms LIMIT 20"
             ),
             params![actor.as_str(), instance.as_str(), since_ms],
             rows::lease,
@@ -231,14 +232,41 @@ impl Read for Session<'_> {
         Ok((own, self.number(&format!("SELECT COUNT(*) {UNBOUNDED}"), [])?))
     }
 
-    fn open_tasks(&mut self, tier: Tier, after: Option<After>, limit: u64) -> Result<Vec<Task>> {
-        let sql = format!(
-            "SELECT {TASK_COLUMNS} FROM task INDEXED BY task_open WHERE state = 'open' AND leased = 0 \
-             AND priority = ?1 AND number > ?2 AND required_tier <= ?3 ORDER BY number LIMIT ?4"
-        );
-        self.by_priority(after, limit, |session, priority, number, left| {
-            session.all(&sql, params![priority.as_str(), number, tier.0, to_sql(left)], rows::task)
-        })
+    fn walk_ready(
+        &mut self,
+        tier: Tier,
+        due_ms: i64,
+        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
+    ) -> Result<()> {
+        self.merge_ready(tier, due_ms, visit)
+    }
+
+    fn beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>> {
+        self.uids_beside(task, direction)
+    }
+
+    fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>> {
+        self.numbers_of(task, direction)
+    }
+
+    fn closure(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>> {
+        self.closure_of(task, direction)
+    }
+
+    fn waits_for(&mut self, task: Uid) -> Result<Vec<Uid>> {
+        self.waited_for_by(task)
+    }
+
+    fn does_wait_for(&mut self, task: Uid, other: Uid) -> Result<bool> {
+        self.is_waited_for(task, other)
+    }
+
+    fn unmet(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>> {
+        self.unmet_of(task, limit)
+    }
+
+    fn unfinished_children(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>> {
+        self.unfinished_children_of(task, limit)
     }
 
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>> {

@@ -22,13 +22,18 @@ use super::{SqliteStore, failed};
 const SIDE_TABLES: &str = "
 DROP TABLE IF EXISTS temp.new_project; DROP TABLE IF EXISTS temp.new_actor; DROP TABLE IF EXISTS temp.new_alias;
 DROP TABLE IF EXISTS temp.new_task; DROP TABLE IF EXISTS temp.new_lease; DROP TABLE IF EXISTS temp.new_indexed;
+DROP TABLE IF EXISTS temp.new_dep;
 CREATE TEMP TABLE new_project AS SELECT * FROM main.project WHERE 0;
 CREATE TEMP TABLE new_actor AS SELECT * FROM main.actor WHERE 0;
 CREATE TEMP TABLE new_alias AS SELECT * FROM main.alias WHERE 0;
 CREATE TEMP TABLE new_task AS SELECT * FROM main.task WHERE 0;
 CREATE TEMP TABLE new_lease AS SELECT * FROM main.lease WHERE 0;
+CREATE TEMP TABLE new_dep AS SELECT * FROM main.dep WHERE 0;
 CREATE TEMP TABLE new_indexed (stream TEXT, version INTEGER, field TEXT);
 CREATE INDEX temp.new_task_uid ON new_task (uid);
+CREATE INDEX temp.new_task_parent ON new_task (parent);
+CREATE INDEX temp.new_dep_task ON new_dep (task);
+CREATE INDEX temp.new_dep_needs ON new_dep (needs);
 CREATE INDEX temp.new_lease_task ON new_lease (task, token);
 CREATE INDEX temp.new_indexed_place ON new_indexed (stream, version, field);
 ";
@@ -175,7 +180,12 @@ impl Folder<'_> {
         let tables: &[(&str, &str)] = if stream == self.project {
             &[("new_project", "uid = ?1"), ("new_actor", "?1 IS NOT NULL"), ("new_alias", "?1 IS NOT NULL")]
         } else {
-            &[("new_task", "uid = ?1"), ("new_lease", "task = ?1"), ("new_indexed", "stream = ?1")]
+            &[
+                ("new_task", "uid = ?1"),
+                ("new_lease", "task = ?1"),
+                ("new_dep", "task = ?1"),
+                ("new_indexed", "stream = ?1"),
+            ]
         };
         for (table, condition) in tables {
             self.connection.execute(&format!("DELETE FROM temp.{table} WHERE {condition}"), [stream])?;
@@ -224,6 +234,12 @@ impl Folder<'_> {
         for lease in fold.leases.values() {
             rows::with_lease(lease, |values| self.connection.prepare_cached(&insert_lease)?.execute(values))?;
         }
+        let task = fold.task.as_ref().map(|task| task.uid.to_string());
+        for upstream in &fold.deps {
+            self.connection
+                .prepare_cached("INSERT INTO temp.new_dep (task, needs) VALUES (?1, ?2)")?
+                .execute(params![task, upstream.to_string()])?;
+        }
         for TextKey { stream, version, field } in &fold.indexed {
             self.connection
                 .prepare_cached("INSERT INTO temp.new_indexed VALUES (?1, ?2, ?3)")?
@@ -252,20 +268,33 @@ fn add(fold: &mut Fold, record: &Record, previous: Option<&Record>) -> std::resu
 
 /// Not history, and carried over: the pulse of each lease that has not ended.
 const CARRY_OVER: &str = "
-UPDATE temp.new_lease SET (last_wall_ms, last_tick_ms, last_domain, renewals, deadline_wall_ms, deadline_tick_ms,
-    deadline_domain) = (SELECT last_wall_ms, last_tick_ms, last_domain, renewals, deadline_wall_ms, deadline_tick_ms,
-    deadline_domain FROM main.lease AS old WHERE old.task = new_lease.task AND old.token = new_lease.token)
+UPDATE temp.new_lease SET (last_wall_ms, last_tick_ms, last_domain, progress_wall_ms, progress_tick_ms,
+    progress_domain, renewals, deadline_wall_ms, deadline_tick_ms, deadline_domain) = (SELECT last_wall_ms,
+    last_tick_ms, last_domain, progress_wall_ms, progress_tick_ms, progress_domain, renewals, deadline_wall_ms,
+    deadline_tick_ms, deadline_domain FROM main.lease AS old WHERE old.task = new_lease.task AND old.token = new_lease.token)
 WHERE ended_how IS NULL AND EXISTS (SELECT 1 FROM main.lease AS old WHERE old.task = new_lease.task
     AND old.token = new_lease.token AND old.ended_how IS NULL);
 UPDATE temp.new_project SET last_number = (SELECT COALESCE(MAX(number), 0) FROM temp.new_task);
 ";
 
-const TABLES: [(&str, &str); 5] = [
+/// What each row counts of its neighbours, counted anew.
+const COUNT: &str = "
+UPDATE temp.new_task SET
+    unmet = (SELECT COUNT(*) FROM temp.new_dep AS dep JOIN temp.new_task AS other ON other.uid = dep.needs
+        WHERE dep.task = new_task.uid AND other.met = 0),
+    open_dependents = (SELECT COUNT(*) FROM temp.new_dep AS dep JOIN temp.new_task AS other ON other.uid = dep.task
+        WHERE dep.needs = new_task.uid AND other.state NOT IN ('done', 'dropped')),
+    open_children = (SELECT COUNT(*) FROM temp.new_task AS other
+        WHERE other.parent = new_task.uid AND other.state NOT IN ('done', 'dropped'));
+";
+
+const TABLES: [(&str, &str); 6] = [
     ("project", "id, uid, prefix, created_at_ms, version, head, last_number"),
     ("actor", "name, tier, registered_at_ms"),
     ("alias", "alias, actor"),
     ("task", TASK_COLUMNS),
     ("lease", LEASE_COLUMNS),
+    ("dep", "task, needs"),
 ];
 
 /// Which texts should be searchable.
@@ -275,6 +304,7 @@ const SHOULD_BE: &str = "EXISTS (SELECT 1 FROM temp.new_indexed AS n WHERE n.str
 /// How many rows are not as the side tables have them, by table; only those where some are not.
 fn compare(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     connection.execute_batch(CARRY_OVER)?;
+    connection.execute_batch(COUNT)?;
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let mut differing = Vec::new();
     for (table, columns) in TABLES {

@@ -13,7 +13,7 @@ use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::ids::{Number, Token, Version};
 use onus_core::lease::{Ended, Grant, Lease, LeaseEnd, Pulse};
-use onus_core::task::{Facts, Kept, Task};
+use onus_core::task::{Counts, Facts, Kept, Task};
 use onus_core::text::{Salt, TextKey};
 use onus_core::time::{ClockDomain, Moment, rfc3339};
 
@@ -22,14 +22,17 @@ use crate::StoredText;
 pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
     created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
-    kept_version, submitter";
+    kept_version, submitter, parent, relates, not_before_ms, max_attempts, attempts, fenced_token, met, unmet, \
+    open_children, open_dependents";
 
 const TASK_VALUES: &str = ":number, :uid, :uid_reversed, :version, :head, :state, :type, :priority, \
     :required_tier, :area, :iteration, :owner, :tags, :refs, :title_version, :body_version, :origin, \
     :created_at_ms, :created_by, :updated_at_ms, :token, :leased, :opened_token, :kept_actor, :kept_wall_ms, \
-    :kept_tick_ms, :kept_domain, :kept_version, :submitter";
+    :kept_tick_ms, :kept_domain, :kept_version, :submitter, :parent, :relates, :not_before_ms, :max_attempts, \
+    :attempts, :fenced_token, :met, :unmet, :open_children, :open_dependents";
 
-/// What never changes in a task's row: number, uid, origin and how it was created.
+/// Without what never changes in a task's row (number, uid, origin, how it was created), and without the counts of its
+/// neighbours, which only change relatively.
 const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, state = excluded.state, \
     type = excluded.type, priority = excluded.priority, required_tier = excluded.required_tier, \
     area = excluded.area, iteration = excluded.iteration, owner = excluded.owner, tags = excluded.tags, \
@@ -37,7 +40,10 @@ const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, st
     updated_at_ms = excluded.updated_at_ms, token = excluded.token, leased = excluded.leased, \
     opened_token = excluded.opened_token, kept_actor = excluded.kept_actor, \
     kept_wall_ms = excluded.kept_wall_ms, kept_tick_ms = excluded.kept_tick_ms, \
-    kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter";
+    kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter, \
+    parent = excluded.parent, relates = excluded.relates, not_before_ms = excluded.not_before_ms, \
+    max_attempts = excluded.max_attempts, attempts = excluded.attempts, fenced_token = excluded.fenced_token, \
+    met = excluded.met";
 
 pub(super) static UPSERT_TASK: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -85,6 +91,16 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[(&str, &dyn rusqlite:
         ":kept_domain": kept.map(|kept| kept.until.domain.as_str()),
         ":kept_version": kept.map(|kept| to_sql(kept.version.0)),
         ":submitter": task.submitter.as_ref().map(|actor| actor.as_str()),
+        ":parent": facts.parent.map(|uid| uid.to_string()),
+        ":relates": serde_json::to_string(&facts.relates).unwrap_or_default(),
+        ":not_before_ms": facts.not_before_ms,
+        ":max_attempts": facts.max_attempts.map(to_sql),
+        ":attempts": to_sql(task.attempts),
+        ":fenced_token": to_sql(task.fenced_token.0),
+        ":met": task.is_met(),
+        ":unmet": to_sql(task.counts.unmet),
+        ":open_children": to_sql(task.counts.open_children),
+        ":open_dependents": to_sql(task.counts.open_dependents),
     })
 }
 
@@ -158,7 +174,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     let number = Number(cells.unsigned()?);
     let uid = cells.parsed()?;
     cells.skip();
-    Ok(Task {
+    let mut task = Task {
         number,
         uid,
         version: Version(cells.unsigned()?),
@@ -173,6 +189,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
             owner: cells.optional()?,
             tags: cells.json()?,
             refs: cells.json()?,
+            ..Facts::default()
         },
         title_version: Version(cells.unsigned()?),
         body_version: cells.optional_unsigned()?.map(Version),
@@ -190,12 +207,29 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
             _ => None,
         },
         submitter: cells.optional()?,
-    })
+        attempts: 0,
+        fenced_token: Token(0),
+        counts: Counts::default(),
+    };
+    task.facts.parent = cells.optional()?;
+    task.facts.relates = cells.json()?;
+    task.facts.not_before_ms = cells.get()?;
+    task.facts.max_attempts = cells.optional_unsigned()?;
+    task.attempts = cells.unsigned()?;
+    task.fenced_token = Token(cells.unsigned()?);
+    cells.skip();
+    task.counts = Counts {
+        unmet: cells.unsigned()?,
+        open_children: cells.unsigned()?,
+        open_dependents: cells.unsigned()?,
+    };
+    Ok(task)
 }
 
 pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acquired_at_ms, tick_ms, domain, \
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
-    active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, renewals, \
+    active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
+    progress_wall_ms, progress_tick_ms, progress_domain, renewals, \
     deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, ended_active_s";
 
 pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
@@ -233,6 +267,9 @@ pub(super) fn with_lease<R>(lease: &Lease, run: impl FnOnce(&[(&str, &dyn rusqli
         ":last_wall_ms": pulse.last.wall_ms,
         ":last_tick_ms": pulse.last.tick_ms,
         ":last_domain": pulse.last.domain.as_str(),
+        ":progress_wall_ms": pulse.progress.wall_ms,
+        ":progress_tick_ms": pulse.progress.tick_ms,
+        ":progress_domain": pulse.progress.domain.as_str(),
         ":renewals": to_sql(pulse.renewals),
         ":deadline_wall_ms": deadline.map(|deadline| deadline.wall_ms),
         ":deadline_tick_ms": deadline.map(|deadline| deadline.tick_ms),
@@ -268,8 +305,12 @@ pub(super) fn lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
     };
     let version = Version(cells.unsigned()?);
     let (active_from, active_before_s) = (cells.moment()?, cells.get()?);
-    let pulse =
-        Pulse { last: cells.moment()?, renewals: cells.unsigned()?, deadline: cells.optional_moment()? };
+    let pulse = Pulse {
+        last: cells.moment()?,
+        progress: cells.moment()?,
+        renewals: cells.unsigned()?,
+        deadline: cells.optional_moment()?,
+    };
     let ended = match cells.optional()? {
         Some(how) => Some(Ended {
             how,

@@ -10,7 +10,7 @@ use super::failed;
 pub(super) const APPLICATION_ID: i64 = 0x6f6e_7573;
 
 /// Step n turns schema n into schema n + 1.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, GRAPH];
 
 pub(super) const KNOWN: i64 = STEPS.len() as i64;
 
@@ -180,6 +180,57 @@ CREATE VIRTUAL TABLE search USING fts5 (
     body, content = 'searchable', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
 );
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
+";
+
+/// Dependencies, parents and schedules, with what `ready` needs to be read off an index; scopes; progress beside signs
+/// of life; which process group an instance runs.
+const GRAPH: &str = "
+ALTER TABLE task ADD COLUMN parent TEXT REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED;
+ALTER TABLE task ADD COLUMN relates TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE task ADD COLUMN not_before_ms INTEGER;
+ALTER TABLE task ADD COLUMN max_attempts INTEGER;
+ALTER TABLE task ADD COLUMN scope TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE task ADD COLUMN mode TEXT NOT NULL DEFAULT 'exclusive';
+ALTER TABLE task ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN fenced_token INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN met INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN unmet INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN open_children INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN open_dependents INTEGER NOT NULL DEFAULT 0;
+UPDATE task SET met = 1 WHERE state = 'done';
+CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
+DROP INDEX task_open;
+CREATE INDEX task_ready ON task (required_tier, priority, open_dependents DESC, number)
+    WHERE state = 'open' AND leased = 0 AND unmet = 0 AND open_children = 0 AND not_before_ms IS NULL;
+CREATE INDEX task_scheduled ON task (not_before_ms)
+    WHERE state = 'open' AND leased = 0 AND unmet = 0 AND open_children = 0 AND not_before_ms IS NOT NULL;
+
+CREATE TABLE dep (
+    task TEXT NOT NULL REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED,
+    needs TEXT NOT NULL REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED,
+    PRIMARY KEY (task, needs)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dep_needs ON dep (needs, task);
+
+CREATE TABLE scope (
+    task TEXT NOT NULL,
+    token INTEGER NOT NULL,
+    glob TEXT NOT NULL,
+    anchor TEXT NOT NULL,
+    held INTEGER NOT NULL,
+    PRIMARY KEY (task, token, glob)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX scope_anchor ON scope (anchor) WHERE held = 1;
+
+ALTER TABLE lease ADD COLUMN progress_wall_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN progress_tick_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN progress_domain TEXT NOT NULL DEFAULT '';
+UPDATE lease SET progress_wall_ms = last_wall_ms, progress_tick_ms = last_tick_ms, progress_domain = last_domain;
+DROP INDEX lease_lost;
+CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms)
+    WHERE ended_how IN ('taken_over', 'revoked', 'reset', 'lapsed');
+
+ALTER TABLE instance ADD COLUMN pgid INTEGER;
 ";
 
 /// The schema a store has; an error if it is not ours or from the future.

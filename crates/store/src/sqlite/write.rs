@@ -1,5 +1,7 @@
 //! How events and their changes become rows.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Params, params};
 
 use onus_core::actor::ActorName;
@@ -30,6 +32,43 @@ impl Session<'_> {
             1 => Ok(()),
             _ => Err(StoreError::Damaged("a row that the ledger speaks of is missing".to_owned())),
         }
+    }
+
+    /// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream
+    /// end is not met.
+    fn add_deps(&self, task: Uid, on: &BTreeSet<Uid>) -> Result<()> {
+        for upstream in on {
+            let ends = [task.to_string(), upstream.to_string()];
+            if self.run("INSERT OR IGNORE INTO dep (task, needs) VALUES (?1, ?2)", [&ends[0], &ends[1]])? > 0
+            {
+                self.count_edge(&ends, 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_deps(&self, task: Uid, on: &BTreeSet<Uid>) -> Result<()> {
+        for upstream in on {
+            let ends = [task.to_string(), upstream.to_string()];
+            if self.run("DELETE FROM dep WHERE task = ?1 AND needs = ?2", [&ends[0], &ends[1]])? > 0 {
+                self.count_edge(&ends, -1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_edge(&self, [task, upstream]: &[String; 2], more: i64) -> Result<()> {
+        self.run(
+            "UPDATE task SET unmet = unmet + ?3 \
+             WHERE uid = ?1 AND EXISTS (SELECT 1 FROM task WHERE uid = ?2 AND met = 0)",
+            params![task, upstream, more],
+        )?;
+        self.run(
+            "UPDATE task SET open_dependents = open_dependents + ?3 \
+             WHERE uid = ?2 AND EXISTS (SELECT 1 FROM task WHERE uid = ?1 AND state NOT IN ('done', 'dropped'))",
+            params![task, upstream, more],
+        )
+        .map(drop)
     }
 
     fn index(&self, key: TextKey, indexed: bool) -> Result<()> {
@@ -173,6 +212,25 @@ impl Write for Session<'_> {
                     ],
                 )
             }
+            Change::AddDeps { task, on } => self.add_deps(*task, on),
+            Change::RemoveDeps { task, on } => self.remove_deps(*task, on),
+            Change::Met { task, met } => self
+                .run(
+                    "UPDATE task SET unmet = unmet + ?2 WHERE uid IN (SELECT task FROM dep WHERE needs = ?1)",
+                    params![task.to_string(), if *met { -1 } else { 1 }],
+                )
+                .map(drop),
+            Change::Finished { task, finished } => self
+                .run(
+                    "UPDATE task SET open_dependents = open_dependents + ?2 \
+                     WHERE uid IN (SELECT needs FROM dep WHERE task = ?1)",
+                    params![task.to_string(), if *finished { -1 } else { 1 }],
+                )
+                .map(drop),
+            Change::CountChildren { parent, more } => self.run_on_one(
+                "UPDATE task SET open_children = open_children + ?2 WHERE uid = ?1",
+                params![parent.to_string(), more],
+            ),
             Change::Index(key) => self.index(*key, true),
             Change::Unindex(key) => self.index(*key, false),
         }
@@ -182,7 +240,8 @@ impl Write for Session<'_> {
         let deadline = pulse.deadline.as_ref();
         self.run_on_one(
             "UPDATE lease SET last_wall_ms = ?3, last_tick_ms = ?4, last_domain = ?5, renewals = ?6, \
-             deadline_wall_ms = ?7, deadline_tick_ms = ?8, deadline_domain = ?9 WHERE task = ?1 AND token = ?2",
+             deadline_wall_ms = ?7, deadline_tick_ms = ?8, deadline_domain = ?9, progress_wall_ms = ?10, \
+             progress_tick_ms = ?11, progress_domain = ?12 WHERE task = ?1 AND token = ?2",
             params![
                 task.to_string(),
                 to_sql(token.0),
@@ -193,6 +252,9 @@ impl Write for Session<'_> {
                 deadline.map(|deadline| deadline.wall_ms),
                 deadline.map(|deadline| deadline.tick_ms),
                 deadline.map(|deadline| deadline.domain.as_str()),
+                pulse.progress.wall_ms,
+                pulse.progress.tick_ms,
+                pulse.progress.domain.as_str(),
             ],
         )
     }

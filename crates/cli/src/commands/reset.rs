@@ -1,0 +1,71 @@
+use onus_core::command::Command;
+use onus_core::refusal::Refusal;
+use onus_engine::{Answer, TouchedView};
+use serde_json::json;
+
+use crate::args::{Key, Target, force_of};
+use crate::context::{Context, target};
+use crate::output::{Output, escape_line};
+
+/// Put a task and everything downstream of it back to open
+///
+/// Leases end and their tokens are dead; proposed and dropped tasks stay as they are. All of it happens, or nothing.
+/// What others hold live is refused unless a person forces it: see it first with --dry-run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Why
+    #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
+    reason: Option<String>,
+    /// Change nothing; list every task that would be touched, and who holds it
+    #[arg(long)]
+    dry_run: bool,
+    /// People only: end live leases of others. Recorded
+    #[arg(long)]
+    force: bool,
+    /// A decision or approval that allows it
+    #[arg(long, value_name = "URL", requires = "force")]
+    link: Option<String>,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let task = target(args.target.task)?;
+    if args.dry_run {
+        let (mut engine, identity) = context.reader()?;
+        let looked = engine.reset_preview(identity.as_ref(), task.as_ref())?;
+        if context.out.json {
+            context.out.document(json!({ "touched": looked.value, "dry_run": true }), &looked.notices);
+        } else {
+            context.out.line(&list(&context.out, &looked.value, "would be open again"));
+            context.out.notices(&looked.notices);
+        }
+        return Ok(());
+    }
+    let Some(reason) = args.reason else {
+        return Err(Refusal::usage("a reset needs a reason: add --reason 'why'"));
+    };
+    let force = force_of(args.force, Some(&reason), args.link.as_ref());
+    let reply = context.run(Command::Reset { task, reason, force }, args.key.key)?;
+    let Answer::Reset { task, touched } = &reply.answer else { return Err(super::unexpected()) };
+    let mut value = json!(task);
+    value["touched"] = json!(touched);
+    context.out.reply(&reply, value, || list(&context.out, touched, "open again"));
+    Ok(())
+}
+
+fn list(out: &Output, touched: &[TouchedView], what: &str) -> String {
+    let plural = if touched.len() == 1 { "task" } else { "tasks" };
+    let mut lines = vec![format!("{} {plural} {what}", touched.len())];
+    for task in touched {
+        let held = task.lease.as_ref().map(|lease| {
+            let alive = if lease.live { "live" } else { "lapsed" };
+            format!(", held by {} ({}), {alive}", lease.actor, lease.instance)
+        });
+        let state = format!("({}{})", task.state, held.unwrap_or_default());
+        lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));
+    }
+    lines.join("\n")
+}

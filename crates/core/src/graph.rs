@@ -1,0 +1,133 @@
+//! The graph, pure: circles, and ways through it. Edges are given as a function, so that a store can answer them one by
+//! one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// A shortest way from one node to another, both included. `next`: where one can go from a node.
+pub fn path<N: Copy + Ord, E>(
+    from: N,
+    to: N,
+    mut next: impl FnMut(N) -> Result<Vec<N>, E>,
+) -> Result<Option<Vec<N>>, E> {
+    let mut came_from: BTreeMap<N, N> = BTreeMap::new();
+    let mut queue = VecDeque::from([from]);
+    while let Some(node) = queue.pop_front() {
+        if node == to {
+            let mut way = vec![node];
+            let mut at = node;
+            while at != from
+                && let Some(before) = came_from.get(&at)
+            {
+                at = *before;
+                way.push(at);
+            }
+            way.reverse();
+            return Ok(Some(way));
+        }
+        for other in next(node)? {
+            if other != from && !came_from.contains_key(&other) {
+                came_from.insert(other, node);
+                queue.push_back(other);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The nodes of some circle, in order, if there is one. `edges[n]`: where one can go from node n.
+pub fn circle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
+    // Nodes without a way in cannot be part of one; taking them away, again and again, leaves the circles and what hangs
+    // behind them.
+    let mut ways_in = vec![0_usize; edges.len()];
+    for to in edges.iter().flatten() {
+        ways_in[*to] += 1;
+    }
+    let mut free: Vec<usize> = (0..edges.len()).filter(|node| ways_in[*node] == 0).collect();
+    let mut left = edges.len();
+    while let Some(node) = free.pop() {
+        left -= 1;
+        for to in &edges[node] {
+            ways_in[*to] -= 1;
+            if ways_in[*to] == 0 {
+                free.push(*to);
+            }
+        }
+    }
+    if left == 0 {
+        return None;
+    }
+    // Every node that is left has a way in from another that is left: walking backwards must come round.
+    let mut before = vec![None; edges.len()];
+    for (from, to) in edges.iter().enumerate().flat_map(|(from, to)| to.iter().map(move |to| (from, *to))) {
+        if ways_in[from] > 0 && ways_in[to] > 0 {
+            before[to] = Some(from);
+        }
+    }
+    let mut at = (0..edges.len()).find(|node| ways_in[*node] > 0)?;
+    for _ in 0..edges.len() {
+        at = before[at]?;
+    }
+    let mut found = vec![at];
+    let mut on = before[at]?;
+    while on != at {
+        found.push(on);
+        on = before[on]?;
+    }
+    found.reverse();
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn graph() -> impl Strategy<Value = Vec<Vec<usize>>> {
+        (1_usize..12).prop_flat_map(|n| proptest::collection::vec(proptest::collection::vec(0..n, 0..3), n))
+    }
+
+    /// Whether a node can be reached in one step or more.
+    fn reaches(edges: &[Vec<usize>], from: usize, to: usize) -> bool {
+        let mut seen = vec![false; edges.len()];
+        let mut stack = edges[from].clone();
+        while let Some(node) = stack.pop() {
+            if node == to {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[node], true) {
+                stack.extend(&edges[node]);
+            }
+        }
+        false
+    }
+
+    proptest! {
+        #[test]
+        fn a_circle_is_found_exactly_when_some_node_reaches_itself(edges in graph()) {
+            let exists = (0..edges.len()).any(|node| reaches(&edges, node, node));
+            let found = circle(&edges);
+            prop_assert_eq!(found.is_some(), exists);
+            if let Some(nodes) = found {
+                for (i, node) in nodes.iter().enumerate() {
+                    prop_assert!(edges[*node].contains(&nodes[(i + 1) % nodes.len()]), "{:?}", nodes);
+                }
+            }
+        }
+
+        #[test]
+        fn a_path_is_found_exactly_when_there_is_one_and_follows_the_edges(
+            edges in graph(), from in 0_usize..12, to in 0_usize..12
+        ) {
+            let (from, to) = (from % edges.len(), to % edges.len());
+            let found = path(from, to, |node| Ok::<_, Infallible>(edges[node].clone())).unwrap();
+            prop_assert_eq!(found.is_some(), from == to || reaches(&edges, from, to));
+            if let Some(way) = found {
+                prop_assert_eq!((way[0], way[way.len() - 1]), (from, to));
+                prop_assert!(way.windows(2).all(|step| edges[step[0]].contains(&step[1])));
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `claim --next`: the best task that the caller may take, in one transaction.
+
+use std::collections::BTreeSet;
+
+use onus_core::command::{Act, Terms};
+use onus_core::decide::{can_be_taken_over, is_ready_for};
+use onus_core::ids::Uid;
+use onus_core::refusal::{Code, Refusal};
+
+use super::{Door, Outcome, Result, Stop};
+
+impl Door<'_> {
+    /// Fresh work first, then what lapsed. A person's task is never handed out.
+    pub(super) fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
+        let act = Act::Claim(terms.clone());
+        let mut passed_over = BTreeSet::new();
+        while let Some(uid) = self.best_fresh(&passed_over)? {
+            if let Some(outcome) = self.try_claim(uid, &act)? {
+                return Ok(outcome);
+            }
+            passed_over.insert(uid);
+        }
+        for (task, lease) in self.write.open_leases(u64::from(u32::MAX))? {
+            let liveness = lease.liveness(&self.now, self.seen(Some(&lease)));
+            if can_be_taken_over(&lease, liveness)
+                && is_ready_for(&task, Some(&self.actor), &self.now)
+                && let Some(outcome) = self.try_claim(task.uid, &act)?
+            {
+                return Ok(outcome);
+            }
+        }
+        Err(Refusal::new(Code::Nothing, format!("there is nothing that {} could claim now", self.actor.name))
+            .next("onus ready --explain   # what is in the way")
+            .next("onus status   # what is held, blocked or in review")
+            .into())
+    }
+
+    fn best_fresh(&mut self, passed_over: &BTreeSet<Uid>) -> Result<Option<Uid>> {
+        let (actor, now) = (&self.actor, &self.now);
+        let mut best = None;
+        self.write.walk_ready(actor.tier, now.wall_ms, &mut |_, task| {
+            let fits = !passed_over.contains(&task.uid) && is_ready_for(&task, Some(actor), now);
+            best = Some(task.uid).filter(|_| fits);
+            Ok(!fits)
+        })?;
+        Ok(best)
+    }
+
+    /// None: it cannot be had after all, as when another took it between the index and the lock.
+    fn try_claim(&mut self, uid: Uid, act: &Act) -> Result<Option<Outcome>> {
+        let Some(task) = self.write.lock_task(uid)? else { return Ok(None) };
+        match self.decide(&task, act, None) {
+            Ok(decision) => self.carry_out(task, act, decision).map(Some),
+            Err(Stop::Refused(refusal)) if refusal.code == Code::Limit || refusal.code == Code::Usage => {
+                Err(refusal.into())
+            }
+            Err(Stop::Refused(_)) => Ok(None),
+            Err(failed) => Err(failed),
+        }
+    }
+}
