@@ -163,7 +163,7 @@ impl Stream {
         let note = |random: &mut Random| {
             (Field::Note, format!("Looked at {} and {}: it goes on", random.word(), random.word()))
         };
-        stream.add(random, Body::LeaseAcquired { grant }, token, None)?;
+        stream.add(random, Body::LeaseAcquired { grant, scope: Default::default() }, token, None)?;
         for _ in 0..2 {
             let text = note(random);
             stream.add(random, Body::NoteAdded {}, token, Some(text))?;

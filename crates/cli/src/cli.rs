@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Search(c::search::Args),
     Why(c::why::Args),
     Dep(c::dep::Args),
+    Scope(c::scope::Args),
+    Touch(c::touch::Args),
     Edit(c::edit::Args),
     Renew(c::renew::Args),
     Handoff(c::handoff::Args),

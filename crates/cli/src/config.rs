@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_core::policy::Policy;
+use onus_core::policy::{Policy, ScopeMode};
 use onus_core::refusal::Refusal;
+use onus_core::scope::{Scope, ScopeError};
 use onus_core::time::Span;
 
 /// What a value must look like.
@@ -19,6 +20,9 @@ pub(crate) enum Kind {
     Count,
     Flag,
     Color,
+    ScopeMode,
+    /// One on a line.
+    Globs,
 }
 
 #[derive(Debug)]
@@ -122,6 +126,22 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how often a failed task may be tried again, unless the task says otherwise",
     },
     Key {
+        name: "scope.mode",
+        env: "ONUS_SCOPE_MODE",
+        default: Some("strict"),
+        kind: Kind::ScopeMode,
+        shared: true,
+        about: "what happens when two leases want a common path: strict refuses, warn says so, off does not look",
+    },
+    Key {
+        name: "scope.shared",
+        env: "ONUS_SCOPE_SHARED",
+        default: None,
+        kind: Kind::Globs,
+        shared: true,
+        about: "globs of paths that never collide, such as lock files: a list; in the environment with : between them",
+    },
+    Key {
         name: "force.needs_link",
         env: "ONUS_FORCE_NEEDS_LINK",
         default: Some("false"),
@@ -191,6 +211,7 @@ impl Config {
         }
         for key in KEYS {
             if let Some(value) = env(key.env).filter(|value| !value.is_empty()) {
+                let value = if key.kind == Kind::Globs { value.replace(':', "\n") } else { value };
                 check(key, &value).map_err(|why| Refusal::usage(format!("{}: {why}", key.env)))?;
                 values.insert(key.name, (value, Source::Env(key.env)));
             }
@@ -224,6 +245,8 @@ impl Config {
             keep_ms: self.span_ms("lease.keep"),
             indefinite_per_actor: self.count("lease.indefinite_per_actor"),
             indefinite_per_store: self.count("lease.indefinite_per_store"),
+            scope_mode: self.text("scope.mode").parse().unwrap_or(ScopeMode::Strict),
+            scope_shared: globs(self.text("scope.shared")).unwrap_or_default(),
             force_needs_link: self.text("force.needs_link") == "true",
         }
     }
@@ -235,6 +258,11 @@ impl Config {
     pub(crate) fn color(&self) -> &str {
         self.text("ui.color")
     }
+}
+
+/// One glob on a line.
+fn globs(text: &str) -> Result<Scope, ScopeError> {
+    text.lines().filter(|line| !line.is_empty()).map(str::parse).collect()
 }
 
 fn check(key: &Key, value: &str) -> Result<(), String> {
@@ -251,12 +279,18 @@ fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Count => value.parse::<u64>().is_ok(),
         Kind::Flag => matches!(value, "true" | "false"),
         Kind::Color => matches!(value, "auto" | "always" | "never"),
+        Kind::ScopeMode => value.parse::<ScopeMode>().is_ok(),
+        Kind::Globs => {
+            globs(value).map_err(|error| error.to_string())?;
+            true
+        }
     };
     let wanted = match key.kind {
-        Kind::Text | Kind::Span => "text without control characters",
+        Kind::Text | Kind::Span | Kind::Globs => "text without control characters",
         Kind::Count => "a whole number",
         Kind::Flag => "true or false",
         Kind::Color => "auto, always or never",
+        Kind::ScopeMode => "strict, warn or off",
     };
     if fits { Ok(()) } else { Err(format!("'{}' is not {wanted}", onus_core::ids::shortened(value))) }
 }
@@ -292,6 +326,13 @@ fn read_file(file: &Path, is_shared: bool) -> Result<Vec<(&'static Key, String)>
                 toml::Value::String(text) => text.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(flag) => flag.to_string(),
+                toml::Value::Array(list) if key.kind == Kind::Globs => {
+                    let lines: Option<Vec<&str>> = list.iter().map(toml::Value::as_str).collect();
+                    match lines {
+                        Some(lines) => lines.join("\n"),
+                        None => return refuse(format!("{name} must be a list of strings")),
+                    }
+                }
                 _ => return refuse(format!("{name} must be a string, a number, or true or false")),
             };
             if let Err(why) = check(key, &value) {

@@ -8,6 +8,7 @@ mod context;
 mod output;
 mod progress;
 mod render;
+mod scopes;
 mod signing;
 mod story;
 
@@ -120,6 +121,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Search(args) => c::search::run(context, args),
         Command::Why(args) => c::why::run(context, args),
         Command::Dep(args) => c::dep::run(context, args),
+        Command::Scope(args) => c::scope::run(context, args),
+        Command::Touch(args) => c::touch::run(context, args),
         Command::Edit(args) => c::edit::run(context, args),
         Command::Renew(args) => c::renew::run(context, args),
         Command::Handoff(args) => c::handoff::run(context, args),

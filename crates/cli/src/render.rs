@@ -96,6 +96,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     fact("parts", Some(task.open_children).filter(|n| *n > 0).map(|n| format!("{n} not finished")));
     fact("unblocks", Some(task.open_dependents).filter(|n| *n > 0).map(|n| n.to_string()));
     fact("relates", Some(task.relates.join(", ")));
+    fact("scope", Some(task.scope.join(", ")));
     fact("not before", task.not_before.as_deref().map(local_time));
     fact("attempts", Some(task.attempts).filter(|n| *n > 0).map(|n| n.to_string()));
     fact("owner", task.owner.clone());

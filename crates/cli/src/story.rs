@@ -54,6 +54,17 @@ fn others(page: &LogPage, payload: &Value) -> String {
     ids.map(|uid| page.ids.get(uid).map_or(uid, String::as_str)).collect::<Vec<_>>().join(", ")
 }
 
+fn globs(payload: &Value) -> String {
+    let globs = payload.get("scope").and_then(Value::as_array);
+    let globs: Vec<String> = globs.into_iter().flatten().filter_map(Value::as_str).map(escape_line).collect();
+    match globs.as_slice() {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
+    }
+}
+
 fn what(page: &LogPage, record: &Record) -> String {
     let payload = &record.payload;
     let text = |name: &str| payload.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -87,6 +98,8 @@ fn what(page: &LogPage, record: &Record) -> String {
         "task.reopened" => "reopened it".to_owned(),
         "task.reset" => format!("put it back to open by a reset{worked}"),
         "task.retried" => format!("opened it again, attempt {}", number("attempt").unwrap_or_default()),
+        "scope.added" => format!("reserved {}", globs(payload)),
+        "scope.removed" => format!("no longer reserves {}", globs(payload)),
         "dep.added" => format!("made it depend on {}", others(page, payload)),
         "dep.removed" => format!("made it no longer depend on {}", others(page, payload)),
         "note.added" => "noted".to_owned(),

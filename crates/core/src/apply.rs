@@ -6,6 +6,7 @@ use crate::actor::{Actor, ActorName, Tier};
 use crate::event::{Body, Event, KeptFor};
 use crate::ids::{Number, Prefix, Token, Uid, Version};
 use crate::lease::{EndKind, Ended, Lease, LeaseEnd, Pulse};
+use crate::scope::Scope;
 use crate::task::{Counts, Kept, State, Task};
 use crate::text::{Field, TextKey};
 use crate::time::Moment;
@@ -78,6 +79,17 @@ pub enum Change {
     CountChildren {
         parent: Uid,
         more: i64,
+    },
+    /// A lease reserves these paths too. They count while it has not ended.
+    AddScope {
+        task: Uid,
+        token: Token,
+        scope: Scope,
+    },
+    RemoveScope {
+        task: Uid,
+        token: Token,
+        scope: Scope,
     },
     /// Make a text searchable.
     Index(TextKey),
@@ -271,7 +283,15 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.kept = None;
             end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
         }
-        Body::LeaseAcquired { grant } => {
+        Body::ScopeAdded { scope } => {
+            changes.push(Change::AddScope { task: task.uid, token: token_of(event)?, scope: scope.clone() })
+        }
+        Body::ScopeRemoved { scope } => changes.push(Change::RemoveScope {
+            task: task.uid,
+            token: token_of(event)?,
+            scope: scope.clone(),
+        }),
+        Body::LeaseAcquired { grant, scope } => {
             let token = token_of(event)?;
             if token <= task.token {
                 return Err(Misplaced("a token did not grow"));
@@ -302,6 +322,9 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 grant: grant.clone(),
                 ended: None,
             })));
+            if !scope.is_empty() {
+                changes.push(Change::AddScope { task: task.uid, token, scope: scope.clone() });
+            }
         }
         Body::LeaseRenewed { tick_ms, domain, renewals, active_s, deadline_in_ms, reserve } => {
             let now = Moment { wall_ms: event.at_ms, tick_ms: *tick_ms, domain: domain.clone() };
@@ -393,6 +416,7 @@ pub struct TaskFold {
     pub leases: BTreeMap<Token, Lease>,
     pub indexed: BTreeSet<TextKey>,
     pub deps: BTreeSet<Uid>,
+    pub scopes: BTreeMap<Token, Scope>,
 }
 
 impl TaskFold {
@@ -425,6 +449,15 @@ impl TaskFold {
                 }
                 Change::AddDeps { on, .. } => self.deps.extend(on),
                 Change::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
+                Change::AddScope { token, scope, .. } => {
+                    self.scopes.entry(token).or_default().extend(Vec::from(scope));
+                }
+                Change::RemoveScope { token, scope, .. } => {
+                    let left = self.scopes.entry(token).or_default();
+                    for glob in scope.globs() {
+                        left.remove(glob);
+                    }
+                }
                 // What neighbours count is counted anew when all streams are folded.
                 Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
                 Change::NumberTaken(_) => {}
@@ -527,6 +560,7 @@ mod tests {
                 reserve: false,
                 handoff_version: None,
             },
+            scope: Scope::default(),
         };
         let kept_for = || KeptFor {
             actor: "agent:a".parse().unwrap(),

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::ids::{TaskRef, Version};
-use crate::lease::Process;
+use crate::lease::{Mode, Process};
+use crate::scope::Scope;
 use crate::task::{Facts, Origin, Priority, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
@@ -147,6 +148,17 @@ pub enum Act {
     RemoveDeps {
         on: Vec<TaskRef>,
     },
+    /// Reserve more paths with the lease, or fewer.
+    AddScope {
+        scope: Scope,
+    },
+    RemoveScope {
+        scope: Scope,
+    },
+    /// Reserve files that are about to be changed, unless that was done.
+    Touch {
+        paths: Vec<String>,
+    },
     Note {
         text: String,
     },
@@ -182,6 +194,10 @@ pub struct Terms {
     #[serde(skip)]
     pub process: Option<Process>,
     pub reserve: bool,
+    /// Paths to reserve beside those that the task declares.
+    pub scope: Scope,
+    /// Share them with others that share them, too.
+    pub shared: bool,
     pub reason: Option<String>,
     #[serde(skip)]
     pub worktree: Option<String>,
@@ -215,6 +231,9 @@ pub struct Edit {
     pub parent: Option<Option<TaskRef>>,
     pub relate: Vec<TaskRef>,
     pub unrelate: Vec<TaskRef>,
+    pub add_scope: Scope,
+    pub remove_scope: Scope,
+    pub mode: Option<Mode>,
     pub not_before: Option<Option<Schedule>>,
     pub max_attempts: Option<Option<u64>>,
     /// Refuse unless the task is still at this version.
@@ -224,7 +243,16 @@ pub struct Edit {
 impl Act {
     /// Whether its answer carries a lease beside the task.
     pub fn gives_lease(&self) -> bool {
-        matches!(self, Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. } | Act::Handoff { .. })
+        matches!(
+            self,
+            Act::Claim(_)
+                | Act::Takeover(_)
+                | Act::Renew { .. }
+                | Act::Handoff { .. }
+                | Act::AddScope { .. }
+                | Act::RemoveScope { .. }
+                | Act::Touch { .. }
+        )
     }
 }
 
@@ -245,6 +273,9 @@ impl Command {
                 Act::Edit(_) => "edit",
                 Act::AddDeps { .. } => "dep add",
                 Act::RemoveDeps { .. } => "dep rm",
+                Act::AddScope { .. } => "scope add",
+                Act::RemoveScope { .. } => "scope rm",
+                Act::Touch { .. } => "touch",
                 Act::Note { .. } => "note",
                 Act::Claim(_) => "claim",
                 Act::Takeover(_) => "takeover",

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::ids::{Number, Prefix, Token, Uid, Version};
 use crate::lease::{Grant, LapseCause, LeaseEnd};
+use crate::scope::Scope;
 use crate::task::{Facts, Origin, State};
 use crate::text::Field;
 use crate::time::ClockDomain;
@@ -77,7 +78,15 @@ pub enum Body {
     #[serde(rename = "note.added")]
     NoteAdded {},
     #[serde(rename = "lease.acquired")]
-    LeaseAcquired { grant: Grant },
+    LeaseAcquired {
+        grant: Grant,
+        #[serde(default, skip_serializing_if = "Scope::is_empty")]
+        scope: Scope,
+    },
+    #[serde(rename = "scope.added")]
+    ScopeAdded { scope: Scope },
+    #[serde(rename = "scope.removed")]
+    ScopeRemoved { scope: Scope },
     /// A holder came back after a lapse. Automatic signs of life are not events.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed {

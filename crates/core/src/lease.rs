@@ -45,9 +45,20 @@ pub enum Seen {
 }
 
 words! {
+    /// Whether a lease's paths are its holder's alone, or shared with others that share them too.
     Mode("mode") {
         Exclusive = "exclusive",
         Shared = "shared",
+    }
+}
+
+impl Mode {
+    pub(crate) fn exclusive() -> Mode {
+        Mode::Exclusive
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        *self == Mode::Exclusive
     }
 }
 
@@ -254,13 +265,13 @@ impl Lease {
         self.token > fenced && self.ended.as_ref().is_none_or(|ended| ended.how == EndKind::Lapsed)
     }
 
-    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. A person is
-    /// one instance for ever: what they ended themselves stays ended, a reset says nothing new about it.
+    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. What a holder
+    /// ended itself, it did not lose.
     pub fn was_superseded(&self, highest: Token, fenced: Token) -> bool {
         match self.ended.as_ref().map(|ended| ended.how) {
             Some(EndKind::TakenOver | EndKind::Revoked | EndKind::Reset) => true,
             Some(EndKind::Lapsed) | None => self.token < highest || self.token <= fenced,
-            Some(_) => self.token <= fenced && !self.actor.is_person(),
+            Some(_) => false,
         }
     }
 

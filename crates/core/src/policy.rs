@@ -1,6 +1,24 @@
 //! The rules a project may set. Each is read from configuration by the interface and handed in.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::shortened;
+use crate::refusal::Refusal;
+use crate::scope::Scope;
+use crate::task::words;
 use crate::time::{HOUR_MS, MINUTE_MS};
+
+words! {
+    /// How scopes that collide are treated.
+    ScopeMode("scope mode") {
+        Strict = "strict",
+        Warn = "warn",
+        Off = "off",
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -19,6 +37,10 @@ pub struct Policy {
     pub max_attempts: u64,
     /// After how long without progress an agent that shows signs of life is called stalled.
     pub stalled_after_ms: i64,
+    /// What happens when scopes collide.
+    pub scope_mode: ScopeMode,
+    /// Paths that never collide, such as lock files and changelogs.
+    pub scope_shared: Scope,
     /// Whether a person who forces must link a decision or an approval.
     pub force_needs_link: bool,
 }
@@ -34,6 +56,8 @@ impl Default for Policy {
             indefinite_per_store: 5,
             max_attempts: 3,
             stalled_after_ms: 2 * HOUR_MS,
+            scope_mode: ScopeMode::Strict,
+            scope_shared: Scope::default(),
             force_needs_link: false,
         }
     }

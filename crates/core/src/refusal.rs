@@ -86,6 +86,18 @@ pub struct HolderNote {
     pub worktree: Option<String>,
 }
 
+/// Proof that two scopes collide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Conflict {
+    /// The task that reserves the path.
+    pub task: String,
+    /// A path that both match.
+    pub path: String,
+    pub yours: String,
+    pub theirs: String,
+}
+
 /// A command that was refused and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -103,6 +115,9 @@ pub struct Refusal {
     pub holder: Option<Box<HolderNote>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<i64>,
+    /// Which path two scopes would both have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<Conflict>>,
     /// What an ambiguous reference may have meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
@@ -120,6 +135,7 @@ impl Refusal {
             version: None,
             holder: None,
             expires_in_s: None,
+            conflict: None,
             candidates: Vec::new(),
             next: Vec::new(),
         }

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, Tier};
 use crate::ids::{Number, Token, Uid, Version, shortened};
+use crate::lease::Mode;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::time::Moment;
 
 /// Defines an enum whose members have one spelling everywhere: code, SQL, JSON, help.
@@ -157,6 +159,8 @@ pub fn check_word(what: &str, text: &str) -> Result<String, Refusal> {
 
 pub const MAX_TAGS: usize = 50;
 pub const MAX_RELATES: usize = 50;
+/// The most globs that a task may declare.
+pub const MAX_SCOPE: usize = 200;
 pub const MAX_REFS: usize = 50;
 
 /// For whom an open task is kept: nobody else may claim it before `until`.
@@ -193,6 +197,11 @@ pub struct Facts {
     /// Tasks worth reading beside it. They order nothing.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub relates: BTreeSet<Uid>,
+    /// The paths that whoever holds it reserves.
+    #[serde(default, skip_serializing_if = "Scope::is_empty")]
+    pub scope: Scope,
+    #[serde(default = "Mode::exclusive", skip_serializing_if = "Mode::is_exclusive")]
+    pub mode: Mode,
     /// Wall time before which it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_ms: Option<i64>,
@@ -214,6 +223,8 @@ impl Default for Facts {
             refs: BTreeMap::new(),
             parent: None,
             relates: BTreeSet::new(),
+            scope: Scope::default(),
+            mode: Mode::Exclusive,
             not_before_ms: None,
             max_attempts: None,
         }

@@ -18,6 +18,8 @@ mod notices;
 mod planning;
 pub mod process;
 mod query;
+mod scopes;
+mod status;
 mod view;
 
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
@@ -31,7 +33,8 @@ use onus_store::{Store, StoreError};
 
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use planning::{ObstacleView, WhyView};
-pub use query::{HeldView, LogPage, Looked, Page, StatusView};
+pub use query::{LogPage, Looked, Page};
+pub use status::{HeldView, StatusView};
 pub use view::{
     ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView, TouchedView,
 };

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
+use onus_core::command::{Act, Terms};
 use onus_core::decide::{self, ObstacleKind, Reset};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
@@ -65,7 +66,9 @@ impl Look<'_> {
     /// What keeps the asker from claiming this task now.
     pub(crate) fn why(&mut self, identity: Option<&Identity>, task: &Task) -> Result<WhyView, Stop> {
         let (caller, actor) = self.as_caller(identity)?;
-        let scene = self.scene(&caller, task)?;
+        let mut scene = self.scene(&caller, task)?;
+        let around = self.engine.around(&self.now, &self.project.prefix);
+        scene.look_around(self.read, &around, task, &Act::Claim(Terms::default()))?;
         let view = scene.view(&self.now, self.engine.policy, (&caller, &actor), task);
         let obstacles: Vec<ObstacleView> = decide::obstacles(&view)
             .into_iter()

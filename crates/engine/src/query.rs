@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use onus_core::actor::{Actor, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
-use onus_core::decide::{can_be_taken_over, is_ready_for};
-use onus_core::ids::{Number, TaskRef, Uid, Version};
-use onus_core::lease::{LapseCause, Process};
+use onus_core::command::Terms;
+use onus_core::decide::can_be_taken_over;
+use onus_core::ids::{Number, Prefix, TaskRef, Uid, Version};
+use onus_core::lease::Process;
 use onus_core::refusal::{Code, Refusal};
-use onus_core::task::{Priority, State, Task};
-use onus_core::time::{Moment, SECOND_MS, Span};
+use onus_core::task::{Priority, Task};
+use onus_core::time::Moment;
 use onus_store::{After, EventQuery, Filter, KnownInstance, Read, Store, StoreError};
 
 use crate::door::{Stop, resolve};
 use crate::notices::{self, Watch};
-use crate::view::{ActorView, InstanceView, LeaseView, Notice, Renderer, TaskView};
+use crate::scopes::Around;
+use crate::view::{ActorView, InstanceView, Notice, Renderer, TaskView};
 use crate::{Engine, Identity};
 
 /// An answer and what goes beside it.
@@ -47,36 +47,6 @@ pub struct LogPage {
     pub last_seq: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StatusView {
-    pub project: String,
-    pub prefix: String,
-    /// Number of tasks by state.
-    pub counts: BTreeMap<String, u64>,
-    /// Live leases.
-    pub held: Vec<HeldView>,
-    /// Leases that lapsed and wait for a takeover, with the safe next command.
-    pub lapsed: Vec<HeldView>,
-    /// People's leases without a sign of life for a long time.
-    pub stale: Vec<HeldView>,
-    /// What the caller holds.
-    pub yours: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HeldView {
-    pub id: String,
-    pub title: String,
-    pub state: State,
-    pub lease: LeaseView,
-    /// What happened, for people.
-    pub message: String,
-    /// The safe next command.
-    pub next: Option<String>,
-}
-
 pub(crate) struct Look<'a> {
     pub(crate) read: &'a mut dyn Read,
     pub(crate) project: Project,
@@ -87,6 +57,12 @@ pub(crate) struct Look<'a> {
 pub(crate) struct Setting<'a> {
     pub(crate) policy: &'a onus_core::policy::Policy,
     pub(crate) observe: &'a dyn Fn(&Process) -> onus_core::lease::Seen,
+}
+
+impl<'a> Setting<'a> {
+    pub(crate) fn around(&'a self, now: &'a Moment, prefix: &'a Prefix) -> Around<'a> {
+        Around::new(now, self.policy, prefix, self.observe)
+    }
 }
 
 impl Look<'_> {
@@ -219,11 +195,12 @@ impl<S: Store> Engine<S> {
             let asker = look.asker(identity)?;
             let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let now = look.now.clone();
+            let (now, prefix) = (look.now.clone(), look.project.prefix.clone());
             let mut ready = Vec::new();
             if limit > 0 {
-                look.read.walk_ready(tier, now.wall_ms, &mut |_, task| {
-                    if is_ready_for(&task, asker.as_ref(), &now) {
+                let around = look.engine.around(&now, &prefix);
+                look.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
+                    if around.is_ready(read, &task, asker.as_ref(), &Terms::default())? {
                         ready.push((task, None));
                     }
                     Ok(ready.len() < limit)
@@ -232,7 +209,10 @@ impl<S: Store> Engine<S> {
             if ready.len() < limit {
                 for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
                     let liveness = lease.liveness(&now, look.renderer().seen(&lease));
-                    if can_be_taken_over(&lease, liveness) && is_ready_for(&task, asker.as_ref(), &now) {
+                    let around = look.engine.around(&now, &prefix);
+                    if can_be_taken_over(&lease, liveness)
+                        && around.is_ready(look.read, &task, asker.as_ref(), &Terms::default())?
+                    {
                         ready.push((task, Some(lease)));
                     }
                 }
@@ -315,79 +295,6 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    pub fn status(&mut self, identity: Option<&Identity>) -> Result<Looked<StatusView>, Refusal> {
-        self.look(identity, |look| {
-            let mut counts: BTreeMap<String, u64> =
-                State::ALL.iter().map(|state| (state.to_string(), 0)).collect();
-            for (state, count) in look.read.count_by_state()? {
-                counts.insert(state.to_string(), count);
-            }
-            let asker = look.asker(identity)?;
-            let mut view = StatusView {
-                project: look.project.uid.to_string(),
-                prefix: look.project.prefix.to_string(),
-                counts,
-                held: Vec::new(),
-                lapsed: Vec::new(),
-                stale: Vec::new(),
-                yours: Vec::new(),
-            };
-            for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
-                let id = look.project.prefix.id(task.number);
-                let mut renderer = look.renderer();
-                let title = renderer.title(&task)?;
-                let rendered = renderer.lease(&lease)?;
-                let silent = Span::from_ms(look.now.since_ms(&lease.pulse.last));
-                let yours = asker
-                    .as_ref()
-                    .zip(identity)
-                    .is_some_and(|(actor, identity)| lease.is_held_by(&actor.name, &identity.instance));
-                if yours {
-                    view.yours.push(id.clone());
-                }
-                let held = Span::from_ms(look.now.since_ms(&lease.acquired()));
-                let (list, message, next) = match rendered.lapsed_by {
-                    Some(cause) => (
-                        &mut view.lapsed,
-                        format!(
-                            "{} ({}) lost it: {}",
-                            lease.actor,
-                            lease.instance,
-                            lapse_text(cause, &silent)
-                        ),
-                        Some(if yours && matches!(cause, LapseCause::Ttl) {
-                            format!("onus renew {id}")
-                        } else if yours {
-                            format!("onus claim {id}")
-                        } else {
-                            format!("onus takeover {id} --reason 'its holder lapsed'")
-                        }),
-                    ),
-                    None if rendered.stale => (
-                        &mut view.stale,
-                        format!("{} has shown no sign of life for {silent}", lease.actor),
-                        Some(format!("onus note {id} 'still working on this?'")),
-                    ),
-                    None => (
-                        &mut view.held,
-                        match rendered.expires_in_s {
-                            Some(s) if lease.grant.process.is_none() => format!(
-                                "{} ({}) holds it, for {held} so far, {} left",
-                                lease.actor,
-                                lease.instance,
-                                Span::from_ms(s * SECOND_MS)
-                            ),
-                            _ => format!("{} ({}) holds it, for {held} so far", lease.actor, lease.instance),
-                        },
-                        None,
-                    ),
-                };
-                list.push(HeldView { id, title, state: task.state, lease: rendered, message, next });
-            }
-            Ok(view)
-        })
-    }
-
     pub fn actors(&mut self) -> Result<Vec<ActorView>, Refusal> {
         let looked = self.look(None, |look| {
             let aliases = look.read.aliases()?;
@@ -420,16 +327,6 @@ impl<S: Store> Engine<S> {
 
     pub fn project(&mut self) -> Result<Project, Refusal> {
         Ok(self.look(None, |look| Ok(look.project.clone()))?.value)
-    }
-}
-
-/// Why a lease lapsed, in words.
-pub(crate) fn lapse_text(cause: LapseCause, silent: &Span) -> String {
-    match cause {
-        LapseCause::ProcessDied => "its process died".to_owned(),
-        LapseCause::Rebooted => "the machine was restarted".to_owned(),
-        LapseCause::Ttl => format!("no sign of life for {silent}"),
-        LapseCause::MaxHold => "held for the maximum time".to_owned(),
     }
 }
 

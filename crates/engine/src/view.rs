@@ -36,7 +36,9 @@ pub struct TaskView {
     pub refs: BTreeMap<String, String>,
     pub decisions: Vec<String>,
     pub origin: Option<String>,
+    /// The paths that whoever holds it reserves.
     pub scope: Vec<String>,
+    pub scope_mode: Mode,
     pub constraints: Vec<String>,
     pub gates: Vec<String>,
     pub required_tier: u8,
@@ -257,7 +259,8 @@ impl Renderer<'_> {
             refs: facts.refs.clone(),
             decisions: Vec::new(),
             origin: task.origin.as_ref().map(|origin| origin.as_str().to_owned()),
-            scope: Vec::new(),
+            scope: facts.scope.globs().iter().map(ToString::to_string).collect(),
+            scope_mode: facts.mode,
             constraints: Vec::new(),
             gates: Vec::new(),
             required_tier: facts.required_tier.0,
@@ -301,6 +304,7 @@ impl Renderer<'_> {
         let liveness = lease.liveness(self.now, self.seen(lease));
         let grant = &lease.grant;
         let expires_in_ms = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(self.now));
+        let scope = self.read.scope_of(lease.task, lease.token)?;
         let reason = self.text(lease.task, lease.version, Field::Reason)?;
         let handoff_reason = match grant.handoff_version {
             Some(version) => self.text(lease.task, version, Field::Reason)?,
@@ -333,7 +337,7 @@ impl Renderer<'_> {
             process: grant.process.clone(),
             worktree: grant.worktree.clone(),
             branch: grant.branch.clone(),
-            scope: Vec::new(),
+            scope: scope.globs().iter().map(ToString::to_string).collect(),
             mode: grant.mode,
             constraints: Vec::new(),
             reserve: grant.reserve,

@@ -11,6 +11,7 @@
 mod graph;
 mod leases;
 mod ledger;
+mod scopes;
 mod scribe;
 mod tasks;
 
@@ -24,6 +25,7 @@ pub fn cases<S: Store>() -> Vec<Case<S>> {
     let mut all = tasks::cases();
     all.extend(graph::cases());
     all.extend(leases::cases());
+    all.extend(scopes::cases());
     all.extend(ledger::cases());
     all
 }

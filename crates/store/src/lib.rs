@@ -27,6 +27,7 @@ use onus_core::chain::Record;
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid};
 use onus_core::lease::{Lease, Process, Pulse};
+use onus_core::scope::{Glob, Scope};
 use onus_core::seal::StreamHead;
 use onus_core::task::{Origin, Priority, State, Task, TaskType};
 use onus_core::text::{Field, Salt, TextKey};
@@ -224,6 +225,11 @@ pub trait Read {
     fn waits_for(&mut self, task: Uid) -> Result<Vec<Uid>>;
     /// Whether one task waits for another, directly or through others.
     fn does_wait_for(&mut self, task: Uid, other: Uid) -> Result<bool>;
+    /// Globs of leases that have not ended which may match a path that the scope matches, with the lease's task and token.
+    fn scopes_near(&mut self, scope: &Scope) -> Result<Vec<(Uid, Token, Glob)>>;
+    /// All that a lease reserves, or reserved when it ended.
+    fn scope_of(&mut self, task: Uid, token: Token) -> Result<Scope>;
+    fn scope_len(&mut self, task: Uid, token: Token) -> Result<usize>;
     /// Dependencies that are not met.
     fn unmet(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;
     fn unfinished_children(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;

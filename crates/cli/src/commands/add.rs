@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Command, NewTask, Schedule, TaskLink};
 use onus_core::ids::TaskRef;
+use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
 use onus_core::task::{Facts, Origin, Priority, TaskType};
 
@@ -60,6 +61,12 @@ pub(crate) struct FactArgs {
     /// The same thing elsewhere, such as jira:WEB-7; may be repeated
     #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = parse_ref)]
     refs: Vec<(String, String)>,
+    /// Paths that whoever holds it reserves: a glob from the repository's root; may be repeated
+    #[arg(long = "scope", value_name = "GLOB")]
+    scope: Vec<String>,
+    /// Let these paths be shared with others that share them, too
+    #[arg(long)]
+    shared: bool,
     /// How often it may be tried again after it failed; as retry.max_attempts says if not given
     #[arg(long, value_name = "N")]
     max_attempts: Option<u64>,
@@ -89,9 +96,9 @@ pub(super) fn parse_ref(text: &str) -> Result<(String, String), String> {
 }
 
 impl FactArgs {
-    fn facts(self) -> Facts {
+    fn facts(self, context: &Context) -> Result<Facts, Refusal> {
         let plain = Facts::default();
-        Facts {
+        Ok(Facts {
             kind: self.kind.unwrap_or(plain.kind),
             priority: self.priority.unwrap_or(plain.priority),
             required_tier: self.tier.unwrap_or(plain.required_tier),
@@ -100,9 +107,11 @@ impl FactArgs {
             owner: self.owner,
             tags: self.tags.into_iter().collect::<BTreeSet<_>>(),
             refs: self.refs.into_iter().collect::<BTreeMap<_, _>>(),
+            scope: crate::scopes::scope(context, &self.scope)?,
+            mode: if self.shared { Mode::Shared } else { Mode::Exclusive },
             max_attempts: self.max_attempts,
             ..plain
-        }
+        })
     }
 }
 
@@ -124,7 +133,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let new = NewTask {
         title,
         body,
-        facts: args.facts.facts(),
+        facts: args.facts.facts(context)?,
         parent: parent.map(TaskLink::Task),
         deps: deps.into_iter().map(TaskLink::Task).collect(),
         relates: relates.into_iter().map(TaskLink::Task).collect(),

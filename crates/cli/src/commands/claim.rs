@@ -41,6 +41,12 @@ pub(crate) struct TermArgs {
     /// --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
+    /// Paths to reserve with it, beside those that the task declares: a glob from the repository's root; may be repeated
+    #[arg(long = "scope", value_name = "GLOB")]
+    scope: Vec<String>,
+    /// Share these paths with others that share them, too
+    #[arg(long)]
+    shared: bool,
     /// Bind the lease to this process: it lives as long as the process, and no longer
     #[arg(long, value_name = "PID")]
     bind: Option<u32>,
@@ -50,6 +56,8 @@ impl TermArgs {
     pub(super) fn terms(&self, context: &Context) -> Result<Terms, Refusal> {
         Ok(Terms {
             ttl_ms: self.ttl,
+            scope: crate::scopes::scope(context, &self.scope)?,
+            shared: self.shared,
             process: self.bind.map(process::identify).transpose()?,
             worktree: context.place.as_ref().map(|place| place.root.to_string_lossy().into_owned()),
             branch: context.place.as_ref().and_then(|place| place.branch.clone()),

@@ -138,12 +138,16 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
 fn leases(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<Finding>, Refusal> {
     let status = engine.status(None)?.value;
     let mut findings = Vec::new();
-    for held in status.lapsed.iter().chain(&status.stale) {
+    for held in status.lapsed.iter().chain(&status.stale).chain(&status.stalled) {
         let next = held.next.as_ref().map(|next| format!("; next: {next}")).unwrap_or_default();
         findings.push(finding("lease", true, format!("{}: {}{next}", held.id, held.message)));
     }
     if findings.is_empty() {
-        findings.push(finding("leases", true, format!("{} live, none lapsed or stale", status.held.len())));
+        findings.push(finding(
+            "leases",
+            true,
+            format!("{} live, none lapsed, stale or stalled", status.held.len()),
+        ));
     }
     Ok(findings)
 }

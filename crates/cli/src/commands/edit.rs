@@ -1,7 +1,9 @@
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Act, Edit};
 use onus_core::ids::{TaskRef, Version};
+use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
+use onus_core::scope::Glob;
 use onus_core::task::{Priority, TaskType};
 
 use crate::args::{ForceArgs, Key, Target, parse, parse_schedule, text_or_stdin};
@@ -58,6 +60,15 @@ pub(crate) struct Args {
     /// Take such a link away; may be repeated
     #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
     unrelate: Vec<TaskRef>,
+    /// Paths that whoever claims it from now on reserves: a glob from the repository's root; may be repeated
+    #[arg(long = "scope", value_name = "GLOB")]
+    scope: Vec<String>,
+    /// Take such a glob away, named as `show` has it; may be repeated
+    #[arg(long = "unscope", value_name = "GLOB")]
+    unscope: Vec<String>,
+    /// exclusive, or shared with others that share their paths, too
+    #[arg(long = "scope-mode", value_name = "MODE", value_parser = parse::<Mode>)]
+    mode: Option<Mode>,
     /// Not ready before this time, local date, or so long from now
     #[arg(long, value_name = "WHEN")]
     not_before: Option<String>,
@@ -99,6 +110,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         },
         relate: args.relate,
         unrelate: args.unrelate,
+        add_scope: crate::scopes::scope(context, &args.scope)?,
+        remove_scope: args.unscope.iter().map(|glob| glob.parse::<Glob>()).collect::<Result<_, _>>()?,
+        mode: args.mode,
         not_before: match args.not_before.map(clearable) {
             Some(Some(when)) => Some(Some(parse_schedule(&when).map_err(Refusal::usage)?)),
             Some(None) => Some(None),

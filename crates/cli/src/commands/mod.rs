@@ -33,11 +33,13 @@ pub(crate) mod renew;
 pub(crate) mod reopen;
 pub(crate) mod reset;
 pub(crate) mod retry;
+pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod takeover;
+pub(crate) mod touch;
 pub(crate) mod unblock;
 pub(crate) mod why;
 

@@ -28,7 +28,13 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
         let yours = if status.yours.is_empty() { "nothing".to_owned() } else { status.yours.join(", ") };
         out.line(&format!("you are {} and hold {yours}", identity.actor));
     }
-    for (title, list) in [("held", &status.held), ("lapsed", &status.lapsed), ("stale", &status.stale)] {
+    let lists = [
+        ("held", &status.held),
+        ("lapsed", &status.lapsed),
+        ("stale", &status.stale),
+        ("stalled", &status.stalled),
+    ];
+    for (title, list) in lists {
         if list.is_empty() {
             continue;
         }

@@ -44,13 +44,14 @@ fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
             ttl_ms: terms.ttl_ms.filter(|ms| *ms > 0),
             progress: starts,
         }),
-        notices: (terms.ttl_ms == Some(0) || terms.process.is_some() && terms.process != lease.grant.process)
-            .then(|| {
-                "claiming what you hold only renews it: release it and claim it anew for other terms"
-                    .to_owned()
-            })
-            .into_iter()
-            .collect(),
+        notices: (terms.ttl_ms == Some(0)
+            || terms.process.is_some() && terms.process != lease.grant.process
+            || !terms.scope.is_empty())
+        .then(|| {
+            "claiming what you hold only renews it: release it and claim it anew for other terms".to_owned()
+        })
+        .into_iter()
+        .collect(),
     }
 }
 
@@ -100,14 +101,19 @@ pub(super) fn acquire(
         Standing::Freed => (None, true),
     };
     let mut drafts = check(view, opens, force)?;
-    let (grant, notices) = grant(view, terms)?;
+    let (scope, mode) = super::scope::wanted(view.task, terms);
+    let careful = super::scope::check(view, &scope, mode)?;
+    let (grant, mut notices) = grant(view, terms, mode)?;
+    notices.extend(careful);
     let reason = terms.reason.as_deref().map(|text| Field::Reason.check(text)).transpose()?;
     if let Some((lease, cause)) = old {
         let taken = Body::LeaseTakenOver { cause, lease: lease.end(view.now, false) };
         drafts.push(Draft::new(taken).token(lease.token).text(Field::Reason, reason.clone()));
     }
     drafts.push(
-        Draft::new(Body::LeaseAcquired { grant }).token(view.task.token.next()).text(Field::Reason, reason),
+        Draft::new(Body::LeaseAcquired { grant, scope })
+            .token(view.task.token.next())
+            .text(Field::Reason, reason),
     );
     Ok(Decision { drafts, renew: None, notices })
 }
@@ -167,7 +173,7 @@ pub(super) fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
 }
 
 /// The terms of the lease: defaults for who asks, limits for what they ask.
-fn grant(view: &View<'_>, terms: &Terms) -> Result<(Grant, Vec<String>), Refusal> {
+fn grant(view: &View<'_>, terms: &Terms, mode: Mode) -> Result<(Grant, Vec<String>), Refusal> {
     let (policy, person) = (view.policy, view.caller.actor.is_person());
     let mut notices = Vec::new();
     let indefinite = terms.ttl_ms == Some(0) && !person;
@@ -192,7 +198,7 @@ fn grant(view: &View<'_>, terms: &Terms) -> Result<(Grant, Vec<String>), Refusal
         process: terms.process.clone(),
         worktree: terms.worktree.clone(),
         branch: terms.branch.clone(),
-        mode: Mode::Exclusive,
+        mode,
         reserve: terms.reserve,
         handoff_version: view
             .task
@@ -234,7 +240,7 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Res
 }
 
 /// After a lapse a holder goes on under its token only if it could claim the task now.
-fn renew_late(
+pub(super) fn renew_late(
     view: &View<'_>,
     lease: &Lease,
     ttl_ms: Option<i64>,
@@ -263,6 +269,7 @@ fn renew_late(
     if view.task.state != State::Open && view.task.state != State::InProgress {
         return Err(not_possible(view, Verb::Claim));
     }
+    let careful = super::scope::check(view, view.scope, lease.grant.mode)?;
     let ttl_ms = ttl_ms.filter(|ms| *ms > 0).or(lease.grant.ttl_ms);
     let held_ms = view.now.since_ms(&lease.acquired());
     let left_ms = lease.grant.max_hold_ms.map(|hold_ms| hold_ms - held_ms);
@@ -276,7 +283,7 @@ fn renew_late(
         reserve: lease.grant.reserve,
     };
     drafts.push(Draft::new(renewed).token(lease.token));
-    Ok(Decision::of(drafts))
+    Ok(Decision { drafts, renew: None, notices: careful.into_iter().collect() })
 }
 
 /// Why the holder is late. For a swept lease only its maximum hold matters still.

@@ -8,11 +8,13 @@
 mod claim;
 mod graph;
 mod ready;
+mod scope;
 mod standing;
 mod tasks;
 
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use ready::{Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacles};
+pub use scope::{MAX_GLOBS, Rival, wanted};
 pub use standing::held_refusal;
 pub use tasks::create;
 
@@ -25,6 +27,7 @@ use crate::ids::{Token, Uid, Version};
 use crate::lease::{Lease, Liveness, Seen};
 use crate::policy::Policy;
 use crate::refusal::{Code, Refusal};
+use crate::scope::Scope;
 use crate::task::Task;
 use crate::text::Field;
 use crate::time::Moment;
@@ -52,6 +55,12 @@ pub struct View<'a> {
     pub caller_worked_on_it: bool,
     /// What the act names, resolved to uids.
     pub named: &'a Named,
+    /// What the current lease reserves: all of it where the lease would have to be revived, else what is near the paths
+    /// that are asked for; and how many globs it has in all.
+    pub scope: &'a Scope,
+    pub scope_len: usize,
+    /// Live leases of other tasks that reserve something near what is asked for.
+    pub rivals: &'a [Rival],
     /// Dependencies that are not met and children that are not finished: some of them, for the refusal.
     pub waits_for: &'a [Upstream],
     /// Who wrote the event that is to be redacted, and which of its texts still exist.
@@ -136,6 +145,9 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Edit(edit) => tasks::edit(view, edit, force),
         Act::AddDeps { .. } => graph::add_deps(view, force),
         Act::RemoveDeps { .. } => graph::remove_deps(view, force),
+        Act::AddScope { scope } => scope::add(view, scope),
+        Act::RemoveScope { scope } => scope::remove(view, scope),
+        Act::Touch { paths } => scope::touch(view, paths),
         Act::Note { text } => tasks::note(view, text, force),
         Act::Redact { version, fields, reason } => tasks::redact(view, *version, fields, reason, force),
     }

@@ -94,7 +94,11 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
         let holder = first.holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
         format!("{} ({}{holder})", first.id, first.state)
     });
-    let more = if count > 1 { format!(", nor are {} others", count - 1) } else { String::new() };
+    let more = match count {
+        0 | 1 => String::new(),
+        2 => ", nor is another".to_owned(),
+        count => format!(", nor are {} others", count - 1),
+    };
     let mut refusal =
         Refusal::new(Code::Unmet, format!("{} {how} {first}, which {what}{more}", view.id)).task(view.id);
     if let Some(first) = named.first() {
@@ -142,6 +146,15 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
     found.extend(view.waits_for.iter().map(upstream_obstacle));
     found.extend(schedule_refusal(view).map(|refusal| of(ObstacleKind::Schedule, refusal)));
+    if let Some(refusal) = super::scope::collision(view, &task.facts.scope, task.facts.mode) {
+        let conflict = refusal.conflict.clone();
+        found.push(Obstacle {
+            task: conflict.map(|conflict| conflict.task),
+            holder: refusal.holder.as_ref().map(|holder| holder.actor.clone()),
+            next: refusal.next.get(1).cloned(),
+            ..Obstacle::new(ObstacleKind::Scope, refusal.message)
+        });
+    }
     let required = task.facts.required_tier;
     if view.actor.tier < required {
         let message = format!("it needs tier {required}; {} has tier {}", view.actor.name, view.actor.tier);

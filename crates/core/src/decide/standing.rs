@@ -7,7 +7,7 @@ use crate::ids::Token;
 use crate::lease::{LapseCause, Lease, Liveness};
 use crate::refusal::{Code, HolderNote, Refusal};
 use crate::text::Field;
-use crate::time::{SECOND_MS, Span, rfc3339};
+use crate::time::{Moment, SECOND_MS, Span, rfc3339};
 
 use super::{View, overridden};
 
@@ -104,7 +104,7 @@ pub(super) fn swept(view: &View<'_>, lease: &Lease, cause: LapseCause) -> Draft 
     Draft::new(Body::LeaseLapsed { cause, lease: lease.end(view.now, false) }).token(lease.token)
 }
 
-fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderNote {
+pub(super) fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderNote {
     HolderNote {
         actor: lease.actor.to_string(),
         instance: lease.instance.to_string(),
@@ -117,7 +117,7 @@ fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderNote {
 }
 
 /// Exit 5: the caller's lease is no longer current. Names who has, or had, the task since.
-fn fenced(view: &View<'_>) -> Refusal {
+pub(super) fn fenced(view: &View<'_>) -> Refusal {
     let (id, task) = (view.id, view.task);
     let mine = match (view.caller.token, view.mine) {
         (Some(token), _) if token > task.token || token == Token(0) => {
@@ -139,6 +139,9 @@ fn fenced(view: &View<'_>) -> Refusal {
     let now_at = format!("{} ({}) with token {}", lease.actor, lease.instance, lease.token);
     let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
     let message = match &lease.ended {
+        _ if lease.token <= task.fenced_token => {
+            format!("{mine} is no longer current for {id}: the task was put back to open by a reset")
+        }
         Some(ended) if mine_ended_itself => {
             format!(
                 "{mine} is no longer current for {id}: the lease of {} ended ({})",
@@ -164,29 +167,15 @@ fn fenced(view: &View<'_>) -> Refusal {
         .next(format!("onus claim {id}   # begin anew, if it is free"))
 }
 
-fn expires_in_s(view: &View<'_>, lease: &Lease) -> Option<i64> {
+pub(super) fn expires_in_s(view: &View<'_>, lease: &Lease) -> Option<i64> {
     lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(view.now).max(0) / SECOND_MS)
 }
 
 /// Exit 4: somebody else holds it live.
 pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     let id = view.id;
-    let held = Span::from_ms(view.now.since_ms(&lease.acquired()));
-    let left = match (&lease.grant.process, expires_in_s(view, lease)) {
-        (Some(process), Some(s)) => {
-            format!(
-                "as long as its process {} lives, at most {} more",
-                process.pid,
-                Span::from_ms(s * SECOND_MS)
-            )
-        }
-        (Some(process), None) => format!("and as long as its process {} lives", process.pid),
-        (None, Some(s)) => format!("and for {} more unless renewed", Span::from_ms(s * SECOND_MS)),
-        (None, None) => "and until it is released".to_owned(),
-    };
     let itself = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    let message = format!("{id} is held by {} ({}) for {held} so far, {left}", lease.actor, lease.instance);
-    let mut refusal = Refusal::new(Code::Held, message).task(id);
+    let mut refusal = Refusal::new(Code::Held, format!("{id} is {}", held_for(view.now, lease))).task(id);
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);
     if itself && view.caller.known_by == KnownBy::Worktree {
@@ -204,4 +193,23 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
         .next("onus ready   # take another task")
         .next(format!("onus note {id} '…'   # leave the holder a note"))
         .next(format!("onus show {id}   # look again later"))
+}
+
+/// Who holds it, how long already, and how long still.
+pub(super) fn held_for(now: &Moment, lease: &Lease) -> String {
+    let held = Span::from_ms(now.since_ms(&lease.acquired()));
+    let left_s = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(now).max(0) / SECOND_MS);
+    let left = match (&lease.grant.process, left_s) {
+        (Some(process), Some(s)) => {
+            format!(
+                "as long as its process {} lives, at most {} more",
+                process.pid,
+                Span::from_ms(s * SECOND_MS)
+            )
+        }
+        (Some(process), None) => format!("and as long as its process {} lives", process.pid),
+        (None, Some(s)) => format!("and for {} more unless renewed", Span::from_ms(s * SECOND_MS)),
+        (None, None) => "and until it is released".to_owned(),
+    };
+    format!("held by {} ({}) for {held} so far, {left}", lease.actor, lease.instance)
 }

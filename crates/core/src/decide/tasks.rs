@@ -6,14 +6,16 @@ use crate::event::{Body, Draft, KeptFor};
 use crate::ids::{Number, Version};
 use crate::lease::{Lease, LeaseEnd};
 use crate::refusal::{Code, Refusal};
-use crate::task::{Facts, MAX_REFS, MAX_RELATES, MAX_TAGS, State, check_word};
+use crate::task::{Facts, MAX_REFS, MAX_RELATES, MAX_SCOPE, MAX_TAGS, State, check_word};
 use crate::text::Field;
 use crate::transition::{Party, Step, Verb, step};
 
 use super::claim::{acquire, kept_refusal, late_cause, not_possible, not_yours};
 use super::graph::{cycle_refusal, may_link};
 use super::ready::{children_refusal, unmet_refusal};
-use super::standing::{Standing, held_refusal, standing, standing_of_claimant, standing_or_forced, swept};
+use super::standing::{
+    Standing, fenced, held_refusal, standing, standing_of_claimant, standing_or_forced, swept,
+};
 use super::{Decision, Named, View, check_version, overridden};
 
 /// A new task. The number is the store's.
@@ -44,6 +46,9 @@ fn check_facts(facts: &Facts) -> Result<(), Refusal> {
     }
     if facts.relates.len() > MAX_RELATES {
         return Err(Refusal::usage(format!("a task relates to at most {MAX_RELATES} others")));
+    }
+    if facts.scope.globs().len() > MAX_SCOPE {
+        return Err(Refusal::usage(format!("a task declares at most {MAX_SCOPE} globs")));
     }
     for tag in &facts.tags {
         check_word("tag", tag)?;
@@ -84,6 +89,11 @@ fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<
         new.not_before_ms = schedule.map(|schedule| schedule.wall_ms(now_ms));
     }
     new.max_attempts = edit.max_attempts.unwrap_or(new.max_attempts);
+    new.scope.extend(edit.add_scope.globs().iter().cloned());
+    for glob in edit.remove_scope.globs() {
+        new.scope.remove(glob);
+    }
+    new.mode = edit.mode.unwrap_or(new.mode);
     for (system, reference) in &edit.refs {
         match reference {
             Some(reference) => new.refs.insert(system.clone(), reference.clone()),
@@ -342,6 +352,10 @@ fn free<'a>(
     }
     let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
     if claimable && verb.claims_first() {
+        // What it did was reset since: finishing it again in passing would be done by somebody who does not know.
+        if view.mine.is_some_and(|mine| mine.token <= view.task.fenced_token) && force.is_none() {
+            return Err(fenced(view));
+        }
         let claimed = acquire(view, standing, &Terms::default(), force)?;
         drafts.extend(claimed.drafts);
         return Ok((drafts, None));

@@ -166,7 +166,10 @@ impl<'a> Door<'a> {
                 self.retry(uid, message.as_deref(), force.as_ref())
             }
             Command::OnTask { task, act, force } => {
-                let uid = self.target(task.as_ref())?;
+                let uid = match (task, act) {
+                    (None, Act::Touch { .. }) => self.latest_held()?,
+                    (task, _) => self.target(task.as_ref())?,
+                };
                 self.on_task(uid, act, force.as_ref())
             }
             Command::ClaimNext(terms) => self.claim_next(terms),
@@ -228,6 +231,15 @@ impl<'a> Door<'a> {
         }
     }
 
+    /// A file that is touched joins the latest of the caller's tasks.
+    fn latest_held(&mut self) -> Result<Uid> {
+        let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
+        match held.last() {
+            Some(lease) => Ok(lease.task),
+            None => self.target(None),
+        }
+    }
+
     fn resolve(&mut self, reference: &TaskRef) -> Result<Uid> {
         resolve(self.write, &self.project, reference)
     }
@@ -284,7 +296,13 @@ impl<'a> Door<'a> {
         }
         let token = task.as_ref().map(|task| task.token).filter(|token| *token > Token(0));
         let made = match act {
-            Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. } | Act::Handoff { .. } => {
+            Act::Claim(_)
+            | Act::Takeover(_)
+            | Act::Renew { .. }
+            | Act::Handoff { .. }
+            | Act::AddScope { .. }
+            | Act::RemoveScope { .. }
+            | Act::Touch { .. } => {
                 Made::Lease { renewed: !acquired && !matches!(act, Act::Handoff { .. }), takeover }
             }
             Act::Edit(_)
@@ -294,7 +312,15 @@ impl<'a> Door<'a> {
             | Act::Move { .. }
             | Act::Redact { .. } => Made::Task,
         };
-        let got_lease = matches!(act, Act::Claim(_) | Act::Takeover(_) | Act::Renew { .. });
+        let got_lease = matches!(
+            act,
+            Act::Claim(_)
+                | Act::Takeover(_)
+                | Act::Renew { .. }
+                | Act::AddScope { .. }
+                | Act::RemoveScope { .. }
+                | Act::Touch { .. }
+        );
         Ok(Outcome {
             token: token.filter(|_| got_lease),
             notices: decision.notices,

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 
 use onus_core::command::{Act, Terms};
-use onus_core::decide::{can_be_taken_over, is_ready_for};
+use onus_core::decide::can_be_taken_over;
 use onus_core::ids::Uid;
 use onus_core::refusal::{Code, Refusal};
+use onus_core::task::Task;
 
 use super::{Door, Outcome, Result, Stop};
+use crate::scopes::Around;
 
 impl Door<'_> {
     /// Fresh work first, then what lapsed. A person's task is never handed out.
     pub(super) fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
         let act = Act::Claim(terms.clone());
         let mut passed_over = BTreeSet::new();
-        while let Some(uid) = self.best_fresh(&passed_over)? {
+        while let Some(uid) = self.best_fresh(terms, &passed_over)? {
             if let Some(outcome) = self.try_claim(uid, &act)? {
                 return Ok(outcome);
             }
@@ -23,7 +25,7 @@ impl Door<'_> {
         for (task, lease) in self.write.open_leases(u64::from(u32::MAX))? {
             let liveness = lease.liveness(&self.now, self.seen(Some(&lease)));
             if can_be_taken_over(&lease, liveness)
-                && is_ready_for(&task, Some(&self.actor), &self.now)
+                && self.is_ready(&task, terms)?
                 && let Some(outcome) = self.try_claim(task.uid, &act)?
             {
                 return Ok(outcome);
@@ -35,11 +37,18 @@ impl Door<'_> {
             .into())
     }
 
-    fn best_fresh(&mut self, passed_over: &BTreeSet<Uid>) -> Result<Option<Uid>> {
-        let (actor, now) = (&self.actor, &self.now);
+    fn is_ready(&mut self, task: &Task, terms: &Terms) -> Result<bool> {
+        let around = Around::new(&self.now, self.policy, &self.project.prefix, &self.outside.observe);
+        Ok(around.is_ready(self.write, task, Some(&self.actor), terms)?)
+    }
+
+    fn best_fresh(&mut self, terms: &Terms, passed_over: &BTreeSet<Uid>) -> Result<Option<Uid>> {
+        let actor = &self.actor;
+        let around = Around::new(&self.now, self.policy, &self.project.prefix, &self.outside.observe);
         let mut best = None;
-        self.write.walk_ready(actor.tier, now.wall_ms, &mut |_, task| {
-            let fits = !passed_over.contains(&task.uid) && is_ready_for(&task, Some(actor), now);
+        self.write.walk_ready(actor.tier, self.now.wall_ms, &mut |read, task| {
+            let fits =
+                !passed_over.contains(&task.uid) && around.is_ready(read, &task, Some(actor), terms)?;
             best = Some(task.uid).filter(|_| fits);
             Ok(!fits)
         })?;

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use onus_core::actor::{Actor, ActorName, Caller};
 use onus_core::command::{Act, Edit};
-use onus_core::decide::{Named, ObstacleKind, Upstream, View};
+use onus_core::decide::{Named, ObstacleKind, Rival, Upstream, View, wanted};
 use onus_core::ids::{Prefix, TaskRef, Token, Uid, Version};
-use onus_core::lease::{Lease, Process, Seen};
+use onus_core::lease::{Lease, Liveness, Process, Seen};
 use onus_core::policy::Policy;
+use onus_core::scope::{Glob, Scope};
 use onus_core::task::Task;
 use onus_core::text::Field;
 use onus_core::time::Moment;
@@ -15,6 +16,7 @@ use onus_core::transition::Verb;
 use onus_store::{Direction, Read};
 
 use super::{Door, Result};
+use crate::scopes::Around;
 
 /// How many of the tasks that another waits for a refusal may choose from.
 const WAITS: u64 = 20;
@@ -31,6 +33,9 @@ pub(crate) struct Scene {
     redactable: Option<(ActorName, Vec<Field>)>,
     named: Named,
     waits_for: Vec<Upstream>,
+    scope: Scope,
+    scope_len: usize,
+    rivals: Vec<Rival>,
 }
 
 impl Scene {
@@ -59,7 +64,49 @@ impl Scene {
             redactable: None,
             named: Named::default(),
             waits_for: waits_for(read, prefix, task)?,
+            scope: Scope::default(),
+            scope_len: 0,
+            rivals: Vec::new(),
         })
+    }
+
+    /// Looks around for what collides with a claim, a widening or a late renewal.
+    pub(crate) fn look_around<R: Read + ?Sized>(
+        &mut self,
+        read: &mut R,
+        around: &Around<'_>,
+        task: &Task,
+        act: &Act,
+    ) -> onus_store::Result<()> {
+        let lease = self.lease.as_ref().filter(|lease| lease.is_usable(task.fenced_token));
+        let is_late = lease.is_some_and(|lease| {
+            lease.ended.is_some() || lease.liveness(around.now, self.seen) != Liveness::Live
+        });
+        let mut asked = match act {
+            Act::Claim(terms) | Act::Takeover(terms) => wanted(task, terms).0,
+            Act::Move { verb, .. } if verb.claims_first() && !task.leased => task.facts.scope.clone(),
+            Act::AddScope { scope } | Act::RemoveScope { scope } => scope.clone(),
+            // What is no path is refused by the decision.
+            Act::Touch { paths } => paths.iter().filter_map(|path| Glob::literal(path).ok()).collect(),
+            Act::Renew { .. } => Scope::default(),
+            _ => return Ok(()),
+        };
+        let mut all = None;
+        if let Some(lease) = lease.filter(|_| is_late) {
+            let reserved = read.scope_of(lease.task, lease.token)?;
+            asked.extend(reserved.globs().iter().cloned());
+            all = Some(reserved);
+        }
+        let near = around.near(read, task, &asked)?;
+        self.rivals = near.rivals;
+        self.scope = all.unwrap_or(near.own);
+        self.scope_len = match lease {
+            Some(lease) if matches!(act, Act::AddScope { .. } | Act::Touch { .. }) => {
+                read.scope_len(lease.task, lease.token)?
+            }
+            _ => 0,
+        };
+        Ok(())
     }
 
     pub(crate) fn view<'s>(
@@ -83,6 +130,9 @@ impl Scene {
             caller_worked_on_it: self.caller_worked_on_it,
             named: &self.named,
             waits_for: &self.waits_for,
+            scope: &self.scope,
+            scope_len: self.scope_len,
+            rivals: &self.rivals,
             redactable: self.redactable.as_ref().map(|(author, fields)| (author, fields.as_slice())),
         }
     }
@@ -104,6 +154,10 @@ impl Door<'_> {
             Some(Act::Redact { version, .. }) => scene.redactable = self.redactable(task.uid, *version)?,
             Some(act) => scene.named = self.name_tasks(task, act)?,
             None => {}
+        }
+        if let Some(act) = act {
+            let around = Around::new(&self.now, self.policy, &self.project.prefix, &self.outside.observe);
+            scene.look_around(self.write, &around, task, act)?;
         }
         Ok(scene)
     }

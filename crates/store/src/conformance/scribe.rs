@@ -121,7 +121,8 @@ pub(super) fn claim(
 ) -> Result<Token> {
     let token = write.task(task)?.expect("the task exists").token.next();
     let now = write.now();
-    let acquired = Draft::new(Body::LeaseAcquired { grant: grant(&now, ttl_ms) }).token(token);
+    let acquired = Draft::new(Body::LeaseAcquired { grant: grant(&now, ttl_ms), scope: Default::default() })
+        .token(token);
     append_as(write, task, acquired, by)?;
     Ok(token)
 }

@@ -41,6 +41,8 @@ fn rich_facts() -> Facts {
         refs: BTreeMap::from([("jira".to_owned(), "WEB-7".to_owned())]),
         parent: None,
         relates: BTreeSet::from([uid(7, 7), uid(8, 8)]),
+        scope: ["src/**".parse().unwrap(), "{a,b}/*.rs".parse().unwrap()].into_iter().collect(),
+        mode: onus_core::lease::Mode::Shared,
         not_before_ms: Some(1_750_000_000_000),
         max_attempts: Some(5),
     }

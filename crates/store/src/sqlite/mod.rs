@@ -24,6 +24,7 @@ mod read;
 mod rebuild;
 mod rows;
 mod schema;
+mod scope;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
+use onus_core::scope::{Glob, Scope};
 use onus_core::seal::StreamHead;
 use onus_core::task::{Origin, Priority, State, Task};
 use onus_core::text::TextKey;
@@ -99,7 +100,7 @@ impl Session<'_> {
         self.all(sql, params, |row| parsed(&row.get::<_, String>(0)?))
     }
 
-    fn number(&self, sql: &str, params: impl Params) -> Result<u64> {
+    pub(super) fn number(&self, sql: &str, params: impl Params) -> Result<u64> {
         let count = self.one(sql, params, |row| row.get::<_, i64>(0))?.unwrap_or_default();
         Ok(u64::try_from(count).unwrap_or_default())
     }
@@ -259,6 +260,18 @@ impl Read for Session<'_> {
 
     fn does_wait_for(&mut self, task: Uid, other: Uid) -> Result<bool> {
         self.is_waited_for(task, other)
+    }
+
+    fn scopes_near(&mut self, scope: &Scope) -> Result<Vec<(Uid, Token, Glob)>> {
+        self.held_near(scope)
+    }
+
+    fn scope_of(&mut self, task: Uid, token: Token) -> Result<Scope> {
+        self.reserved_by(task, token)
+    }
+
+    fn scope_len(&mut self, task: Uid, token: Token) -> Result<usize> {
+        self.count_reserved_by(task, token)
     }
 
     fn unmet(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>> {

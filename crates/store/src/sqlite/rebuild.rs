@@ -22,18 +22,20 @@ use super::{SqliteStore, failed};
 const SIDE_TABLES: &str = "
 DROP TABLE IF EXISTS temp.new_project; DROP TABLE IF EXISTS temp.new_actor; DROP TABLE IF EXISTS temp.new_alias;
 DROP TABLE IF EXISTS temp.new_task; DROP TABLE IF EXISTS temp.new_lease; DROP TABLE IF EXISTS temp.new_indexed;
-DROP TABLE IF EXISTS temp.new_dep;
+DROP TABLE IF EXISTS temp.new_dep; DROP TABLE IF EXISTS temp.new_scope;
 CREATE TEMP TABLE new_project AS SELECT * FROM main.project WHERE 0;
 CREATE TEMP TABLE new_actor AS SELECT * FROM main.actor WHERE 0;
 CREATE TEMP TABLE new_alias AS SELECT * FROM main.alias WHERE 0;
 CREATE TEMP TABLE new_task AS SELECT * FROM main.task WHERE 0;
 CREATE TEMP TABLE new_lease AS SELECT * FROM main.lease WHERE 0;
 CREATE TEMP TABLE new_dep AS SELECT * FROM main.dep WHERE 0;
+CREATE TEMP TABLE new_scope AS SELECT * FROM main.scope WHERE 0;
 CREATE TEMP TABLE new_indexed (stream TEXT, version INTEGER, field TEXT);
 CREATE INDEX temp.new_task_uid ON new_task (uid);
 CREATE INDEX temp.new_task_parent ON new_task (parent);
 CREATE INDEX temp.new_dep_task ON new_dep (task);
 CREATE INDEX temp.new_dep_needs ON new_dep (needs);
+CREATE INDEX temp.new_scope_task ON new_scope (task, token);
 CREATE INDEX temp.new_lease_task ON new_lease (task, token);
 CREATE INDEX temp.new_indexed_place ON new_indexed (stream, version, field);
 ";
@@ -184,6 +186,7 @@ impl Folder<'_> {
                 ("new_task", "uid = ?1"),
                 ("new_lease", "task = ?1"),
                 ("new_dep", "task = ?1"),
+                ("new_scope", "task = ?1"),
                 ("new_indexed", "stream = ?1"),
             ]
         };
@@ -233,6 +236,16 @@ impl Folder<'_> {
         }
         for lease in fold.leases.values() {
             rows::with_lease(lease, |values| self.connection.prepare_cached(&insert_lease)?.execute(values))?;
+        }
+        for (token, scope) in &fold.scopes {
+            let lease = fold.leases.get(token);
+            let task = lease.map(|lease| lease.task.to_string());
+            let held = lease.is_some_and(|lease| lease.ended.is_none());
+            for glob in scope.globs() {
+                self.connection
+                    .prepare_cached("INSERT INTO temp.new_scope VALUES (?1, ?2, ?3, ?4, ?5)")?
+                    .execute(params![task, to_sql(token.0), glob.as_str(), glob.anchor(), held])?;
+            }
         }
         let task = fold.task.as_ref().map(|task| task.uid.to_string());
         for upstream in &fold.deps {
@@ -288,13 +301,14 @@ UPDATE temp.new_task SET
         WHERE other.parent = new_task.uid AND other.state NOT IN ('done', 'dropped'));
 ";
 
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("project", "id, uid, prefix, created_at_ms, version, head, last_number"),
     ("actor", "name, tier, registered_at_ms"),
     ("alias", "alias, actor"),
     ("task", TASK_COLUMNS),
     ("lease", LEASE_COLUMNS),
     ("dep", "task, needs"),
+    ("scope", "task, token, glob, anchor, held"),
 ];
 
 /// Which texts should be searchable.

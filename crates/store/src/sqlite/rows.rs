@@ -22,14 +22,14 @@ use crate::StoredText;
 pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
     created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
-    kept_version, submitter, parent, relates, not_before_ms, max_attempts, attempts, fenced_token, met, unmet, \
+    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, attempts, fenced_token, met, unmet, \
     open_children, open_dependents";
 
 const TASK_VALUES: &str = ":number, :uid, :uid_reversed, :version, :head, :state, :type, :priority, \
     :required_tier, :area, :iteration, :owner, :tags, :refs, :title_version, :body_version, :origin, \
     :created_at_ms, :created_by, :updated_at_ms, :token, :leased, :opened_token, :kept_actor, :kept_wall_ms, \
     :kept_tick_ms, :kept_domain, :kept_version, :submitter, :parent, :relates, :not_before_ms, :max_attempts, \
-    :attempts, :fenced_token, :met, :unmet, :open_children, :open_dependents";
+    :scope, :mode, :attempts, :fenced_token, :met, :unmet, :open_children, :open_dependents";
 
 /// Without what never changes in a task's row (number, uid, origin, how it was created), and without the counts of its
 /// neighbours, which only change relatively.
@@ -42,7 +42,7 @@ const TASK_UPDATES: &str = "version = excluded.version, head = excluded.head, st
     kept_wall_ms = excluded.kept_wall_ms, kept_tick_ms = excluded.kept_tick_ms, \
     kept_domain = excluded.kept_domain, kept_version = excluded.kept_version, submitter = excluded.submitter, \
     parent = excluded.parent, relates = excluded.relates, not_before_ms = excluded.not_before_ms, \
-    max_attempts = excluded.max_attempts, attempts = excluded.attempts, fenced_token = excluded.fenced_token, \
+    max_attempts = excluded.max_attempts, scope = excluded.scope, mode = excluded.mode, attempts = excluded.attempts, fenced_token = excluded.fenced_token, \
     met = excluded.met";
 
 pub(super) static UPSERT_TASK: LazyLock<String> = LazyLock::new(|| {
@@ -95,6 +95,8 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[(&str, &dyn rusqlite:
         ":relates": serde_json::to_string(&facts.relates).unwrap_or_default(),
         ":not_before_ms": facts.not_before_ms,
         ":max_attempts": facts.max_attempts.map(to_sql),
+        ":scope": serde_json::to_string(&facts.scope).unwrap_or_default(),
+        ":mode": facts.mode.as_str(),
         ":attempts": to_sql(task.attempts),
         ":fenced_token": to_sql(task.fenced_token.0),
         ":met": task.is_met(),
@@ -215,6 +217,8 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     task.facts.relates = cells.json()?;
     task.facts.not_before_ms = cells.get()?;
     task.facts.max_attempts = cells.optional_unsigned()?;
+    task.facts.scope = cells.json()?;
+    task.facts.mode = cells.parsed()?;
     task.attempts = cells.unsigned()?;
     task.fenced_token = Token(cells.unsigned()?);
     cells.skip();

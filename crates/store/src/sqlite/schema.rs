@@ -260,3 +260,43 @@ pub(super) fn migrate(connection: &Connection, found: i64) -> rusqlite::Result<(
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.commit()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store as the first schema had it, with one task of each state that the second must understand.
+    fn first_schema() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(FIRST).unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA user_version = 1;
+                 INSERT INTO task (number, uid, uid_reversed, version, head, state, type, priority, required_tier, tags,
+                     refs, title_version, created_at_ms, created_by, updated_at_ms, token, leased, opened_token)
+                 VALUES (1, 'u1', '1u', 1, 'h', 'done', 'task', 'P2', 1, '[]', '{}', 1, 5, 'human:h', 5, 1, 0, 0),
+                        (2, 'u2', '2u', 1, 'h', 'open', 'task', 'P2', 1, '[]', '{}', 1, 5, 'human:h', 5, 1, 1, 0);
+                 INSERT INTO lease (task, token, actor, instance, tier, acquired_at_ms, tick_ms, domain, mode, reserve,
+                     version, active_wall_ms, active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms,
+                     last_domain, renewals)
+                 VALUES ('u2', 1, 'agent:a', 'i', 1, 5, 5, 'd', 'exclusive', 0, 2, 5, 5, 'd', 0, 77, 66, 'dd', 3);",
+            )
+            .unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_store_of_the_first_schema_keeps_what_it_has_and_gets_what_is_new() {
+        let connection = first_schema();
+        migrate(&connection, 1).unwrap();
+        let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(number("PRAGMA user_version"), KNOWN);
+        assert_eq!(number("SELECT met FROM task WHERE number = 1"), 1);
+        assert_eq!(
+            number("SELECT met + unmet + open_children + open_dependents FROM task WHERE number = 2"),
+            0
+        );
+        assert_eq!(number("SELECT progress_wall_ms FROM lease"), 77);
+        assert_eq!(number("SELECT COUNT(*) FROM pragma_foreign_key_check"), 0);
+    }
+}

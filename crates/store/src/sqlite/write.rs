@@ -191,6 +191,7 @@ impl Write for Session<'_> {
                         active_before_s,
                     ],
                 )?;
+                self.hold(*task, *token, true)?;
                 self.pulse(*task, *token, pulse)
             }
             Change::StartLease { task, token } => self.run_on_one(
@@ -199,6 +200,7 @@ impl Write for Session<'_> {
             ),
             Change::EndLease { task, token, ended } => {
                 self.pulse(*task, *token, &Pulse::of_ended(&ended.end))?;
+                self.hold(*task, *token, false)?;
                 self.run_on_one(
                     "UPDATE lease SET ended_how = ?3, ended_at_ms = ?4, ended_version = ?5, ended_active_s = ?6 \
                      WHERE task = ?1 AND token = ?2",
@@ -231,6 +233,8 @@ impl Write for Session<'_> {
                 "UPDATE task SET open_children = open_children + ?2 WHERE uid = ?1",
                 params![parent.to_string(), more],
             ),
+            Change::AddScope { task, token, scope } => self.reserve(*task, *token, scope),
+            Change::RemoveScope { task, token, scope } => self.unreserve(*task, *token, scope),
             Change::Index(key) => self.index(*key, true),
             Change::Unindex(key) => self.index(*key, false),
         }

@@ -1,0 +1,97 @@
+use clap::Subcommand;
+use onus_core::command::{Act, Command};
+use onus_core::ids::TaskRef;
+use onus_engine::TaskView;
+use serde_json::json;
+
+use crate::args::{Key, Target, parse};
+use crate::context::{Context, target};
+use crate::output::escape_line;
+
+/// See and change which paths your lease reserves
+///
+/// Globs from the repository's root: * and ? within a name, ** for folders, [a-z], {a,b}. `src/` is everything in src.
+/// Two live leases never have a path in common, unless both share it.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Reserve more paths: all of these, or none
+    Add(Change),
+    /// Give paths free that are reserved; named as `scope show` has them
+    Rm(Change),
+    /// What a task declares, and what its holder has reserved
+    Show(Show),
+}
+
+#[derive(clap::Args, Debug)]
+struct Change {
+    /// Globs, from the repository's root
+    #[arg(value_name = "GLOB", required = true)]
+    globs: Vec<String>,
+    /// The task: without it ONUS_TASK, or the one that you hold
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    task: Option<TaskRef>,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let (change, adds) = match args.action {
+        Action::Show(show) => return run_show(context, show),
+        Action::Add(change) => (change, true),
+        Action::Rm(change) => (change, false),
+    };
+    let act = if adds {
+        Act::AddScope { scope: crate::scopes::scope(context, &change.globs)? }
+    } else {
+        let globs = change.globs.iter().map(|glob| glob.parse::<onus_core::scope::Glob>());
+        Act::RemoveScope { scope: globs.collect::<Result<_, _>>()? }
+    };
+    let command = Command::OnTask { task: target(change.task)?, act, force: None };
+    let reply = context.run(command, change.key.key)?;
+    super::print_lease(context, &reply, prose)
+}
+
+fn run_show(context: &Context, show: Show) -> super::Result {
+    let (mut engine, identity) = context.reader()?;
+    let looked = engine.show(identity.as_ref(), target(show.target.task)?.as_ref())?;
+    let task = &looked.value;
+    if context.out.json {
+        let reserved = task.lease.as_ref().map(|lease| &lease.scope);
+        let mode = task.lease.as_ref().map_or(task.scope_mode, |lease| lease.mode);
+        let value = json!({ "id": task.id, "declared": task.scope, "reserved": reserved, "mode": mode });
+        context.out.document(value, &looked.notices);
+    } else {
+        context.out.line(&prose(task));
+        context.out.notices(&looked.notices);
+    }
+    Ok(())
+}
+
+fn prose(task: &TaskView) -> String {
+    let list = |title: String, globs: &[String]| {
+        let lines = globs.iter().map(|glob| format!("\n  {}", escape_line(glob)));
+        format!("{title}{}", lines.collect::<String>())
+    };
+    match &task.lease {
+        None if task.scope.is_empty() => format!("{} declares no paths, and nobody holds it", task.id),
+        None => list(format!("{} declares, and nobody holds it:", task.id), &task.scope),
+        Some(lease) if lease.scope.is_empty() => {
+            format!("{}, held by {}, reserves nothing yet", task.id, lease.actor)
+        }
+        Some(lease) => {
+            list(format!("{}, held by {}, reserves ({}):", task.id, lease.actor, lease.mode), &lease.scope)
+        }
+    }
+}
