@@ -1,0 +1,221 @@
+//! Ending what a dead holder left behind.
+//!
+//! A supervisor that was killed -9 takes its direct child with it; what that had started lives on in the group that is on
+//! record. Before somebody else takes the task over, [`end`] ends it, and nothing else:
+//!
+//! - **only members of that group** that can be seen here: this machine, this boot, this pid namespace (the caller knows
+//!   the first two, `/proc` shows the third);
+//! - **only carriers of the instance**: started with `ONUS_INSTANCE=<instance>` in their environment. When the leader and
+//!   everybody else is gone, the id of the group is free, and a stranger's group may have it by now. (A session would say
+//!   no more than that: it can be reused just the same.)
+//! - **by pidfd**. A pid is opened first, then looked at, and then it is made sure that the process behind the
+//!   descriptor still runs: so what was looked at was that process and not a later one with the same pid, and the
+//!   signal goes to the descriptor and not to the number.
+//!
+//! Everything else in the group is left alone and listed, with the reason: a person decides. What left the group (a
+//! session of its own) is not found.
+
+use std::time::Duration;
+
+/// A process that was left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub pid: u32,
+    pub comm: String,
+    pub why: Why,
+}
+
+/// Why a process was left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It does not carry the instance: somebody else's, or its environment was replaced.
+    NotACarrier,
+    /// It may not be looked at: another user's.
+    Unreadable,
+    /// It may not be signalled.
+    NotPermitted,
+    /// Not even KILL ended it in time.
+    StillRunning,
+    /// It is this very process.
+    Itself,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Why::NotACarrier => "does not carry the instance in its environment",
+            Why::Unreadable => "its environment cannot be read",
+            Why::NotPermitted => "may not be signalled",
+            Why::StillRunning => "still runs after KILL",
+            Why::Itself => "is this process",
+        })
+    }
+}
+
+/// What became of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    pub ended: Vec<u32>,
+    pub left: Vec<Left>,
+}
+
+/// Ends the members of a group that carry the instance: TERM, and KILL after the grace.
+/// An error if processes cannot be seen here at all; then nothing was done.
+#[cfg(target_os = "linux")]
+pub fn end(instance: &str, pgid: u32, grace: Duration) -> std::io::Result<Ended> {
+    linux::end(instance, pgid, grace)
+}
+
+/// There are no pidfds here, and without them no signal is certain to reach whom it is meant for.
+#[cfg(not(target_os = "linux"))]
+pub fn end(_instance: &str, _pgid: u32, _grace: Duration) -> std::io::Result<Ended> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::time::{Duration, Instant};
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+
+    use super::{Ended, Left, Why};
+    use crate::proc;
+
+    /// How often it is looked for members that were started meanwhile.
+    const ROUND: Duration = Duration::from_millis(50);
+    /// How long killed processes may take to go.
+    const AFTER_KILL: Duration = Duration::from_secs(5);
+
+    /// A carrier, pinned.
+    struct Member {
+        comm: String,
+        pidfd: OwnedFd,
+        told: Option<Signal>,
+    }
+
+    pub(super) fn end(instance: &str, pgid: u32, grace: Duration) -> io::Result<Ended> {
+        if !proc::is_ours() {
+            return Err(io::Error::other("/proc does not show this pid namespace"));
+        }
+        let entry = format!("ONUS_INSTANCE={instance}");
+        let kill_at = Instant::now() + grace;
+        let give_up_at = kill_at + AFTER_KILL;
+        let mut carriers: BTreeMap<u32, Member> = BTreeMap::new();
+        let mut ended = Vec::new();
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            // Again in every round: a member may have started others before it ended.
+            let mut left = Vec::new();
+            for stat in proc::running().filter(|stat| stat.group == pgid) {
+                if carriers.contains_key(&stat.pid) {
+                    continue;
+                }
+                match pin(stat.pid, pgid, &entry) {
+                    Ok(Some(pidfd)) => {
+                        carriers.insert(stat.pid, Member { comm: stat.comm, pidfd, told: None });
+                    }
+                    Ok(None) => {}
+                    Err(why) => left.push(Left { pid: stat.pid, comm: stat.comm, why }),
+                }
+            }
+            let now = Instant::now();
+            let signal = if now < kill_at { Signal::TERM } else { Signal::KILL };
+            carriers.retain(|pid, member| match member.signal(signal) {
+                Ok(()) => true,
+                Err(Errno::SRCH) => {
+                    ended.push(*pid);
+                    false
+                }
+                Err(_) => {
+                    left.push(Left { pid: *pid, comm: member.comm.clone(), why: Why::NotPermitted });
+                    false
+                }
+            });
+            // One that is just becoming another program has no environment for a moment: it is looked at again.
+            let certain = rounds > 1 || !left.iter().any(|left| left.why == Why::NotACarrier);
+            if carriers.is_empty() && certain || now >= give_up_at {
+                let still =
+                    |(pid, member): (u32, Member)| Left { pid, comm: member.comm, why: Why::StillRunning };
+                left.extend(carriers.into_iter().map(still));
+                ended.sort_unstable();
+                left.sort_unstable_by_key(|left| left.pid);
+                return Ok(Ended { ended, left });
+            }
+            wait(&carriers)?;
+            carriers.retain(|pid, member| {
+                let runs = is_running(&member.pidfd);
+                if !runs {
+                    ended.push(*pid);
+                }
+                runs
+            });
+        }
+    }
+
+    impl Member {
+        /// Each signal once. A stopped process has to be continued to hear of it.
+        fn signal(&mut self, signal: Signal) -> rustix::io::Result<()> {
+            if self.told == Some(signal) {
+                return Ok(());
+            }
+            pidfd_send_signal(&self.pidfd, signal)?;
+            self.told = Some(signal);
+            match pidfd_send_signal(&self.pidfd, Signal::CONT) {
+                Err(Errno::SRCH) | Ok(()) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// A descriptor for a member that carries the entry. None if it is gone; an error says why it is left alone.
+    fn pin(pid: u32, pgid: u32, entry: &str) -> Result<Option<OwnedFd>, Why> {
+        let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        if raw == getpid() {
+            return Err(Why::Itself);
+        }
+        let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::SRCH) => return Ok(None),
+            Err(_) => return Err(Why::Unreadable),
+        };
+        let is_member = proc::stat(&pid.to_string()).is_some_and(|stat| stat.group == pgid);
+        let carries = proc::was_started_with(pid, entry);
+        // It ran all the while: what was read is its own, and not that of a later process with its pid.
+        if !is_running(&pidfd) || !is_member {
+            return Ok(None);
+        }
+        match carries {
+            Ok(true) => Ok(Some(pidfd)),
+            Ok(false) => Err(Why::NotACarrier),
+            Err(_) => Err(Why::Unreadable),
+        }
+    }
+
+    fn is_running(pidfd: &OwnedFd) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)) {
+                Err(Errno::INTR) => {}
+                // A pidfd becomes readable when its process ends.
+                ready => return ready == Ok(0),
+            }
+        }
+    }
+
+    /// Until one of them ends, or the round is over.
+    fn wait(carriers: &BTreeMap<u32, Member>) -> io::Result<()> {
+        let mut fds: Vec<PollFd<'_>> =
+            carriers.values().map(|member| PollFd::new(&member.pidfd, PollFlags::IN)).collect();
+        let round = Timespec { tv_sec: 0, tv_nsec: ROUND.subsec_nanos().into() };
+        match poll(&mut fds, Some(&round)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

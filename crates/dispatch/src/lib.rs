@@ -1,0 +1,50 @@
+//! Supervising real processes: one command, its process group, its output and the lease it works under.
+//!
+//! **Who has authority.** The store says who holds the task; the supervisor believes it and acts on it. It never
+//! decides that a lease is over because a command is slow, and it never lets a command work on when the lease is over.
+//! Everything about the store is behind one hook ([`Hooks`]); this crate knows processes and nothing else.
+//!
+//! **The states of a run.**
+//!
+//! ```text
+//! waiting ──start──▶ running ──exit──▶ tidying ──group empty──▶ over
+//!    │                  │                 ▲
+//!    │ cannot exec      │ fenced, or      │ exit
+//!    ▼                  │ trust ran out   │
+//!  refused              └──▶ stopping ────┘   TERM to the group, KILL after the grace
+//! ```
+//!
+//! *Waiting* ([`Waiting`]): the process exists, in a group of its own, but the command has not been started in it. That is
+//! when its group is put on record: before the command can start anything of its own. *Running*: output is passed on,
+//! signals are forwarded, the lease is renewed. *Stopping*: the lease is lost, so the work must end. *Tidying*: the
+//! command exited, so the run is over; what it left behind in its group is ended too, since the lease that protected
+//! it ends now.
+//!
+//! **What fails how.** The supervisor is killed -9: the kernel kills the command with it ([`trampoline`]), and what the
+//! command had started is found later by its group and its environment ([`group`]). The store hangs: renewing happens on
+//! a thread of its own, so an exit or a signal is noticed all the same, and a lease with a deadline is given up a margin
+//! before it ([`supervise`]). The command hangs: that is not known here; whoever wants a limit sets one. A reader
+//! of our output hangs: the run ends all the same, and the rest of the output waits for the reader
+//! ([`Rest`](output::Rest)).
+//!
+//! **Architecture invariant:** one loop sees everything, in one order ([`supervise`]); threads only carry events to it.
+//! No lock, no shared state, no `async`.
+//!
+//! **Architecture invariant:** a command is an argv, never a shell string.
+//!
+//! Linux is what it is made for. On macOS it compiles and runs, without the kernel's help: a command outlives a
+//! supervisor that was killed -9, and what it leaves in its group is not found.
+
+pub mod group;
+pub mod output;
+mod proc;
+mod signals;
+mod spawn;
+mod supervise;
+mod tail;
+mod terminal;
+pub mod trampoline;
+
+pub use rustix::process::Signal;
+pub use spawn::{Child, Passing, SpawnError, Spec, Trampoline, Waiting};
+pub use supervise::{Exit, Hooks, Renewal, Report, Stop, Terms, Told, supervise};

@@ -1,0 +1,97 @@
+//! Signals to the supervisor, as events.
+//!
+//! They are *blocked*, and one thread waits for them (`sigwait`): no handler runs anywhere, so nothing has to be safe to
+//! call from one, and no system call is interrupted. A crate that installs handlers (signal-hook) would serve for
+//! that as well, but not for the terminal: whoever takes a terminal back from the background is sent SIGTTOU,
+//! unless it blocks or ignores it, and a handler is neither. rustix has no safe signal masks; nix has.
+//!
+//! A mask is inherited, by threads and over `exec`. So it is set on the main thread before any other is started, and the
+//! trampoline takes it off again before it becomes the command ([`let_through`]).
+
+use std::io;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
+use rustix::process::{Signal, kill_current_process_group};
+
+/// What is forwarded to the command's group.
+const FORWARDED: [Named; 9] = [
+    Named::SIGTERM,
+    Named::SIGINT,
+    Named::SIGHUP,
+    Named::SIGQUIT,
+    Named::SIGUSR1,
+    Named::SIGUSR2,
+    Named::SIGWINCH,
+    Named::SIGTSTP,
+    Named::SIGCONT,
+];
+
+fn blocked() -> SigSet {
+    let mut set: SigSet = FORWARDED.into_iter().collect();
+    set.add(Named::SIGTTOU);
+    set
+}
+
+/// Signals held back on this thread, and on those it starts, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    before: SigSet,
+    waited_for: SigSet,
+}
+
+impl Held {
+    pub(crate) fn hold() -> io::Result<Held> {
+        let ignored = ignored();
+        if ignored.contains(Named::SIGCHLD) {
+            // The kernel would throw exit codes away before they can be asked for.
+            return Err(io::Error::other("SIGCHLD is ignored here, by whoever started this process"));
+        }
+        // What was ignored (nohup) stays ignored; a blocked signal would be kept for us instead.
+        let waited_for = FORWARDED.into_iter().filter(|signal| !ignored.contains(*signal)).collect();
+        let before = blocked().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Held { before, waited_for })
+    }
+
+    /// Tells every signal from now on. The thread ends with the process, or with the first signal nobody wants to
+    /// hear about.
+    pub(crate) fn tell(&self, mut hear: impl FnMut(Signal) -> bool + Send + 'static) -> io::Result<()> {
+        let waited_for = self.waited_for;
+        let listen = move || {
+            while let Ok(signal) = waited_for.wait() {
+                if Signal::from_named_raw(signal as i32).is_some_and(|signal| !hear(signal)) {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map(drop)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // With a mask that was valid before, this cannot fail.
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+/// Undoes [`Held::hold`] in a process that inherited it.
+pub(crate) fn let_through() -> io::Result<()> {
+    Ok(blocked().thread_unblock()?)
+}
+
+/// Stops this process and its group, as Ctrl-Z does. Back when continued; at once if nobody could continue us
+/// (an orphaned group is not stopped), or if SIGTSTP is ignored.
+pub(crate) fn stop_own_group() {
+    let stop: SigSet = [Named::SIGTSTP].into_iter().collect();
+    let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) else { return };
+    let _ = kill_current_process_group(Signal::TSTP);
+    let _ = before.thread_set_mask();
+}
+
+/// The signals that were ignored when this process was started. Where the system does not tell, none.
+fn ignored() -> SigSet {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    Named::iterator().filter(|signal| mask >> (*signal as i32 - 1) & 1 == 1).collect()
+}
