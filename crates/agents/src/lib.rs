@@ -163,6 +163,7 @@ mod tests {
             actor: actor.parse().unwrap(),
             instance: "conv-9".parse().unwrap(),
             process: None,
+            group: None,
             seen_at_ms: 0,
         }
     }

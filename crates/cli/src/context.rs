@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onus_agents::{Clues, identify, user_name};
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal};
-use onus_engine::{Engine, Identity, Reply, Request, process};
+use onus_dispatch::group;
+use onus_engine::{Engine, Identity, Orphan, Reply, Request, process};
 use onus_repo::{Place, discover};
 use onus_store::{Access, SqliteStore, StoreError};
 
@@ -36,6 +38,24 @@ fn check_environment() -> Result<(), Refusal> {
         Some((name, _)) => Err(Refusal::usage(format!("{} is not UTF-8 text", name.to_string_lossy()))),
         None => Ok(()),
     }
+}
+
+/// How long a dead holder's processes may take to end themselves.
+const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+
+/// Ends what a dead holder left running, and says what was done and what was left.
+fn end_orphan(orphan: &Orphan) -> Vec<String> {
+    let told = match group::end(orphan.instance.as_str(), orphan.group, ORPHAN_GRACE) {
+        Ok(told) => told,
+        Err(error) => return vec![format!("what its dead holder left running could not be ended: {error}")],
+    };
+    let pids: Vec<String> = told.ended.iter().map(ToString::to_string).collect();
+    let ended = (!pids.is_empty())
+        .then(|| format!("ended what its dead holder left running: process {}", pids.join(", ")));
+    let left = told.left.iter().map(|left| {
+        format!("process {} ({}) of its dead holder's group was left: it {}", left.pid, left.comm, left.why)
+    });
+    ended.into_iter().chain(left).collect()
 }
 
 impl Context {
@@ -75,7 +95,7 @@ impl Context {
     pub(crate) fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
         let path = self.store_path()?;
         let store = SqliteStore::open(&path, access, self.config.store_wait())?;
-        Ok(Engine::new(store, self.config.policy()))
+        Ok(Engine::new(store, self.config.policy()).ending_orphans(end_orphan))
     }
 
     /// Who calls, or why that is not clear.

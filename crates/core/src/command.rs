@@ -60,6 +60,8 @@ pub enum Command {
         actor: ActorName,
         instance: InstanceId,
         process: Process,
+        /// The process group that it runs, which ends with it.
+        group: Option<u32>,
     },
     RecordSeal {
         root: String,

@@ -413,8 +413,7 @@ impl<S: Store> Engine<S> {
     fn inspect<T>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<T, Stop>) -> Result<T, Refusal> {
         let outcome = self.store.read(|read| match work(read) {
             Ok(value) => Ok(Ok(value)),
-            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(stop) => stop.of_reader().map(Err),
         });
         outcome.map_err(Refusal::from)?
     }

@@ -15,6 +15,7 @@
 mod door;
 mod ledger;
 mod notices;
+mod orphans;
 mod planning;
 pub mod process;
 mod query;
@@ -32,6 +33,7 @@ use onus_core::text::Salt;
 use onus_store::{Store, StoreError};
 
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
+pub use orphans::Orphan;
 pub use planning::{ObstacleView, WhyView};
 pub use query::{LogPage, Looked, Page};
 pub use status::{HeldView, StatusView};
@@ -54,11 +56,15 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
     }
 }
 
+/// Ends a dead holder's process group, and says what the caller should know about it.
+pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
+
 /// What the engine asks the world for, beside the store: a simulation gives its own.
 pub struct Outside {
     pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
     pub new_uid: Box<dyn FnMut(i64) -> Uid + Send>,
     pub new_salt: Box<dyn FnMut() -> Salt + Send>,
+    pub end_orphan: EndOrphan,
 }
 
 impl Default for Outside {
@@ -67,6 +73,7 @@ impl Default for Outside {
             observe: Box::new(process::observe),
             new_uid: Box::new(new_uid),
             new_salt: Box::new(new_salt),
+            end_orphan: Box::new(|_| Vec::new()),
         }
     }
 }
@@ -148,6 +155,12 @@ impl<S: Store> Engine<S> {
         Engine { store, policy, outside }
     }
 
+    /// Who ends a dead holder's processes before its task is granted to another.
+    pub fn ending_orphans(mut self, end: impl FnMut(&Orphan) -> Vec<String> + Send + 'static) -> Engine<S> {
+        self.outside.end_orphan = Box::new(end);
+        self
+    }
+
     pub fn store(&mut self) -> &mut S {
         &mut self.store
     }
@@ -158,24 +171,31 @@ impl<S: Store> Engine<S> {
 
     /// n requests, one durable commit; the answers in the same order.
     pub fn execute(&mut self, batch: &[Request]) -> Vec<Result<Reply, Refusal>> {
-        let (policy, outside) = (&self.policy, &mut self.outside);
-        let outcome = self.store.write(|write| {
-            batch
-                .iter()
-                .map(|request| {
-                    write.savepoint()?;
-                    let outcome =
-                        door::Door::new(write, policy, outside, request).and_then(|door| door.run());
-                    match outcome {
-                        Ok(reply) => write.release().map(|()| Ok(reply)),
-                        Err(door::Stop::Refused(refusal)) => write.undo().map(|()| Err(refusal)),
-                        Err(door::Stop::Failed(error)) => Err(error),
-                    }
-                })
-                .collect::<Result<Vec<_>, StoreError>>()
+        let outcome = self.without_orphans(|store, policy, outside, ended, orphan| {
+            store.write(|write| {
+                batch
+                    .iter()
+                    .map(|request| {
+                        write.savepoint()?;
+                        let outcome = door::Door::new(write, policy, outside, request, ended)
+                            .and_then(|door| door.run());
+                        match outcome {
+                            Ok(reply) => write.release().map(|()| Ok(reply)),
+                            Err(door::Stop::Refused(refusal)) => write.undo().map(|()| Err(refusal)),
+                            Err(door::Stop::Failed(error)) => Err(error),
+                            Err(door::Stop::Orphan(found)) => Err(undone(orphan, found)),
+                        }
+                    })
+                    .collect::<Result<Vec<_>, StoreError>>()
+            })
         });
         match outcome {
-            Ok(answers) => answers,
+            Ok((mut answers, asides)) => {
+                for reply in answers.iter_mut().flatten() {
+                    reply.notices.extend(asides.iter().cloned());
+                }
+                answers
+            }
             Err(error) => {
                 let refusal = Refusal::from(error);
                 batch.iter().map(|_| Err(refusal.clone())).collect()
@@ -185,19 +205,57 @@ impl<S: Store> Engine<S> {
 
     /// One request, one commit. It needs no savepoint: if it is refused, the whole transaction is undone with it.
     pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
-        let (policy, outside) = (&self.policy, &mut self.outside);
         let mut refused = None;
-        let outcome = self.store.write(|write| {
-            refused = None;
-            match door::Door::new(write, policy, outside, request).and_then(|door| door.run()) {
-                Ok(reply) => Ok(reply),
-                Err(door::Stop::Refused(refusal)) => {
-                    refused = Some(refusal);
-                    Err(StoreError::Unexpected("the request was refused".to_owned()))
+        let outcome = self.without_orphans(|store, policy, outside, ended, orphan| {
+            store.write(|write| {
+                refused = None;
+                match door::Door::new(write, policy, outside, request, ended).and_then(|door| door.run()) {
+                    Ok(reply) => Ok(reply),
+                    Err(door::Stop::Refused(refusal)) => {
+                        refused = Some(refusal);
+                        Err(StoreError::Unexpected("the request was refused".to_owned()))
+                    }
+                    Err(door::Stop::Failed(error)) => Err(error),
+                    Err(door::Stop::Orphan(found)) => Err(undone(orphan, found)),
                 }
-                Err(door::Stop::Failed(error)) => Err(error),
-            }
+            })
         });
-        outcome.map_err(|error| refused.unwrap_or_else(|| Refusal::from(error)))
+        match outcome {
+            Ok((mut reply, asides)) => {
+                reply.notices.extend(asides);
+                Ok(reply)
+            }
+            Err(error) => Err(refused.unwrap_or_else(|| Refusal::from(error))),
+        }
     }
+
+    /// Runs `work` until it meets no process group of a dead holder: each is ended in between.
+    fn without_orphans<T>(
+        &mut self,
+        mut work: impl FnMut(&mut S, &Policy, &mut Outside, &[u32], &mut Option<Orphan>) -> Result<T, StoreError>,
+    ) -> Result<(T, Vec<Notice>), StoreError> {
+        let (mut ended, mut asides) = (Vec::new(), Vec::new());
+        loop {
+            let mut orphan = None;
+            let outcome = work(&mut self.store, &self.policy, &mut self.outside, &ended, &mut orphan);
+            match (outcome, orphan) {
+                (Ok(value), _) => return Ok((value, asides)),
+                (Err(_), Some(orphan)) => {
+                    asides.extend((self.outside.end_orphan)(&orphan).into_iter().map(|message| Notice {
+                        kind: NoticeKind::Info,
+                        task: Some(orphan.task.clone()),
+                        message,
+                    }));
+                    ended.push(orphan.group);
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What undoes a transaction because of an orphan.
+fn undone(place: &mut Option<Orphan>, orphan: Orphan) -> StoreError {
+    *place = Some(orphan);
+    StoreError::Unexpected("a dead holder's processes must be ended first".to_owned())
 }

@@ -26,6 +26,7 @@ const LATEST: u64 = 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) process: Option<Process>,
+    pub(crate) group: Option<u32>,
     seen_at_ms: Option<i64>,
 }
 
@@ -38,6 +39,7 @@ impl Watch {
         let known = read.instance(actor, instance)?;
         Ok(Watch {
             seen_at_ms: known.as_ref().map(|known| known.seen_at_ms),
+            group: known.as_ref().and_then(|known| known.group),
             process: known.and_then(|known| known.process),
         })
     }

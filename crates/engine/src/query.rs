@@ -125,8 +125,7 @@ impl<S: Store> Engine<S> {
             let mut look = Look { read, project, now, engine: &setting };
             let value = match work(&mut look) {
                 Ok(value) => value,
-                Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
-                Err(Stop::Failed(error)) => return Err(error),
+                Err(stop) => return stop.of_reader().map(Err),
             };
             let notices = match (look.asker(identity)?, identity) {
                 (Some(actor), Some(identity)) => {

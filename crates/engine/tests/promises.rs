@@ -446,7 +446,8 @@ fn an_instance_that_registers_itself_keeps_its_process() {
     let mut world = world();
     let a = who("agent:a", "self");
     let instance = "self".parse().unwrap();
-    let command = Command::RegisterInstance { actor: a.actor.clone(), instance, process: process(7, 1) };
+    let command =
+        Command::RegisterInstance { actor: a.actor.clone(), instance, process: process(7, 1), group: None };
     world.run(&a, command).unwrap();
     let known = world.engine.registered_among(&[process(8, 1), process(7, 1)]).unwrap();
     assert_eq!(known.map(|known| known.actor), Some(a.actor));

@@ -148,6 +148,8 @@ pub struct KnownInstance {
     pub actor: ActorName,
     pub instance: InstanceId,
     pub process: Option<Process>,
+    /// The process group that it runs, and that must be ended before somebody takes over from it when it is dead.
+    pub group: Option<u32>,
     pub seen_at_ms: i64,
 }
 

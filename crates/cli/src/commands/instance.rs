@@ -50,7 +50,7 @@ fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -
         Some(instance) => instance,
         None => format!("process:{}:{}", process.pid, process.start).parse()?,
     };
-    let command = Command::RegisterInstance { actor: identity.actor.clone(), instance, process };
+    let command = Command::RegisterInstance { actor: identity.actor.clone(), instance, process, group: None };
     let reply = engine.run(&onus_engine::Request { identity, command, key: None })?;
     let Answer::Instance(view) = &reply.answer else { return Err(super::unexpected()) };
     context.out.reply(&reply, json!(view), || {

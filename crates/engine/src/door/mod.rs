@@ -22,6 +22,7 @@ use onus_core::time::Moment;
 use onus_store::{KnownInstance, Read, StoreError, Write};
 
 use crate::notices::{self, Watch};
+use crate::orphans::Orphan;
 use crate::view::{ActorView, InstanceView, Notice, NoticeKind, Renderer, TouchedView};
 use crate::{Answer, Identity, Outside, Reply, Request};
 
@@ -32,6 +33,19 @@ pub(crate) enum Stop {
     Refused(Refusal),
     /// The store failed: nothing of the batch can stand.
     Failed(StoreError),
+    /// A dead holder's processes must be ended first: then the batch is run again.
+    Orphan(Orphan),
+}
+
+impl Stop {
+    /// The same for a question, which grants nothing and so meets no orphans.
+    pub(crate) fn of_reader(self) -> std::result::Result<Refusal, StoreError> {
+        match self {
+            Stop::Refused(refusal) => Ok(refusal),
+            Stop::Failed(error) => Err(error),
+            Stop::Orphan(_) => Err(StoreError::Unexpected("a question met an orphan".to_owned())),
+        }
+    }
 }
 
 impl From<Refusal> for Stop {
@@ -49,7 +63,7 @@ impl From<StoreError> for Stop {
 type Result<T> = std::result::Result<T, Stop>;
 
 pub(crate) struct Door<'a> {
-    write: &'a mut dyn Write,
+    pub(crate) write: &'a mut dyn Write,
     policy: &'a Policy,
     outside: &'a mut Outside,
     request: &'a Request,
@@ -63,6 +77,8 @@ pub(crate) struct Door<'a> {
     first: Option<Uid>,
     /// Things the caller should know.
     asides: Vec<String>,
+    /// Process groups that were ended for this batch.
+    pub(crate) ended_groups: &'a [u32],
 }
 
 /// What a command did, before it is rendered.
@@ -101,6 +117,7 @@ impl<'a> Door<'a> {
         policy: &'a Policy,
         outside: &'a mut Outside,
         request: &'a Request,
+        ended_groups: &'a [u32],
     ) -> Result<Door<'a>> {
         let Identity { actor, instance, known_by, ancestry, .. } = &request.identity;
         let now = write.now();
@@ -129,6 +146,7 @@ impl<'a> Door<'a> {
             watch,
             first: None,
             asides: Vec::new(),
+            ended_groups,
         };
         if is_new {
             let name = door.actor.name.clone();
@@ -176,16 +194,18 @@ impl<'a> Door<'a> {
             Command::RegisterActor { actor, tier } => self.register_actor(actor, *tier),
             Command::SetTier { actor, tier } => self.set_tier(actor, *tier),
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
-            Command::RegisterInstance { actor, instance, process } => {
+            Command::RegisterInstance { actor, instance, process, group } => {
                 let known = KnownInstance {
                     actor: self.introduced(actor)?,
                     instance: instance.clone(),
                     process: Some(process.clone()),
+                    group: *group,
                     seen_at_ms: self.now.wall_ms,
                 };
                 self.write.put_instance(&known)?;
                 if known.actor == self.caller.actor && known.instance == self.caller.instance {
                     self.watch.process = known.process.clone();
+                    self.watch.group = known.group;
                 }
                 Ok(Outcome::of(Made::Instance(known)))
             }
@@ -274,10 +294,12 @@ impl<'a> Door<'a> {
 
     fn decide(&mut self, task: &Task, act: &Act, force: Option<&Force>) -> Result<Decision> {
         let scene = self.scene(task, Some(act))?;
-        Ok(decide(&self.view(task, &scene), act, force)?)
+        let decision = decide(&self.view(task, &scene), act, force)?;
+        self.end_orphans_first(&scene.id, scene.lease.as_ref(), &decision)?;
+        Ok(decision)
     }
 
-    fn seen(&self, lease: Option<&Lease>) -> Seen {
+    pub(crate) fn seen(&self, lease: Option<&Lease>) -> Seen {
         lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
     }
 
@@ -436,6 +458,7 @@ impl<'a> Door<'a> {
             actor: self.caller.actor.clone(),
             instance: self.caller.instance.clone(),
             process: self.watch.process.clone(),
+            group: self.watch.group,
             seen_at_ms: self.now.wall_ms,
         };
         Ok(self.write.put_instance(&known)?)

@@ -25,7 +25,7 @@ const WAITS: u64 = 20;
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) id: String,
-    lease: Option<Lease>,
+    pub(crate) lease: Option<Lease>,
     seen: Seen,
     mine: Option<Lease>,
     indefinite: (u64, u64),

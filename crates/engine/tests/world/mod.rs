@@ -96,6 +96,7 @@ pub fn world_with(policy: Policy) -> World<SqliteStore> {
             uid(u128::from(counted(&uids)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
         }),
         new_salt: Box::new(move || u128::from(counted(&salts)).to_le_bytes()),
+        end_orphan: Box::new(|_| Vec::new()),
     };
     World { engine: Engine::with_outside(store, policy, outside), fate, _folder: folder }
 }

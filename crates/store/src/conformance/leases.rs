@@ -182,6 +182,7 @@ fn instances<S: Store>(store: &mut S) {
         actor: actor("h"),
         instance: instance(name),
         process: Some(process(pid)),
+        group: Some(pid + 1),
         seen_at_ms: i64::from(pid),
     };
     commit(store, |write| {

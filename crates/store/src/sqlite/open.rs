@@ -319,6 +319,7 @@ mod tests {
                 actor: actor.clone(),
                 instance: instance.clone(),
                 process: None,
+                group: None,
                 seen_at_ms: n,
             };
             store.write(|write| write.put_instance(&known)).unwrap();

@@ -499,7 +499,7 @@ impl Read for Session<'_> {
 
     fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
              WHERE actor = ?1 AND instance = ?2",
             params![actor.as_str(), instance.as_str()],
             known_instance,
@@ -508,7 +508,7 @@ impl Read for Session<'_> {
 
     fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>> {
         self.all(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
              ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1",
             [to_sql(limit)],
             known_instance,
@@ -517,7 +517,7 @@ impl Read for Session<'_> {
 
     fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms FROM instance \
+            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
              WHERE pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 AND time_ns = ?5 ORDER BY seen_at_ms DESC LIMIT 1",
             params![process.pid, to_sql(process.start), process.boot, process.pid_ns, process.time_ns],
             known_instance,
@@ -582,6 +582,7 @@ fn known_instance(row: &Row<'_>) -> rusqlite::Result<KnownInstance> {
         actor: rows::text(row, "actor")?,
         instance: rows::text(row, "instance")?,
         process,
+        group: row.get("pgid")?,
         seen_at_ms: row.get("seen_at_ms")?,
     })
 }

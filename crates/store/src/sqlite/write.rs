@@ -266,10 +266,10 @@ impl Write for Session<'_> {
     fn put_instance(&mut self, known: &KnownInstance) -> Result<()> {
         let process = known.process.as_ref();
         self.run(
-            "INSERT INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (actor, instance) DO UPDATE SET \
+            "INSERT INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (actor, instance) DO UPDATE SET \
              machine = excluded.machine, boot = excluded.boot, pid_ns = excluded.pid_ns, time_ns = excluded.time_ns, pid = excluded.pid, \
-             start = excluded.start, seen_at_ms = excluded.seen_at_ms",
+             start = excluded.start, pgid = excluded.pgid, seen_at_ms = excluded.seen_at_ms",
             params![
                 known.actor.as_str(),
                 known.instance.as_str(),
@@ -279,6 +279,7 @@ impl Write for Session<'_> {
                 process.map(|process| &process.time_ns),
                 process.map(|process| process.pid),
                 process.map(|process| to_sql(process.start)),
+                known.group,
                 known.seen_at_ms,
             ],
         )
