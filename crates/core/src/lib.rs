@@ -23,6 +23,7 @@ pub mod ids;
 pub mod lease;
 pub mod policy;
 pub mod refusal;
+pub mod scope;
 pub mod seal;
 pub mod task;
 pub mod text;

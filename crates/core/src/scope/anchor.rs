@@ -1,0 +1,82 @@
+//! Anchors: how a store finds the few globs that a new one can meet, without looking at the others.
+//!
+//! A glob's anchor is the part of it that is the same for every path it matches: the folders before its first
+//! special character, with their `/` (`src/auth/` of `src/auth/*.rs`, nothing of `**/*.rs`), or the whole path if
+//! it has no special character. **Two globs can match a common path only if their anchors meet:** they are
+//! equal, or one is a folder (or nothing) that the other begins with.
+//!
+//! So, in an index of anchors in byte order, everything that can meet a glob lies
+//!
+//! - from its own anchor on, up to and without [`range_end`]: one range;
+//! - at each of its [`ancestors`]: as many point look-ups as the anchor has folders.
+
+/// Whether globs with these anchors can match a common path.
+pub fn meet(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    long.starts_with(short) && (short.len() == long.len() || is_folder(short))
+}
+
+/// The anchors above this one, the shortest first: `""`, `src/`, `src/auth/` for `src/auth/login.rs`.
+pub fn ancestors(anchor: &str) -> impl Iterator<Item = &str> {
+    let folders = anchor.match_indices('/').map(|(at, _)| &anchor[..=at]);
+    std::iter::once("").chain(folders).filter(move |above| above.len() < anchor.len())
+}
+
+/// Where the anchors end that meet this one and are not above it. `None`: they go on to the index's end.
+pub fn range_end(anchor: &str) -> Option<String> {
+    match anchor.strip_suffix('/') {
+        // The character after `/`.
+        Some(folder) => Some(format!("{folder}0")),
+        None if anchor.is_empty() => None,
+        None => Some(format!("{anchor}\0")),
+    }
+}
+
+fn is_folder(anchor: &str) -> bool {
+    anchor.is_empty() || anchor.ends_with('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_meets_what_is_in_it_and_what_it_is_in() {
+        for (one, other, answer) in [
+            ("", "", true),
+            ("", "src/", true),
+            ("src/", "src/auth/", true),
+            ("src/", "src/a.rs", true),
+            ("src/a.rs", "src/a.rs", true),
+            ("src/a", "src/a/", false),
+            ("src/a", "src/ab", false),
+            ("src/a/", "src/b/", false),
+            ("src", "src/", false),
+        ] {
+            assert_eq!(meet(one, other), answer, "{one} × {other}");
+            assert_eq!(meet(other, one), answer, "{other} × {one}");
+        }
+    }
+
+    #[test]
+    fn ancestors_are_the_folders_above() {
+        let of = |anchor| ancestors(anchor).collect::<Vec<_>>();
+        assert_eq!(of(""), Vec::<&str>::new());
+        assert_eq!(of("a"), [""]);
+        assert_eq!(of("src/"), [""]);
+        assert_eq!(of("src/auth/"), ["", "src/"]);
+        assert_eq!(of("src/auth/login.rs"), ["", "src/", "src/auth/"]);
+    }
+
+    #[test]
+    fn an_index_finds_exactly_the_anchors_that_meet() {
+        let index = ["", "a", "a/", "a/b", "a/b/", "a/b/c", "a0", "ab", "ab/", "a/\u{10ffff}", "b/", "é/x"];
+        for mine in index {
+            for row in index {
+                let in_range = row >= mine && range_end(mine).is_none_or(|end| row < end.as_str());
+                let found = in_range || ancestors(mine).any(|above| above == row);
+                assert_eq!(found, meet(mine, row), "{mine} finds {row}");
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A glob: text that was checked once and matches paths from then on.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::budget::Budget;
+use super::parse::{Parsed, parse};
+use super::path::{self, MAX_PATH_BYTES};
+use super::pattern::Pattern;
+use super::{Fault, ScopeError, anchor};
+
+/// The most bytes a glob may have, unless it is a plain path ([`MAX_PATH_BYTES`]).
+pub const MAX_GLOB_BYTES: usize = 1024;
+
+/// Paths of the repository, described. See [`super`] for what the characters mean.
+///
+/// Two globs are equal if they are written alike; plain paths are always written alike. They sort by anchor, then by
+/// text.
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String"))]
+#[serde(try_from = "String", into = "String")]
+pub struct Glob {
+    text: String,
+    anchor: String,
+    /// What follows the anchor. Nothing: the anchor is the path.
+    pub(super) pattern: Option<Box<Pattern>>,
+}
+
+impl Glob {
+    /// The glob of one path, whatever characters are in it. The path is brought to its one spelling: `./a//b` is
+    /// `a/b`.
+    pub fn literal(path: &str) -> Result<Glob, ScopeError> {
+        path::normal(path).map(|path| Glob::of_path(path.into_owned()))
+    }
+
+    fn of_path(path: String) -> Glob {
+        Glob { text: escaped(&path).into_owned(), anchor: path, pattern: None }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The part that all matching paths begin with, in whole folders; see [`super::anchor`].
+    pub fn anchor(&self) -> &str {
+        &self.anchor
+    }
+
+    /// The path, if it is the glob of one without special characters.
+    pub fn path(&self) -> Option<&str> {
+        self.pattern.is_none().then_some(self.anchor.as_str())
+    }
+
+    /// Whether this path, in its one spelling, is among those described. What is no path never is.
+    pub fn matches(&self, path: &str) -> bool {
+        path::seen(path).is_some_and(|path| self.admits(&path, &mut Budget::unlimited()))
+    }
+
+    /// The same for what is known to be a path.
+    pub(super) fn admits(&self, path: &str, budget: &mut Budget) -> bool {
+        match &self.pattern {
+            None => self.anchor == path,
+            Some(pattern) => path
+                .strip_prefix(self.anchor.as_str())
+                .is_some_and(|rest| rest.ends_with(&pattern.tail) && pattern.matches(rest, budget)),
+        }
+    }
+
+    /// Whether the beginnings and the ends that all their paths have allow a common one.
+    pub(super) fn may_meet(&self, other: &Glob) -> bool {
+        let (one, two) = (self.tail(), other.tail());
+        anchor::meet(&self.anchor, &other.anchor) && (one.ends_with(two) || two.ends_with(one))
+    }
+
+    fn tail(&self) -> &str {
+        self.pattern.as_ref().map_or(&self.anchor, |pattern| &pattern.tail)
+    }
+}
+
+/// The text of a path as a glob.
+fn escaped(path: &str) -> Cow<'_, str> {
+    let special = |c: char| matches!(c, '\\' | '*' | '?' | '[' | '{' | '}');
+    if !path.starts_with('!') && !path.contains(special) {
+        return Cow::Borrowed(path);
+    }
+    let mut text = String::with_capacity(path.len() + 8);
+    for (at, c) in path.char_indices() {
+        if special(c) || at == 0 && c == '!' {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    Cow::Owned(text)
+}
+
+impl FromStr for Glob {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Glob, ScopeError> {
+        let refuse = |fault| ScopeError::not_a_glob(text, fault);
+        let too_long = |max| refuse(Fault::TooLong { bytes: text.len(), max });
+        // Even a path of nothing but backslashes has no more bytes than that.
+        if text.len() > 2 * MAX_PATH_BYTES {
+            return Err(too_long(MAX_PATH_BYTES));
+        }
+        // Whoever ends in `/` means the folder.
+        let text = if text.ends_with('/') { format!("{text}**") } else { text.to_owned() };
+        match parse(&text).map_err(refuse)? {
+            Parsed { anchor, pattern: None } if anchor.len() > MAX_PATH_BYTES => {
+                Err(too_long(MAX_PATH_BYTES))
+            }
+            Parsed { anchor, pattern: None } => Ok(Glob::of_path(anchor)),
+            Parsed { pattern: Some(_), .. } if text.len() > MAX_GLOB_BYTES => Err(too_long(MAX_GLOB_BYTES)),
+            Parsed { anchor, pattern } => Ok(Glob { text, anchor, pattern: pattern.map(Box::new) }),
+        }
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = ScopeError;
+
+    fn try_from(text: String) -> Result<Glob, ScopeError> {
+        text.parse()
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> String {
+        glob.text
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Glob({:?})", self.text)
+    }
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Glob) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Glob {}
+
+impl PartialOrd for Glob {
+    fn partial_cmp(&self, other: &Glob) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Glob {
+    fn cmp(&self, other: &Glob) -> Ordering {
+        (&self.anchor, &self.text).cmp(&(&other.anchor, &other.text))
+    }
+}
+
+impl Hash for Glob {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
