@@ -84,8 +84,8 @@ impl Alphabet {
     }
 
     /// About how many steps it takes to spell it out.
-    pub(super) fn work(&self) -> u64 {
-        (self.cuts.len() * (self.classes.len() + 1)) as u64
+    pub(super) fn work(&self) -> usize {
+        self.cuts.len() * (self.classes.len() + 1)
     }
 
     pub(super) fn spell(&self) -> Vec<char> {

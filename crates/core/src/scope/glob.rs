@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::budget::Budget;
 use super::parse::{Parsed, parse};
 use super::path::{self, MAX_PATH_BYTES};
 use super::pattern::Pattern;
@@ -58,16 +59,16 @@ impl Glob {
 
     /// Whether this path, in its one spelling, is among those described. What is no path never is.
     pub fn matches(&self, path: &str) -> bool {
-        path::seen(path).is_some_and(|path| self.admits(&path, &mut 0))
+        path::seen(path).is_some_and(|path| self.admits(&path, &mut Budget::unlimited()))
     }
 
-    /// The same for what is known to be a path. `work` counts what it took.
-    pub(super) fn admits(&self, path: &str, work: &mut u64) -> bool {
+    /// The same for what is known to be a path.
+    pub(super) fn admits(&self, path: &str, budget: &mut Budget) -> bool {
         match &self.pattern {
             None => self.anchor == path,
             Some(pattern) => path
                 .strip_prefix(self.anchor.as_str())
-                .is_some_and(|rest| rest.ends_with(&pattern.tail) && pattern.matches(rest, work)),
+                .is_some_and(|rest| rest.ends_with(&pattern.tail) && pattern.matches(rest, budget)),
         }
     }
 

@@ -21,16 +21,17 @@
 //!
 //! **No library does this.** `globset` matches and cannot intersect; `regex-automata` would have to determinise each
 //! glob first, over bytes, which is exponential for `*a*a*a…`, and offers no product either. What is needed is small:
-//! a nondeterministic automaton a glob ([`pattern`]), a walk through pairs of steps, shortest first
-//! ([`mod@overlap`]), and, only when the first example found is a shared path, the sets of steps that the shared globs
-//! are in ([`shared`]). Most pairs never come that far: [`anchor`]s and tails tell them apart, and a path against
-//! a glob is only a match.
+//! a nondeterministic automaton a glob (`pattern.rs`), a walk through pairs of steps, shortest first (`overlap.rs`),
+//! and, only when the first example found is a shared path, the sets of steps that the shared globs are in
+//! (`shared.rs`). Most pairs never come that far: [`anchor`]s and tails tell them apart, and a path against a glob is
+//! only a match.
 //!
 //! **Limits:** [`MAX_GLOB_BYTES`] a glob, [`MAX_PATH_BYTES`] a path, and [`MAX_STEPS`] of search for one question,
 //! with [`STEPS_A_PAIR`] more for each pair of globs that had to be looked at. Beyond that the answer is
 //! [`ScopeError::TooComplex`]: bounded, whatever the globs are.
 
 pub mod anchor;
+mod budget;
 mod class;
 mod glob;
 mod overlap;
@@ -46,6 +47,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::shortened;
 use crate::refusal::Refusal;
+
+use budget::Budget;
 
 pub use glob::{Glob, MAX_GLOB_BYTES};
 pub use overlap::{MAX_STEPS, STEPS_A_PAIR, Witness, overlap};
@@ -91,7 +94,7 @@ impl Scope {
             anchor::ancestors(&path).chain([&*path]).any(|anchor| {
                 let from = self.globs.partition_point(|glob| glob.anchor() < anchor);
                 let mut alike = self.globs.iter().skip(from).take_while(|glob| glob.anchor() == anchor);
-                alike.any(|glob| glob.admits(&path, &mut 0))
+                alike.any(|glob| glob.admits(&path, &mut Budget::unlimited()))
             })
         })
     }

@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 
+use super::budget::{Budget, Exhausted};
 use super::class::{Alphabet, Class};
 use super::path::Progress;
 use super::pattern::{Pattern, Step};
@@ -38,7 +39,7 @@ pub struct Witness {
 /// If the search becomes too long, a path that was found by then is still proof, though perhaps not the shortest.
 pub fn overlap(a: &[Glob], b: &[Glob], shared: &[Glob]) -> Result<Option<Witness>, ScopeError> {
     let mut found: Option<(usize, Witness)> = None;
-    let mut budget = Budget { spent: 0, limit: MAX_STEPS };
+    let mut budget = Budget::of(MAX_STEPS);
     for (left, one) in a.iter().enumerate() {
         for (right, two) in b.iter().enumerate().filter(|(_, two)| one.may_meet(two)) {
             budget.limit += STEPS_A_PAIR;
@@ -57,19 +58,6 @@ pub fn overlap(a: &[Glob], b: &[Glob], shared: &[Glob]) -> Result<Option<Witness
     Ok(found.map(|(_, witness)| witness))
 }
 
-struct Exhausted;
-
-struct Budget {
-    spent: u64,
-    limit: u64,
-}
-
-impl Budget {
-    fn check(&self) -> Result<(), Exhausted> {
-        if self.spent > self.limit { Err(Exhausted) } else { Ok(()) }
-    }
-}
-
 /// The shortest path of fewer than `below` characters that both match and that is not shared.
 fn common(
     one: &Glob,
@@ -81,18 +69,19 @@ fn common(
     let (outer, inner) = if one.anchor().len() <= two.anchor().len() { (one, two) } else { (two, one) };
     let base = inner.anchor();
     let is_shared = |path: &str, budget: &mut Budget| {
-        budget.spent += shared.len() as u64;
-        let is_shared = shared.iter().any(|glob| glob.admits(path, &mut budget.spent));
+        budget.spend(shared.len());
+        let is_shared = shared.iter().any(|glob| glob.admits(path, budget));
         budget.check().map(|()| is_shared)
     };
     let (Some(outer_pattern), Some(inner_pattern)) = (&outer.pattern, &inner.pattern) else {
-        let found = base.chars().count() < below && outer.admits(base, &mut budget.spent);
+        let found = base.chars().count() < below && outer.admits(base, budget);
         budget.check()?;
         return Ok(if found && !is_shared(base, budget)? { Some(base.to_owned()) } else { None });
     };
     let Some(below) = below.checked_sub(base.chars().count()) else { return Ok(None) };
     let rest = &base[outer.anchor().len()..];
-    let starts = outer_pattern.run(rest, &mut budget.spent);
+    let starts = outer_pattern.run(rest, budget);
+    budget.check()?;
     let mut search = Search::new([outer_pattern, inner_pattern], Shared::default());
     let Some(end) = search.shortest(&starts, shared::NONE, below, budget)? else { return Ok(None) };
     let path = format!("{base}{end}");
@@ -100,7 +89,8 @@ fn common(
         return Ok(Some(path));
     }
     let concerned = shared.iter().filter(|glob| glob.may_meet(one) && glob.may_meet(two));
-    let (shared, set) = Shared::after_base(concerned, base, &mut budget.spent);
+    let (shared, set) = Shared::after_base(concerned, base, budget);
+    budget.check()?;
     let Some(set) = set else { return Ok(None) };
     let mut search = Search::new([outer_pattern, inner_pattern], shared);
     let end = search.shortest(&starts, set, below, budget)?;
@@ -154,31 +144,16 @@ impl<'a> Search<'a> {
         let letters = self.letters(budget)?;
         let (mut layer, mut next_layer) = (Vec::with_capacity(16), Vec::with_capacity(16));
         for outer in starts.iter().copied() {
-            self.visit(
-                &mut layer,
-                0,
-                None,
-                Place { outer, inner: 0, progress: Progress::Start, set },
-                budget,
-            );
+            let place = Place { outer, inner: 0, progress: Progress::Start, set };
+            self.visit(&mut layer, 0, None, place, budget);
         }
         for _ in 0..below {
-            let mut i = 0;
-            while let Some(at) = layer.get(i).copied() {
-                i += 1;
-                budget.spent += 1;
-                budget.check()?;
-                let Some(Visit { place, .. }) = self.visits.get(at) else { break };
-                let place = *place;
-                if self.is_end(place) {
-                    return Ok(Some(self.read(at)));
-                }
-                let outer_leads = self.outer.leads(place.outer).into_iter().flatten();
-                outer_leads
-                    .for_each(|outer| self.visit(&mut layer, at, None, Place { outer, ..place }, budget));
-                let inner_leads = self.inner.leads(place.inner).into_iter().flatten();
-                inner_leads
-                    .for_each(|inner| self.visit(&mut layer, at, None, Place { inner, ..place }, budget));
+            // All of a layer before any of the next: a place must not count as visited later than it could be.
+            if let Some(end) = self.spread(&mut layer, budget)? {
+                return Ok(Some(self.read(end)));
+            }
+            for at in layer.drain(..) {
+                let Some(place) = self.visits.get(at).map(|visit| visit.place) else { continue };
                 match (self.outer.step(place.outer), self.inner.step(place.inner)) {
                     (Step::Char(c), _) | (_, Step::Char(c)) => {
                         self.take(&mut next_layer, at, c, place, budget);
@@ -190,7 +165,30 @@ impl<'a> Search<'a> {
                 break;
             }
             std::mem::swap(&mut layer, &mut next_layer);
-            next_layer.clear();
+        }
+        Ok(None)
+    }
+
+    /// Adds to a layer whatever can be reached from it without a character. Ends early where both patterns end.
+    fn spread(&mut self, layer: &mut Vec<usize>, budget: &mut Budget) -> Result<Option<usize>, Exhausted> {
+        let mut i = 0;
+        while let Some(at) = layer.get(i).copied() {
+            i += 1;
+            budget.spend(1);
+            budget.check()?;
+            let Some(place) = self.visits.get(at).map(|visit| visit.place) else { continue };
+            if self.is_end(place) {
+                return Ok(Some(at));
+            }
+            for outer in self.outer.leads(place.outer).into_iter().flatten() {
+                self.visit(layer, at, None, Place { outer, ..place }, budget);
+            }
+            // Where the outer pattern has to go on first, the inner one waits.
+            if !self.outer.only_leads(place.outer) {
+                for inner in self.inner.leads(place.inner).into_iter().flatten() {
+                    self.visit(layer, at, None, Place { inner, ..place }, budget);
+                }
+            }
         }
         Ok(None)
     }
@@ -200,7 +198,7 @@ impl<'a> Search<'a> {
         let classes =
             || -> [&[Class]; 3] { [&self.outer.classes, &self.inner.classes, self.shared.classes()] };
         let alphabet = Alphabet::new(classes().into_iter().flatten(), self.shared.chars());
-        budget.spent += alphabet.work();
+        budget.spend(alphabet.work());
         budget.check()?;
         Ok(alphabet.spell())
     }
@@ -216,7 +214,7 @@ impl<'a> Search<'a> {
         if let Some(outer) = self.outer.take(place.outer, c)
             && let Some(inner) = self.inner.take(place.inner, c)
             && let Some(progress) = place.progress.after(c)
-            && let Some(set) = self.shared.after(place.set, c, &mut budget.spent)
+            && let Some(set) = self.shared.after(place.set, c, budget)
         {
             self.visit(layer, from, Some(c), Place { outer, inner, progress, set }, budget);
         }
@@ -249,7 +247,7 @@ impl<'a> Search<'a> {
             return true;
         }
         let sets = self.with.entry(key).or_default();
-        if sets.iter().any(|set| self.shared.within(*set, place.set, &mut budget.spent)) {
+        if sets.iter().any(|set| self.shared.within(*set, place.set, budget)) {
             return false;
         }
         sets.push(place.set);

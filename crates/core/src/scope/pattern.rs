@@ -5,6 +5,7 @@
 //! Every text that is run through it is (the rest of) a path, which keeps the steps simple: `**` at the end may
 //! take any characters at all, since a path neither ends in `/` nor has `//` in it.
 
+use super::budget::Budget;
 use super::class::Class;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,8 @@ impl Pattern {
         self.step(at) == Step::Deep && self.step(at + 1) == Step::End
     }
 
-    /// The steps that can be next after `text`, begun at the first step. `work` counts what it took.
-    pub(super) fn run(&self, text: &str, work: &mut u64) -> Vec<u32> {
+    /// The steps that can be next after `text`, begun at the first step.
+    pub(super) fn run(&self, text: &str, budget: &mut Budget) -> Vec<u32> {
         let mut reached = Reached { at: Vec::with_capacity(8), since: vec![0; self.steps.len()], round: 1 };
         reached.add(0);
         self.spread(&mut reached);
@@ -93,8 +94,8 @@ impl Pattern {
                 }
             }
             self.spread(&mut reached);
-            *work += before.len() as u64;
-            if reached.at.is_empty() {
+            budget.spend(before.len());
+            if reached.at.is_empty() || budget.is_spent() {
                 break;
             }
         }
@@ -109,9 +110,9 @@ impl Pattern {
         }
     }
 
-    pub(super) fn matches(&self, rest: &str, work: &mut u64) -> bool {
-        *work += 1;
-        self.takes_all(0) || self.run(rest, work).into_iter().any(|at| self.step(at) == Step::End)
+    pub(super) fn matches(&self, rest: &str, budget: &mut Budget) -> bool {
+        budget.spend(1);
+        self.takes_all(0) || self.run(rest, budget).into_iter().any(|at| self.step(at) == Step::End)
     }
 
     /// Adds another pattern behind what is here, preceded by `lead`, and says where it begins.

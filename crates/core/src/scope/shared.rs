@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Glob;
+use super::budget::Budget;
 use super::class::Class;
 use super::pattern::{Pattern, Step};
 
@@ -37,23 +38,23 @@ impl Shared {
     pub(super) fn after_base<'a>(
         globs: impl Iterator<Item = &'a Glob>,
         base: &str,
-        work: &mut u64,
+        budget: &mut Budget,
     ) -> (Shared, Option<SetId>) {
         let mut shared = Shared::default();
         shared.number(Vec::new());
         let mut starts = Vec::new();
         for glob in globs {
             let (anchor, pattern) = (glob.anchor(), glob.pattern.as_deref());
-            *work += 1;
+            budget.spend(1);
             if let Some(lead) = anchor.strip_prefix(base) {
                 starts.push(shared.pattern.append(lead, pattern));
             } else if let (Some(rest), Some(pattern)) = (base.strip_prefix(anchor), pattern) {
-                let reached = pattern.run(rest, work);
+                let reached = pattern.run(rest, budget);
                 let start = shared.pattern.append("", Some(pattern));
                 starts.extend(reached.into_iter().map(|at| start + at));
             }
         }
-        let start = shared.settle(starts, work);
+        let start = shared.settle(starts, budget);
         (shared, start)
     }
 
@@ -67,7 +68,7 @@ impl Shared {
     }
 
     /// The set after one more character; none, if from here on everything is shared.
-    pub(super) fn after(&mut self, set: SetId, c: char, work: &mut u64) -> Option<SetId> {
+    pub(super) fn after(&mut self, set: SetId, c: char, budget: &mut Budget) -> Option<SetId> {
         if set == NONE {
             return Some(NONE);
         }
@@ -76,8 +77,8 @@ impl Shared {
         }
         let steps = self.steps(set);
         let next = steps.iter().filter_map(|at| self.pattern.take(*at, c)).collect();
-        *work += steps.len() as u64;
-        let next = self.settle(next, work);
+        budget.spend(steps.len());
+        let next = self.settle(next, budget);
         self.moves.insert((set, c), next);
         next
     }
@@ -87,9 +88,9 @@ impl Shared {
     }
 
     /// Whether whatever is shared in `set` is so in `other` too.
-    pub(super) fn within(&self, set: SetId, other: SetId, work: &mut u64) -> bool {
+    pub(super) fn within(&self, set: SetId, other: SetId, budget: &mut Budget) -> bool {
         let (steps, others) = (self.steps(set), self.steps(other));
-        *work += others.len() as u64;
+        budget.spend(others.len());
         let mut others = others.iter();
         steps.iter().all(|at| others.by_ref().any(|there| there == at))
     }
@@ -99,7 +100,7 @@ impl Shared {
     }
 
     /// The set of these steps and of all that they lead to without a character.
-    fn settle(&mut self, mut steps: Vec<u32>, work: &mut u64) -> Option<SetId> {
+    fn settle(&mut self, mut steps: Vec<u32>, budget: &mut Budget) -> Option<SetId> {
         let mut seen: HashSet<u32> = HashSet::new();
         steps.retain(|at| seen.insert(*at));
         let mut i = 0;
@@ -107,7 +108,7 @@ impl Shared {
             steps.extend(self.pattern.leads(at).into_iter().flatten().filter(|next| seen.insert(*next)));
             i += 1;
         }
-        *work += steps.len() as u64;
+        budget.spend(steps.len());
         if steps.iter().any(|at| self.pattern.takes_all(*at)) {
             return None;
         }

@@ -1,7 +1,5 @@
-mod bounds;
-mod naive;
 mod pairs;
-mod properties;
+
 mod texts;
 
 use super::{Glob, Witness, overlap};

@@ -114,6 +114,7 @@ fn the_table_of_pairs() {
         ("{src,lib}/**/*.{rs,toml}", "lib/x/*.toml", Some("lib/x/.toml")),
         ("*.{rs,md}", "*.{toml,lock}", None),
         ("{one}", "one", Some("one")),
+        ("{{*},b?}", "*b", Some("b")),
         ("a,b", "a,b", Some("a,b")),
         // Escapes.
         ("\\*", "a", None),
