@@ -13,6 +13,7 @@
 //! Readers compute "lapsed" and write nothing.
 
 mod door;
+mod graph;
 mod ledger;
 mod notices;
 mod planning;
@@ -29,8 +30,9 @@ use onus_core::refusal::Refusal;
 use onus_core::text::Salt;
 use onus_store::{Store, StoreError};
 
+pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
-pub use planning::{ObstacleView, WhyView};
+pub use planning::{Explained, ObstacleView, WhyView};
 pub use query::{HeldView, LogPage, Looked, Page, StatusView};
 pub use view::{
     ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView, TouchedView,
@@ -182,19 +184,31 @@ impl<S: Store> Engine<S> {
 
     /// One request, one commit. It needs no savepoint: if it is refused, the whole transaction is undone with it.
     pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        self.attempt(request, true)
+    }
+
+    /// What the answer to a request would be now. Everything is done as [`Engine::run`] does it, then undone.
+    pub fn rehearse(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        self.attempt(request, false)
+    }
+
+    fn attempt(&mut self, request: &Request, keep: bool) -> Result<Reply, Refusal> {
         let (policy, outside) = (&self.policy, &mut self.outside);
-        let mut refused = None;
+        let mut undone = None;
         let outcome = self.store.write(|write| {
-            refused = None;
-            match door::Door::new(write, policy, outside, request).and_then(|door| door.run()) {
+            undone = None;
+            let answer = match door::Door::new(write, policy, outside, request).and_then(|door| door.run()) {
+                Ok(reply) if keep => return Ok(reply),
                 Ok(reply) => Ok(reply),
-                Err(door::Stop::Refused(refusal)) => {
-                    refused = Some(refusal);
-                    Err(StoreError::Unexpected("the request was refused".to_owned()))
-                }
-                Err(door::Stop::Failed(error)) => Err(error),
-            }
+                Err(door::Stop::Refused(refusal)) => Err(refusal),
+                Err(door::Stop::Failed(error)) => return Err(error),
+            };
+            undone = Some(answer);
+            Err(StoreError::Unexpected("the request is undone".to_owned()))
         });
-        outcome.map_err(|error| refused.unwrap_or_else(|| Refusal::from(error)))
+        match outcome {
+            Ok(reply) => Ok(reply),
+            Err(error) => undone.unwrap_or_else(|| Err(Refusal::from(error))),
+        }
     }
 }

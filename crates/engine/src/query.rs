@@ -9,7 +9,7 @@ use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::decide::{can_be_taken_over, is_ready_for};
 use onus_core::ids::{Number, TaskRef, Uid, Version};
-use onus_core::lease::{LapseCause, Process};
+use onus_core::lease::{LapseCause, Lease, Process};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Priority, State, Task};
 use onus_core::time::{Moment, SECOND_MS, Span};
@@ -135,6 +135,45 @@ impl Look<'_> {
         let task = self.read.task(uid)?;
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?)
     }
+
+    /// The first tasks that the asker could claim now, each with the lapsed lease that it would take over.
+    pub(crate) fn all_ready(
+        &mut self,
+        identity: Option<&Identity>,
+        limit: usize,
+    ) -> Result<Vec<(Task, Option<Lease>)>, StoreError> {
+        let asker = self.asker(identity)?;
+        let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
+        let now = self.now.clone();
+        let mut ready = Vec::new();
+        if limit > 0 {
+            self.read.walk_ready(tier, now.wall_ms, &mut |_, task| {
+                if is_ready_for(&task, asker.as_ref(), &now) {
+                    ready.push((task, None));
+                }
+                Ok(ready.len() < limit)
+            })?;
+        }
+        if ready.len() < limit {
+            for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
+                let liveness = lease.liveness(&now, self.renderer().seen(&lease));
+                if can_be_taken_over(&lease, liveness) && is_ready_for(&task, asker.as_ref(), &now) {
+                    ready.push((task, Some(lease)));
+                }
+            }
+            ready.truncate(limit);
+        }
+        Ok(ready)
+    }
+
+    pub(crate) fn offered(&mut self, ready: &[(Task, Option<Lease>)]) -> Result<Vec<TaskView>, StoreError> {
+        let mut renderer = self.renderer();
+        let views = ready.iter().map(|(task, lease)| {
+            let takeover = Some(lease.is_some());
+            Ok(TaskView { takeover, ..renderer.task_with(task, lease.as_ref())? })
+        });
+        views.collect()
+    }
 }
 
 impl<S: Store> Engine<S> {
@@ -216,36 +255,8 @@ impl<S: Store> Engine<S> {
     /// What the asker could claim now: open tasks first, then lapsed ones; never a person's.
     pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<Looked<Page>, Refusal> {
         self.look(identity, |look| {
-            let asker = look.asker(identity)?;
-            let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let now = look.now.clone();
-            let mut ready = Vec::new();
-            if limit > 0 {
-                look.read.walk_ready(tier, now.wall_ms, &mut |_, task| {
-                    if is_ready_for(&task, asker.as_ref(), &now) {
-                        ready.push((task, None));
-                    }
-                    Ok(ready.len() < limit)
-                })?;
-            }
-            if ready.len() < limit {
-                for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
-                    let liveness = lease.liveness(&now, look.renderer().seen(&lease));
-                    if can_be_taken_over(&lease, liveness) && is_ready_for(&task, asker.as_ref(), &now) {
-                        ready.push((task, Some(lease)));
-                    }
-                }
-                ready.truncate(limit);
-            }
-            let mut renderer = look.renderer();
-            let mut tasks = Vec::with_capacity(ready.len());
-            for (task, lease) in &ready {
-                let mut view = renderer.task_with(task, lease.as_ref())?;
-                view.takeover = Some(lease.is_some());
-                tasks.push(view);
-            }
-            Ok(Page { tasks, cursor: None })
+            let ready = look.all_ready(identity, usize::try_from(limit).unwrap_or(usize::MAX))?;
+            Ok(Page { tasks: look.offered(&ready)?, cursor: None })
         })
     }
 
