@@ -75,6 +75,7 @@ pub(crate) enum Command {
     List(c::list::Args),
     Search(c::search::Args),
     Why(c::why::Args),
+    Graph(c::graph::Args),
     Dep(c::dep::Args),
     Scope(c::scope::Args),
     Touch(c::touch::Args),

@@ -182,9 +182,27 @@ impl Context {
         command: onus_core::command::Command,
         key: Option<String>,
     ) -> Result<Reply, Refusal> {
+        self.attempt(command, key, Engine::run)
+    }
+
+    /// What carrying it out would answer; nothing is changed.
+    pub(crate) fn rehearse(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+    ) -> Result<Reply, Refusal> {
+        self.attempt(command, key, Engine::rehearse)
+    }
+
+    fn attempt(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+        attempt: fn(&mut Engine<SqliteStore>, &Request) -> Result<Reply, Refusal>,
+    ) -> Result<Reply, Refusal> {
         let mut engine = self.engine(Access::Write)?;
         let identity = self.identity(&mut engine)?;
-        let outcome = engine.run(&Request { identity, command, key });
+        let outcome = attempt(&mut engine, &Request { identity, command, key });
         // The process ends with this answer, and the system closes its files faster than SQLite tidies its memory.
         std::mem::forget(engine);
         outcome

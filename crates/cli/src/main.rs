@@ -5,7 +5,9 @@ mod cli;
 mod commands;
 mod config;
 mod context;
+mod drawing;
 mod output;
+mod plan;
 mod progress;
 mod render;
 mod scopes;
@@ -120,6 +122,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::List(args) => c::list::run(context, args),
         Command::Search(args) => c::search::run(context, args),
         Command::Why(args) => c::why::run(context, args),
+        Command::Graph(args) => c::graph::run(context, args),
         Command::Dep(args) => c::dep::run(context, args),
         Command::Scope(args) => c::scope::run(context, args),
         Command::Touch(args) => c::touch::run(context, args),

@@ -17,6 +17,12 @@ pub(crate) fn local_time(rfc3339: &str) -> String {
     at.strftime(format).to_string()
 }
 
+/// How long ago that was.
+pub(crate) fn age(rfc3339: &str) -> String {
+    let then = parse_rfc3339(rfc3339).unwrap_or_default();
+    Span::from_ms((jiff::Timestamp::now().as_millisecond() - then).max(0)).to_string()
+}
+
 pub(crate) fn seconds(s: i64) -> String {
     Span::from_ms(s * SECOND_MS).to_string()
 }

@@ -1,7 +1,9 @@
 //! The graph, pure: circles, and ways through it. Edges are given as a function, so that a store can answer them one by
 //! one.
 
-use std::collections::{BTreeMap, VecDeque};
+pub mod analysis;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A shortest way from one node to another, both included. `next`: where one can go from a node.
 pub fn path<N: Copy + Ord, E>(
@@ -77,6 +79,41 @@ pub fn circle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
     Some(found)
 }
 
+/// The nodes of some circle that can be reached from these, in order, if there is one. `next`: where one can go from a node;
+/// it is asked once for each.
+pub fn circle_from<N: Copy + Ord, E>(
+    starts: impl IntoIterator<Item = N>,
+    mut next: impl FnMut(N) -> Result<Vec<N>, E>,
+) -> Result<Option<Vec<N>>, E> {
+    let mut seen: BTreeSet<N> = BTreeSet::new();
+    // The way from a start to where the walk is, each with where it can still go; and what is on it.
+    let mut way: Vec<(N, Vec<N>)> = Vec::new();
+    let mut on_it: BTreeSet<N> = BTreeSet::new();
+    for start in starts {
+        if seen.insert(start) {
+            on_it.insert(start);
+            way.push((start, next(start)?));
+        }
+        while let Some((node, left)) = way.last_mut() {
+            let Some(to) = left.pop() else {
+                on_it.remove(node);
+                way.pop();
+                continue;
+            };
+            if on_it.contains(&to) {
+                return Ok(Some(
+                    way.into_iter().map(|(node, _)| node).skip_while(|node| *node != to).collect(),
+                ));
+            }
+            if seen.insert(to) {
+                on_it.insert(to);
+                way.push((to, next(to)?));
+            }
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -109,6 +146,22 @@ mod tests {
         fn a_circle_is_found_exactly_when_some_node_reaches_itself(edges in graph()) {
             let exists = (0..edges.len()).any(|node| reaches(&edges, node, node));
             let found = circle(&edges);
+            prop_assert_eq!(found.is_some(), exists);
+            if let Some(nodes) = found {
+                for (i, node) in nodes.iter().enumerate() {
+                    prop_assert!(edges[*node].contains(&nodes[(i + 1) % nodes.len()]), "{:?}", nodes);
+                }
+            }
+        }
+
+        #[test]
+        fn a_circle_is_found_from_where_it_can_be_reached(
+            edges in graph(), starts in proptest::collection::vec(0_usize..12, 0..3)
+        ) {
+            let starts: Vec<usize> = starts.into_iter().map(|node| node % edges.len()).collect();
+            let exists = (0..edges.len()).any(|node| reaches(&edges, node, node)
+                && starts.iter().any(|start| *start == node || reaches(&edges, *start, node)));
+            let found = circle_from(starts, |node| Ok::<_, Infallible>(edges[node].clone())).unwrap();
             prop_assert_eq!(found.is_some(), exists);
             if let Some(nodes) = found {
                 for (i, node) in nodes.iter().enumerate() {

@@ -22,6 +22,7 @@ pub mod event;
 pub mod graph;
 pub mod ids;
 pub mod lease;
+pub mod plan;
 pub mod policy;
 pub mod refusal;
 pub mod scope;

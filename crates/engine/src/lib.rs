@@ -13,6 +13,7 @@
 //! Readers compute "lapsed" and write nothing.
 
 mod door;
+mod graph;
 mod ledger;
 mod notices;
 mod orphans;
@@ -28,13 +29,14 @@ use onus_core::command::Command;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::{Process, Seen};
 use onus_core::policy::Policy;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_core::text::Salt;
 use onus_store::{Store, StoreError};
 
+pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use orphans::Orphan;
-pub use planning::{ObstacleView, WhyView};
+pub use planning::{Explained, ObstacleView, WhyView};
 pub use query::{LogPage, Looked, Page};
 pub use status::{HeldView, StatusView};
 pub use view::{
@@ -226,6 +228,24 @@ impl<S: Store> Engine<S> {
                 Ok(reply)
             }
             Err(error) => Err(refused.unwrap_or_else(|| Refusal::from(error))),
+        }
+    }
+
+    /// What the answer to a request would be now. Everything is done as [`Engine::run`] does it, then undone.
+    pub fn rehearse(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        let (policy, outside) = (&self.policy, &mut self.outside);
+        let mut answer = None;
+        let outcome = self.store.write(|write| {
+            answer = match door::Door::new(write, policy, outside, request, &[]).and_then(|door| door.run()) {
+                Ok(reply) => Some(Ok(reply)),
+                Err(stop) => Some(Err(stop.of_reader()?)),
+            };
+            Err::<(), _>(StoreError::Unexpected("the request is undone".to_owned()))
+        });
+        match (answer, outcome) {
+            (Some(answer), _) => answer,
+            (None, Err(error)) => Err(Refusal::from(error)),
+            (None, Ok(())) => Err(Refusal::new(Code::Unexpected, "the rehearsal has no answer")),
         }
     }
 

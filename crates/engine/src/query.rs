@@ -8,7 +8,7 @@ use onus_core::chain::Record;
 use onus_core::command::Terms;
 use onus_core::decide::can_be_taken_over;
 use onus_core::ids::{Number, Prefix, TaskRef, Uid, Version};
-use onus_core::lease::Process;
+use onus_core::lease::{Lease, Process};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Priority, Task};
 use onus_core::time::Moment;
@@ -111,6 +111,48 @@ impl Look<'_> {
         let task = self.read.task(uid)?;
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?)
     }
+
+    /// The first tasks that the asker could claim now, each with the lapsed lease that it would take over.
+    pub(crate) fn all_ready(
+        &mut self,
+        identity: Option<&Identity>,
+        limit: usize,
+    ) -> Result<Vec<(Task, Option<Lease>)>, StoreError> {
+        let asker = self.asker(identity)?;
+        let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
+        let (now, prefix) = (self.now.clone(), self.project.prefix.clone());
+        let around = self.engine.around(&now, &prefix);
+        let mut ready = Vec::new();
+        if limit > 0 {
+            self.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
+                if around.is_ready(read, &task, asker.as_ref(), &Terms::default())? {
+                    ready.push((task, None));
+                }
+                Ok(ready.len() < limit)
+            })?;
+        }
+        if ready.len() < limit {
+            for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
+                let liveness = lease.liveness(&now, self.renderer().seen(&lease));
+                if can_be_taken_over(&lease, liveness)
+                    && around.is_ready(self.read, &task, asker.as_ref(), &Terms::default())?
+                {
+                    ready.push((task, Some(lease)));
+                }
+            }
+            ready.truncate(limit);
+        }
+        Ok(ready)
+    }
+
+    pub(crate) fn offered(&mut self, ready: &[(Task, Option<Lease>)]) -> Result<Vec<TaskView>, StoreError> {
+        let mut renderer = self.renderer();
+        let views = ready.iter().map(|(task, lease)| {
+            let takeover = Some(lease.is_some());
+            Ok(TaskView { takeover, ..renderer.task_with(task, lease.as_ref())? })
+        });
+        views.collect()
+    }
 }
 
 impl<S: Store> Engine<S> {
@@ -191,40 +233,8 @@ impl<S: Store> Engine<S> {
     /// What the asker could claim now: open tasks first, then lapsed ones; never a person's.
     pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<Looked<Page>, Refusal> {
         self.look(identity, |look| {
-            let asker = look.asker(identity)?;
-            let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let (now, prefix) = (look.now.clone(), look.project.prefix.clone());
-            let mut ready = Vec::new();
-            if limit > 0 {
-                let around = look.engine.around(&now, &prefix);
-                look.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
-                    if around.is_ready(read, &task, asker.as_ref(), &Terms::default())? {
-                        ready.push((task, None));
-                    }
-                    Ok(ready.len() < limit)
-                })?;
-            }
-            if ready.len() < limit {
-                for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
-                    let liveness = lease.liveness(&now, look.renderer().seen(&lease));
-                    let around = look.engine.around(&now, &prefix);
-                    if can_be_taken_over(&lease, liveness)
-                        && around.is_ready(look.read, &task, asker.as_ref(), &Terms::default())?
-                    {
-                        ready.push((task, Some(lease)));
-                    }
-                }
-                ready.truncate(limit);
-            }
-            let mut renderer = look.renderer();
-            let mut tasks = Vec::with_capacity(ready.len());
-            for (task, lease) in &ready {
-                let mut view = renderer.task_with(task, lease.as_ref())?;
-                view.takeover = Some(lease.is_some());
-                tasks.push(view);
-            }
-            Ok(Page { tasks, cursor: None })
+            let ready = look.all_ready(identity, usize::try_from(limit).unwrap_or(usize::MAX))?;
+            Ok(Page { tasks: look.offered(&ready)?, cursor: None })
         })
     }
 

@@ -223,6 +223,8 @@ pub trait Read {
     fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>>;
     /// The same tasks, and theirs, and so on; without the task itself.
     fn closure(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
+    /// Every dependency of unfinished tasks, or of all: who depends, and on whom.
+    fn edges(&mut self, finished: bool) -> Result<Vec<(Uid, Uid)>>;
     /// What a task waits for: its dependencies and its children.
     fn waits_for(&mut self, task: Uid) -> Result<Vec<Uid>>;
     /// Whether one task waits for another, directly or through others.

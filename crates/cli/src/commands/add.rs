@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Command, NewTask, Schedule, TaskLink};
@@ -6,18 +7,32 @@ use onus_core::ids::TaskRef;
 use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
 use onus_core::task::{Facts, Origin, Priority, TaskType};
+use onus_engine::Answer;
+use serde_json::json;
 
 use crate::args::{Key, parse, parse_schedule, text_or_stdin};
 use crate::context::Context;
 use crate::output::escape_line;
 
-/// Add a task
+/// Add a task, or a whole plan
 ///
 /// It is open for anyone who may claim it. Of the same --origin there is only ever one: a second add gives that one.
+///
+/// --file reads a plan: [[task]] tables of TOML, or {"tasks": [...]} of JSON, whose fields are called as the options here
+/// are (title, body, type, priority, tier, owner, area, iteration, tags, refs, parent, deps, relates, not_before,
+/// max_attempts, origin, propose). A task's name is what parent, deps and relates of others may call it by; any other
+/// task is named by its id. All of the plan is added, or nothing.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// What is to be done, in a line. `-` reads standard input: its first line, the rest is the body
-    title: String,
+    #[arg(required_unless_present = "file")]
+    title: Option<String>,
+    /// Add the tasks of a plan, .toml or .json (- reads standard input)
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ALONE)]
+    file: Option<PathBuf>,
+    /// With --file: change nothing; show what would be added
+    #[arg(long, requires = "file")]
+    dry_run: bool,
     /// The details (- reads standard input)
     #[arg(short = 'd', long = "body", value_name = "TEXT")]
     body: Option<String>,
@@ -34,6 +49,27 @@ pub(crate) struct Args {
     #[command(flatten)]
     key: Key,
 }
+
+/// What is said of one task, and in a plan of each.
+const ALONE: [&str; 17] = [
+    "title",
+    "body",
+    "kind",
+    "priority",
+    "tier",
+    "owner",
+    "area",
+    "iteration",
+    "tags",
+    "refs",
+    "max_attempts",
+    "parent",
+    "deps",
+    "relates",
+    "not_before",
+    "origin",
+    "propose",
+];
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct FactArgs {
@@ -116,17 +152,49 @@ impl FactArgs {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    if args.title == "-" && args.body.as_deref() == Some("-") {
+    match (&args.file, &args.title) {
+        (Some(file), _) => add_plan(context, file, args.dry_run, args.key.key.clone()),
+        (None, Some(title)) => add_one(context, title.clone(), args),
+        (None, None) => Err(Refusal::usage("name what is to be done, or a plan with --file")),
+    }
+}
+
+fn add_plan(context: &Context, file: &Path, dry_run: bool, key: Option<String>) -> super::Result {
+    let plan = crate::plan::read(file)?;
+    let names: Vec<Option<String>> = plan.iter().map(|planned| planned.name.clone()).collect();
+    let command = Command::AddPlan(plan);
+    let reply = if dry_run { context.rehearse(command, key)? } else { context.run(command, key)? };
+    let Answer::Tasks(tasks) = &reply.answer else { return Err(super::unexpected()) };
+    let named: BTreeMap<&String, &String> =
+        names.iter().zip(tasks).filter_map(|(name, task)| Some((name.as_ref()?, &task.id))).collect();
+    let mut value = json!({ "tasks": tasks, "names": named });
+    if dry_run {
+        value["dry_run"] = json!(true);
+    }
+    context.out.reply(&reply, value, || {
+        let lines = names.iter().zip(tasks).map(|(name, task)| {
+            let name = name.as_ref().map(|name| format!("{} → ", escape_line(name))).unwrap_or_default();
+            format!("{name}{}: {}", task.id, escape_line(&task.title))
+        });
+        let how = if dry_run { "would be added" } else { "added" };
+        let plural = if tasks.len() == 1 { "task" } else { "tasks" };
+        lines.chain([format!("{} {plural} {how}", tasks.len())]).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+fn add_one(context: &Context, title: String, args: Args) -> super::Result {
+    if title == "-" && args.body.as_deref() == Some("-") {
         return Err(Refusal::usage(
             "title and body cannot both be read from standard input: '-' for the title takes both",
         ));
     }
-    let (title, rest) = if args.title == "-" {
-        let text = text_or_stdin(args.title)?;
+    let (title, rest) = if title == "-" {
+        let text = text_or_stdin(title)?;
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         (first.to_owned(), Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()))
     } else {
-        (args.title, None)
+        (title, None)
     };
     let body = args.body.map(text_or_stdin).transpose()?.or(rest);
     let LinkArgs { parent, deps, relates, not_before } = args.links;
@@ -143,7 +211,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     };
     let reply = context.run(Command::Add(new), args.key.key)?;
     let task = super::task_of(&reply)?;
-    context.out.reply(&reply, serde_json::json!(task), || {
+    context.out.reply(&reply, json!(task), || {
         let how = if reply.existing { "was there already" } else { "added" };
         format!("{} {how}: {}", task.id, escape_line(&task.title))
     });

@@ -16,6 +16,7 @@ pub(crate) mod done;
 pub(crate) mod drop;
 pub(crate) mod edit;
 pub(crate) mod fail;
+pub(crate) mod graph;
 pub(crate) mod handoff;
 pub(crate) mod help;
 pub(crate) mod init;

@@ -140,7 +140,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
             });
         }
         Standing::Holder { .. } | Standing::Free { .. } | Standing::Freed => {
-            found.extend(state_obstacle(view));
+            found.extend(state_obstacle(view).or_else(|| persons_obstacle(view)));
         }
     }
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
@@ -180,6 +180,25 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
         State::Done | State::Dropped => format!("onus show {id}   # how it ended"),
     };
     Some(Obstacle::new(ObstacleKind::State, format!("it is {state}")).next(next))
+}
+
+/// What a person holds is never handed out, not even when its process died: somebody has to mean it.
+fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
+    let lease = view.lease.filter(|lease| lease.ended.is_none() && view.is_usable(lease))?;
+    if can_be_taken_over(lease, view.liveness(lease)) {
+        return None;
+    }
+    let next = if lease.actor == view.caller.actor {
+        format!("onus claim {}", view.id)
+    } else {
+        format!("onus takeover {} --reason '…'   # if {} does not go on with it", view.id, lease.actor)
+    };
+    let message =
+        format!("it was {}'s until its lease lapsed: a person's task is never handed out", lease.actor);
+    Some(Obstacle {
+        holder: Some(lease.actor.to_string()),
+        ..Obstacle::new(ObstacleKind::Held, message).next(next)
+    })
 }
 
 fn upstream_obstacle(upstream: &Upstream) -> Obstacle {

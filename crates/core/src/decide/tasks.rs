@@ -259,7 +259,7 @@ pub(super) fn shift(
     if verb == Verb::Done && message.is_none() {
         return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
     }
-    if verb == Verb::Done {
+    if matches!(verb, Verb::Done | Verb::Approve) {
         drafts.extend(finishable(view, force, claims_first(&drafts))?);
     }
     let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };

@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::command::{Force, NewTask, PlannedTask, TaskLink};
 use onus_core::decide::{self, Named, Reset};
 use onus_core::event::{Body, Draft};
-use onus_core::graph;
-use onus_core::ids::{Number, TaskRef, Uid};
+use onus_core::ids::{Number, TaskRef, Uid, Version};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
+use onus_core::{graph, plan};
 use onus_store::{Direction, StoreError};
 
-use super::{Door, Made, Outcome, Result};
+use super::{Door, Made, Outcome, Result, Stop};
 use crate::view::TouchedView;
-
-/// The most tasks that one plan may have.
-const MAX_PLAN: usize = 5_000;
 
 impl Door<'_> {
     pub(super) fn add(&mut self, new: &NewTask) -> Result<Outcome> {
@@ -25,6 +22,16 @@ impl Door<'_> {
         let uid = (self.outside.new_uid)(self.now.wall_ms);
         let named = self.named(new, &BTreeMap::new())?;
         self.create(uid, new, &named)?;
+        // Nothing waits for a new task but the parent it was given: only through that one a circle can close.
+        if let Some(parent) = named.parent {
+            for upstream in &named.deps {
+                if let Some(mut circle) = self.circle(parent, *upstream)? {
+                    circle.insert(1, "the new task".to_owned());
+                    let id = self.id_of(parent)?;
+                    return Err(decide::cycle_refusal(&id, &circle).into());
+                }
+            }
+        }
         Ok(Outcome::on(Made::Task, uid))
     }
 
@@ -38,18 +45,7 @@ impl Door<'_> {
     fn create(&mut self, uid: Uid, new: &NewTask, named: &Named) -> Result<()> {
         let number = self.write.next_number()?;
         let draft = decide::create(new, number, named, self.now.wall_ms)?;
-        self.append_to_task(uid, &mut None, vec![draft])?;
-        // Nothing waits for a new task but the parent it was given: only through that one a circle can close.
-        if let Some(parent) = named.parent {
-            for upstream in &named.deps {
-                if let Some(mut circle) = self.circle(parent, *upstream)? {
-                    circle.push(self.id_of(uid)?);
-                    let id = self.project.prefix.id(number);
-                    return Err(decide::cycle_refusal(&id, &circle).into());
-                }
-            }
-        }
-        Ok(())
+        self.append_to_task(uid, &mut None, vec![draft])
     }
 
     fn named(&mut self, new: &NewTask, planned: &BTreeMap<&str, Uid>) -> Result<Named> {
@@ -57,7 +53,7 @@ impl Door<'_> {
             TaskLink::Task(reference) => self.resolve(reference),
             TaskLink::Planned(name) => match planned.get(name.as_str()) {
                 Some(uid) => Ok(*uid),
-                None => Err(unknown_name(name).into()),
+                None => Err(Refusal::usage(format!("there is no plan that names '{name}'")).into()),
             },
         };
         Ok(Named {
@@ -70,66 +66,106 @@ impl Door<'_> {
 
     /// All tasks of a plan, or none. Their uids are given first, so that they can name one another in any order.
     pub(super) fn add_plan(&mut self, plan: &[PlannedTask]) -> Result<Outcome> {
-        if plan.is_empty() || plan.len() > MAX_PLAN {
-            return Err(
-                Refusal::usage(format!("a plan has 1 to {MAX_PLAN} tasks, this one {}", plan.len())).into()
-            );
-        }
-        check_plan(plan)?;
+        let order = plan::order(plan, &self.project.prefix)?;
         let mut uids = Vec::with_capacity(plan.len());
-        let mut is_new = Vec::with_capacity(plan.len());
+        let mut new: BTreeSet<Uid> = BTreeSet::new();
         for planned in plan {
             let known = self.known_origin(&planned.task)?;
-            is_new.push(known.is_none());
             uids.push(match known {
                 Some(uid) => uid,
                 None => (self.outside.new_uid)(self.now.wall_ms),
             });
+            match known {
+                Some(uid) => {
+                    let id = self.id_of(uid)?;
+                    self.asides.push(format!("{id} was there already: its origin is known"));
+                }
+                None => new.extend(uids.last()),
+            }
         }
         let by_name: BTreeMap<&str, Uid> = plan
             .iter()
             .zip(&uids)
             .filter_map(|(planned, uid)| Some((planned.name.as_deref()?, *uid)))
             .collect();
+        let mut first = None;
         let mut there: BTreeSet<Uid> = BTreeSet::new();
         let mut later: Vec<(Uid, BTreeSet<Uid>)> = Vec::new();
-        for index in parents_first(plan) {
-            if !is_new[index] {
+        let mut grown: BTreeSet<Uid> = BTreeSet::new();
+        for index in order {
+            let uid = uids[index];
+            if !new.contains(&uid) {
                 continue;
             }
-            let mut named = self.named(&plan[index].task, &by_name)?;
-            // What is created further down is named once it exists.
-            let planned: BTreeSet<Uid> = uids.iter().copied().collect();
-            let (now, then) =
-                named.deps.iter().copied().partition(|uid| !planned.contains(uid) || there.contains(uid));
-            named.deps = now;
-            self.create(uids[index], &plan[index].task, &named)?;
-            there.insert(uids[index]);
-            later.push((uids[index], then));
+            let mut add = |door: &mut Self| {
+                let mut named = door.named(&plan[index].task, &by_name)?;
+                named.relate.remove(&uid);
+                grown.extend(named.parent.filter(|parent| !new.contains(parent)));
+                // What is created further down is named once it exists.
+                let (now, then) =
+                    named.deps.iter().copied().partition(|on| !new.contains(on) || there.contains(on));
+                named.deps = now;
+                later.push((uid, then));
+                door.create(uid, &plan[index].task, &named)
+            };
+            add(self).map_err(|stop| match stop {
+                Stop::Refused(refusal) => Stop::Refused(plan::of_entry(plan, index, refusal)),
+                failed => failed,
+            })?;
+            there.insert(uid);
+            first.get_or_insert(uid);
         }
         for (uid, on) in later.into_iter().filter(|(_, on)| !on.is_empty()) {
             let mut task = self.write.lock_task(uid)?;
             self.append_to_task(uid, &mut task, vec![Draft::new(Body::DepAdded { on })])?;
         }
-        let first = is_new.iter().position(|new| *new).map(|index| uids[index]);
+        // Nothing that was there waits for a new task but the parents that grew: any circle goes through one of them.
+        if let Some(circle) = graph::circle_from(grown, |uid| self.write.waits_for(uid))? {
+            let mut labels = Vec::with_capacity(circle.len());
+            for uid in circle {
+                labels.push(match uids.iter().position(|planned| *planned == uid && new.contains(&uid)) {
+                    Some(index) => plan::label(plan, index),
+                    None => self.id_of(uid)?,
+                });
+            }
+            return Err(plan::circle_refusal(&labels).into());
+        }
         Ok(Outcome { task: first, existing: first.is_none(), ..Outcome::of(Made::Tasks(uids)) })
     }
 
-    /// The tasks that a plan made which is asked for again: those whose creation names the first one's as its cause.
-    pub(super) fn planned_with(&mut self, first: Uid) -> Result<Vec<Uid>> {
-        let version = onus_core::ids::Version(1);
-        let cause = self.write.event(first, version)?.map(|record| record.uid);
-        let mut number = self.write.task(first)?.map_or(Number(0), |task| task.number);
-        let mut found = vec![first];
-        loop {
-            number = Number(number.0 + 1);
-            let next = self.write.resolve(&TaskRef::Number(number))?.pop();
-            let Some(next) = next else { return Ok(found) };
-            match self.write.event(next, version)? {
-                Some(record) if record.cause.is_some() && record.cause == cause => found.push(next),
-                _ => return Ok(found),
-            }
+    /// What a plan that is asked for again became, in its order. `first`: the first task that was created for it.
+    /// What has an origin is found by that; the others were numbered in the order of their creation, which names the
+    /// first one's as its cause.
+    pub(super) fn planned_again(&mut self, plan: &[PlannedTask], first: Option<Uid>) -> Result<Vec<Uid>> {
+        let mut created = Vec::new();
+        let cause = match first {
+            Some(first) => self.write.event(first, Version(1))?.map(|record| record.uid),
+            None => None,
+        };
+        let mut next = first;
+        while let Some(uid) = next {
+            let task = self.locked(uid)?;
+            created.extend(Some(uid).filter(|_| task.origin.is_none()));
+            let after = self.write.resolve(&TaskRef::Number(Number(task.number.0 + 1)))?.pop();
+            next = match after {
+                Some(after) => {
+                    let record = self.write.event(after, Version(1))?;
+                    Some(after).filter(|_| {
+                        record.is_some_and(|record| record.cause.is_some() && record.cause == cause)
+                    })
+                }
+                None => None,
+            };
         }
+        let mut created = created.into_iter();
+        let mut uids = vec![None; plan.len()];
+        for index in plan::order(plan, &self.project.prefix)? {
+            uids[index] = match self.known_origin(&plan[index].task)? {
+                Some(uid) => Some(uid),
+                None => created.next(),
+            };
+        }
+        Ok(uids.into_iter().flatten().collect())
     }
 
     /// The task and all downstream of it, back to open: every one of them, or none.
@@ -165,7 +201,13 @@ impl Door<'_> {
         let mut touched = Vec::with_capacity(plan.len());
         for (task, drafts) in plan {
             touched.push(self.touched(&task)?);
-            self.append_to_task(task.uid, &mut Some(task), drafts)?;
+            let (uid, mut row) = (task.uid, Some(task));
+            self.append_to_task(uid, &mut row, drafts)?;
+            // An override may come first; what caused the rest is the reset.
+            if let Some(row) = row.filter(|_| uid == root) {
+                let record = self.write.event(uid, row.version)?;
+                self.first = record.and_then(|record| record.uid.parse().ok()).or(self.first);
+            }
         }
         Ok(Outcome::on(Made::Reset(touched), root))
     }
@@ -206,74 +248,4 @@ impl Door<'_> {
     fn touched(&mut self, task: &Task) -> Result<TouchedView> {
         Ok(self.renderer().touched(task)?)
     }
-}
-
-fn unknown_name(name: &str) -> Refusal {
-    Refusal::usage(format!("the plan has no task named '{}'", name.escape_debug()))
-}
-
-/// Names are unique and known, parents form no circle, and nothing waits for itself.
-fn check_plan(plan: &[PlannedTask]) -> std::result::Result<(), Refusal> {
-    let mut index = BTreeMap::new();
-    for (i, planned) in plan.iter().enumerate() {
-        if let Some(name) = &planned.name
-            && index.insert(name.as_str(), i).is_some()
-        {
-            return Err(Refusal::usage(format!("the plan has two tasks named '{}'", name.escape_debug())));
-        }
-    }
-    let place = |link: &TaskLink| match link {
-        TaskLink::Planned(name) => match index.get(name.as_str()) {
-            Some(i) => Ok(Some(*i)),
-            None => Err(unknown_name(name)),
-        },
-        TaskLink::Task(_) => Ok(None),
-    };
-    let mut waits = vec![Vec::new(); plan.len()];
-    for (i, planned) in plan.iter().enumerate() {
-        for dep in &planned.task.deps {
-            waits[i].extend(place(dep)?);
-        }
-        for relates in &planned.task.relates {
-            place(relates)?;
-        }
-        if let Some(parent) = planned.task.parent.as_ref().map(place).transpose()?.flatten() {
-            waits[parent].push(i);
-        }
-    }
-    match graph::circle(&waits) {
-        None => Ok(()),
-        Some(circle) => {
-            let name = |i: &usize| plan[*i].name.clone().unwrap_or_else(|| plan[*i].task.title.clone());
-            let mut names: Vec<String> = circle.iter().map(name).collect();
-            names.extend(names.first().cloned());
-            Err(Refusal::new(Code::Cycle, format!("the plan waits for itself: {}", names.join(" → ")))
-                .next("take one of these dependencies out of the plan"))
-        }
-    }
-}
-
-/// The plan's order, but a parent before its parts: a part is counted in its parent's row.
-fn parents_first(plan: &[PlannedTask]) -> Vec<usize> {
-    let index: BTreeMap<&str, usize> =
-        plan.iter().enumerate().filter_map(|(i, planned)| Some((planned.name.as_deref()?, i))).collect();
-    let parent = |i: usize| match &plan[i].task.parent {
-        Some(TaskLink::Planned(name)) => index.get(name.as_str()).copied(),
-        _ => None,
-    };
-    let mut order = Vec::with_capacity(plan.len());
-    let mut is_placed = vec![false; plan.len()];
-    for i in 0..plan.len() {
-        let mut line = vec![i];
-        while let Some(above) = line.last().and_then(|last| parent(*last)).filter(|above| !is_placed[*above])
-        {
-            line.push(above);
-        }
-        while let Some(next) = line.pop() {
-            if !std::mem::replace(&mut is_placed[next], true) {
-                order.push(next);
-            }
-        }
-    }
-    order
 }

@@ -72,10 +72,7 @@ impl Door<'_> {
         }
         let made = match &self.request.command {
             Command::Add(_) | Command::Retry { .. } => Made::Task,
-            Command::AddPlan(_) => match kept.task {
-                Some(first) => Made::Tasks(self.planned_with(first)?),
-                None => Made::Tasks(Vec::new()),
-            },
+            Command::AddPlan(plan) => Made::Tasks(self.planned_again(plan, kept.task)?),
             Command::Reset { .. } => Made::Reset(Vec::new()),
             Command::OnTask { act, .. } if !act.gives_lease() => Made::Task,
             Command::OnTask { .. } | Command::ClaimNext(_) => Made::Lease { renewed: false, takeover: false },

@@ -23,6 +23,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
         ("children count while they are unfinished, and move with their parent", children_count),
         ("closures and ways follow the edges", closures),
         ("a dependency is one edge, however often it is added", edges_are_sets),
+        ("all edges are those of all tasks, or of unfinished ones", all_edges),
         ("a rebuild finds the same edges and counts", rebuild_counts),
     ]
 }
@@ -228,6 +229,22 @@ fn closures<S: Store>(store: &mut S) {
     assert!(waits(4, 1) && waits(2, 1) && waits(5, 1), "through tasks, and for parts");
     assert!(!waits(1, 4) && !waits(1, 5) && !waits(6, 1));
     assert_eq!(set(look(store, |read| read.waits_for(t(5)))), on(&[1]));
+}
+
+fn all_edges<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        tasks(write, 4)?;
+        finish(write, 1)?;
+        depend(write, 2, &[1])?;
+        depend(write, 3, &[1, 2])?;
+        depend(write, 4, &[3])?;
+        append(write, t(4), Draft::new(Body::TaskDropped { lease: None }))
+    });
+    let set = |edges: Vec<(Uid, Uid)>| edges.into_iter().collect::<BTreeSet<_>>();
+    let unfinished = set(look(store, |read| read.edges(false)));
+    assert_eq!(unfinished, BTreeSet::from([(t(2), t(1)), (t(3), t(1)), (t(3), t(2))]));
+    let all = set(look(store, |read| read.edges(true)));
+    assert_eq!(all, &unfinished | &BTreeSet::from([(t(4), t(3))]));
 }
 
 fn edges_are_sets<S: Store>(store: &mut S) {

@@ -112,6 +112,17 @@ impl Session<'_> {
         )
     }
 
+    /// The unfinished tasks come off their index; what is finished is not looked at.
+    pub(super) fn all_edges(&self, finished: bool) -> Result<Vec<(Uid, Uid)>> {
+        let sql = if finished {
+            "SELECT task, needs FROM dep"
+        } else {
+            "SELECT dep.task, dep.needs FROM task INDEXED BY task_unfinished CROSS JOIN dep ON dep.task = task.uid \
+             WHERE task.state NOT IN ('done', 'dropped')"
+        };
+        self.all(sql, [], |row| Ok((rows::text(row, "task")?, rows::text(row, "needs")?)))
+    }
+
     pub(super) fn is_waited_for(&self, from: Uid, to: Uid) -> Result<bool> {
         let hit = self.one(
             &format!("WITH RECURSIVE reached (uid) AS (SELECT ?1 UNION {WAITS}) SELECT 1 FROM reached WHERE uid = ?2 LIMIT 1"),

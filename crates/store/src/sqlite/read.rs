@@ -254,6 +254,10 @@ impl Read for Session<'_> {
         self.closure_of(task, direction)
     }
 
+    fn edges(&mut self, finished: bool) -> Result<Vec<(Uid, Uid)>> {
+        self.all_edges(finished)
+    }
+
     fn waits_for(&mut self, task: Uid) -> Result<Vec<Uid>> {
         self.waited_for_by(task)
     }

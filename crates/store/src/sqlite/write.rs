@@ -318,6 +318,14 @@ impl Write for Session<'_> {
              OR NOT EXISTS (SELECT 1 FROM event WHERE stream = ?1 AND event.at_ms = request.at_ms))",
             params![stream, to_sql(key.version.0)],
         )?;
+        // A plan speaks of many tasks and is kept with the first it made. One that names what was there may repeat its
+        // words, and only what has an origin can be named so.
+        self.run(
+            "UPDATE request SET digest = NULL WHERE verb = 'add --file' \
+             AND (at_ms = (SELECT at_ms FROM event WHERE stream = ?1 AND version = ?2) \
+             OR EXISTS (SELECT 1 FROM task WHERE uid = ?1 AND origin IS NOT NULL))",
+            params![stream, to_sql(key.version.0)],
+        )?;
         // Whoever is killed before the files are scrubbed leaves word that they must be.
         let now = self.now().wall_ms;
         self.run("INSERT OR IGNORE INTO chore (name, since_ms) VALUES (?1, ?2)", params![SCRUB, now])
