@@ -24,7 +24,7 @@ use crate::Result;
 use crate::place::Place;
 
 /// Part of the cached stores' names: another number, when what is generated changes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const TASKS_A_TRANSACTION: u64 = 5_000;
 
@@ -40,6 +40,8 @@ pub(crate) enum History {
     Fresh,
     /// Five events each: six of ten tasks are done, three are open again, one is held by a person.
     Worked,
+    /// Three dependencies each. A third is done, a third is open and waits for done ones alone, a third waits for those.
+    Graph,
 }
 
 impl History {
@@ -47,6 +49,7 @@ impl History {
         match self {
             History::Fresh => "fresh",
             History::Worked => "worked",
+            History::Graph => "graph",
         }
     }
 
@@ -55,6 +58,7 @@ impl History {
         match self {
             History::Fresh => n + 1,
             History::Worked => n / 3 * 10 + 6 + n % 3,
+            History::Graph => n * 3 + 2,
         }
     }
 }
@@ -96,10 +100,11 @@ fn generate(path: &std::path::Path, tasks: u64, history: History) -> Result<()> 
     }
     let mut store = engine.into_store();
     let mut number = 1;
+    let mut uids = Vec::with_capacity(usize::try_from(tasks)?);
     while number <= tasks {
         let end = tasks.min(number + TASKS_A_TRANSACTION - 1);
         let streams = (number..=end)
-            .map(|number| Stream::of_task(number, history, &mut random))
+            .map(|number| Stream::of_task(number, history, &mut uids, &mut random))
             .collect::<Result<Vec<_>>>()?;
         store.write(|write| {
             for stream in &streams {
@@ -125,11 +130,14 @@ struct Stream {
 }
 
 impl Stream {
-    fn of_task(number: u64, history: History, random: &mut Random) -> Result<Stream> {
+    /// `uids`: of the tasks before it, and then its own too.
+    fn of_task(number: u64, history: History, uids: &mut Vec<Uid>, random: &mut Random) -> Result<Stream> {
         let at_ms = BEGAN_MS + i64::try_from(number)? * 1_000;
         let held_by_a_person = history == History::Worked && number % 10 == 9;
         let actor = if held_by_a_person { "human:fixture" } else { "agent:fixture" }.parse()?;
         let uid = random.uid(at_ms);
+        let deps = if history == History::Graph { upstream(number, uids, random) } else { BTreeSet::new() };
+        uids.push(uid);
         let mut stream = Stream { uid, actor, at_ms, lines: Vec::new(), fold: TaskFold::default() };
         let priority = [Priority::P1, Priority::P2, Priority::P2, Priority::P3][(number % 4) as usize];
         let created = Body::TaskCreated {
@@ -138,11 +146,11 @@ impl Stream {
             facts: Facts { priority, ..Facts::default() },
             origin: None,
             body: false,
-            deps: BTreeSet::new(),
+            deps,
         };
         let title = format!("Task {number}: make the {} of module {} better", random.word(), random.word());
         stream.add(random, created, None, Some((Field::Title, title)))?;
-        if history == History::Fresh {
+        if history == History::Fresh || history == History::Graph && number % 3 != 1 {
             return Ok(stream);
         }
         let token = Some(Token(1));
@@ -164,6 +172,10 @@ impl Stream {
             (Field::Note, format!("Looked at {} and {}: it goes on", random.word(), random.word()))
         };
         stream.add(random, Body::LeaseAcquired { grant, scope: Default::default() }, token, None)?;
+        if history == History::Graph {
+            stream.add(random, Body::TaskDone { lease }, token, None)?;
+            return Ok(stream);
+        }
         for _ in 0..2 {
             let text = note(random);
             stream.add(random, Body::NoteAdded {}, token, Some(text))?;
@@ -220,6 +232,9 @@ impl Stream {
             write.apply(&Change::PutTask(Box::new(task.clone())))?;
             write.apply(&Change::NumberTaken(task.number))?;
         }
+        if !self.fold.deps.is_empty() {
+            write.apply(&Change::AddDeps { task: self.uid, on: self.fold.deps.clone() })?;
+        }
         for lease in self.fold.leases.values() {
             write.apply(&Change::OpenLease(Box::new(lease.clone())))?;
         }
@@ -228,6 +243,18 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Up to three tasks before this one that it depends on. Every third task is done, the next is ready, the next waits.
+fn upstream(number: u64, uids: &[Uid], random: &mut Random) -> BTreeSet<Uid> {
+    let kind = if number.is_multiple_of(3) { 2 } else { 1 };
+    let choices = (number.saturating_sub(1)) / 3;
+    let mut deps = BTreeSet::new();
+    for _ in 0..3 {
+        let place = if choices == 0 { continue } else { random.next() % choices * 3 + kind - 1 };
+        deps.extend(usize::try_from(place).ok().and_then(|place| uids.get(place)));
+    }
+    deps
 }
 
 /// The same numbers every time (splitmix64): two machines generate the same store.

@@ -10,10 +10,12 @@ mod batch;
 mod claim;
 mod crowd;
 mod fixture;
+mod graph;
 mod measure;
 mod pages;
 mod place;
 mod scale;
+mod scopes;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -35,6 +37,9 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "crowd", about: crowd::ABOUT, run: crowd::run },
     Benchmark { name: "pages", about: pages::ABOUT, run: pages::run },
     Benchmark { name: "batch", about: batch::ABOUT, run: batch::run },
+    Benchmark { name: "graph", about: graph::ABOUT, run: graph::run },
+    Benchmark { name: "finish", about: graph::ABOUT_FINISH, run: graph::finish },
+    Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
 ];
 
 fn main() -> ExitCode {
