@@ -1,5 +1,7 @@
+mod bounds;
+mod naive;
 mod pairs;
-
+mod properties;
 mod texts;
 
 use super::{Glob, Witness, overlap};
