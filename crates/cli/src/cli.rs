@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Search(c::search::Args),
     Edit(c::edit::Args),
     Renew(c::renew::Args),
+    Run(c::run::Args),
     Handoff(c::handoff::Args),
     Takeover(c::takeover::Args),
     Accept(c::accept::Args),

@@ -30,6 +30,7 @@ pub(crate) mod reject;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod reopen;
+pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod show;
 pub(crate) mod status;
