@@ -56,6 +56,25 @@ pub(crate) struct LeaseAnswer {
     beside: Beside,
 }
 
+/// How a run ended, and the task after it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RunAnswer {
+    task: TaskView,
+    /// What is on record: `done`, `submitted`, `released`, `failed`; `fenced` if the lease was another's by then; or how
+    /// else the command ended its lease itself (`blocked`, `dropped`, `handed_off`).
+    outcome: String,
+    /// What `onus run` exits with.
+    exit_code: u8,
+    /// The instance that held the lease, fresh for this run.
+    instance: String,
+    token: u64,
+    /// Why it did not end as the command's success or failure asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
 /// A page of tasks.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct TasksAnswer {
@@ -266,6 +285,7 @@ answers! {
     TaskAnswer: "add", "show", "edit", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
         "release", "fail", "drop", "reopen", "redact";
     LeaseAnswer: "claim", "renew", "handoff", "takeover";
+    RunAnswer: "run";
     TasksAnswer: "list", "ready", "search";
     EventsAnswer: "log";
     StatusAnswer: "status";

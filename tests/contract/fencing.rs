@@ -31,6 +31,7 @@ const CHANGING: &[&[&str]] = &[
 /// Commands that begin anew, that concern no task, or that change nothing.
 const OTHERS: &[&str] = &[
     "claim",
+    "run",
     "takeover",
     "add",
     "ready",

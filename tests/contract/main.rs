@@ -28,6 +28,7 @@ mod places;
 mod read_only;
 mod references;
 mod refusals;
+mod run;
 mod schema;
 mod shell;
 mod smoke;

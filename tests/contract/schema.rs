@@ -202,6 +202,8 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("drop", &["1"]);
     tried.run("add", &["Proposed", "--propose"]);
     tried.run("accept", &["3"]);
+    tried.by(&a, "run", &["3", "--on-success", "release", "--", "true"]);
+    assert_eq!(tried.run("run", &["--next", "--", "true"])["outcome"], "done");
     tried.run("redact", &["2", "1", "--reason", "secret"]);
     assert_eq!(tried.run("show", &["2"])["title"], "Fuller");
 

@@ -121,9 +121,10 @@ impl Sandbox {
         Ran::of(self.command(who).args(args).output().unwrap())
     }
 
-    /// Runs it with `--json`.
+    /// Runs it with `--json`, before what is not onus's own to read.
     pub fn json(&self, who: &As, args: &[&str]) -> Ran {
-        Ran::of(self.command(who).args(args).arg("--json").output().unwrap())
+        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
+        Ran::of(self.command(who).args(own).arg("--json").args(rest).output().unwrap())
     }
 
     /// Adds a task and returns its id.

@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Touch(c::touch::Args),
     Edit(c::edit::Args),
     Renew(c::renew::Args),
+    Run(c::run::Args),
     Handoff(c::handoff::Args),
     Takeover(c::takeover::Args),
     Accept(c::accept::Args),

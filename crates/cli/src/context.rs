@@ -44,7 +44,7 @@ fn check_environment() -> Result<(), Refusal> {
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
 /// Ends what a dead holder left running, and says what was done and what was left.
-fn end_orphan(orphan: &Orphan) -> Vec<String> {
+pub(crate) fn end_orphan(orphan: &Orphan) -> Vec<String> {
     let told = match group::end(orphan.instance.as_str(), orphan.group, ORPHAN_GRACE) {
         Ok(told) => told,
         Err(error) => return vec![format!("what its dead holder left running could not be ended: {error}")],

@@ -29,6 +29,11 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
+    // Before anything else: `onus run` starts us once more to become its command.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == onus_dispatch::trampoline::NAME) {
+        return onus_dispatch::trampoline::run(words);
+    }
     ExitCode::from(run())
 }
 
@@ -110,6 +115,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
     use commands as c;
     match command {
         Command::Doctor(args) => return c::doctor::run(context, args),
+        Command::Run(args) => return c::run::run(context, args),
         Command::Add(args) => c::add::run(context, args),
         Command::Ready(args) => c::ready::run(context, args),
         Command::Claim(args) => c::claim::run(context, args),

@@ -46,5 +46,6 @@ mod terminal;
 pub mod trampoline;
 
 pub use rustix::process::Signal;
-pub use spawn::{Child, Passing, SpawnError, Spec, Trampoline, Waiting};
+pub use signals::signal_name;
+pub use spawn::{Child, Passing, SpawnError, Spec, Trampoline, Waiting, is_there};
 pub use supervise::{Exit, Hooks, Renewal, Report, Stop, Terms, Told, supervise};

@@ -95,3 +95,8 @@ fn ignored() -> SigSet {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     Named::iterator().filter(|signal| mask >> (*signal as i32 - 1) & 1 == 1).collect()
 }
+
+/// A signal by its name, for people: `SIGTERM`.
+pub fn signal_name(number: i32) -> String {
+    Named::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+}

@@ -1,12 +1,12 @@
 //! Starting a command in a process group of its own, in two steps: the process, then the command in it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSlice, IsTerminal, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -254,4 +254,18 @@ fn is_main_thread() -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_main_thread() -> bool {
     true
+}
+
+/// Whether a program may be there: false only if it is certain that it is not. A name without a slash is looked
+/// for in `PATH`, as exec does.
+pub fn is_there(program: &OsStr, folder: &Path) -> bool {
+    if program.is_empty() {
+        return false;
+    }
+    if program.as_encoded_bytes().contains(&b'/') {
+        return folder.join(program).exists();
+    }
+    // Without a PATH the system has one of its own.
+    let Some(path) = std::env::var_os("PATH") else { return true };
+    std::env::split_paths(&path).any(|entry| folder.join(entry).join(program).exists())
 }

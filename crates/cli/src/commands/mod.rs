@@ -34,6 +34,7 @@ pub(crate) mod renew;
 pub(crate) mod reopen;
 pub(crate) mod reset;
 pub(crate) mod retry;
+pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod show;

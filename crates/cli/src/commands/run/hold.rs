@@ -1,0 +1,203 @@
+//! The lease of a run: claimed for it, renewed while it lasts, ended by how it went.
+//!
+//! It is held by an instance of its own, fresh for each run, and bound to this process. The store is opened anew for each
+//! request: a run may last for hours, and what is open for hours is in the way of backups and upgrades.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use onus_core::actor::{InstanceId, KnownBy};
+use onus_core::command::{Act, Command, Terms};
+use onus_core::event::Body;
+use onus_core::ids::{TaskRef, Token};
+use onus_core::lease::EndKind;
+use onus_core::policy::Policy;
+use onus_core::refusal::{Code, Refusal};
+use onus_core::transition::Verb;
+use onus_dispatch::Renewal;
+use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView, process};
+use onus_store::{Access, SqliteStore};
+
+use crate::context::{Context, end_orphan};
+
+/// Rare enough to cost nothing, often enough that one who was superseded does little harm.
+const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
+const RENEW_AT_MOST_EVERY: Duration = Duration::from_millis(200);
+
+/// How many of a task's latest events are looked through for the end of a lease.
+const LATEST: u64 = 100;
+
+/// A lease, and the way to the store that granted it.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    store: PathBuf,
+    wait: Duration,
+    policy: Policy,
+    identity: Identity,
+    task: TaskRef,
+    pub(super) id: String,
+    pub(super) token: u64,
+    pub(super) renew_every: Duration,
+    /// How long the claim is to be trusted, from when it was asked for. None: as long as this process lives.
+    pub(super) trusted_until: Option<Instant>,
+}
+
+/// What became of a lease that was to be ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Now(Reply),
+    /// The command had ended it itself, and how.
+    Before(EndKind),
+    /// It was not ours any more.
+    Fenced(Refusal),
+}
+
+impl Hold {
+    /// Claims the task, or without one the best there is, for a fresh instance, bound to this process.
+    pub(super) fn claim(
+        context: &Context,
+        task: Option<TaskRef>,
+        terms: Terms,
+    ) -> Result<(Hold, Reply), Refusal> {
+        let caller = context.identity(&mut context.engine(Access::Write)?)?;
+        let uid = onus_engine::new_uid(onus_store::clock::now().wall_ms);
+        let mut hold = Hold {
+            store: context.store_path()?,
+            wait: context.config.store_wait(),
+            policy: context.config.policy(),
+            identity: Identity {
+                instance: format!("run-{uid}").parse()?,
+                known_by: KnownBy::Name,
+                token: None,
+                ..caller
+            },
+            task: uid.to_string().parse()?,
+            id: String::new(),
+            token: 0,
+            renew_every: RENEW_AT_LEAST_EVERY,
+            trusted_until: None,
+        };
+        let terms = Terms { process: Some(process::identify(std::process::id())?), ..terms };
+        let asked = Instant::now();
+        let reply = hold.ask(match task {
+            Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
+            None => Command::ClaimNext(terms),
+        })?;
+        let Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
+            return Err(super::super::unexpected());
+        };
+        hold.task = task.uid.parse()?;
+        hold.id = task.id.clone();
+        hold.token = lease.token;
+        hold.identity.token = Some((Some(hold.task.clone()), Token(lease.token)));
+        hold.renew_every = renew_every(lease);
+        hold.trusted_until = trusted_for(lease).map(|trusted_for| asked + trusted_for);
+        Ok((hold, reply))
+    }
+
+    pub(super) fn instance(&self) -> &InstanceId {
+        &self.identity.instance
+    }
+
+    /// What the command has to know to act under this lease.
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
+        let set = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            set("ONUS_TASK", self.id.clone()),
+            set("ONUS_ACTOR", self.identity.actor.to_string()),
+            set("ONUS_INSTANCE", self.identity.instance.to_string()),
+            set("ONUS_TOKEN", self.token.to_string()),
+        ]
+    }
+
+    fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
+        let store = SqliteStore::open(&self.store, access, self.wait)?;
+        Ok(Engine::new(store, self.policy.clone()).ending_orphans(end_orphan))
+    }
+
+    fn ask(&self, command: Command) -> Result<Reply, Refusal> {
+        let request = Request { identity: self.identity.clone(), command, key: None };
+        self.engine(Access::Write)?.run(&request)
+    }
+
+    fn act(&self, act: Act) -> Result<Reply, Refusal> {
+        self.ask(Command::OnTask { task: Some(self.task.clone()), act, force: None })
+    }
+
+    /// Puts on record which process the instance is. It leads a group of its own, whose id is its pid: what it
+    /// leaves behind when this process is killed can be found by that (`onus_dispatch::group`).
+    pub(super) fn register(&self, pid: u32) -> Result<(), Refusal> {
+        let (actor, instance) = (self.identity.actor.clone(), self.identity.instance.clone());
+        let process = process::identify(pid)?;
+        self.ask(Command::RegisterInstance { actor, instance, process, group: Some(pid) }).map(drop)
+    }
+
+    /// `progress`: something came out of the command since the last time.
+    pub(super) fn renew(&self, progress: bool) -> Renewal {
+        match self.act(Act::Renew { ttl_ms: None, progress }) {
+            Ok(reply) => match &reply.answer {
+                Answer::Lease { lease: Some(lease), .. } => {
+                    Renewal::Kept { next_in: renew_every(lease), trusted_for: trusted_for(lease) }
+                }
+                _ => Renewal::Unavailable { why: super::super::unexpected().message },
+            },
+            Err(refusal) if refusal.code == Code::Fenced => match self.ended_itself() {
+                Ok(Some(_)) => Renewal::Ended,
+                Ok(None) => Renewal::Fenced { why: refusal.message },
+                Err(unknown) => Renewal::Unavailable { why: unknown.message },
+            },
+            // It lapsed, and cannot go on: another may have the task at any moment.
+            Err(refusal) if matches!(refusal.exit_code(), 4 | 6) => Renewal::Fenced { why: refusal.message },
+            Err(refusal) => Renewal::Unavailable { why: refusal.message },
+        }
+    }
+
+    pub(super) fn end(&self, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
+        match self.act(Act::Move { verb, message }) {
+            Ok(reply) => Ok(End::Now(reply)),
+            Err(refusal) if refusal.code == Code::Fenced => {
+                Ok(self.ended_itself()?.map_or(End::Fenced(refusal), End::Before))
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// How this lease ended, if it was by its token: by the command, which has it from us.
+    fn ended_itself(&self) -> Result<Option<EndKind>, Refusal> {
+        let log = self.engine(Access::Read)?.log(None, Some(&self.task), 0, true, LATEST)?.value;
+        let mut ours = log.records.iter().rev().filter(|record| record.token == Some(self.token));
+        Ok(ours
+            .find_map(|record| match record.to_event().ok()?.body {
+                Body::TaskDone { .. } => Some(Some(EndKind::Done)),
+                Body::TaskSubmitted { .. } => Some(Some(EndKind::Submitted)),
+                Body::TaskFailed { .. } => Some(Some(EndKind::Failed)),
+                Body::TaskBlocked { .. } => Some(Some(EndKind::Blocked)),
+                Body::TaskDropped { .. } => Some(Some(EndKind::Dropped)),
+                Body::LeaseReleased { .. } => Some(Some(EndKind::Released)),
+                Body::LeaseHandedOff { .. } => Some(Some(EndKind::HandedOff)),
+                Body::LeaseTakenOver { .. } | Body::LeaseRevoked { .. } | Body::TaskReset { .. } => {
+                    Some(None)
+                }
+                _ => None,
+            })
+            .flatten())
+    }
+
+    /// The task as it is now.
+    pub(super) fn task(&self) -> Result<TaskView, Refusal> {
+        let mut task = self.engine(Access::Read)?.show(None, Some(&self.task))?.value;
+        task.notes = None;
+        Ok(task)
+    }
+}
+
+fn renew_every(lease: &LeaseView) -> Duration {
+    let ttl = lease.ttl_s.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
+    let third = ttl.map_or(RENEW_AT_LEAST_EVERY, |ttl| ttl / 3);
+    third.clamp(RENEW_AT_MOST_EVERY, RENEW_AT_LEAST_EVERY)
+}
+
+/// Bound to this process, nothing but the maximum hold gives it a deadline.
+fn trusted_for(lease: &LeaseView) -> Option<Duration> {
+    lease.expires_in_s.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()))
+}

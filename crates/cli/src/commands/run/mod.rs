@@ -1,0 +1,362 @@
+mod hold;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use onus_core::command::Terms;
+use onus_core::ids::TaskRef;
+use onus_core::lease::EndKind;
+use onus_core::refusal::{Code, Refusal};
+use onus_core::time::Span;
+use onus_core::transition::Verb;
+use onus_dispatch::{Exit, Hooks, Passing, Report, SpawnError, Spec, Stop, Told, Trampoline, Waiting};
+use onus_engine::{Notice, TaskView};
+use serde_json::json;
+
+use crate::args::{parse, parse_ms};
+use crate::context::Context;
+use crate::output::{self, escape, escape_line, note};
+
+use hold::{End, Hold};
+
+/// Run a command under a task's lease, and end the lease by how it went
+///
+/// The lease is bound to this process and renewed from it, whatever the command is busy with. The command has a process
+/// group of its own and ONUS_TASK, ONUS_ACTOR, ONUS_INSTANCE and ONUS_TOKEN in its environment; signals are forwarded
+/// to it. If it ends the lease itself (onus done, submit, …), that stands.
+///
+/// Exit code 0: the task is done, submitted or released, as asked. It failed: the task has failed, with the last lines of
+/// its output as the note, and the exit code is the command's own (128 and the signal's number if it was killed). A
+/// signal to onus ended it: the task is free again. Somebody else got the task, or the lease ran out: the command is
+/// stopped, exit code 5. Before the command is started, exit codes are as everywhere.
+///
+/// When the command exits, what it left running in its group is ended too. If onus is killed, so is the command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The task: 142, ON-142, its uid, or at least 4 characters of the uid's start or end
+    #[arg(value_name = "ID", value_parser = parse::<TaskRef>, required_unless_present = "next")]
+    task: Option<TaskRef>,
+    /// The best task that you may take
+    #[arg(long, conflicts_with = "task")]
+    next: bool,
+    /// How often a sign of life is expected (90s, 15m, 2h); if not given, lease.ttl. The lease lives as long as this
+    /// process
+    #[arg(long, value_name = "TIME", value_parser = some_ms)]
+    ttl: Option<i64>,
+    /// Paths to reserve with it, beside those that the task declares: a glob from the repository's root; may be repeated
+    #[arg(long = "scope", value_name = "GLOB")]
+    scope: Vec<String>,
+    /// Share these paths with others that share them, too
+    #[arg(long)]
+    shared: bool,
+    /// What becomes of the task when the command succeeds
+    #[arg(long, value_name = "END", value_enum, default_value_t = OnSuccess::Done)]
+    on_success: OnSuccess,
+    /// How long the command may take to end after it was asked to, before it is killed
+    #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "10s")]
+    grace: i64,
+    /// What was done, noted when the command succeeds
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Why, kept with the lease
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// The command and its arguments; no shell is in between
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum OnSuccess {
+    Done,
+    Submit,
+    Release,
+}
+
+fn some_ms(text: &str) -> Result<i64, String> {
+    match parse_ms(text)? {
+        0 => Err("this lease lives as long as its process: there is no limit to switch off".to_owned()),
+        ms => Ok(ms),
+    }
+}
+
+/// Stopping begins so long before the lease's deadline that KILL comes before it, too.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
+    let mut words = args.command.into_iter();
+    let program = words.next().ok_or_else(|| Refusal::usage("name a command after --"))?;
+    // What is certainly not there is not worth a claim; the rest is known when it is tried.
+    if !onus_dispatch::is_there(&program, &context.folder) {
+        return Err(not_started(&SpawnError::NotFound(program)));
+    }
+    let terms = Terms {
+        ttl_ms: args.ttl,
+        reason: args.reason,
+        scope: crate::scopes::scope(context, &args.scope)?,
+        shared: args.shared,
+        worktree: context.place.as_ref().map(|place| output::path_text(&place.root)),
+        branch: context.place.as_ref().and_then(|place| place.branch.clone()),
+        ..Terms::default()
+    };
+    let (hold, claimed) = Hold::claim(context, args.task, terms)?;
+    if !context.out.json {
+        let title = super::task_of(&claimed)?.title.clone();
+        note(&format!("onus: {} is yours (token {}): {}", hold.id, hold.token, escape_line(&title)));
+        context.out.notices(&claimed.notices);
+    }
+    let grace = Duration::from_millis(u64::try_from(args.grace).unwrap_or_default());
+    let name = name_of(&program);
+    let spec = Spec {
+        program,
+        args: words.collect(),
+        env: hold.environment(),
+        folder: context.folder.clone(),
+        passing: if context.out.json { Passing::AllToStderr } else { Passing::AsItIs },
+        trampoline: Trampoline::of_this_program().map_err(|error| unexpected(&error))?,
+    };
+    let started = Instant::now();
+    let report = match supervise(&hold, spec, grace) {
+        Ok(report) => report,
+        Err(refusal) => {
+            // It was never started, or its end was not seen: then it was killed.
+            let why = format!("{name} was not run: {}", refusal.message);
+            if let Err(also) = hold.end(Verb::Release, Some(why)) {
+                note(&format!("onus: the lease of {} is not released: {}", hold.id, escape(&also.message)));
+            }
+            return Err(refusal);
+        }
+    };
+    let took = Span::from_ms(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)).to_string();
+    let how = How::of(&report, args.on_success);
+    let ended = end(&hold, &how, how.note(&name, &took, &report, args.message));
+    // The lease is off our hands: from here on nobody waits but who reads our output.
+    let Report { rest, .. } = report;
+    rest.finish();
+    answer(context, &hold, &how, ended?, &claimed.notices, &took)
+}
+
+fn unexpected(error: &std::io::Error) -> Refusal {
+    Refusal::new(Code::Unexpected, format!("the command cannot be supervised: {error}"))
+}
+
+fn not_started(error: &SpawnError) -> Refusal {
+    match error {
+        SpawnError::NotFound(_) | SpawnError::NotExecutable { .. } => Refusal::usage(error.to_string()),
+        SpawnError::NotTheMainThread | SpawnError::System(_) => {
+            Refusal::new(Code::Unexpected, error.to_string())
+        }
+    }
+}
+
+/// The command in a note: the program alone. Arguments may hold what does not belong into a ledger.
+fn name_of(program: &OsStr) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    escape_line(&onus_core::ids::shortened(&name.to_string_lossy()))
+}
+
+fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal> {
+    let waiting = Waiting::spawn(spec).map_err(|error| not_started(&error))?;
+    // On record before anything of the command runs: what is started after this can be found.
+    hold.register(waiting.pid())?;
+    let child = waiting.start().map_err(|error| not_started(&error))?;
+    let terms = onus_dispatch::Terms {
+        renew_every: hold.renew_every,
+        trusted_until: hold.trusted_until,
+        margin: grace + BEFORE_DEADLINE,
+        grace,
+    };
+    let (renewing, id) = (hold.clone(), hold.id.clone());
+    let hooks = Hooks {
+        renew: Box::new(move |progress| renewing.renew(progress)),
+        tell: Box::new(move |what| note(&format!("onus: {}", escape(&told(&id, &what))))),
+    };
+    onus_dispatch::supervise(child, &terms, hooks).map_err(|error| unexpected(&error))
+}
+
+fn told(id: &str, what: &Told) -> String {
+    match what {
+        Told::Unavailable(why) => {
+            format!("the lease of {id} cannot be renewed now ({why}); the command goes on")
+        }
+        Told::Stopping(Stop::Fenced { why }) => format!("stopping the command: {why}"),
+        Told::Stopping(Stop::Untrusted { why }) => {
+            let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("stopping the command: the lease of {id} runs out{why}")
+        }
+        Told::LeftBehind(left) => {
+            let left: Vec<String> = left.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
+            format!("the command exited and left {} running: ending it", left.join(", "))
+        }
+        Told::Killing => "it does not end: killing it".to_owned(),
+    }
+}
+
+/// How the run went, as far as the task is concerned.
+#[derive(Debug)]
+enum How {
+    Succeeded(Verb),
+    Failed(Exit),
+    /// Somebody wanted it to end: unfinished, not failed.
+    Interrupted(i32, Exit),
+    Stopped(Stop),
+}
+
+impl How {
+    fn of(report: &Report, on_success: OnSuccess) -> How {
+        match (&report.stopped, report.interrupted, report.exit) {
+            (Some(stop), _, _) => How::Stopped(stop.clone()),
+            (None, Some(signal), exit) => How::Interrupted(signal.as_raw(), exit),
+            (None, None, Exit::Code(0)) => How::Succeeded(match on_success {
+                OnSuccess::Done => Verb::Done,
+                OnSuccess::Submit => Verb::Submit,
+                OnSuccess::Release => Verb::Release,
+            }),
+            (None, None, exit) => How::Failed(exit),
+        }
+    }
+
+    fn verb(&self) -> Verb {
+        match self {
+            How::Succeeded(verb) => *verb,
+            How::Failed(_) => Verb::Fail,
+            How::Interrupted(..) | How::Stopped(_) => Verb::Release,
+        }
+    }
+
+    fn note(&self, name: &str, took: &str, report: &Report, message: Option<String>) -> String {
+        match self {
+            How::Succeeded(_) => message.unwrap_or_else(|| format!("{name} succeeded after {took}")),
+            How::Failed(exit) => {
+                let how = match exit {
+                    Exit::Code(code) => format!("failed with exit code {code}"),
+                    Exit::Signal(signal) => {
+                        format!("was killed by {}", onus_dispatch::signal_name(*signal))
+                    }
+                };
+                let mut text = format!("{name} {how} after {took}");
+                if !report.tail.trim().is_empty() {
+                    text.push_str("\n\nThe last lines of its output:\n\n");
+                    text.push_str(&report.tail);
+                }
+                text
+            }
+            How::Interrupted(signal, _) => {
+                format!("{name} was interrupted by {} after {took}", onus_dispatch::signal_name(*signal))
+            }
+            How::Stopped(Stop::Fenced { why } | Stop::Untrusted { why: Some(why) }) => {
+                format!("{name} was stopped after {took}: {why}")
+            }
+            How::Stopped(Stop::Untrusted { why: None }) => {
+                format!("{name} was stopped after {took}: its lease ran out")
+            }
+        }
+    }
+
+    /// What `onus run` exits with, unless the lease turns out to be another's.
+    fn exit_code(&self) -> u8 {
+        let of = |exit: &Exit| match exit {
+            Exit::Code(code) => *code,
+            Exit::Signal(signal) => 128 + signal,
+        };
+        let code = match self {
+            How::Succeeded(_) => 0,
+            How::Failed(exit) => of(exit),
+            How::Interrupted(signal, exit) if of(exit) == 0 => 128 + signal,
+            How::Interrupted(_, exit) => of(exit),
+            How::Stopped(_) => Code::Fenced.exit_code().into(),
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
+/// What the store has on record in the end.
+struct Ended {
+    outcome: &'static str,
+    notices: Vec<Notice>,
+    /// Why it is not what the command's success or failure asked for.
+    error: Option<Refusal>,
+}
+
+fn end(hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
+    let verb = how.verb();
+    match hold.end(verb, Some(text)) {
+        Ok(End::Now(reply)) => {
+            let kind = match verb {
+                Verb::Done => EndKind::Done,
+                Verb::Submit => EndKind::Submitted,
+                Verb::Fail => EndKind::Failed,
+                _ => EndKind::Released,
+            };
+            let error = match how {
+                How::Stopped(stop) => Some(ran_out(hold, stop)),
+                _ => None,
+            };
+            Ok(Ended { outcome: kind.as_str(), notices: reply.notices, error })
+        }
+        Ok(End::Before(kind)) => Ok(Ended { outcome: kind.as_str(), notices: Vec::new(), error: None }),
+        Ok(End::Fenced(refusal)) => {
+            Ok(Ended { outcome: "fenced", notices: Vec::new(), error: Some(refusal) })
+        }
+        // A rule is in the way. What is not finished is free again, rather than held by a process that is gone.
+        Err(refusal) if verb != Verb::Release && refusal.exit_code() == Code::NotAllowed.exit_code() => {
+            hold.end(Verb::Release, Some(format!("{verb} was refused: {}", refusal.message)))?;
+            Ok(Ended { outcome: EndKind::Released.as_str(), notices: Vec::new(), error: Some(refusal) })
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The lease was ours to release, and yet it was over.
+fn ran_out(hold: &Hold, stop: &Stop) -> Refusal {
+    let why = match stop {
+        Stop::Fenced { why } | Stop::Untrusted { why: Some(why) } => why.clone(),
+        Stop::Untrusted { why: None } => format!("the lease of {} ran out", hold.id),
+    };
+    Refusal::new(Code::Fenced, format!("the command was stopped: {why}"))
+        .task(&hold.id)
+        .next(format!("onus run {} -- …   # begin anew", hold.id))
+}
+
+fn answer(
+    context: &Context,
+    hold: &Hold,
+    how: &How,
+    ended: Ended,
+    earlier: &[Notice],
+    took: &str,
+) -> Result<u8, Refusal> {
+    let task = hold.task()?;
+    let code = ended.error.as_ref().map_or_else(|| how.exit_code(), Refusal::exit_code);
+    if context.out.json {
+        let mut document = json!({
+            "task": task, "outcome": ended.outcome, "exit_code": code,
+            "instance": hold.instance().as_str(), "token": hold.token,
+        });
+        if let Some(error) = &ended.error {
+            document["error"] = json!(error);
+        }
+        let notices: Vec<Notice> = earlier.iter().chain(&ended.notices).cloned().collect();
+        context.out.document(document, &notices);
+        return Ok(code);
+    }
+    context.out.notices(&ended.notices);
+    match &ended.error {
+        Some(refusal) => {
+            output::refuse(false, refusal);
+        }
+        None => note(&format!("onus: {}", last_line(&task, how, ended.outcome, took))),
+    }
+    Ok(code)
+}
+
+fn last_line(task: &TaskView, how: &How, outcome: &str, took: &str) -> String {
+    let why = match how {
+        How::Failed(Exit::Code(code)) => format!(" (exit code {code})"),
+        How::Failed(Exit::Signal(signal)) => format!(" (killed by {})", onus_dispatch::signal_name(*signal)),
+        How::Interrupted(signal, _) => format!(" (interrupted by {})", onus_dispatch::signal_name(*signal)),
+        How::Succeeded(_) | How::Stopped(_) => String::new(),
+    };
+    format!("{} {outcome} after {took}{why}: {}", task.id, escape_line(&task.title))
+}
