@@ -9,11 +9,13 @@
 mod support;
 
 mod clock;
+mod first_touch;
 mod history;
 mod holders;
 mod killed;
 mod liveness;
 mod namespaces;
 mod one_winner;
+mod orphans;
 mod stopped;
 mod tools;

@@ -30,6 +30,7 @@ mod references;
 mod refusals;
 mod run;
 mod schema;
+mod scopes;
 mod shell;
 mod smoke;
 mod transitions;
