@@ -26,7 +26,7 @@ fn globs(owner: &str) -> Vec<String> {
         .map(|n| match n % 5 {
             0 => format!("src/{owner}/part{n}/**"),
             1 => format!("src/{owner}/file{n}.rs"),
-            2 => format!("**/{owner}_{n}_*.snap"),
+            2 => format!("snapshots/**/{owner}_{n}_*.snap"),
             3 => format!("{{src,tests}}/{owner}/[a-m]{n}*.rs"),
             _ => format!("docs/*/{owner}-{n}.md"),
         })

@@ -13,8 +13,10 @@ use serde::Deserialize;
 use onus_core::actor::Tier;
 use onus_core::command::{NewTask, PlannedTask, Schedule, TaskLink};
 use onus_core::ids::shortened;
+use onus_core::lease::Mode;
 use onus_core::plan::of_entry;
 use onus_core::refusal::Refusal;
+use onus_core::scope::Glob;
 use onus_core::task::Facts;
 
 use crate::args::{parse_schedule, text_or_stdin};
@@ -29,7 +31,7 @@ struct File {
     task: Vec<Entry>,
 }
 
-/// One task of the plan. What it reserves in the repository will be said here, too.
+/// One task of the plan.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a task: a table with a title")]
 struct Entry {
@@ -52,6 +54,11 @@ struct Entry {
     deps: Vec<String>,
     #[serde(default)]
     relates: Vec<String>,
+    /// Globs from the repository's root.
+    #[serde(default)]
+    scope: Vec<String>,
+    #[serde(default)]
+    shared: bool,
     /// A text, or one of TOML's own dates and times.
     not_before: Option<toml::Value>,
     max_attempts: Option<u64>,
@@ -136,6 +143,8 @@ impl Entry {
             tags: self.tags,
             refs: self.refs,
             max_attempts: self.max_attempts,
+            scope: self.scope.iter().map(|glob| glob.parse::<Glob>()).collect::<Result<_, _>>()?,
+            mode: if self.shared { Mode::Shared } else { Mode::Exclusive },
             ..plain
         };
         let link = |text: String| match text.parse() {
@@ -197,6 +206,8 @@ mod tests {
         relates = ["epic"]
         not_before = 2027-01-01T00:00:00Z
         max_attempts = 5
+        scope = ["api/**", "Cargo.lock"]
+        shared = true
         origin = "mail:7"
         owner = "human:ann"
         area = "web"
@@ -216,6 +227,7 @@ mod tests {
             (Priority::P1, Tier(2), Some(5))
         );
         assert_eq!(facts.refs["jira"], "WEB-7");
+        assert_eq!((facts.scope.globs().len(), facts.mode), (2, Mode::Shared));
         assert_eq!((facts.area.as_deref(), facts.iteration.as_deref()), (Some("web"), Some("7")));
         assert!(facts.owner.is_some() && facts.tags.len() == 2 && *propose && origin.is_some());
         assert_eq!(body.as_deref(), Some("With pages."));
