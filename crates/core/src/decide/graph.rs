@@ -90,7 +90,8 @@ fn reset_as_asked(
             None => return Err(held_refusal(view, held)),
         }
     }
-    let has_claim = view.lease.is_some_and(|lease| view.is_usable(lease)) || view.task.kept.is_some();
+    let is_kept = view.task.kept.as_ref().is_some_and(|kept| !kept.until.has_come(view.now));
+    let has_claim = is_kept || view.lease.is_some_and(|lease| view.is_usable(lease));
     if is_open && !root && !has_claim {
         return Ok(Reset::Stays);
     }
