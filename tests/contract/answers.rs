@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
 use onus_engine::{ActorView, InstanceView, LeaseView, Notice, SealHeader, StatusView, TaskView, Verified};
 use schemars::JsonSchema;
@@ -52,6 +53,18 @@ pub(crate) struct LeaseAnswer {
     renewed: bool,
     /// Another's lease was ended for it.
     takeover: bool,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// What a task declares, and what its holder has reserved.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ScopeAnswer {
+    id: String,
+    declared: Vec<String>,
+    /// Null: nobody holds it.
+    reserved: Option<Vec<String>>,
+    mode: Mode,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -284,7 +297,8 @@ answers! {
     Failure: ;
     TaskAnswer: "add", "show", "edit", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
         "release", "fail", "drop", "reopen", "redact";
-    LeaseAnswer: "claim", "renew", "handoff", "takeover";
+    LeaseAnswer: "claim", "renew", "handoff", "takeover", "scope add", "scope rm", "touch";
+    ScopeAnswer: "scope show";
     RunAnswer: "run";
     TasksAnswer: "list", "ready", "search";
     EventsAnswer: "log";

@@ -33,6 +33,8 @@ const CASES: &[(&str, fn())] = &[
     ("lease.keep", lease_keep),
     ("lease.indefinite_per_actor", lease_indefinite_per_actor),
     ("lease.indefinite_per_store", lease_indefinite_per_store),
+    ("scope.mode", scope_mode),
+    ("scope.shared", scope_shared),
     ("force.needs_link", force_needs_link),
     ("seal.signers", seal_signers),
     ("ui.color", ui_color),
@@ -118,6 +120,27 @@ fn lease_stale_after() {
     assert_eq!(status["stale"][0]["id"], id.as_str());
     // Stale is not lapsed: nobody takes it.
     sandbox.json(&agent("b"), &["claim", &id]).refused(4);
+}
+
+/// Two tasks, the first held with a path; whether the second may have the path, too.
+fn second_claim(sandbox: &Sandbox) -> Ran {
+    let (one, two) = (sandbox.add("one"), sandbox.add("two"));
+    sandbox.json(&agent("a"), &["claim", &one, "--scope", "Cargo.lock"]).ok();
+    sandbox.json(&agent("b"), &["claim", &two, "--scope", "Cargo.lock"])
+}
+
+fn scope_mode() {
+    let sandbox = Sandbox::new();
+    assert_eq!(second_claim(&sandbox).refused(4)["code"], "scope");
+    let sandbox = Sandbox::new();
+    shared_file(&sandbox, "[scope]\nmode = \"warn\"\n");
+    assert_eq!(second_claim(&sandbox).ok().json()["notices"].as_array().unwrap().len(), 1);
+}
+
+fn scope_shared() {
+    let sandbox = Sandbox::new();
+    shared_file(&sandbox, "[scope]\nshared = [\"docs/**\", \"*.lock\"]\n");
+    second_claim(&sandbox).ok();
 }
 
 fn lease_keep() {
@@ -231,6 +254,8 @@ fn every_key_has_its_variable() {
             "seal.signers" => "signers",
             "force.needs_link" => "true",
             "ui.color" => "never",
+            "scope.mode" => "warn",
+            "scope.shared" => "*.lock",
             name if name.contains("indefinite") => "3",
             _ => "11m",
         };

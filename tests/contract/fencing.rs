@@ -26,6 +26,9 @@ const CHANGING: &[&[&str]] = &[
     &["drop", "{}"],
     &["reopen", "{}"],
     &["redact", "{}", "1", "--reason", "secret"],
+    &["scope", "add", "x", "--task={}"],
+    &["scope", "rm", "x", "--task={}"],
+    &["touch", "x", "--task={}"],
 ];
 
 /// Commands that begin anew, that concern no task, or that change nothing.
@@ -73,11 +76,12 @@ fn nothing_gets_past_the_fence(sandbox: &Sandbox, id: &str) {
         for (env, named) in guises(id) {
             // Redact always names its task.
             let named = named || verb[0] == "redact";
-            let args: Vec<&str> = verb
+            let args: Vec<String> = verb
                 .iter()
-                .filter(|arg| named || **arg != "{}")
-                .map(|arg| if *arg == "{}" { id } else { arg })
+                .filter(|arg| named || !arg.contains("{}"))
+                .map(|arg| arg.replace("{}", id))
                 .collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
             let what = format!("{args:?} with {env:?}");
 

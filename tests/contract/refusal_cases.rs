@@ -95,7 +95,7 @@ fn of_store(code: &'static str, what: &'static str, error: StoreError) -> Case {
 pub(crate) fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let kinds = [input_cases, holder_cases, fence_cases, rule_cases, store_cases];
+        let kinds = [input_cases, holder_cases, scope_cases, fence_cases, rule_cases, store_cases];
         kinds.into_iter().flat_map(|cases| cases()).collect()
     })
 }
@@ -171,6 +171,37 @@ fn input_cases() -> Vec<Case> {
         (&a, &[], &["release"]),
     ));
     cases
+}
+
+fn scope_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (a, b) = (agent("a"), agent("b"));
+    let [one, two, three] = ["One", "Two", "Three"].map(|title| sandbox.add(title));
+    sandbox.run(&a, &["claim", &one, "--scope", "src/*/mod.rs"]).ok();
+    sandbox.run(&b, &["claim", &two]).ok();
+    let all = "task holder left";
+    let claim = ["claim", three.as_str(), "--scope", "src/auth/*"];
+    vec![
+        refused("scope", "a claim of another's paths", all, &sandbox, (&b, &[], &claim)),
+        refused("scope", "a touch of another's path", all, &sandbox, (&b, &[], &["touch", "src/x/mod.rs"])),
+        refused("scope", "paths that one holds oneself", all, &sandbox, (&a, &[], &claim)),
+        refused("usage", "no glob", "", &sandbox, (&b, &[], &["scope", "add", "../x"])),
+        refused(
+            "nothing",
+            "freeing what is not reserved",
+            "task",
+            &sandbox,
+            (&b, &[], &["scope", "rm", "y"]),
+        ),
+        refused("usage", "a path elsewhere", "", &sandbox, (&b, &[], &["touch", "/etc/passwd"])),
+        refused(
+            "not_allowed",
+            "touching without holding",
+            "task",
+            &sandbox,
+            (&b, &[], &["touch", "y", "--task", &three]),
+        ),
+    ]
 }
 
 fn holder_cases() -> Vec<Case> {

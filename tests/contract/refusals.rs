@@ -67,7 +67,7 @@ fn exit_codes_are_the_designs() {
         (1, &["unexpected"]),
         (2, &["usage", "identity", "ambiguous", "key_reused"]),
         (3, &["not_found"]),
-        (4, &["held", "kept"]),
+        (4, &["held", "kept", "scope"]),
         (5, &["fenced"]),
         (6, &["not_allowed", "people_only", "tier", "limit", "changed"]),
         (7, &["nothing"]),

@@ -188,6 +188,12 @@ fn every_command_answers_in_its_documented_shape() {
     assert!(tried.by(&b, "show", &["1"])["notices"].is_array());
     assert!(tried.by(&a, "list", &[])["notices"].is_array());
 
+    // What it reserves.
+    tried.by(&b, "scope add", &["src/**"]);
+    tried.by(&b, "touch", &["README.md"]);
+    assert_eq!(tried.run("scope show", &["1"])["reserved"], json!(["README.md", "src/**"]));
+    tried.by(&b, "scope rm", &["src/**"]);
+
     // The table's verbs.
     tried.by(&b, "block", &["1"]);
     tried.run("unblock", &["1"]);
