@@ -25,6 +25,10 @@ const CHANGING: &[&[&str]] = &[
     &["fail", "{}"],
     &["drop", "{}"],
     &["reopen", "{}"],
+    &["retry", "{}"],
+    &["reset", "{}", "--reason", "start over"],
+    &["dep", "add", "{}", "1"],
+    &["dep", "rm", "{}", "1"],
     &["redact", "{}", "1", "--reason", "secret"],
 ];
 
@@ -39,6 +43,8 @@ const OTHERS: &[&str] = &[
     "init",
     "list",
     "search",
+    "why",
+    "graph",
     "log",
     "ledger",
     "actor",
@@ -70,8 +76,8 @@ fn nothing_gets_past_the_fence(sandbox: &Sandbox, id: &str) {
     let before = dump(sandbox);
     for verb in CHANGING {
         for (env, named) in guises(id) {
-            // Redact always names its task.
-            let named = named || verb[0] == "redact";
+            // These always name their task.
+            let named = named || matches!(verb[0], "redact" | "dep");
             let args: Vec<&str> = verb
                 .iter()
                 .filter(|arg| named || **arg != "{}")
