@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
-use onus_engine::{ActorView, InstanceView, LeaseView, Notice, SealHeader, StatusView, TaskView, Verified};
+use onus_engine::{
+    ActorView, GraphView, InstanceView, LeaseView, Notice, SealHeader, StatusView, TaskView, TouchedView,
+    Verified, WhyView,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -95,6 +98,70 @@ pub(crate) struct TasksAnswer {
     /// Where the next page begins, if this one is full: pass it as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// The tasks of a plan, in its order.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PlanAnswer {
+    tasks: Vec<TaskView>,
+    /// What each name of the plan became.
+    names: BTreeMap<String, String>,
+    /// Nothing was changed: this is what would be added now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<bool>,
+    /// Every origin of the plan was known: nothing was added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existing: Option<bool>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// What is ready, and what is not and why.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ExplainedAnswer {
+    tasks: Vec<TaskView>,
+    /// Unfinished tasks that are not ready, by priority, then age: the first of them.
+    left_out: Vec<WhyView>,
+    /// How many more are not ready.
+    more: u64,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct WhyAnswer {
+    #[serde(flatten)]
+    why: WhyView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GraphAnswer {
+    #[serde(flatten)]
+    graph: GraphView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// The task that was reset, and every task that was put back with it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ResetAnswer {
+    #[serde(flatten)]
+    task: TaskView,
+    /// As they were before; the named one first. Empty in a replay.
+    touched: Vec<TouchedView>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// What a reset would put back.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ResetPreviewAnswer {
+    touched: Vec<TouchedView>,
+    dry_run: bool,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -296,7 +363,13 @@ macro_rules! answers {
 answers! {
     Failure: ;
     TaskAnswer: "add", "show", "edit", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
-        "release", "fail", "drop", "reopen", "redact";
+        "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact";
+    PlanAnswer: "add --file";
+    ExplainedAnswer: "ready --explain";
+    WhyAnswer: "why";
+    GraphAnswer: "graph";
+    ResetAnswer: "reset";
+    ResetPreviewAnswer: "reset --dry-run";
     LeaseAnswer: "claim", "renew", "handoff", "takeover", "scope add", "scope rm", "touch";
     ScopeAnswer: "scope show";
     RunAnswer: "run";

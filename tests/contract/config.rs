@@ -31,6 +31,8 @@ const CASES: &[(&str, fn())] = &[
     ("lease.max_hold", lease_max_hold),
     ("lease.stale_after", lease_stale_after),
     ("lease.keep", lease_keep),
+    ("lease.stalled_after", lease_stalled_after),
+    ("retry.max_attempts", retry_max_attempts),
     ("lease.indefinite_per_actor", lease_indefinite_per_actor),
     ("lease.indefinite_per_store", lease_indefinite_per_store),
     ("scope.mode", scope_mode),
@@ -151,6 +153,30 @@ fn lease_keep() {
     assert!((170..=180).contains(&handed["task"]["kept_for"]["expires_in_s"].as_i64().unwrap()));
 }
 
+fn lease_stalled_after() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("x");
+    claim(&sandbox, &agent("a"), &id);
+    lapse();
+    assert_eq!(sandbox.show(&id)["lease"]["stalled"], false);
+    shared_file(&sandbox, "[lease]\nstalled_after = \"1ms\"\n");
+    assert_eq!(sandbox.show(&id)["lease"]["stalled"], true);
+    // Stalled is not lapsed: it shows signs of life.
+    sandbox.json(&agent("b"), &["claim", &id]).refused(4);
+}
+
+fn retry_max_attempts() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("x");
+    shared_file(&sandbox, "[retry]\nmax_attempts = 1\n");
+    sandbox.run(&agent("a"), &["fail", &id]).ok();
+    sandbox.run(&agent("a"), &["retry", &id]).ok();
+    sandbox.run(&agent("a"), &["fail", &id]).ok();
+    assert_eq!(sandbox.json(&agent("a"), &["retry", &id]).refused(6)["code"], "limit");
+    shared_file(&sandbox, "[retry]\nmax_attempts = 2\n");
+    assert_eq!(sandbox.json(&agent("a"), &["retry", &id]).ok().json()["attempts"], 2);
+}
+
 fn endless(sandbox: &Sandbox, who: &str) -> Ran {
     sandbox.json(&agent(who), &["claim", &sandbox.add("x"), "--ttl", "0", "--reason", "r"])
 }
@@ -256,7 +282,7 @@ fn every_key_has_its_variable() {
             "ui.color" => "never",
             "scope.mode" => "warn",
             "scope.shared" => "*.lock",
-            name if name.contains("indefinite") => "3",
+            name if name.contains("indefinite") || name.contains("attempts") => "3",
             _ => "11m",
         };
         let got =

@@ -25,6 +25,10 @@ const CHANGING: &[&[&str]] = &[
     &["fail", "{}"],
     &["drop", "{}"],
     &["reopen", "{}"],
+    &["retry", "{}"],
+    &["reset", "{}", "--reason", "start over"],
+    &["dep", "add", "{}", "1"],
+    &["dep", "rm", "{}", "1"],
     &["redact", "{}", "1", "--reason", "secret"],
     &["scope", "add", "x", "--task={}"],
     &["scope", "rm", "x", "--task={}"],
@@ -43,6 +47,8 @@ const OTHERS: &[&str] = &[
     "init",
     "list",
     "search",
+    "why",
+    "graph",
     "log",
     "ledger",
     "actor",
@@ -74,8 +80,8 @@ fn nothing_gets_past_the_fence(sandbox: &Sandbox, id: &str) {
     let before = dump(sandbox);
     for verb in CHANGING {
         for (env, named) in guises(id) {
-            // Redact always names its task.
-            let named = named || verb[0] == "redact";
+            // These always name their task.
+            let named = named || matches!(verb[0], "redact" | "dep");
             let args: Vec<String> = verb
                 .iter()
                 .filter(|arg| named || !arg.contains("{}"))

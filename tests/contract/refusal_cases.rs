@@ -95,7 +95,8 @@ fn of_store(code: &'static str, what: &'static str, error: StoreError) -> Case {
 pub(crate) fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let kinds = [input_cases, holder_cases, scope_cases, fence_cases, rule_cases, store_cases];
+        let kinds =
+            [input_cases, holder_cases, scope_cases, fence_cases, rule_cases, graph_cases, store_cases];
         kinds.into_iter().flat_map(|cases| cases()).collect()
     })
 }
@@ -406,6 +407,120 @@ fn rule_cases() -> Vec<Case> {
     claim(&sandbox, &ann, &open);
     cases.push(refused("nothing", "nothing left to claim", "", &sandbox, (&b, &[], &["claim", "--next"])));
     cases
+}
+
+fn graph_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let (a, b, ann) = (agent("a"), agent("b"), human("ann"));
+    let ids = ["Design", "Build", "Ship", "Epic", "Part", "Later", "Flaky", "Two", "Three"];
+    let [design, build, ship, epic, part, later, flaky, two, three] = ids.map(|title| sandbox.add(title));
+    claim(&sandbox, &a, &design);
+    claim(&sandbox, &b, &epic);
+    claim(&sandbox, &b, &ship);
+    for args in [
+        vec!["dep", "add", &build, &design],
+        vec!["dep", "add", &ship, &build, &two, &three],
+        vec!["edit", &part, "--parent", &epic],
+        vec!["edit", &later, "--not-before", "2h"],
+        vec!["edit", &flaky, "--max-attempts", "0"],
+    ] {
+        sandbox.run(&ann, &args).ok();
+    }
+    sandbox.run(&a, &["fail", &flaky]).ok();
+    std::fs::write(sandbox.path().join("typo.toml"), "[[task]]\ntitle = \"x\"\ntitel = \"y\"\n").unwrap();
+    let name = "[[task]]\nname = \"api\"\ntitle = \"x\"\n[[task]]\ntitle = \"y\"\ndeps = [\"apo\"]\n";
+    std::fs::write(sandbox.path().join("name.toml"), name).unwrap();
+    let circle = "[[task]]\nname = \"a\"\ntitle = \"x\"\ndeps = [\"b\"]\n[[task]]\nname = \"b\"\ntitle = \"y\"\ndeps = [\"a\"]\n";
+    std::fs::write(sandbox.path().join("circle.toml"), circle).unwrap();
+    vec![
+        refused("unmet", "claiming what depends on more", "task", &sandbox, (&a, &[], &["claim", &build])),
+        refused(
+            "unmet",
+            "finishing what depends on more",
+            "task",
+            &sandbox,
+            (&b, &[], &["done", &ship, "-m", "x"]),
+        ),
+        refused(
+            "unmet",
+            "finishing what has open parts",
+            "task",
+            &sandbox,
+            (&b, &[], &["done", &epic, "-m", "x"]),
+        ),
+        refused("not_yet", "claiming before its time", "task left", &sandbox, (&a, &[], &["claim", &later])),
+        refused(
+            "cycle",
+            "a dependency on oneself",
+            "task",
+            &sandbox,
+            (&ann, &[], &["dep", "add", &design, &design]),
+        ),
+        refused(
+            "cycle",
+            "a dependency that comes round",
+            "task",
+            &sandbox,
+            (&ann, &[], &["dep", "add", &design, &ship]),
+        ),
+        refused(
+            "cycle",
+            "a part of its own part",
+            "task",
+            &sandbox,
+            (&ann, &[], &["edit", &epic, "--parent", &part]),
+        ),
+        refused(
+            "cycle",
+            "a part that waits for the whole",
+            "task",
+            &sandbox,
+            (&ann, &[], &["dep", "add", &part, &epic]),
+        ),
+        refused(
+            "cycle",
+            "a new part that waits for the whole",
+            "task",
+            &sandbox,
+            (&ann, &[], &["add", "x", "--parent", &epic, "--dep", &epic]),
+        ),
+        refused(
+            "cycle",
+            "a plan that comes round",
+            "",
+            &sandbox,
+            (&ann, &[], &["add", "--file", "circle.toml"]),
+        ),
+        refused(
+            "usage",
+            "a field that plans do not have",
+            "",
+            &sandbox,
+            (&ann, &[], &["add", "--file", "typo.toml"]),
+        ),
+        refused(
+            "usage",
+            "a name that the plan does not have",
+            "",
+            &sandbox,
+            (&ann, &[], &["add", "--file", "name.toml"]),
+        ),
+        refused("limit", "one attempt more", "task", &sandbox, (&a, &[], &["retry", &flaky])),
+        refused(
+            "held",
+            "a reset over live leases",
+            "task holder left",
+            &sandbox,
+            (&ann, &[], &["reset", &design, "--reason", "r"]),
+        ),
+        refused(
+            "people_only",
+            "an agent's forced reset",
+            "task",
+            &sandbox,
+            (&a, &[], &["reset", &design, "--reason", "r", "--force"]),
+        ),
+    ]
 }
 
 fn store_cases() -> Vec<Case> {

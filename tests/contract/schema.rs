@@ -206,9 +206,31 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("reopen", &["1"]);
     tried.by(&b, "fail", &["1"]);
     tried.run("drop", &["1"]);
+    // The graph.
+    std::fs::write(
+        sandbox.path().join("plan.toml"),
+        "[[task]]\nname = \"db\"\ntitle = \"Database\"\n[[task]]\nname = \"api\"\ntitle = \"API\"\ndeps = [\"db\"]\nparent = \"2\"\n",
+    )
+    .unwrap();
+    assert_eq!(tried.run("add --file", &["plan.toml", "--dry-run"])["dry_run"], true);
+    let planned = tried.run("add --file", &["plan.toml", "--key", "plan"]);
+    assert_eq!(planned["names"], json!({ "db": "ON-3", "api": "ON-4" }));
+    assert_eq!(tried.run("add --file", &["plan.toml", "--key", "plan"])["replayed"], true);
+    assert_eq!(tried.run("why", &["4"])["obstacles"][0]["kind"], "dependency");
+    assert_eq!(tried.run("ready --explain", &[])["left_out"][0]["id"], "ON-2");
+    let graph = tried.run("graph", &[]);
+    assert_eq!(graph["edges"][0]["kind"], "part");
+    tried.run("graph", &["4", "--upstream", "--all", "--limit", "1"]);
+    tried.run("dep add", &["4", "1"]);
+    tried.run("dep rm", &["4", "1"]);
+    tried.by(&b, "claim", &["3"]);
+    assert_eq!(tried.run("reset --dry-run", &["3"])["touched"][0]["lease"]["actor"], "agent:b");
+    assert_eq!(tried.run("reset", &["3", "--reason", "r", "--force"])["touched"][0]["state"], "in_progress");
+    tried.by(&a, "fail", &["3"]);
+    assert_eq!(tried.run("retry", &["3", "-m", "once more"])["attempts"], 1);
     tried.run("add", &["Proposed", "--propose"]);
-    tried.run("accept", &["3"]);
-    tried.by(&a, "run", &["3", "--on-success", "release", "--", "true"]);
+    tried.run("accept", &["5"]);
+    tried.by(&a, "run", &["5", "--on-success", "release", "--", "true"]);
     assert_eq!(tried.run("run", &["--next", "--", "true"])["outcome"], "done");
     tried.run("redact", &["2", "1", "--reason", "secret"]);
     assert_eq!(tried.run("show", &["2"])["title"], "Fuller");
@@ -226,7 +248,7 @@ fn every_command_answers_in_its_documented_shape() {
     tried.by(&a, "instance register", &["--instance", "conv", "--pid", &process.pid()]);
     tried.run("instance list", &[]);
     let verified = tried.run("ledger verify", &[]);
-    assert_eq!((&verified["ok"], &verified["tasks"]), (&json!(true), &json!(3)));
+    assert_eq!((&verified["ok"], &verified["tasks"]), (&json!(true), &json!(5)));
     assert_eq!(verified["erased"].as_array().unwrap().len(), 2);
     tried.run("ledger rebuild", &[]);
     tried.run("ledger export", &["ledger.jsonl"]);

@@ -26,6 +26,8 @@ const VERBS: &[&[&str]] = &[
     &["fail"],
     &["drop"],
     &["reopen"],
+    &["reset", "--reason", "r"],
+    &["retry"],
 ];
 
 #[test]
@@ -98,6 +100,7 @@ const HOLDERS: &[(&str, &str)] = &[
     ("done", "done"),
     ("fail", "failed"),
     ("drop", "dropped"),
+    ("reset", "open"),
 ];
 
 #[test]
@@ -115,6 +118,7 @@ fn from_open_it_is_claimed_by_anyone_also_by_a_verb_that_finishes_it() {
         ("done", "done"),
         ("submit", "review"),
         ("fail", "failed"),
+        ("reset", "open"),
     ];
     from("open", &agent("b"), &allowed, 6);
 }
@@ -148,30 +152,33 @@ fn after_a_lapse_it_is_as_open_to_others() {
         ("done", "done"),
         ("submit", "review"),
         ("fail", "failed"),
+        ("reset", "open"),
     ];
     from("lapsed", &agent("b"), &allowed, 6);
 }
 
 #[test]
 fn from_blocked_it_is_opened_failed_or_dropped_by_anyone() {
-    from("blocked", &agent("b"), &[("unblock", "open"), ("fail", "failed"), ("drop", "dropped")], 6);
+    let allowed = [("unblock", "open"), ("fail", "failed"), ("drop", "dropped"), ("reset", "open")];
+    from("blocked", &agent("b"), &allowed, 6);
 }
 
 #[test]
 fn from_review_it_is_approved_by_anyone_who_did_not_work_on_it() {
-    let others = [("approve", "done"), ("reject", "open"), ("fail", "failed"), ("drop", "dropped")];
+    let others =
+        [("approve", "done"), ("reject", "open"), ("fail", "failed"), ("drop", "dropped"), ("reset", "open")];
     from("review", &agent("b"), &others, 6);
     from("review", &agent("a"), &others[1..], 6);
 }
 
 #[test]
-fn from_failed_it_is_only_dropped() {
-    from("failed", &agent("b"), &[("drop", "dropped")], 6);
+fn from_failed_it_is_tried_again_or_dropped() {
+    from("failed", &agent("b"), &[("drop", "dropped"), ("retry", "open"), ("reset", "open")], 6);
 }
 
 #[test]
 fn what_is_finished_is_only_reopened() {
-    from("done", &agent("b"), &[("reopen", "open")], 6);
+    from("done", &agent("b"), &[("reopen", "open"), ("reset", "open")], 6);
     from("dropped", &agent("b"), &[("reopen", "open")], 6);
 }
 

@@ -113,7 +113,10 @@ fn retry_as_asked(
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
-    let (mut drafts, _) = standing_beside(view, force)?;
+    let (mut drafts, standing) = standing_beside(view, force)?;
+    if let (Standing::Held(lease), None) = (standing, force) {
+        return Err(held_refusal(view, lease));
+    }
     if step(view.task.state, Verb::Retry).is_none() {
         return Err(not_possible(view, Verb::Retry));
     }

@@ -62,7 +62,7 @@ pub(super) fn collision(view: &View<'_>, scope: &Scope, mode: Mode) -> Option<Re
 fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
     let Rival { id, lease, .. } = rival;
     let whose = if lease.is_held_by(&view.caller.actor, &view.caller.instance) {
-        "which you hold yourself".to_owned()
+        format!("which you ({}) hold yourself", lease.actor)
     } else {
         held_for(view.now, lease)
     };
