@@ -24,7 +24,8 @@ impl Class {
     }
 
     pub(super) fn contains(&self, c: char) -> bool {
-        self.0.iter().any(|(low, high)| (*low..=*high).contains(&c))
+        let at = self.0.partition_point(|(_, high)| *high < c);
+        self.0.get(at).is_some_and(|(low, _)| *low <= c)
     }
 }
 

@@ -158,7 +158,11 @@ impl<'a> Search<'a> {
                     (Step::Char(c), _) | (_, Step::Char(c)) => {
                         self.take(&mut next_layer, at, c, place, budget);
                     }
-                    _ => letters.iter().for_each(|c| self.take(&mut next_layer, at, *c, place, budget)),
+                    _ => {
+                        budget.spend(letters.len());
+                        budget.check()?;
+                        letters.iter().for_each(|c| self.take(&mut next_layer, at, *c, place, budget));
+                    }
                 }
             }
             if next_layer.is_empty() {

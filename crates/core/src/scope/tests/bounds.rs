@@ -9,6 +9,10 @@ fn filled(piece: &str, end: &str) -> String {
     piece.repeat((MAX_GLOB_BYTES - end.len()) / piece.len()) + end
 }
 
+fn ideograph(i: u32) -> char {
+    char::from_u32(0x4e00 + i).unwrap()
+}
+
 #[test]
 fn stars_against_stars_end_with_an_answer() {
     assert_eq!(example("*a*a*a*a*b", "*b*b*b*a", &[]), None);
@@ -63,8 +67,12 @@ fn every_adversary_meets_every_other_in_bounded_time() {
         filled("[!a]*", "?"),
         filled("*/", "**"),
         "{".repeat(400) + &filled("a", "")[..200] + "*" + &"}".repeat(400),
-        (0..300).map(|i| format!("[{}]", char::from_u32(0x4e00 + i).unwrap())).collect::<String>()[..900]
-            .to_owned(),
+        (0..300).map(|i| format!("[{}]", ideograph(i))).collect::<String>()[..900].to_owned(),
+        (0..140).map(|i| format!("*[!{}]", ideograph(i))).collect::<String>() + "*",
+        format!(
+            "*[!{}]*",
+            (0..140).map(|i| format!("{}-{}", ideograph(4 * i), ideograph(4 * i + 1))).collect::<String>()
+        ),
     ];
     let adversaries: Vec<Glob> = adversaries.iter().map(|text| glob(text)).collect();
     let paths: Vec<Glob> = ["a", "ab/"]
