@@ -9,6 +9,7 @@
 mod support;
 
 mod clock;
+mod graph_scenarios;
 mod history;
 mod holders;
 mod killed;
