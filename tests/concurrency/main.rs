@@ -10,6 +10,7 @@ mod support;
 
 mod clock;
 mod first_touch;
+mod graph_scenarios;
 mod history;
 mod holders;
 mod killed;

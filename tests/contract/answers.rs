@@ -42,6 +42,9 @@ pub(crate) struct TaskAnswer {
     /// In `add`: the origin was known, and this is the task it had become.
     #[serde(skip_serializing_if = "Option::is_none")]
     existing: Option<bool>,
+    /// In `add`: nothing was changed, and this is what would be added now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<bool>,
     /// In `redact`: whether the words are gone from the store's log too.
     #[serde(skip_serializing_if = "Option::is_none")]
     erased_everywhere: Option<bool>,

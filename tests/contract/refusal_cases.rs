@@ -63,7 +63,7 @@ fn case(
 }
 
 /// What differs from run to run, by what it is.
-fn redacted(text: &str, folder: &str) -> String {
+pub(crate) fn redacted(text: &str, folder: &str) -> String {
     let span = r"\d+(ms|s|m|h|d)( \d+(s|m|h))?";
     let mut text = text.replace(folder, "[folder]");
     for (pattern, by) in [
@@ -73,6 +73,7 @@ fn redacted(text: &str, folder: &str) -> String {
         (format!("for {span} so far"), "for [span] so far"),
         (format!("for {span} more"), "for [span] more"),
         (format!("at most {span} more"), "at most [span] more"),
+        (format!(", in {span}"), ", in [span]"),
         (r"waited [0-9.]+s".to_owned(), "waited [span]"),
         (r"'01[0-9a-f]{4}'".to_owned(), "'[start of a uid]'"),
     ] {

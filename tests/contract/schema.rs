@@ -110,6 +110,7 @@ fn every_command_answers_in_its_documented_shape() {
     assert_eq!(tried.run("init", &[])["created"], false);
 
     // Once with every field that can be set, once with none.
+    assert_eq!(tried.run("add", &["Plain", "--dry-run"])["dry_run"], true);
     tried.run("add", &["Plain"]);
     let full = tried.run(
         "add",

@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Add the tasks of a plan, .toml or .json (- reads standard input)
     #[arg(long, value_name = "PLAN", conflicts_with_all = ALONE)]
     file: Option<PathBuf>,
-    /// With --file: change nothing; show what would be added
-    #[arg(long, requires = "file")]
+    /// Change nothing; show what would be added
+    #[arg(long)]
     dry_run: bool,
     /// The details (- reads standard input)
     #[arg(short = 'd', long = "body", value_name = "TEXT")]
@@ -209,10 +209,22 @@ fn add_one(context: &Context, title: String, args: Args) -> super::Result {
         origin: args.origin,
         propose: args.propose,
     };
-    let reply = context.run(Command::Add(new), args.key.key)?;
+    let command = Command::Add(new);
+    let reply = match args.dry_run {
+        true => context.rehearse(command, args.key.key)?,
+        false => context.run(command, args.key.key)?,
+    };
     let task = super::task_of(&reply)?;
-    context.out.reply(&reply, json!(task), || {
-        let how = if reply.existing { "was there already" } else { "added" };
+    let mut value = json!(task);
+    if args.dry_run {
+        value["dry_run"] = json!(true);
+    }
+    context.out.reply(&reply, value, || {
+        let how = match (reply.existing, args.dry_run) {
+            (true, _) => "was there already",
+            (false, true) => "would be added",
+            (false, false) => "added",
+        };
         format!("{} {how}: {}", task.id, escape_line(&task.title))
     });
     Ok(())
