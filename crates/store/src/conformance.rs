@@ -12,6 +12,7 @@ mod leases;
 mod ledger;
 mod scribe;
 mod tasks;
+mod watching;
 
 use crate::Store;
 
@@ -23,5 +24,6 @@ pub fn cases<S: Store>() -> Vec<Case<S>> {
     let mut all = tasks::cases();
     all.extend(leases::cases());
     all.extend(ledger::cases());
+    all.extend(watching::cases());
     all
 }
