@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onus_agents::{Clues, identify, user_name};
 use onus_core::actor::ActorName;
@@ -162,9 +163,29 @@ impl Context {
         command: onus_core::command::Command,
         key: Option<String>,
     ) -> Result<Reply, Refusal> {
+        self.run_with(command, key, |engine, request| engine.run(request))
+    }
+
+    /// The same, but what is refused for now is waited for, up to this time.
+    pub(crate) fn run_or_wait(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+        patience: Duration,
+        begun: &mut dyn FnMut(&Refusal),
+    ) -> Result<Reply, Refusal> {
+        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, begun))
+    }
+
+    fn run_with(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+        work: impl FnOnce(&mut Engine<SqliteStore>, &Request) -> Result<Reply, Refusal>,
+    ) -> Result<Reply, Refusal> {
         let mut engine = self.engine(Access::Write)?;
         let identity = self.identity(&mut engine)?;
-        let outcome = engine.run(&Request { identity, command, key });
+        let outcome = work(&mut engine, &Request { identity, command, key });
         // The process ends with this answer, and the system closes its files faster than SQLite tidies its memory.
         std::mem::forget(engine);
         outcome
