@@ -17,3 +17,4 @@ mod namespaces;
 mod one_winner;
 mod stopped;
 mod tools;
+mod waiting;

@@ -100,8 +100,9 @@ impl<S: Store> Engine<S> {
         let mut woken_at = None;
         loop {
             attention = self.attend(request, &refusal, attention)?;
+            self.check_bound(request)?;
             if self.is_worth_a_try(request, &refusal)? {
-                refusal = match self.run_if_bound_lives(request) {
+                refusal = match self.run(request) {
                     Err(refusal) if waiting_may_help(&refusal) => refusal,
                     answer => return answer,
                 };
@@ -110,7 +111,8 @@ impl<S: Store> Engine<S> {
             sleep(&mut *watch, until, &attention)?;
             woken_at = Some(Instant::now());
             if until.is_some_and(|until| until <= Instant::now()) {
-                return self.run_if_bound_lives(request);
+                self.check_bound(request)?;
+                return self.run(request);
             }
         }
     }
@@ -167,13 +169,13 @@ impl<S: Store> Engine<S> {
     }
 
     /// A lease for a process that died while it was waited for would lapse with its grant.
-    fn run_if_bound_lives(&mut self, request: &Request) -> Result<Reply, Refusal> {
+    fn check_bound(&self, request: &Request) -> Result<(), Refusal> {
         match terms(request).and_then(|terms| terms.process.as_ref()) {
             Some(process) if (self.outside.observe)(process) == Seen::Dead => Err(Refusal::usage(format!(
                 "process {} ended while this waited for a task to bind to it",
                 process.pid
             ))),
-            _ => self.run(request),
+            _ => Ok(()),
         }
     }
 }

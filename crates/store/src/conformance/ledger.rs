@@ -70,7 +70,7 @@ fn order<S: Store>(store: &mut S) {
     assert_eq!(after(stream[0].seq), [2]);
     // Also after an event of another stream, or after none that there is.
     assert_eq!(after(stream[0].seq - 1), [1, 2]);
-    assert_eq!(after(u64::from(u32::MAX)), []);
+    assert_eq!(after(u64::from(u32::MAX)), Vec::<u64>::new());
 }
 
 fn pages<S: Store>(store: &mut S) {
