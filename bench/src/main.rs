@@ -13,6 +13,7 @@ mod fixture;
 mod measure;
 mod pages;
 mod place;
+mod recovery;
 mod scale;
 
 use std::error::Error;
@@ -35,6 +36,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "crowd", about: crowd::ABOUT, run: crowd::run },
     Benchmark { name: "pages", about: pages::ABOUT, run: pages::run },
     Benchmark { name: "batch", about: batch::ABOUT, run: batch::run },
+    Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];
 
 fn main() -> ExitCode {

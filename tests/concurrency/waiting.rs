@@ -65,7 +65,15 @@ impl Waiter {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    fn ran(self) -> Ran {
+    /// Its answer. One that sleeps on is ended: 5 minutes are more than these stories have.
+    fn ran(mut self) -> Ran {
+        let began = Instant::now();
+        while !self.has_ended() && began.elapsed() < 2 * AT_ONCE {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        if !self.has_ended() {
+            self.process.signal(Signal::KILL);
+        }
         Ran::of(self.process.output())
     }
 

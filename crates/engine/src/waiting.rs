@@ -54,6 +54,9 @@ const MAX_TASKS: u64 = 500;
 /// tasks than are looked at, a store that was busy.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// The longest sleep. What another clock decides (a deadline of an earlier boot, by wall time) may come unannounced.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+
 /// A waiter rests for so many times as long as it looked in vain, and no longer than this.
 const REST: u32 = 20;
 const MAX_REST: Duration = Duration::from_millis(100);
@@ -64,10 +67,10 @@ fn waiting_may_help(refusal: &Refusal) -> bool {
 }
 
 /// What a waiter attends to beside commits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Attention {
     /// When to look again, whatever happens.
-    at: Option<Instant>,
+    at: Instant,
     ends: Vec<(Process, OwnedFd)>,
 }
 
@@ -96,10 +99,10 @@ impl<S: Store> Engine<S> {
             answer => return answer,
         };
         begun(&refusal);
-        let mut attention = Attention::default();
+        let mut ends = Vec::new();
         let mut woken_at = None;
         loop {
-            attention = self.attend(request, &refusal, attention)?;
+            let attention = self.attend(request, &refusal, ends)?;
             self.check_bound(request)?;
             if self.is_worth_a_try(request, &refusal)? {
                 refusal = match self.run(request) {
@@ -109,6 +112,7 @@ impl<S: Store> Engine<S> {
             }
             rest(woken_at, until);
             sleep(&mut *watch, until, &attention)?;
+            ends = attention.ends;
             woken_at = Some(Instant::now());
             if until.is_some_and(|until| until <= Instant::now()) {
                 self.check_bound(request)?;
@@ -122,7 +126,7 @@ impl<S: Store> Engine<S> {
         &mut self,
         request: &Request,
         refusal: &Refusal,
-        before: Attention,
+        before: Vec<(Process, OwnedFd)>,
     ) -> Result<Attention, Refusal> {
         let observe = &self.outside.observe;
         let (now, in_the_way) = self.store.read(|read| {
@@ -143,10 +147,10 @@ impl<S: Store> Engine<S> {
             .collect();
         processes.sort_by_key(|process| (process.pid, process.start));
         processes.dedup();
-        let (ends, unattended) = ends_of(processes, before.ends);
+        let (ends, unattended) = ends_of(processes, before);
         let uncertain = unattended || in_the_way.more || refusal.code == Code::Busy;
-        let again = uncertain.then(|| asked_at + LOOK_AGAIN);
-        Ok(Attention { at: [at, again].into_iter().flatten().min(), ends })
+        let again = asked_at + if uncertain { LOOK_AGAIN } else { MAX_SLEEP };
+        Ok(Attention { at: at.map_or(again, |at| at.min(again)), ends })
     }
 
     /// A read that keeps those who would be refused from the writers' queue. Yes costs a try, a wrong no a task: where
@@ -279,9 +283,9 @@ fn ends_of(processes: Vec<Process>, mut open: Vec<(Process, OwnedFd)>) -> (Vec<(
 }
 
 fn sleep(watch: &mut dyn Watch, until: Option<Instant>, attention: &Attention) -> Result<(), StoreError> {
-    let until = [until, attention.at].into_iter().flatten().min();
+    let until = until.map_or(attention.at, |until| until.min(attention.at));
     let ends: Vec<BorrowedFd<'_>> = attention.ends.iter().map(|(_, end)| end.as_fd()).collect();
-    watch.wait(until, &ends)?;
+    watch.wait(Some(until), &ends)?;
     Ok(())
 }
 
