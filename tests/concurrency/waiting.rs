@@ -214,6 +214,27 @@ fn waiters_leave_busy_writers_the_processor() {
     waiter.got(added);
 }
 
+/// Whoever sits down to write leaves its pid in the writer's seat: a waiter that only looked does not.
+#[test]
+fn a_commit_that_brings_nothing_makes_no_writer_of_a_waiter() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("a task that a person has");
+    sandbox.json(&human("alice"), &["claim", &id]).ok();
+    let waits = [["--next", "--wait", "5m"], [id.as_str(), "--wait", "5m"]];
+    let waiters = waits.map(|args| Waiter::asleep(&sandbox, &agent("w"), &args));
+    for _ in 0..3 {
+        let wakes = waiters.each_ref().map(Waiter::wakes);
+        let note = Started::answering(sandbox.command(&agent("other")).args(["note", &id, "so it goes"]));
+        let pid = note.id();
+        Ran::of(note.output()).ok();
+        for (waiter, wakes) in waiters.iter().zip(wakes) {
+            eventually("the waiter to look", || (waiter.wakes() > wakes).then_some(()));
+            waiter.wait_until_asleep();
+        }
+        assert_eq!(Lock::seat(&sandbox).pid(), Some(pid));
+    }
+}
+
 #[test]
 fn a_killed_holder_wakes_who_waits_for_its_task() {
     let (sandbox, holder) = (Sandbox::new(), agent("holder"));
