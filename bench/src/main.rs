@@ -14,6 +14,7 @@ mod graph;
 mod measure;
 mod pages;
 mod place;
+mod recovery;
 mod scale;
 mod scopes;
 
@@ -40,6 +41,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "graph", about: graph::ABOUT, run: graph::run },
     Benchmark { name: "finish", about: graph::ABOUT_FINISH, run: graph::finish },
     Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
+    Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];
 
 fn main() -> ExitCode {

@@ -20,3 +20,4 @@ mod one_winner;
 mod orphans;
 mod stopped;
 mod tools;
+mod waiting;

@@ -44,6 +44,7 @@ const WRITES: &[&[&str]] = &[
     &["add", "More"],
     &["claim", "2"],
     &["claim", "--next"],
+    &["claim", "--next", "--wait", "5m"],
     &["renew", "1"],
     &["note", "1", "x"],
     &["edit", "1", "--title", "x"],

@@ -144,6 +144,36 @@ fn a_follower_sees_what_other_processes_do_and_ends_when_interrupted() {
     }
 }
 
+/// A follower of one task goes on from where it was, however much happened while it could not look.
+#[test]
+fn a_follower_of_one_task_misses_nothing_of_it_and_sees_nothing_else() {
+    let sandbox = Sandbox::new();
+    let (one, other) = (sandbox.add("one"), sandbox.add("other"));
+    let mut command = sandbox.command(&human("founder"));
+    command.args(["log", &one, "--follow", "-n", "1"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = lines_of(child.stdout.take().unwrap());
+    let next = || lines.recv_timeout(Duration::from_secs(10)).expect("a line in time");
+    assert!(next().contains("created it: one"));
+
+    sandbox.json(&agent("a"), &["note", &other, "nothing to it"]).ok();
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    for word in ["first", "second", "third"] {
+        sandbox.json(&agent("a"), &["note", &one, word]).ok();
+        sandbox.json(&agent("a"), &["note", &other, word]).ok();
+    }
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+
+    for word in ["first", "second", "third"] {
+        assert!(next().contains(word));
+    }
+    sandbox.json(&agent("a"), &["note", &one, "fourth"]).ok();
+    assert!(next().contains("fourth"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(lines.recv().is_err(), "nothing else was said");
+}
+
 /// A ledger far larger than what a pipe holds.
 fn large() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -182,7 +182,7 @@ impl Context {
         command: onus_core::command::Command,
         key: Option<String>,
     ) -> Result<Reply, Refusal> {
-        self.attempt(command, key, Engine::run)
+        self.run_with(command, key, |engine, request| engine.run(request))
     }
 
     /// What carrying it out would answer; nothing is changed.
@@ -191,18 +191,29 @@ impl Context {
         command: onus_core::command::Command,
         key: Option<String>,
     ) -> Result<Reply, Refusal> {
-        self.attempt(command, key, Engine::rehearse)
+        self.run_with(command, key, |engine, request| engine.rehearse(request))
     }
 
-    fn attempt(
+    /// The same as [`Context::run`], but what is refused for now is waited for, up to this time.
+    pub(crate) fn run_or_wait(
         &self,
         command: onus_core::command::Command,
         key: Option<String>,
-        attempt: fn(&mut Engine<SqliteStore>, &Request) -> Result<Reply, Refusal>,
+        patience: Duration,
+        begun: &mut dyn FnMut(&Refusal),
+    ) -> Result<Reply, Refusal> {
+        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, begun))
+    }
+
+    fn run_with(
+        &self,
+        command: onus_core::command::Command,
+        key: Option<String>,
+        work: impl FnOnce(&mut Engine<SqliteStore>, &Request) -> Result<Reply, Refusal>,
     ) -> Result<Reply, Refusal> {
         let mut engine = self.engine(Access::Write)?;
         let identity = self.identity(&mut engine)?;
-        let outcome = attempt(&mut engine, &Request { identity, command, key });
+        let outcome = work(&mut engine, &Request { identity, command, key });
         // The process ends with this answer, and the system closes its files faster than SQLite tidies its memory.
         std::mem::forget(engine);
         outcome

@@ -231,6 +231,16 @@ impl Lease {
         }
     }
 
+    /// When the same rule lapses it by the clock alone, if no sign of life follows; before `now` if it has.
+    pub fn lapses_at(&self, now: &Moment, seen: Seen) -> Option<Moment> {
+        let lives_with_its_process = self.grant.process.is_some() && seen == Seen::Alive;
+        let deadline = self.pulse.deadline.clone().filter(|_| !lives_with_its_process);
+        match (self.hold_limit(), deadline) {
+            (Some(limit), Some(deadline)) => Some(limit.earlier(deadline, now)),
+            (limit, deadline) => limit.or(deadline),
+        }
+    }
+
     /// Where a sign of life at `now` moves the deadline: never closer, never past the maximum hold.
     pub fn renewed_deadline(&self, now: &Moment, ttl_ms: Option<i64>) -> Option<Moment> {
         let old = self.pulse.deadline.clone()?;
@@ -375,6 +385,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_lease_lives_until_the_moment_when_it_is_said_to_lapse(
+            ttl in proptest::option::of(1i64..100_000), hold in proptest::option::of(1i64..200_000),
+            bound: bool, alive: bool, renewed in 0i64..300_000, asked in 0i64..300_000
+        ) {
+            let mut lease = lease(ttl, hold, bound);
+            let seen = if alive { Seen::Alive } else { Seen::Unseen };
+            if bound && renewed % 2 == 0 {
+                lease.pulse.deadline = Some(moment(renewed, "b"));
+            }
+            let lapsed = |tick_ms| lease.liveness(&moment(tick_ms, "b"), seen) != Liveness::Live;
+            match lease.lapses_at(&moment(asked, "b"), seen) {
+                Some(at) => prop_assert!(!lapsed(at.tick_ms - 1) && lapsed(at.tick_ms)),
+                None => prop_assert!(!lapsed(i64::MAX / 2)),
+            }
+        }
+
         #[test]
         fn a_sign_of_life_never_moves_a_deadline_closer_nor_past_the_maximum_hold(
             ttl in 1i64..100_000, hold in 1i64..200_000, at in 0i64..150_000, new_ttl in proptest::option::of(1i64..100_000)

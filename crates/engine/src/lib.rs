@@ -11,6 +11,9 @@
 //!
 //! **Sweeping is lazy.** A lapsed lease is ended by the first write that needs its task, for that task alone.
 //! Readers compute "lapsed" and write nothing.
+//!
+//! **Waiting** for a task ([`Engine::run_or_wait`]) is a claim that is tried again when something changed: a commit, a
+//! process that died, a time that came. Nothing is held meanwhile.
 
 mod door;
 mod graph;
@@ -23,6 +26,7 @@ mod query;
 mod scopes;
 mod status;
 mod view;
+mod waiting;
 
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
 use onus_core::command::Command;

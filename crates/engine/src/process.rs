@@ -5,6 +5,7 @@
 //! "it is not there".
 
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -131,6 +132,21 @@ pub fn observe(process: &Process) -> Seen {
     }
 }
 
+/// Something to poll that can be read once the process has ended. None: it has ended, or it cannot be watched.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_of(process: &Process) -> Option<OwnedFd> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
+    let end = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Whoever had this pid when the file was opened: the one that is meant, if that one lives still.
+    (observe(process) == Seen::Alive).then_some(end)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn end_of(_process: &Process) -> Option<OwnedFd> {
+    None
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -170,6 +186,26 @@ mod tests {
         assert!(Stat { state: 'Z', threads: 1, ..own }.has_ended());
         drop(hold);
         assert!(thread.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_process_can_be_waited_for() {
+        let has_come = |end: &OwnedFd| {
+            let mut ears = [rustix::event::PollFd::new(end, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ears, Some(&rustix::time::Timespec { tv_sec: 10, tv_nsec: 0 })).unwrap()
+                == 1
+        };
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let process = identify(child.id()).unwrap();
+        let end = end_of(&process).unwrap();
+        assert!(end_of(&Process { start: process.start + 1, ..process.clone() }).is_none(), "a reused pid");
+        child.kill().unwrap();
+        assert!(has_come(&end));
+        // What the end says, the look that follows sees.
+        assert_eq!(observe(&process), Seen::Dead);
+        assert!(end_of(&process).is_none());
+        child.wait().unwrap();
+        assert!(end_of(&process).is_none());
     }
 
     #[test]

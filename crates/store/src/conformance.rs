@@ -14,6 +14,7 @@ mod ledger;
 mod scopes;
 mod scribe;
 mod tasks;
+mod watching;
 
 use crate::Store;
 
@@ -27,5 +28,6 @@ pub fn cases<S: Store>() -> Vec<Case<S>> {
     all.extend(leases::cases());
     all.extend(scopes::cases());
     all.extend(ledger::cases());
+    all.extend(watching::cases());
     all
 }

@@ -11,6 +11,10 @@
 //!
 //! **The store's clock decides.** [`Read::now`] is read inside the transaction; nobody else's time counts.
 //!
+//! **Waiting.** [`Store::watch`] begins to listen for commits, whoever makes them. It is called before the first look at
+//! what is waited for: what is committed from then on ends the next [`Watch::wait`], also if it was committed before that
+//! call. A watch may wake for nothing; it may not sleep through a commit.
+//!
 //! Both speak plain domain types. Events and rows are written side by side in the same transaction; the only things
 //! that are not a fold of the ledger are a live lease's pulse, the instance registry, kept requests and erasable
 //! texts.
@@ -20,6 +24,9 @@ pub mod clock;
 pub mod conformance;
 mod error;
 mod sqlite;
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::{Change, Project};
@@ -57,6 +64,25 @@ pub trait Store {
     /// Mends what [`Store::check`] calls safe to mend, and makes erased texts unreadable in every file.
     /// False: somebody is reading an old snapshot; try again later.
     fn tidy(&mut self) -> Result<bool>;
+
+    /// Begins to listen for commits.
+    fn watch(&mut self) -> Result<Box<dyn Watch>>;
+}
+
+/// Listens for what is committed to a store, by this process or another. It holds no transaction and no lock.
+pub trait Watch: std::fmt::Debug {
+    /// Sleeps until something was committed since this last said so (at first: since the watch began), until one of
+    /// `also` has something to say (such as the end of a process), or until a time. None: as long as it takes.
+    fn wait(&mut self, until: Option<Instant>, also: &[BorrowedFd<'_>]) -> Result<Woken>;
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    Committed,
+    /// One of those that were given.
+    Other,
+    TimeOver,
 }
 
 /// How far a long piece of work is.
@@ -217,6 +243,8 @@ pub trait Read {
         due_ms: i64,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
     ) -> Result<()>;
+    /// The first schedule after a wall time, of tasks that wait for nothing else.
+    fn next_due(&mut self, after_ms: i64) -> Result<Option<i64>>;
     /// The tasks that one depends on, or that depend on it.
     fn beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
     /// Their numbers.

@@ -1,15 +1,20 @@
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
 use onus_core::command::{Act, Command, Terms};
 use onus_core::refusal::Refusal;
+use onus_core::time::Span;
 use onus_engine::process;
 
 use crate::args::{Key, Target, force_of, parse_ms};
 use crate::context::{Context, target};
-use crate::output::escape_line;
+use crate::output::{escape_line, note};
 use crate::render;
 
 /// Take a task: it is yours alone until you end it or your lease lapses
 ///
-/// Claiming what you hold renews it. Claiming a task whose lease lapsed takes it over.
+/// Claiming what you hold renews it. Claiming a task whose lease lapsed takes it over. With --wait it sleeps until there
+/// is something to take: when another process changes the store, a holder's process dies, or a lease or reservation ends.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -17,6 +22,9 @@ pub(crate) struct Args {
     /// The best task that you may take
     #[arg(long, conflicts_with = "task")]
     next: bool,
+    /// If there is nothing to take now, or the task is held or kept, wait up to this long for it (90s, 15m, 2h)
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    wait: Option<i64>,
     #[command(flatten)]
     terms: TermArgs,
     /// Hold it, but do not start yet
@@ -74,7 +82,19 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         let force = force_of(args.force, args.reason.as_ref(), args.link.as_ref());
         Command::OnTask { task: target(args.target.task)?, act: Act::Claim(terms), force }
     };
-    let reply = context.run(command, args.key.key)?;
+    let reply = match args.wait {
+        None | Some(0) => context.run(command, args.key.key)?,
+        Some(wait_ms) => {
+            let patience = Duration::from_millis(wait_ms.unsigned_abs());
+            let watched = !context.out.json && std::io::stderr().is_terminal();
+            context.run_or_wait(command, args.key.key, patience, &mut |refusal| {
+                if watched {
+                    let what = refusal.task.as_deref().unwrap_or("a task");
+                    note(&format!("waiting for {what}, {} at most …", Span::from_ms(wait_ms)));
+                }
+            })?
+        }
+    };
     print(context, &reply)
 }
 

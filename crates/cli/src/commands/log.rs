@@ -1,6 +1,5 @@
-use std::time::Duration;
-
 use onus_core::ids::TaskRef;
+use onus_store::{Access, Store as _};
 use serde_json::json;
 
 use crate::args::parse;
@@ -21,12 +20,11 @@ pub(crate) struct Args {
     follow: bool,
 }
 
-/// How often a follower looks for news.
-const PAUSE: Duration = Duration::from_millis(200);
-
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (mut engine, identity) = context.reader()?;
     let task = args.task;
+    // Before the first look: what happens after it is heard.
+    let mut watch = if args.follow { Some(engine.store().watch()?) } else { None };
     let mut looked = engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?;
     loop {
         let page = &looked.value;
@@ -41,12 +39,19 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 context.out.line(&story::line(&context.out, page, record, task.is_none()));
             }
         }
-        if !args.follow {
+        let Some(watch) = &mut watch else {
             context.out.notices(&looked.notices);
             return Ok(());
+        };
+        let after = page.last_seq;
+        // After a full page there may be more.
+        if (page.records.len() as u64) < args.limit {
+            watch.wait(None, &[])?;
+            if engine.store().is_frozen() {
+                engine = context.engine(Access::Read)?;
+                *watch = engine.store().watch()?;
+            }
         }
-        let after = looked.value.last_seq;
-        std::thread::sleep(PAUSE);
         looked = engine.log(None, task.as_ref(), after, false, args.limit)?;
     }
 }

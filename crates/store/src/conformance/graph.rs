@@ -123,6 +123,8 @@ fn tiers_and_schedules<S: Store>(store: &mut S) {
     assert_eq!(ready_for(store, 1, 499), [1, 4]);
     assert_eq!(ready_for(store, 1, 500), [2, 1, 4], "due, and of the first priority");
     assert_eq!(ready_for(store, 3, 1_000), [2, 1, 3, 4, 5]);
+    let mut due = |after_ms| look(store, |read| read.next_due(after_ms));
+    assert_eq!((due(0), due(400), due(500)), (Some(400), Some(500), None));
 }
 
 fn walk_stops<S: Store>(store: &mut S) {

@@ -63,8 +63,14 @@ fn order<S: Store>(store: &mut S) {
     let query = EventQuery { stream: Some(uid(2, 2)), limit: 10, ..EventQuery::default() };
     let stream = look(store, |read| read.events(&query));
     assert_eq!(stream.iter().map(|record| record.version).collect::<Vec<_>>(), [1, 2]);
-    let rest = look(store, |read| read.events(&EventQuery { after_seq: stream[0].seq, ..query }));
-    assert_eq!(rest.iter().map(|record| record.version).collect::<Vec<_>>(), [2]);
+    let mut after = |after_seq: u64| {
+        let rest = look(store, |read| read.events(&EventQuery { after_seq, ..query.clone() }));
+        rest.iter().map(|record| record.version).collect::<Vec<_>>()
+    };
+    assert_eq!(after(stream[0].seq), [2]);
+    // Also after an event of another stream, or after none that there is.
+    assert_eq!(after(stream[0].seq - 1), [1, 2]);
+    assert_eq!(after(u64::from(u32::MAX)), Vec::<u64>::new());
 }
 
 fn pages<S: Store>(store: &mut S) {

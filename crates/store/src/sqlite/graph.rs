@@ -79,6 +79,16 @@ impl Session<'_> {
         }
     }
 
+    pub(super) fn first_due(&self, after_ms: i64) -> Result<Option<i64>> {
+        self.one(
+            "SELECT not_before_ms FROM task INDEXED BY task_scheduled WHERE state = 'open' AND leased = 0 \
+             AND unmet = 0 AND open_children = 0 AND not_before_ms IS NOT NULL AND not_before_ms > ?1 \
+             ORDER BY not_before_ms LIMIT 1",
+            [after_ms],
+            |row| row.get(0),
+        )
+    }
+
     pub(super) fn uids_beside(&self, uid: Uid, direction: Direction) -> Result<Vec<Uid>> {
         let sql = match direction {
             Direction::Upstream => "SELECT needs FROM dep WHERE task = ?1 ORDER BY needs",

@@ -159,7 +159,7 @@ fn search_problem(store: &SqliteStore, connection: &Connection) -> rusqlite::Res
     if strays > 0 {
         return Ok(Some(format!("{strays} texts are in it and should not be, or the other way round")));
     }
-    let may_write = store.copy.is_none() && !connection.is_readonly("main")?;
+    let may_write = store.frozen.is_none() && !connection.is_readonly("main")?;
     Ok((may_write && !search_is_sound(connection)).then(|| "it does not agree with the texts".to_owned()))
 }
 

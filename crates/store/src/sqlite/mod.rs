@@ -12,6 +12,8 @@
 //! pages, copies it then, and its commit starts the log over in place. That bounds what a process has to read, and
 //! a commit overwrites blocks that the file has already, which syncs faster than appending.
 //!
+//! **Who waits** for others' commits hears a bell and does not ask again and again: [`watch`].
+//!
 //! **Reading only.** A store that cannot be written (a sandbox) still answers reads: by SQLite's own means while the
 //! log's side files are there, else straight from the file if the log is empty, else from a private copy.
 
@@ -25,6 +27,7 @@ mod rebuild;
 mod rows;
 mod schema;
 mod scope;
+mod watch;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -34,10 +37,11 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use onus_core::time::Moment;
 
-use crate::{Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Write};
+use crate::{Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
 
 pub use filesystem::filesystem_of;
 use queue::Queue;
+use watch::Bell;
 
 /// How many pages the log may have before a writer moves them into the database. A claim writes about a dozen:
 /// more pages make every process read more, fewer make every few of them copy and sync.
@@ -65,8 +69,8 @@ pub struct SqliteStore {
     clock: Clock,
     /// The uid of the project's own stream.
     project: String,
-    /// A private copy that is read instead of a store that cannot be opened in place.
-    copy: Option<open::Copy>,
+    /// What is read instead of a store that cannot be opened in place.
+    frozen: Option<open::Frozen>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -78,6 +82,12 @@ impl std::fmt::Debug for SqliteStore {
 impl SqliteStore {
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this shows the store as it was when it was opened, because it cannot be opened in place: to see what
+    /// happened since, open it anew.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
     }
 
     pub fn set_clock(&mut self, clock: Clock) {
@@ -119,7 +129,7 @@ impl Store for SqliteStore {
     }
 
     fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
-        if self.copy.is_some() {
+        if self.frozen.is_some() {
             return Err(StoreError::ReadOnly(self.path.clone()));
         }
         let _seat = self.queue.sit(self.wait)?;
@@ -135,6 +145,7 @@ impl Store for SqliteStore {
             project: &self.project,
         };
         let answer = work(&mut session)?;
+        let _bell = Bell::take(&self.path);
         transaction.commit().map_err(|error| failed(&error, &self.path))?;
         Ok(answer)
     }
@@ -153,6 +164,10 @@ impl Store for SqliteStore {
 
     fn tidy(&mut self) -> Result<bool> {
         maintain::tidy(self)
+    }
+
+    fn watch(&mut self) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(watch::watch(self)?))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -20,15 +20,31 @@ use super::{Access, LOG_BYTES, SqliteStore, failed, filesystem_of, read, schema}
 /// How long to wait for a program that is not onus and holds SQLite's own lock.
 pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(5);
 
-/// A copy of a store in a private folder, removed with it.
+/// A store that cannot be opened in place, as it was: its file taken for one that cannot change, or a copy in a private
+/// folder, removed with this.
 #[derive(Debug)]
-pub(super) struct Copy {
-    folder: PathBuf,
+pub(super) struct Frozen {
+    copy: Option<PathBuf>,
+    /// Its files, before they were read.
+    pub(super) times: Times,
 }
 
-impl Drop for Copy {
+/// Length and time of a store's file and of its log, where they are.
+pub(super) type Times = [Option<(u64, SystemTime)>; 2];
+
+pub(super) fn times_of(path: &Path) -> Times {
+    let time = |path: &Path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.len(), file.modified().ok()?))
+    };
+    [time(path), time(&side_file(path, "-wal"))]
+}
+
+impl Drop for Frozen {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        if let Some(folder) = &self.copy {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
 
@@ -55,11 +71,11 @@ impl SqliteStore {
             }
             error => error,
         };
-        let (connection, copy) = match access {
+        let (connection, frozen) = match access {
             Access::Write => (connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(explain)?, None),
             Access::Read => connect_to_read(path)?,
         };
-        let mut store = SqliteStore::new(connection, path, wait, copy);
+        let mut store = SqliteStore::new(connection, path, wait, frozen);
         let found = schema::version(&store.connection, path).map_err(explain)?;
         if access == Access::Write {
             keep_log_findable(path);
@@ -156,7 +172,7 @@ impl SqliteStore {
         transaction.commit().map_err(|error| failed(&error, &self.path))
     }
 
-    fn new(connection: Connection, path: &Path, wait: Duration, copy: Option<Copy>) -> SqliteStore {
+    fn new(connection: Connection, path: &Path, wait: Duration, frozen: Option<Frozen>) -> SqliteStore {
         let folder = path.parent().unwrap_or(Path::new("."));
         SqliteStore {
             connection,
@@ -165,7 +181,7 @@ impl SqliteStore {
             wait,
             clock: Box::new(clock::now),
             project: String::new(),
-            copy,
+            frozen,
         }
     }
 
@@ -220,7 +236,7 @@ fn connection_to_wal(connection: &Connection, path: &Path) -> Result<()> {
     Err(StoreError::Unavailable { path: path.to_owned(), why: format!("the journal stayed in mode {mode}") })
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let fail = |error: rusqlite::Error| failed(&error, path);
     let connection =
         Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
@@ -242,7 +258,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 
 /// A connection for reading alone. Tries, in this order: the file as it is; the file as something that cannot
 /// change, if its log is empty; a private copy of file and log.
-fn connect_to_read(path: &Path) -> Result<(Connection, Option<Copy>)> {
+fn connect_to_read(path: &Path) -> Result<(Connection, Option<Frozen>)> {
     let in_place = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|connection| {
         // Only a first read shows whether the log's side files can be used.
         schema::version(&connection, path)?;
@@ -252,36 +268,34 @@ fn connect_to_read(path: &Path) -> Result<(Connection, Option<Copy>)> {
         Err(StoreError::Unavailable { .. } | StoreError::ReadOnly(_)) => {}
         other => return other.map(|connection| (connection, None)),
     }
+    let times = times_of(path);
     let log_is_empty = fs::metadata(side_file(path, "-wal")).map_or(true, |log| log.len() == 0);
     if log_is_empty {
         let uri = format!("file:{}?immutable=1", uri_path(path));
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        return connect(Path::new(&uri), flags).map(|connection| (connection, None));
+        let frozen = Some(Frozen { copy: None, times });
+        return connect(Path::new(&uri), flags).map(|connection| (connection, frozen));
     }
-    let copy = copy_of(path)
+    let (folder, frozen) = copy_of(path)
         .map_err(|error| StoreError::Unavailable { path: path.to_owned(), why: error.to_string() })?;
-    let connection = connect(&copy.folder.join("onus.db"), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    Ok((connection, Some(copy)))
+    let connection = connect(&folder.join("onus.db"), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    Ok((connection, Some(frozen)))
 }
 
 /// Copies database and log until neither changed meanwhile.
-fn copy_of(path: &Path) -> std::io::Result<Copy> {
+fn copy_of(path: &Path) -> std::io::Result<(PathBuf, Frozen)> {
     let folder =
         std::env::temp_dir().join(format!("onus-read-{}-{}", std::process::id(), clock::now().tick_ms));
     // For nobody else's eyes, like the store it was made from.
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    let copy = Copy { folder };
+    let mut copy = Frozen { copy: Some(folder.clone()), times: times_of(path) };
     let log = side_file(path, "-wal");
-    let state = || -> std::io::Result<_> {
-        let (file, log) = (fs::metadata(path)?, fs::metadata(&log)?);
-        Ok((file.len(), file.modified()?, log.len(), log.modified()?))
-    };
     for _ in 0..10 {
-        let before = state()?;
-        fs::copy(path, copy.folder.join("onus.db"))?;
-        fs::copy(&log, copy.folder.join("onus.db-wal"))?;
-        if state()? == before {
-            return Ok(copy);
+        copy.times = times_of(path);
+        fs::copy(path, folder.join("onus.db"))?;
+        fs::copy(&log, folder.join("onus.db-wal"))?;
+        if times_of(path) == copy.times {
+            return Ok((folder, copy));
         }
     }
     Err(std::io::Error::other("it changes too fast to be copied"))

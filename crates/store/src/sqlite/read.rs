@@ -242,6 +242,10 @@ impl Read for Session<'_> {
         self.merge_ready(tier, due_ms, visit)
     }
 
+    fn next_due(&mut self, after_ms: i64) -> Result<Option<i64>> {
+        self.first_due(after_ms)
+    }
+
     fn beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>> {
         self.uids_beside(task, direction)
     }
@@ -372,11 +376,17 @@ impl Read for Session<'_> {
         let project = self.project;
         let order = if query.newest { "DESC" } else { "ASC" };
         let of_stream = if query.stream.is_some() { "stream = ?1 AND" } else { "?1 IS NULL AND" };
-        // Within a stream, `version` and `seq` grow together; its index serves both.
+        // Within a stream, `version` and `seq` grow together: its index leads to the place from where one goes on.
+        let on = match query.stream {
+            Some(_) => {
+                "AND version > COALESCE((SELECT version FROM event WHERE seq = ?2 AND stream = ?1), 0)"
+            }
+            None => "",
+        };
         let by = if query.stream.is_some() { "version" } else { "seq" };
         let mut records = self.all(
             &format!(
-                "SELECT {EVENT_COLUMNS} FROM event WHERE {of_stream} seq > ?2 ORDER BY {by} {order} LIMIT ?3"
+                "SELECT {EVENT_COLUMNS} FROM event WHERE {of_stream} seq > ?2 {on} ORDER BY {by} {order} LIMIT ?3"
             ),
             params![query.stream.map(|uid| uid.to_string()), to_sql(query.after_seq), to_sql(query.limit)],
             |row| rows::record(row, project),

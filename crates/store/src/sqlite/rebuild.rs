@@ -17,6 +17,7 @@ use onus_core::text::TextKey;
 use crate::{Progress, Rebuilt, Result, StoreError};
 
 use super::rows::{self, EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, to_sql};
+use super::watch::Bell;
 use super::{SqliteStore, failed};
 
 const SIDE_TABLES: &str = "
@@ -76,6 +77,7 @@ pub(super) fn rebuild(store: &mut SqliteStore, progress: &mut dyn FnMut(Progress
     hear_witnesses(&swap, &path)?;
     let changed = swap_in(&swap).map_err(fail)?;
     let tasks: i64 = swap.query_row("SELECT COUNT(*) FROM main.task", [], |row| row.get(0)).map_err(fail)?;
+    let _bell = Bell::take(&path);
     swap.commit().map_err(fail)?;
     Ok(Rebuilt { events, tasks: u64::try_from(tasks).unwrap_or_default(), changed })
 }

@@ -1,0 +1,252 @@
+//! Waiting for what others commit, without asking again and again.
+//!
+//! **The bell.** A writer opens the file `bell` for writing before it commits and closes it after. Closing is what the
+//! kernel tells those who watch the file (`IN_CLOSE_WRITE`), and it closes the files of a process that is killed in
+//! between: no commit stays untold. Writes to the log itself would be heard *before* the commit can be seen, with the
+//! sync still to come: who looked then would see nothing new and sleep on. A request that is refused never touches the
+//! bell, readers do not, and nobody listens to the lock files, into which refused writers write their pids: a waiter
+//! that tries in vain wakes no other.
+//!
+//! **Heard is not seen.** The bell only says when to look. What counts is `PRAGMA data_version` on a connection of the
+//! watch's own, which changes with every commit of any other connection. Whoever waits first empties the bell's events,
+//! then compares the version: a commit before the comparison is seen, one after it rings again.
+//!
+//! **Where nothing is heard.** No inotify (another system, or the user has no more of them), no bell yet, or a store
+//! that can be read only as it was: then the version, or the files' times, are compared every quarter of a second,
+//! later every second. A watch that hears still looks every [`SILENCE`], for file systems that do not tell.
+//!
+//! Between two looks a watch holds no lock that anybody could wait for, and no snapshot.
+
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::{Result, StoreError, Watch, Woken};
+
+use super::open::{Times, connect, times_of};
+use super::{SqliteStore, failed, schema};
+
+/// How long a watch trusts that it would have heard.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How often a watch that hears nothing looks: soon after something happened, later less often.
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+fn bell_of(store: &Path) -> PathBuf {
+    store.with_file_name("bell")
+}
+
+/// The bell in a writer's hand: it rings when this is dropped, or when the process ends.
+#[derive(Debug)]
+pub(super) struct Bell {
+    _open: Option<fs::File>,
+}
+
+impl Bell {
+    /// To be called before the commit. Without a bell the commit is as good: those who wait see it later.
+    pub(super) fn take(store: &Path) -> Bell {
+        let mut options = fs::OpenOptions::new();
+        // Not blocking, whatever somebody put there instead of a file.
+        options.write(true).create(true).truncate(false).custom_flags(NOT_BLOCKING);
+        Bell { _open: options.open(bell_of(store)).ok() }
+    }
+}
+
+const NOT_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+
+/// What shows that something was committed.
+#[derive(Debug)]
+enum Sign {
+    Version {
+        connection: Connection,
+        seen: i64,
+    },
+    /// Of a store that is read as it was: its files' lengths and times.
+    Files(Times),
+}
+
+#[derive(Debug)]
+pub(super) struct SqliteWatch {
+    path: PathBuf,
+    /// Device and inode: a store that was replaced is another one.
+    file: (u64, u64),
+    sign: Sign,
+    ear: Option<Ear>,
+    pause: Duration,
+}
+
+pub(super) fn watch(store: &SqliteStore) -> Result<SqliteWatch> {
+    let path = store.path.clone();
+    // Listening comes before the first look at the version.
+    let ear = match &store.frozen {
+        Some(_) => None,
+        None => {
+            if !bell_of(&path).exists() {
+                drop(Bell::take(&path));
+            }
+            Ear::open(&bell_of(&path))
+        }
+    };
+    let file = identity_of(&path)?;
+    let sign = match &store.frozen {
+        Some(frozen) => Sign::Files(frozen.times),
+        None => {
+            let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let seen = data_version(&connection).map_err(|error| failed(&error, &path))?;
+            Sign::Version { connection, seen }
+        }
+    };
+    Ok(SqliteWatch { path, file, sign, ear, pause: MIN_PAUSE })
+}
+
+impl SqliteWatch {
+    /// Whether something was committed since this was last asked.
+    fn has_changed(&mut self) -> Result<bool> {
+        let changed = match &mut self.sign {
+            Sign::Version { connection, seen } => {
+                let now = data_version(connection).map_err(|error| failed(&error, &self.path))?;
+                now != std::mem::replace(seen, now)
+            }
+            Sign::Files(seen) => {
+                let now = times_of(&self.path);
+                now != std::mem::replace(seen, now)
+            }
+        };
+        if identity_of(&self.path)? != self.file {
+            let why = "it was replaced by another while this command waited: start again".to_owned();
+            return Err(StoreError::Unavailable { path: self.path.clone(), why });
+        }
+        if changed && let Sign::Version { connection, .. } = &self.sign {
+            // Others may have brought it to a schema that this program does not know.
+            schema::version(connection, &self.path)?;
+        }
+        Ok(changed)
+    }
+
+    /// Attends to the bell: empties it, or looks for one.
+    fn listen(&mut self) {
+        let is_heard = match &self.ear {
+            Some(ear) => ear.empty(),
+            None => false,
+        };
+        if !is_heard {
+            let can_hear = matches!(self.sign, Sign::Version { .. });
+            self.ear = if can_hear { Ear::open(&bell_of(&self.path)) } else { None };
+        }
+    }
+
+    /// How long to sleep if nothing is heard.
+    fn pause(&mut self) -> Duration {
+        match self.ear {
+            Some(_) => SILENCE,
+            None => {
+                let next = (self.pause * 2).min(MAX_PAUSE);
+                std::mem::replace(&mut self.pause, next)
+            }
+        }
+    }
+}
+
+impl Watch for SqliteWatch {
+    fn wait(&mut self, until: Option<Instant>, also: &[BorrowedFd<'_>]) -> Result<Woken> {
+        loop {
+            self.listen();
+            if self.has_changed()? {
+                self.pause = MIN_PAUSE;
+                return Ok(Woken::Committed);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let pause = self.pause();
+            let timeout = timespec(left.map_or(pause, |left| left.min(pause)));
+            let mut ears: Vec<PollFd<'_>> =
+                also.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            ears.extend(
+                self.ear.as_ref().map(|ear| PollFd::from_borrowed_fd(ear.inotify.as_fd(), PollFlags::IN)),
+            );
+            match poll(&mut ears, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(StoreError::Unexpected(format!("nothing to wait with: {error}"))),
+            }
+            if ears.iter().take(also.len()).any(|fd| !fd.revents().is_empty()) {
+                return Ok(Woken::Other);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(Woken::TimeOver);
+            }
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
+fn identity_of(path: &Path) -> Result<(u64, u64)> {
+    match fs::metadata(path) {
+        Ok(file) => Ok((file.dev(), file.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(StoreError::Missing(path.to_owned()))
+        }
+        Err(error) => Err(StoreError::Unavailable { path: path.to_owned(), why: error.to_string() }),
+    }
+}
+
+/// What hears the bell.
+#[derive(Debug)]
+struct Ear {
+    inotify: OwnedFd,
+}
+
+#[cfg(target_os = "linux")]
+impl Ear {
+    fn open(bell: &Path) -> Option<Ear> {
+        use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let gone = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        add_watch(&inotify, bell, WatchFlags::CLOSE_WRITE | gone).ok()?;
+        Some(Ear { inotify })
+    }
+
+    /// Forgets what was heard. False: the bell is gone, there is nothing to hear any more.
+    fn empty(&self) -> bool {
+        use rustix::fs::inotify::{ReadFlags, Reader};
+        let gone = ReadFlags::IGNORED | ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF;
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4_096];
+        let mut events = Reader::new(&self.inotify, &mut buffer);
+        loop {
+            match events.next() {
+                Ok(event) if event.events().intersects(gone) => return false,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return error == Errno::AGAIN,
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Ear {
+    fn open(_bell: &Path) -> Option<Ear> {
+        None
+    }
+
+    fn empty(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;
