@@ -275,13 +275,14 @@ impl Lease {
         self.token > fenced && self.ended.as_ref().is_none_or(|ended| ended.how == EndKind::Lapsed)
     }
 
-    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. What a holder
-    /// ended itself, it did not lose.
+    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. An agent
+    /// that had ended it itself has to learn of a reset, too; a person is one instance for ever, and is not kept from what
+    /// they once did.
     pub fn was_superseded(&self, highest: Token, fenced: Token) -> bool {
         match self.ended.as_ref().map(|ended| ended.how) {
             Some(EndKind::TakenOver | EndKind::Revoked | EndKind::Reset) => true,
             Some(EndKind::Lapsed) | None => self.token < highest || self.token <= fenced,
-            Some(_) => false,
+            Some(_) => self.token <= fenced && !self.actor.is_person(),
         }
     }
 
