@@ -139,6 +139,9 @@ fn fenced(view: &View<'_>) -> Refusal {
     let now_at = format!("{} ({}) with token {}", lease.actor, lease.instance, lease.token);
     let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
     let message = match &lease.ended {
+        _ if lease.token <= task.fenced_token => {
+            format!("{mine} is no longer current for {id}: a reset put the task back to open")
+        }
         Some(ended) if mine_ended_itself => {
             format!(
                 "{mine} is no longer current for {id}: the lease of {} ended ({})",
