@@ -249,7 +249,10 @@ fn holder_cases() -> Vec<Case> {
 fn fence_cases() -> Vec<Case> {
     let sandbox = Sandbox::new();
     let (a, b) = (agent("a"), agent("b"));
-    let [lost, gone, own, never] = ["Lost", "Gone", "Own", "Never"].map(|title| sandbox.add(title));
+    let [lost, gone, own, never, back] =
+        ["Lost", "Gone", "Own", "Never", "Back"].map(|title| sandbox.add(title));
+    sandbox.run(&a, &["done", &back, "-m", "x"]).ok();
+    sandbox.run(&human("ann"), &["reset", &back, "--reason", "r"]).ok();
     for id in [&lost, &gone] {
         lapsed_claim(&sandbox, &a, id);
         claim(&sandbox, &b, id);
@@ -287,6 +290,7 @@ fn fence_cases() -> Vec<Case> {
             &sandbox,
             (&a, &first, &["done", &own, "-m", "x"]),
         ),
+        refused("fenced", "before a reset", "task holder", &sandbox, (&a, &[], &["note", &back, "x"])),
         refused(
             "fenced",
             "a token never granted",

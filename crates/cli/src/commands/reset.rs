@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         if context.out.json {
             context.out.document(json!({ "touched": looked.value, "dry_run": true }), &looked.notices);
         } else {
-            context.out.line(&list(&context.out, &looked.value, "would be open again"));
+            context.out.line(&list(&context.out, &looked.value, ("would be open again", "")));
             context.out.notices(&looked.notices);
         }
         return Ok(());
@@ -52,11 +52,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let Answer::Reset { task, touched } = &reply.answer else { return Err(super::unexpected()) };
     let mut value = json!(task);
     value["touched"] = json!(touched);
-    context.out.reply(&reply, value, || list(&context.out, touched, "open again"));
+    context.out.reply(&reply, value, || list(&context.out, touched, ("open again", "was ")));
     Ok(())
 }
 
-fn list(out: &Output, touched: &[TouchedView], what: &str) -> String {
+/// `was`: what stands before the state of each, which is the one before the reset.
+fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> String {
     let plural = if touched.len() == 1 { "task" } else { "tasks" };
     let mut lines = vec![format!("{} {plural} {what}", touched.len())];
     for task in touched {
@@ -64,7 +65,7 @@ fn list(out: &Output, touched: &[TouchedView], what: &str) -> String {
             let alive = if lease.live { "live" } else { "lapsed" };
             format!(", held by {} ({}), {alive}", lease.actor, lease.instance)
         });
-        let state = format!("({}{})", task.state, held.unwrap_or_default());
+        let state = format!("({was}{}{})", task.state, held.unwrap_or_default());
         lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));
     }
     lines.join("\n")

@@ -39,6 +39,8 @@ pub struct Upstream {
     pub kind: ObstacleKind,
     /// Who holds it, as far as a lease has not ended.
     pub holder: Option<String>,
+    /// Whether it has to wait itself.
+    pub waits: bool,
 }
 
 /// One thing in the way, and what would clear it.
@@ -202,7 +204,7 @@ fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
 }
 
 fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
-    let Upstream { id, state, kind, holder } = upstream;
+    let Upstream { id, state, kind, holder, waits } = upstream;
     let held = holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
     let message = match kind {
         ObstacleKind::Child => format!("its part {id} is {state}{held}"),
@@ -217,6 +219,7 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
         (_, State::Dropped) => {
             format!("onus show {id}   # it will not be done: the dependency may have to go")
         }
+        _ if *waits || holder.is_some() => format!("onus why {id}"),
         _ => format!("onus claim {id}"),
     };
     Obstacle { task: Some(id.clone()), holder: holder.clone(), ..Obstacle::new(*kind, message).next(next) }

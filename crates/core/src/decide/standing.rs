@@ -140,7 +140,7 @@ pub(super) fn fenced(view: &View<'_>) -> Refusal {
     let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
     let message = match &lease.ended {
         _ if lease.token <= task.fenced_token => {
-            format!("{mine} is no longer current for {id}: the task was put back to open by a reset")
+            format!("{mine} is no longer current for {id}: a reset put the task back to open")
         }
         Some(ended) if mine_ended_itself => {
             format!(

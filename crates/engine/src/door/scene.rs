@@ -253,6 +253,9 @@ fn waits_for<R: Read + ?Sized>(
             state: task.state,
             kind,
             holder: lease.map(|lease| lease.actor.to_string()),
+            waits: task.counts.unmet > 0
+                || task.counts.open_children > 0
+                || task.facts.not_before_ms.is_some(),
         });
     }
     Ok(waits_for)
