@@ -207,10 +207,11 @@ impl Renderer<'_> {
             }
             _ => None,
         };
-        let lease = lease.map(|lease| self.lease(lease)).transpose()?;
+        let id = self.project.prefix.id(task.number);
+        let lease = lease.map(|lease| self.lease(lease, &id)).transpose()?;
         let facts = &task.facts;
         Ok(TaskView {
-            id: self.project.prefix.id(task.number),
+            id,
             uid: task.uid.to_string(),
             number: task.number.0,
             version: task.version.0,
@@ -248,7 +249,8 @@ impl Renderer<'_> {
         })
     }
 
-    pub(crate) fn lease(&mut self, lease: &Lease) -> Result<LeaseView> {
+    /// A lease on the task with this id.
+    pub(crate) fn lease(&mut self, lease: &Lease, id: &str) -> Result<LeaseView> {
         let liveness = lease.liveness(self.now, self.seen(lease));
         let grant = &lease.grant;
         let expires_in_ms = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(self.now));
@@ -258,10 +260,7 @@ impl Renderer<'_> {
             None => None,
         };
         Ok(LeaseView {
-            task: self
-                .read
-                .task(lease.task)?
-                .map_or_else(|| lease.task.to_string(), |task| self.project.prefix.id(task.number)),
+            task: id.to_owned(),
             actor: lease.actor.to_string(),
             instance: lease.instance.to_string(),
             token: lease.token.0,
