@@ -100,7 +100,7 @@ impl<'a> Door<'a> {
         outside: &'a mut Outside,
         request: &'a Request,
     ) -> Result<Door<'a>> {
-        let Identity { actor, instance, known_by, ancestry, .. } = &request.identity;
+        let Identity { actor, instance, known_by, .. } = &request.identity;
         let now = write.now();
         let project = write.project()?;
         let actor = write.alias(actor)?.unwrap_or_else(|| actor.clone());
@@ -111,7 +111,7 @@ impl<'a> Door<'a> {
             instance: instance.clone(),
             known_by: *known_by,
             token: None,
-            ancestry: ancestry.clone(),
+            ancestry: Vec::new(),
         };
         let is_new = known.is_none();
         let row = known.unwrap_or(Actor { name: actor, tier: Tier::DEFAULT, registered_at_ms: now.wall_ms });
@@ -272,6 +272,9 @@ impl<'a> Door<'a> {
             Some(lease) if lease.is_held_by(&actor, &instance) => Some(lease.clone()),
             Some(_) => self.write.latest_lease_of(task.uid, &actor, &instance)?,
         };
+        if lease.as_ref().is_some_and(|lease| lease.grant.process.is_some()) {
+            self.caller.ancestry = self.request.identity.ancestry.processes();
+        }
         let unlimited = |terms: &Terms| terms.ttl_ms == Some(0);
         let indefinite = match act {
             Act::Claim(terms) | Act::Takeover(terms) if unlimited(terms) => {
