@@ -17,7 +17,7 @@ use onus_core::policy::Policy;
 use onus_core::task::{Facts, Priority, State};
 use onus_core::text::{Field, Salt, digest};
 use onus_core::time::ClockDomain;
-use onus_engine::{Engine, Identity, Request};
+use onus_engine::{Ancestry, Engine, Identity, Request};
 use onus_store::{Access, SqliteStore, Store as _, Write};
 
 use crate::Result;
@@ -298,7 +298,7 @@ pub(crate) fn identity(instance: &str) -> Result<Identity> {
         instance: instance.parse()?,
         known_by: KnownBy::Name,
         token: None,
-        ancestry: Vec::new(),
+        ancestry: Ancestry::Known(Vec::new()),
     })
 }
 

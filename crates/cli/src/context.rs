@@ -9,7 +9,7 @@ use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal};
 use onus_dispatch::group;
-use onus_engine::{Engine, Identity, Orphan, Reply, Request, process};
+use onus_engine::{Ancestry, Engine, Identity, Orphan, Reply, Request, process};
 use onus_repo::{Place, discover};
 use onus_store::{Access, SqliteStore, StoreError};
 
@@ -100,20 +100,23 @@ impl Context {
 
     /// Who calls, or why that is not clear.
     pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
+        if self.says_everything() {
+            return self.identity_with(None, Ancestry::Own);
+        }
         let ancestry = process::ancestry();
-        let registered = if self.says_everything() { None } else { engine.registered_among(&ancestry)? };
-        self.identity_with(registered.as_ref(), ancestry)
+        let registered = engine.registered_among(&ancestry)?;
+        self.identity_with(registered.as_ref(), Ancestry::Known(ancestry))
     }
 
     /// The same before there is a store to ask.
     pub(crate) fn identity_without_store(&self) -> Result<Identity, Refusal> {
-        self.identity_with(None, process::ancestry())
+        self.identity_with(None, Ancestry::Own)
     }
 
     fn identity_with(
         &self,
         registered: Option<&onus_store::KnownInstance>,
-        ancestry: Vec<onus_core::lease::Process>,
+        ancestry: Ancestry,
     ) -> Result<Identity, Refusal> {
         let at_terminal = std::io::stdin().is_terminal()
             || std::io::stdout().is_terminal()

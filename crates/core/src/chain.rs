@@ -62,7 +62,15 @@ impl Record {
         hex(&Sha256::digest(text.as_bytes()))
     }
 
+    /// The event with the hash that it must have.
     pub fn from_event(event: &Event) -> Record {
+        let mut record = Record::as_written(event);
+        record.hash = record.expected_hash();
+        record
+    }
+
+    /// The event with the hash that it carries.
+    pub fn as_written(event: &Event) -> Record {
         let tagged = serde_json::to_value(&event.body).unwrap_or_default();
         let kind = tagged.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut payload = match tagged.get("payload") {
@@ -74,7 +82,7 @@ impl Record {
             let texts = event.texts.iter().map(|(field, digest)| (field.as_str().to_owned(), json!(digest)));
             payload.insert("texts".into(), Value::Object(texts.collect()));
         }
-        let mut record = Record {
+        Record {
             seq: 0,
             uid: event.uid.to_string(),
             task: event.task.map(|uid| uid.to_string()),
@@ -87,10 +95,8 @@ impl Record {
             cause: event.cause.map(|uid| uid.to_string()),
             payload: Value::Object(payload),
             prev: event.prev.clone(),
-            hash: String::new(),
-        };
-        record.hash = record.expected_hash();
-        record
+            hash: event.hash.clone(),
+        }
     }
 
     /// The event this record spells. Says what is wrong with it if it spells none.

@@ -118,7 +118,24 @@ pub struct Identity {
     pub known_by: KnownBy,
     /// A token, and the task it is for. Without a task: the one that the command names.
     pub token: Option<(Option<TaskRef>, Token)>,
-    pub ancestry: Vec<Process>,
+    pub ancestry: Ancestry,
+}
+
+/// The calling process and those above it, nearest first.
+#[derive(Clone, Debug)]
+pub enum Ancestry {
+    /// This very process and those above it: only read if a lease is bound to a process, which few are.
+    Own,
+    Known(Vec<Process>),
+}
+
+impl Ancestry {
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        match self {
+            Ancestry::Own => process::ancestry(),
+            Ancestry::Known(processes) => processes.clone(),
+        }
+    }
 }
 
 /// One request: a command by somebody, under an idempotency key if it has one.

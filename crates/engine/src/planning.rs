@@ -93,7 +93,7 @@ impl Look<'_> {
             },
             known_by: identity.map_or(KnownBy::Name, |identity| identity.known_by),
             token: None,
-            ancestry: identity.map(|identity| identity.ancestry.clone()).unwrap_or_default(),
+            ancestry: identity.map(|identity| identity.ancestry.processes()).unwrap_or_default(),
         };
         Ok((caller, actor))
     }

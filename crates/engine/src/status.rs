@@ -69,7 +69,7 @@ impl<S: Store> Engine<S> {
                 let id = look.project.prefix.id(task.number);
                 let mut renderer = look.renderer();
                 let title = renderer.title(&task)?;
-                let rendered = renderer.lease(&lease)?;
+                let rendered = renderer.lease(&lease, &id)?;
                 let silent = Span::from_ms(look.now.since_ms(&lease.pulse.last));
                 let yours = asker
                     .as_ref()

@@ -233,14 +233,15 @@ impl Renderer<'_> {
             }
             _ => None,
         };
-        let lease = lease.map(|lease| self.lease(lease)).transpose()?;
+        let id = self.project.prefix.id(task.number);
+        let lease = lease.map(|lease| self.lease(lease, &id)).transpose()?;
         let facts = &task.facts;
         let parent = facts.parent.map(|uid| self.id_of(uid)).transpose()?;
         let deps = self.read.numbers_beside(task.uid, Direction::Upstream)?;
         let deps = deps.into_iter().map(|number| self.project.prefix.id(number)).collect();
         let relates = facts.relates.iter().map(|uid| self.id_of(*uid)).collect::<Result<_>>()?;
         Ok(TaskView {
-            id: self.project.prefix.id(task.number),
+            id,
             uid: task.uid.to_string(),
             number: task.number.0,
             version: task.version.0,
@@ -292,15 +293,17 @@ impl Renderer<'_> {
     /// A task that a reset puts back, as it is before.
     pub(crate) fn touched(&mut self, task: &Task) -> Result<TouchedView> {
         let lease = if task.leased { self.read.lease(task.uid, task.token)? } else { None };
+        let id = self.project.prefix.id(task.number);
         Ok(TouchedView {
-            id: self.project.prefix.id(task.number),
+            lease: lease.map(|lease| self.lease(&lease, &id)).transpose()?,
+            id,
             title: self.title(task)?,
             state: task.state,
-            lease: lease.map(|lease| self.lease(&lease)).transpose()?,
         })
     }
 
-    pub(crate) fn lease(&mut self, lease: &Lease) -> Result<LeaseView> {
+    /// A lease on the task with this id.
+    pub(crate) fn lease(&mut self, lease: &Lease, id: &str) -> Result<LeaseView> {
         let liveness = lease.liveness(self.now, self.seen(lease));
         let grant = &lease.grant;
         let expires_in_ms = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(self.now));
@@ -311,10 +314,7 @@ impl Renderer<'_> {
             None => None,
         };
         Ok(LeaseView {
-            task: self
-                .read
-                .task(lease.task)?
-                .map_or_else(|| lease.task.to_string(), |task| self.project.prefix.id(task.number)),
+            task: id.to_owned(),
             actor: lease.actor.to_string(),
             instance: lease.instance.to_string(),
             token: lease.token.0,

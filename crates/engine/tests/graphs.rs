@@ -20,7 +20,7 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority, State};
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Identity, Reply, TaskView};
+use onus_engine::{Ancestry, Answer, Identity, Reply, TaskView};
 use onus_store::{EventQuery, SqliteStore, Store as _};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
@@ -164,7 +164,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn caller(by: usize) -> Identity {
     let mut identity = who(CALLERS[by].0, CALLERS[by].1);
     // Everybody runs inside every process: who may speak for a bound lease has a test of its own.
-    identity.ancestry = (0..PROCESSES).map(|pid| process(pid, 1)).collect();
+    identity.ancestry = Ancestry::Known((0..PROCESSES).map(|pid| process(pid, 1)).collect());
     identity
 }
 

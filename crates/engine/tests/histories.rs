@@ -12,7 +12,7 @@ use onus_core::refusal::Code;
 use onus_core::task::Origin;
 use onus_core::text::Field;
 use onus_core::transition::Verb;
-use onus_engine::{Identity, Request};
+use onus_engine::{Ancestry, Identity, Request};
 use proptest::prelude::*;
 use world::model::Model;
 use world::{MAX_HOLD_MS, TTL_MS, process, who, world};
@@ -110,7 +110,7 @@ fn identity(by: usize, token: Option<u64>) -> Identity {
         Some(agent) => who(AGENTS[agent].0, AGENTS[agent].1),
     };
     // Everybody runs inside every process: who may speak for a bound lease has a test of its own.
-    identity.ancestry = (0..PROCESSES).map(|pid| process(pid, 1)).collect();
+    identity.ancestry = Ancestry::Known((0..PROCESSES).map(|pid| process(pid, 1)).collect());
     identity.token = token.map(|token| (None, onus_core::ids::Token(token)));
     identity
 }

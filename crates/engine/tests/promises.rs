@@ -9,7 +9,7 @@ use onus_core::command::{Act, Command, Terms};
 use onus_core::refusal::Code;
 use onus_core::task::State;
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Request};
+use onus_engine::{Ancestry, Answer, Request};
 use world::{
     KEEP_MS, MAX_HOLD_MS, TTL_MS, claim, forced, new_task, on, process, takeover, verb, who, with_token,
     world,
@@ -92,7 +92,7 @@ fn nobody_holds_longer_than_the_maximum() {
 fn a_bound_lease_lives_with_its_process_and_dies_with_it() {
     let mut world = world();
     let (mut a, b, id) = (who("agent:a", "1"), who("agent:b", "1"), world.add("t"));
-    a.ancestry = vec![process(7, 1)];
+    a.ancestry = Ancestry::Known(vec![process(7, 1)]);
     let bound = || Act::Claim(Terms { process: Some(process(7, 1)), ..Terms::default() });
     world.lease(&a, on(&id, bound()));
     world.pass(MAX_HOLD_MS - 1);
@@ -105,7 +105,7 @@ fn a_bound_lease_lives_with_its_process_and_dies_with_it() {
 fn without_a_token_a_bound_lease_answers_only_to_its_process_and_what_that_started() {
     let mut world = world();
     let (mut inside, outside, id) = (who("agent:a", "1"), who("agent:a", "1"), world.add("t"));
-    inside.ancestry = vec![process(8, 1), process(7, 1)];
+    inside.ancestry = Ancestry::Known(vec![process(8, 1), process(7, 1)]);
     world.lease(&inside, on(&id, Act::Claim(Terms { process: Some(process(7, 1)), ..Terms::default() })));
     assert_eq!(world.refused(&outside, on(&id, verb(Verb::Done))), Code::Held);
     assert_eq!(world.refused(&outside, on(&id, claim())), Code::Held);

@@ -13,7 +13,7 @@ use onus_core::refusal::Code;
 use onus_core::scope::{Glob, Scope};
 use onus_core::task::Facts;
 use onus_core::transition::Verb;
-use onus_engine::Identity;
+use onus_engine::{Ancestry, Identity};
 use onus_store::{SqliteStore, Store};
 use proptest::prelude::*;
 use world::{TTL_MS, World, claim, on, policy, process, takeover, verb, who, world, world_with};
@@ -333,7 +333,7 @@ fn play(ops: &[Op], hits: &mut BTreeMap<&'static str, u32>) -> Result<(), TestCa
                     (None, lease) => lease.as_ref().map_or("0".to_owned(), |lease| lease.instance.clone()),
                 };
                 let mut agent = who("agent:x", &agent);
-                agent.ancestry = (1..4).map(|pid| process(pid, 1)).collect();
+                agent.ancestry = Ancestry::Known((1..4).map(|pid| process(pid, 1)).collect());
                 let late = lease.is_some_and(|lease| !lease.live);
                 match world.run(&agent, on(&ids[*task], act.clone())) {
                     Ok(_) if matches!(act, Act::Claim(_)) => hit("claimed"),

@@ -19,7 +19,7 @@ use onus_core::lease::{Process, Seen};
 use onus_core::policy::Policy;
 use onus_core::task::Facts;
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Engine, Identity, Outside, Reply, Request, new_uid, process};
+use onus_engine::{Ancestry, Answer, Engine, Identity, Outside, Reply, Request, new_uid, process};
 use onus_store::{Access, SqliteStore};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -39,7 +39,7 @@ fn who(name: &str) -> Identity {
         instance: name.parse().unwrap(),
         known_by: KnownBy::Name,
         token: None,
-        ancestry: Vec::new(),
+        ancestry: Ancestry::Known(Vec::new()),
     }
 }
 

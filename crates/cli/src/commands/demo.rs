@@ -9,7 +9,7 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Engine, Identity, Request, TaskView, new_uid, process};
+use onus_engine::{Ancestry, Answer, Engine, Identity, Request, TaskView, new_uid, process};
 use onus_store::{Access, SqliteStore, Store as _, clock};
 use serde_json::json;
 
@@ -75,7 +75,7 @@ fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
         instance: instance.parse::<InstanceId>()?,
         known_by: KnownBy::Name,
         token: None,
-        ancestry: process::ancestry(),
+        ancestry: Ancestry::Own,
     })
 }
 

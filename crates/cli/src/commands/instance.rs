@@ -43,7 +43,7 @@ fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -
     let identity = context.identity(&mut engine)?;
     let pid = match pid {
         Some(pid) => pid,
-        None => identity.ancestry.get(1).map_or_else(std::process::id, |parent| parent.pid),
+        None => process::ancestry().get(1).map_or_else(std::process::id, |parent| parent.pid),
     };
     let process = process::identify(pid)?;
     let instance = match instance {

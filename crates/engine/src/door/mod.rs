@@ -119,7 +119,7 @@ impl<'a> Door<'a> {
         request: &'a Request,
         ended_groups: &'a [u32],
     ) -> Result<Door<'a>> {
-        let Identity { actor, instance, known_by, ancestry, .. } = &request.identity;
+        let Identity { actor, instance, known_by, .. } = &request.identity;
         let now = write.now();
         let project = write.project()?;
         let actor = write.alias(actor)?.unwrap_or_else(|| actor.clone());
@@ -130,7 +130,7 @@ impl<'a> Door<'a> {
             instance: instance.clone(),
             known_by: *known_by,
             token: None,
-            ancestry: ancestry.clone(),
+            ancestry: Vec::new(),
         };
         let is_new = known.is_none();
         let row = known.unwrap_or(Actor { name: actor, tier: Tier::DEFAULT, registered_at_ms: now.wall_ms });

@@ -143,6 +143,9 @@ impl Door<'_> {
     pub(super) fn scene(&mut self, task: &Task, act: Option<&Act>) -> Result<Scene> {
         let mut scene =
             Scene::of(self.write, &self.project.prefix, &self.outside.observe, &self.caller, task)?;
+        if scene.lease.as_ref().is_some_and(|lease| lease.grant.process.is_some()) {
+            self.caller.ancestry = self.request.identity.ancestry.processes();
+        }
         let actor = self.caller.actor.clone();
         match act {
             Some(Act::Claim(terms) | Act::Takeover(terms)) if terms.ttl_ms == Some(0) => {

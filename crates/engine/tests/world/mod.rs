@@ -18,7 +18,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Facts;
 use onus_core::time::{ClockDomain, Moment};
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Engine, Identity, LeaseView, Outside, Reply, Request, TaskView};
+use onus_engine::{Ancestry, Answer, Engine, Identity, LeaseView, Outside, Reply, Request, TaskView};
 use onus_store::{SqliteStore, Store};
 
 /// What the test decides.
@@ -108,7 +108,13 @@ pub fn who(actor: &str, instance: &str) -> Identity {
     let actor: onus_core::actor::ActorName = actor.parse().unwrap();
     let known_by = if actor.is_person() { KnownBy::Person } else { KnownBy::Name };
     let instance = if actor.is_person() { "person" } else { instance };
-    Identity { actor, instance: instance.parse().unwrap(), known_by, token: None, ancestry: Vec::new() }
+    Identity {
+        actor,
+        instance: instance.parse().unwrap(),
+        known_by,
+        token: None,
+        ancestry: Ancestry::Known(Vec::new()),
+    }
 }
 
 pub fn with_token(mut identity: Identity, token: u64) -> Identity {

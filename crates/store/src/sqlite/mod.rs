@@ -132,6 +132,8 @@ impl Store for SqliteStore {
         if self.frozen.is_some() {
             return Err(StoreError::ReadOnly(self.path.clone()));
         }
+        // Read once a process, from files: not while others wait.
+        crate::clock::domain();
         let _seat = self.queue.sit(self.wait)?;
         self.shorten_log().map_err(|error| failed(&error, &self.path))?;
         let transaction = self

@@ -9,9 +9,12 @@
 //!
 //! Waits are bounded, and a blocking `flock` has no time-out. So whoever must wait *for the turnstile* lets a thread of
 //! its own block on it, kept from one wait to the next; if its time runs out first, the thread is left behind and the
-//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may poll for the
-//! seat: it is awake when the seat gets free, and no thread has to wake another between two writers.
+//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may look for the
+//! seat itself: no thread has to wake another between two writers. It looks when whoever gets up rings the [`bell`], and
+//! after a pause in any case: a sitter that was killed rings none, and not every system has one.
 //! Whoever sits, or waits to sit, writes its pid into the file, so that those who gave up can say for whom they waited.
+
+mod bell;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -23,11 +26,10 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, StoreError};
 
-/// The one inside the turnstile looks at the seat again after this part of the time it waited there already, within
-/// these bounds: soon after a short write, seldom while somebody is stuck.
-const PAUSE_PART: u32 = 8;
-const MIN_PAUSE: Duration = Duration::from_micros(20);
-const MAX_PAUSE: Duration = Duration::from_millis(5);
+use bell::{Bell, Ear};
+
+/// The longest that the one inside the turnstile waits before it looks at the seat again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -40,6 +42,7 @@ pub(super) struct Queue {
 struct Files {
     turnstile: File,
     seat: File,
+    bell: Bell,
 }
 
 /// The writer's seat, until dropped.
@@ -52,6 +55,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         // Closing the file or ending the process frees it too: nothing to do if this fails.
         let _ = self.files.seat.unlock();
+        self.files.bell.ring();
     }
 }
 
@@ -99,7 +103,7 @@ impl Queue {
     /// The caller is inside the turnstile, and leaves it once it sits. False: the time is over.
     fn wait_for_seat(&self, files: &Files, began: Instant, wait: Duration) -> Result<bool> {
         let inside_since = Instant::now();
-        let mut is_named = false;
+        let mut ear: Option<Ear> = None;
         loop {
             match files.seat.try_lock() {
                 Ok(()) => break,
@@ -109,12 +113,17 @@ impl Queue {
             if began.elapsed() >= wait {
                 return Ok(false);
             }
-            if !is_named {
-                write_pid(&files.turnstile);
-                is_named = true;
+            match &ear {
+                Some(ear) => ear.listen(inside_since.elapsed()),
+                None => {
+                    write_pid(&files.turnstile);
+                    // It may have rung before anybody listened: look once more.
+                    ear = Some(files.bell.ear());
+                }
             }
-            std::thread::sleep((inside_since.elapsed() / PAUSE_PART).clamp(MIN_PAUSE, MAX_PAUSE));
         }
+        // The next one inside listens at the same place.
+        drop(ear);
         files.turnstile.unlock().map_err(|error| self.failed(&error))?;
         Ok(true)
     }
@@ -139,7 +148,7 @@ impl Queue {
                 .open(self.folder.join(name))
         };
         match (open("turnstile.lock"), open("writer.lock")) {
-            (Ok(turnstile), Ok(seat)) => Ok(Files { turnstile, seat }),
+            (Ok(turnstile), Ok(seat)) => Ok(Files { turnstile, bell: Bell::of(&seat), seat }),
             (Err(error), _) | (_, Err(error)) => Err(self.failed(&error)),
         }
     }

@@ -18,7 +18,7 @@ use crate::{KeptRequest, KnownInstance, Read as _, Result, StoreError, Write};
 use super::failed;
 use super::maintain::SCRUB;
 use super::read::Session;
-use super::rows::{INSERT_LEASE, UPSERT_TASK, to_sql, with_lease, with_task};
+use super::rows::{INSERT_LEASE, INSERT_TASK, UPDATE_TASK, to_sql, with_lease, with_task};
 
 impl Session<'_> {
     pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
@@ -107,7 +107,7 @@ impl Write for Session<'_> {
     }
 
     fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> Result<()> {
-        let record = Record::from_event(event);
+        let record = Record::as_written(event);
         let mut payload = String::new();
         onus_core::chain::write_canonical(&record.payload, &mut payload);
         let stream = record.task.as_deref().unwrap_or(self.project);
@@ -175,7 +175,10 @@ impl Write for Session<'_> {
             Change::NumberTaken(number) => {
                 self.run_on_one("UPDATE project SET last_number = MAX(last_number, ?1)", [to_sql(number.0)])
             }
-            Change::PutTask(task) => with_task(task, |values| self.run(&UPSERT_TASK, values)).map(drop),
+            Change::PutTask(task) => with_task(task, |values| match self.run(&UPDATE_TASK, values)? {
+                0 => self.run(&INSERT_TASK, values).map(drop),
+                _ => Ok(()),
+            }),
             Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(
@@ -266,10 +269,8 @@ impl Write for Session<'_> {
     fn put_instance(&mut self, known: &KnownInstance) -> Result<()> {
         let process = known.process.as_ref();
         self.run(
-            "INSERT INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (actor, instance) DO UPDATE SET \
-             machine = excluded.machine, boot = excluded.boot, pid_ns = excluded.pid_ns, time_ns = excluded.time_ns, pid = excluded.pid, \
-             start = excluded.start, pgid = excluded.pgid, seen_at_ms = excluded.seen_at_ms",
+            "REPLACE INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 known.actor.as_str(),
                 known.instance.as_str(),

@@ -149,3 +149,26 @@ fn lock_files_are_never_unlinked_or_replaced() {
     drop(Queue::new(folder.path()).sit(LONG).unwrap());
     assert_eq!(inodes(), before);
 }
+
+/// The bell only hurries: who cannot hear it, because its name is taken or it does not ring, still gets the seat.
+#[test]
+fn a_seat_is_found_without_the_bell() {
+    let folder = folder();
+    let (mut first, mut second) = (Queue::new(folder.path()), Queue::new(folder.path()));
+    for name_is_taken in [true, false] {
+        let seat = first.sit(LONG).unwrap();
+        let other_ear = name_is_taken.then(|| seat.files.bell.ear());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(second.sit(LONG).unwrap()));
+            let turnstile = first.open().unwrap().turnstile;
+            while turnstile.try_lock().is_ok() {
+                turnstile.unlock().unwrap();
+                std::thread::yield_now();
+            }
+            // As a killed process does it: the lock goes, and nothing rings.
+            seat.files.seat.unlock().unwrap();
+            waiter.join().unwrap();
+        });
+        drop(other_ear);
+    }
+}
