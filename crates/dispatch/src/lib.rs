@@ -23,11 +23,11 @@
 //! **What fails how.** The supervisor is killed -9: the kernel kills the command with it ([`trampoline`]), and what the
 //! command had started is found later by its group and its environment ([`group`]). The store hangs: renewing happens on
 //! a thread of its own, so an exit or a signal is noticed all the same, and a lease with a deadline is given up a margin
-//! before it ([`supervise`]). The command hangs: that is not known here; whoever wants a limit sets one. A reader
+//! before it ([`supervise()`]). The command hangs: that is not known here; whoever wants a limit sets one. A reader
 //! of our output hangs: the run ends all the same, and the rest of the output waits for the reader
 //! ([`Rest`](output::Rest)).
 //!
-//! **Architecture invariant:** one loop sees everything, in one order ([`supervise`]); threads only carry events to it.
+//! **Architecture invariant:** one loop sees everything, in one order ([`supervise()`]); threads only carry events to it.
 //! No lock, no shared state, no `async`.
 //!
 //! **Architecture invariant:** a command is an argv, never a shell string.

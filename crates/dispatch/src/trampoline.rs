@@ -16,7 +16,7 @@
 //!    no such window. That is why the look comes second.
 //! 3. **Wait for the word to go**, which brings the command's standard input with it. By then the supervisor has put
 //!    our group on record and lent us the terminal. A supervisor that died says nothing: the line ends, and so do we.
-//! 4. **Let signals through** that the supervisor holds back from itself ([`crate::signals`]): a mask survives exec.
+//! 4. **Let signals through** that the supervisor holds back from itself (`signals`): a mask survives exec.
 //! 5. **Become the command.** What fails here is reported on the same line, with the system's error number; if nothing
 //!    fails, exec closes the line. So the supervisor knows for certain: a command that was started and exits with 127 is
 //!    not one that was never found. (Rust ignores SIGPIPE in our programs; std's exec gives the command the default.)

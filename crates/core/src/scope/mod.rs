@@ -1,7 +1,7 @@
 //! Scopes: which paths of the repository a lease reserves, and whether two of them collide (P3).
 //!
 //! A scope is a list of [`Glob`]s. Two scopes collide if some path is matched by a glob of each and is not among the
-//! paths that the project shares; [`overlap`] answers that exactly, and proves it by a shortest such path. Guesses
+//! paths that the project shares; [`overlap`](fn@overlap) answers that exactly, and proves it by a shortest such path. Guesses
 //! would do harm both ways: a missed collision loses work, an invented one stops it.
 //!
 //! **Globs** are relative to the repository's root and name paths, not folders: `src/auth` is one file,
