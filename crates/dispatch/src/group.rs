@@ -113,7 +113,12 @@ mod linux {
             // Again in every round: a member may have started others before it ended.
             let mut left = Vec::new();
             for stat in proc::running().filter(|stat| stat.group == pgid) {
-                if carriers.contains_key(&stat.pid) {
+                if let Some(member) = carriers.get_mut(&stat.pid) {
+                    // What a shell's child hears before it becomes its program may be lost with the shell's trap.
+                    if member.comm != stat.comm {
+                        member.comm = stat.comm;
+                        member.told = None;
+                    }
                     continue;
                 }
                 match pin(stat.pid, pgid, &entry) {
@@ -159,7 +164,7 @@ mod linux {
     }
 
     impl Member {
-        /// Each signal once. A stopped process has to be continued to hear of it.
+        /// Each signal once: to many programs a second one means more than the first. A stopped process has to be continued to hear of it.
         fn signal(&mut self, signal: Signal) -> rustix::io::Result<()> {
             if self.told == Some(signal) {
                 return Ok(());

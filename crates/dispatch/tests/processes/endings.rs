@@ -25,7 +25,9 @@ fn exit_codes_and_signals_are_reported_as_they_are() {
 #[test]
 fn what_is_left_in_the_group_is_told_and_ended() {
     let stage = Stage::new();
-    stage.start_script(&[], "sleep 600 & echo $! > $S/left; exit 4").ends();
+    // It exits when the other has become what it is called.
+    let script = "sleep 600 & echo $! > $S/left; while [ $(cat /proc/$!/comm) != sleep ]; do :; done; exit 4";
+    stage.start_script(&[], script).ends();
     assert!(stage.report().starts_with("Code(4)\n"));
     let left = stage.pid("left");
     assert!(!lives(left), "the run is over when nothing of it is left");

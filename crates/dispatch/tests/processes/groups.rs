@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use onus_dispatch::group::{Ended, Left, Why, end};
 
-use crate::stage::{PUPPET, Stage, eventually, lives, state};
+use crate::stage::{PUPPET, Stage, eventually, lives, output_of, state};
 
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -114,7 +114,7 @@ fn a_member_that_starts_another_on_its_way_out_does_not_save_it() {
 #[test]
 fn a_group_that_is_gone_is_nothing_to_do() {
     let mut gone = member(0, Some("run-5"), &["true"]);
-    gone.0.wait().unwrap();
+    eventually("its end", || gone.0.try_wait().unwrap());
     assert_eq!(end("run-5", gone.pid(), GRACE).unwrap(), Ended::default());
 }
 
@@ -134,7 +134,7 @@ fn what_cannot_be_looked_at_is_left_and_listed() {
     } else {
         Command::new(PUPPET)
     };
-    let output = look.arg("end").arg(stage.path()).args([instance, &group, grace]).output().unwrap();
+    let output = output_of(look.arg("end").arg(stage.path()).args([instance, &group, grace]));
     assert!(output.status.success(), "{output:?}");
     let left = Left { pid: hidden.pid(), comm: "onus-dispatch-p".into(), why: Why::Unreadable };
     assert_eq!(stage.line("ended"), format!("{:?}", Ended { ended: vec![], left: vec![left] }));
@@ -149,5 +149,5 @@ fn it_does_not_end_itself() {
     let mut shell = member(0, Some("run-7"), &["/bin/sh", "-c", &format!("{script}; exit 3")]);
     let ended = stage.line("ended");
     assert!(ended.contains(&format!("ended: [{}]", shell.pid())) && ended.contains("why: Itself"), "{ended}");
-    shell.0.wait().unwrap();
+    eventually("its end", || shell.0.try_wait().unwrap());
 }

@@ -1,9 +1,9 @@
 //! Output, as it comes.
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::Stdio;
+use std::io::Read as _;
+use std::process::{ChildStdout, Stdio};
 
-use crate::stage::{Stage, eventually, eventually_gone, lives};
+use crate::stage::{Stage, eventually, eventually_gone, lives, output_of, within};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -20,6 +20,13 @@ fn noise(mut seed: u64) -> Vec<u8> {
     .collect()
 }
 
+/// The next bytes.
+fn read<const N: usize>(from: &mut ChildStdout) -> [u8; N] {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
 #[test]
 fn a_mebibyte_of_noise_on_both_streams_arrives_unchanged() {
     let stage = Stage::new();
@@ -28,7 +35,7 @@ fn a_mebibyte_of_noise_on_both_streams_arrives_unchanged() {
     std::fs::write(stage.path().join("err"), &err).unwrap();
     let script = format!("cat {} & cat {} >&2; wait", stage.file("out"), stage.file("err"));
     // One stream is read to its end before the other: neither may hold the other up.
-    let output = stage.supervisor(&[], &["/bin/sh", "-c", &script]).output().unwrap();
+    let output = output_of(&mut stage.supervisor(&[], &["/bin/sh", "-c", &script]));
     assert!(output.stdout == out, "{} bytes of stdout", output.stdout.len());
     assert!(output.stderr == err, "{} bytes of stderr", output.stderr.len());
     assert!(stage.read("tail").len() <= 8 * 1_024 + 1);
@@ -41,9 +48,7 @@ fn output_comes_at_once_also_without_a_line_end() {
     let script = format!("printf half; while [ ! -e {0} ]; do sleep 0.01; done", stage.file("end"));
     let mut puppet = stage.supervisor(&[], &["/bin/sh", "-c", &script]).spawn().unwrap();
     let mut stdout = puppet.stdout.take().unwrap();
-    let mut half = [0; 4];
-    stdout.read_exact(&mut half).unwrap();
-    assert_eq!(&half, b"half");
+    assert_eq!(within("half a line", move || read::<4>(&mut stdout)), *b"half");
     std::fs::write(stage.path().join("end"), "").unwrap();
     stage.adopt(puppet).ends();
 }
@@ -63,7 +68,7 @@ fn the_last_lines_are_kept_of_both_streams() {
 fn all_of_it_goes_to_stderr_when_stdout_says_something_else() {
     let stage = Stage::new();
     let output =
-        stage.supervisor(&["passing=stderr"], &["/bin/sh", "-c", "echo out; echo err >&2"]).output().unwrap();
+        output_of(&mut stage.supervisor(&["passing=stderr"], &["/bin/sh", "-c", "echo out; echo err >&2"]));
     assert_eq!(output.stdout, b"");
     let mut lines: Vec<&str> = std::str::from_utf8(&output.stderr).unwrap().lines().collect();
     lines.sort_unstable();
@@ -79,9 +84,9 @@ fn a_process_that_keeps_the_pipe_open_holds_nobody_up() {
                   echo last; exit 3";
     let script = script.replace("$S", stage.path().to_str().unwrap());
     let mut puppet = stage.supervisor(&[], &["/bin/sh", "-c", &script]).spawn().unwrap();
-    let stdout = puppet.stdout.take().unwrap();
+    let mut stdout = puppet.stdout.take().unwrap();
     let mut supervisor = stage.adopt(puppet);
-    assert_eq!(BufReader::new(stdout).lines().next().unwrap().unwrap(), "last");
+    assert_eq!(within("a line", move || read::<5>(&mut stdout)), *b"last\n");
     supervisor.ends();
     let keeper = stage.pid("keeper");
     assert!(lives(keeper));
@@ -94,8 +99,8 @@ fn a_process_that_keeps_the_pipe_open_holds_nobody_up() {
 fn a_reader_that_went_away_is_the_commands_business() {
     let stage = Stage::new();
     let mut puppet = stage.supervisor(&[], &["yes"]).stderr(Stdio::null()).spawn().unwrap();
-    let mut two = [0; 2];
-    puppet.stdout.take().unwrap().read_exact(&mut two).unwrap();
+    let mut stdout = puppet.stdout.take().unwrap();
+    assert_eq!(within("something to read", move || read::<2>(&mut stdout)), *b"y\n");
     stage.adopt(puppet).ends();
     assert!(stage.report().starts_with("Signal(13)\n"), "SIGPIPE, as without us: {}", stage.report());
 }
@@ -112,8 +117,11 @@ fn a_slow_reader_gets_everything_and_the_run_is_over_before_it() {
     eventually_gone(stage.pid("done"));
     // Nobody reads, and yet there is a report.
     assert!(stage.report().starts_with("Code(0)\n"));
-    let mut read = Vec::new();
-    stdout.read_to_end(&mut read).unwrap();
+    let read = within("everything", move || {
+        let mut read = Vec::new();
+        stdout.read_to_end(&mut read).unwrap();
+        read
+    });
     assert!(read == out[..100_000], "{} bytes", read.len());
     eventually("the supervisor", || puppet.try_wait().unwrap());
 }

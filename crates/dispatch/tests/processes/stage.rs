@@ -1,7 +1,7 @@
 //! A supervisor on a stage: a folder of its own, in which it plays what the test wrote and writes what happened.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -138,6 +138,22 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("waited too long for {what}");
+}
+
+/// What can only be waited for, in the time that anything may take.
+#[track_caller]
+pub(crate) fn within<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, when_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(wait()));
+    when_done.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("waited too long for {what}: {error}"))
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub(crate) fn output_of(command: &mut Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    within("a command to end", || child.wait_with_output().unwrap())
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::stage::{PUPPET, Stage, eventually, eventually_gone, lives};
+use crate::stage::{PUPPET, Stage, eventually, eventually_gone, lives, output_of, within};
 
 #[test]
 fn a_command_that_is_not_there_is_told_apart_from_one_that_failed() {
@@ -38,7 +38,7 @@ fn the_command_gets_its_arguments_environment_folder_and_input_unchanged() {
         stage.supervisor(&["instance=run-7"], &["/bin/sh", "-c", script, "sh", "a b", "$HOME", "--"]);
     let mut puppet = puppet.current_dir(stage.path()).stdin(Stdio::piped()).spawn().unwrap();
     puppet.stdin.take().unwrap().write_all(b"from stdin\n").unwrap();
-    let output = puppet.wait_with_output().unwrap();
+    let output = within("the command", || puppet.wait_with_output().unwrap());
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "a b|$HOME|--|from stdin");
@@ -53,8 +53,8 @@ fn the_command_gets_its_arguments_environment_folder_and_input_unchanged() {
 fn the_command_starts_as_if_nobody_were_in_between() {
     let stage = Stage::new();
     let script = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls /proc/self/fd | wc -l";
-    let bare = Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::null()).output().unwrap();
-    let supervised = stage.supervisor(&[], &["/bin/sh", "-c", script]).output().unwrap();
+    let bare = output_of(Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::null()));
+    let supervised = output_of(&mut stage.supervisor(&[], &["/bin/sh", "-c", script]));
     assert_eq!(String::from_utf8_lossy(&supervised.stdout), String::from_utf8_lossy(&bare.stdout));
 }
 

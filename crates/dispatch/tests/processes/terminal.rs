@@ -63,11 +63,12 @@ impl Desk {
 
     /// What a script reads from it, it waits for without starting anything: dash starts programs with vfork, and one that
     /// is stopped by a key in that moment hangs its shell, with or without us.
-    fn gate(&self, name: &str) -> String {
+    fn gate(&self, name: &str) -> File {
         let path = self.stage.path().join(name);
         let made = Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
-        path.to_str().unwrap().to_owned()
+        // For both ways, so that opening it waits for nobody.
+        File::options().read(true).write(true).open(path).unwrap()
     }
 
     fn types(&mut self, keys: &str) {
@@ -145,12 +146,12 @@ fn the_terminal_is_ours_again_and_as_it_was_after_the_command_was_killed() {
 #[test]
 fn ctrl_z_hangs_nobody() {
     let mut desk = Desk::new();
-    let gate = desk.gate("end");
+    let mut gate = desk.gate("end");
     desk.supervises("echo ready; read _ < $S/end; exit 4");
     desk.shows("ready");
     desk.types("\u{1a}");
     desk.shows("^Z");
-    std::fs::write(gate, "\n").unwrap();
+    gate.write_all(b"\n").unwrap();
     desk.ends();
     assert!(desk.stage.report().starts_with("Code(4)\n"));
 }
@@ -159,7 +160,7 @@ fn ctrl_z_hangs_nobody() {
 #[test]
 fn ctrl_z_stops_both_and_fg_goes_on_with_both() {
     let mut desk = Desk::new();
-    let gate = desk.gate("end");
+    let mut gate = desk.gate("end");
     let script = "echo $$ > $S/child; echo ready; read _ < $S/end; read line; echo got $line";
     let words = desk.supervised(&[], script).iter().map(|word| format!("'{word}'")).collect::<Vec<_>>();
     let shell = format!(
@@ -176,7 +177,7 @@ fn ctrl_z_stops_both_and_fg_goes_on_with_both() {
     assert_eq!(state(child), Some('T'), "it stays stopped until somebody goes on with it");
     desk.types("one\n");
     desk.shows("back one");
-    std::fs::write(gate, "\n").unwrap();
+    gate.write_all(b"\n").unwrap();
     desk.types("two\n");
     desk.shows("got two");
     desk.shows("finished");
