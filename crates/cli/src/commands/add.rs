@@ -18,7 +18,7 @@ use crate::output::escape_line;
 ///
 /// It is open for anyone who may claim it. Of the same --origin there is only ever one: a second add gives that one.
 ///
-/// --file reads a plan: [[task]] tables of TOML, or {"tasks": [...]} of JSON, whose fields are called as the options here
+/// --file reads a plan: `[[task]]` tables of TOML, or {"tasks": [...]} of JSON, whose fields are called as the options here
 /// are (title, body, type, priority, tier, owner, area, iteration, tags, refs, parent, deps, relates, not_before,
 /// max_attempts, origin, propose). A task's name is what parent, deps and relates of others may call it by; any other
 /// task is named by its id. All of the plan is added, or nothing.
