@@ -25,25 +25,23 @@ pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head,
     kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, attempts, fenced_token, met, unmet, \
     open_children, open_dependents";
 
-/// What an update leaves alone: what never changes in a task's row, and the counts of its neighbours, which only change
-/// relatively.
-const TASK_CONSTANTS: [&str; 9] = [
-    "number",
-    "uid",
-    "uid_reversed",
-    "origin",
-    "created_at_ms",
-    "created_by",
-    "unmet",
-    "open_children",
-    "open_dependents",
-];
+/// What never changes in a task's row: number, uid, origin and how it was created.
+const TASK_CONSTANTS: [&str; 6] = ["number", "uid", "uid_reversed", "origin", "created_at_ms", "created_by"];
+
+/// The last columns are the counts of its neighbours, which only change relatively: no update has them.
+const TASK_COUNTS: usize = 3;
+
+/// The values that [`UPDATE_TASK`] takes, of all.
+pub(super) fn updated<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b dyn rusqlite::ToSql] {
+    &values[..values.len() - TASK_COUNTS]
+}
 
 /// To prepare, an `UPDATE` costs a third of what an upsert does, and nearly every change is to a task that exists.
 pub(super) static UPDATE_TASK: LazyLock<String> = LazyLock::new(|| {
     let changes: Vec<String> = TASK_COLUMNS
         .split(", ")
         .enumerate()
+        .take(TASK_COLUMNS.split(", ").count() - TASK_COUNTS)
         .filter(|(_, column)| !TASK_CONSTANTS.contains(column))
         .map(|(index, column)| format!("{column} = ?{}", index + 1))
         .collect();

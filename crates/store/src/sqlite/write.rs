@@ -18,7 +18,7 @@ use crate::{KeptRequest, KnownInstance, Read as _, Result, StoreError, Write};
 use super::failed;
 use super::maintain::SCRUB;
 use super::read::Session;
-use super::rows::{INSERT_LEASE, INSERT_TASK, UPDATE_TASK, to_sql, with_lease, with_task};
+use super::rows::{INSERT_LEASE, INSERT_TASK, UPDATE_TASK, to_sql, updated, with_lease, with_task};
 
 impl Session<'_> {
     pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
@@ -175,10 +175,12 @@ impl Write for Session<'_> {
             Change::NumberTaken(number) => {
                 self.run_on_one("UPDATE project SET last_number = MAX(last_number, ?1)", [to_sql(number.0)])
             }
-            Change::PutTask(task) => with_task(task, |values| match self.run(&UPDATE_TASK, values)? {
-                0 => self.run(&INSERT_TASK, values).map(drop),
-                _ => Ok(()),
-            }),
+            Change::PutTask(task) => {
+                with_task(task, |values| match self.run(&UPDATE_TASK, updated(values))? {
+                    0 => self.run(&INSERT_TASK, values).map(drop),
+                    _ => Ok(()),
+                })
+            }
             Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(
