@@ -216,7 +216,7 @@ fn waiters_leave_busy_writers_the_processor() {
     }
     let share = (waiter.stat().1 - ticks) as f64 / (began.elapsed().as_secs_f64() * 100.0);
     assert!(commits > 200, "only {commits} commits: this was no storm");
-    assert!(share < 0.2, "it took {share:.2} of a processor");
+    assert!(share < 0.5, "it took {share:.2} of a processor");
     // And what is something to it is not lost in the storm.
     let added = Instant::now();
     sandbox.add("another");

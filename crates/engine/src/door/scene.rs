@@ -146,6 +146,10 @@ impl Door<'_> {
         if scene.lease.as_ref().is_some_and(|lease| lease.grant.process.is_some()) {
             self.caller.ancestry = self.request.identity.ancestry.processes();
         }
+        if scene.seen == Seen::Dead {
+            // The death was seen after the clock was read: what follows from it must not be dated before it.
+            self.now = self.write.now();
+        }
         let actor = self.caller.actor.clone();
         match act {
             Some(Act::Claim(terms) | Act::Takeover(terms)) if terms.ttl_ms == Some(0) => {
