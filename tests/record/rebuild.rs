@@ -47,7 +47,10 @@ fn one_by_one(path: &Path, table: &str, only: &str, but: &[&str]) -> Vec<String>
 }
 
 /// What is written beside the ledger while a lease lives.
-const PULSE: [&str; 7] = [
+const PULSE: [&str; 10] = [
+    "progress_wall_ms",
+    "progress_tick_ms",
+    "progress_domain",
     "last_wall_ms",
     "last_tick_ms",
     "last_domain",

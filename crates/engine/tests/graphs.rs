@@ -693,7 +693,9 @@ impl Play<'_> {
                         prop_assert_eq!(before.attempts, MAX_ATTEMPTS);
                         self.count("a retry past the limit was refused");
                     }
-                    Code::NotAllowed => prop_assert!(before.state != State::Failed, "{refusal:?}"),
+                    Code::NotAllowed | Code::Held => {
+                        prop_assert!(before.state != State::Failed, "{refusal:?}");
+                    }
                     Code::Fenced => {}
                     code => prop_assert!(false, "{code:?}"),
                 }
