@@ -23,9 +23,9 @@
 //! ever; who comes second waits on. Which of the waiters gets it is nobody's promise.
 //!
 //! **A waiter costs nothing while nothing happens**, and little when much does: after a look in vain it rests for a
-//! multiple of the time that it took, so that many waiters beside busy writers leave them the processor. It holds no
-//! transaction, no lock and no task; any signal may end it. It gives no sign of life, and its instance is not registered
-//! by waiting.
+//! multiple of the processor time that it took, so that many waiters beside busy writers leave them the processor. It
+//! holds no transaction, no lock and no task; any signal may end it. It gives no sign of life, and its instance is not
+//! registered by waiting.
 //!
 //! A refusal that waiting cannot cure (no such task, finished, too low a tier) is the answer at once, at the beginning
 //! and whenever it comes to that.
@@ -58,9 +58,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The longest sleep. What another clock decides (a deadline of an earlier boot, by wall time) may come unannounced.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// A waiter rests for so many times as long as it looked in vain, and no longer than this.
+/// A waiter rests for so many times the processor time that it spent in vain, and no longer than this.
 const REST: u32 = 20;
-const MAX_REST: Duration = Duration::from_millis(100);
+const MAX_REST: Duration = Duration::from_millis(500);
 
 /// What could be had by waiting, when the door said no.
 fn waiting_may_help(refusal: &Refusal) -> bool {
@@ -106,7 +106,7 @@ impl<S: Store> Engine<S> {
         };
         begun(&refusal);
         let mut ends = Vec::new();
-        let mut woken_at = None;
+        let mut spent = None;
         loop {
             let attention = self.attend(request, &refusal, ends)?;
             self.check_bound(request)?;
@@ -116,10 +116,10 @@ impl<S: Store> Engine<S> {
                     answer => return answer,
                 };
             }
-            rest(woken_at, until);
+            rest(spent, until);
+            spent = Some(processor_time());
             sleep(&mut *watch, until, &attention)?;
             ends = attention.ends;
-            woken_at = Some(Instant::now());
             if until.is_some_and(|until| until <= Instant::now()) {
                 self.check_bound(request)?;
                 return self.run(request);
@@ -306,10 +306,16 @@ fn sleep(watch: &mut dyn Watch, until: Option<Instant>, attention: &Attention) -
     Ok(())
 }
 
-/// After a look in vain, before the next sleep.
-fn rest(woken_at: Option<Instant>, until: Option<Instant>) {
-    let Some(woken_at) = woken_at else { return };
-    let rest = (woken_at.elapsed() * REST).min(MAX_REST);
+/// After a look in vain, before the next sleep. `spent_before`: the processor time when the waiter went to sleep.
+fn rest(spent_before: Option<Duration>, until: Option<Instant>) {
+    let Some(spent_before) = spent_before else { return };
+    let rest = (processor_time().saturating_sub(spent_before) * REST).min(MAX_REST);
     let left = until.map_or(rest, |until| until.saturating_duration_since(Instant::now()));
     std::thread::sleep(rest.min(left));
+}
+
+/// What this process had of the processor so far.
+fn processor_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(spent).unwrap_or_default()
 }

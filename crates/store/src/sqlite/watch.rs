@@ -39,6 +39,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a watch is deaf after the bell rang in vain.
+const IN_VAIN: Duration = Duration::from_millis(10);
+
 fn bell_of(store: &Path) -> PathBuf {
     store.with_file_name("bell")
 }
@@ -130,15 +133,16 @@ impl SqliteWatch {
         Ok(changed)
     }
 
-    /// Attends to the bell: empties it, or looks for one.
-    fn listen(&mut self) {
-        let is_heard = match &self.ear {
-            Some(ear) => ear.empty(),
-            None => false,
-        };
-        if !is_heard {
-            let can_hear = matches!(self.sign, Sign::Version { .. });
-            self.ear = if can_hear { Ear::open(&bell_of(&self.path)) } else { None };
+    /// Attends to the bell: empties it, or looks for one. True: it rang.
+    fn listen(&mut self) -> bool {
+        match self.ear.as_ref().map_or(Heard::Gone, Ear::empty) {
+            Heard::Nothing => false,
+            Heard::Bell => true,
+            Heard::Gone => {
+                let can_hear = matches!(self.sign, Sign::Version { .. });
+                self.ear = if can_hear { Ear::open(&bell_of(&self.path)) } else { None };
+                false
+            }
         }
     }
 
@@ -157,12 +161,16 @@ impl SqliteWatch {
 impl Watch for SqliteWatch {
     fn wait(&mut self, until: Option<Instant>, also: &[BorrowedFd<'_>]) -> Result<Woken> {
         loop {
-            self.listen();
+            let is_heard = self.listen();
             if self.has_changed()? {
                 self.pause = MIN_PAUSE;
                 return Ok(Woken::Committed);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if is_heard {
+                // Rung without a commit, or for one that was seen already: however often it rings, that costs little.
+                std::thread::sleep(left.map_or(IN_VAIN, |left| left.min(IN_VAIN)));
+            }
             let pause = self.pause();
             let timeout = timespec(left.map_or(pause, |left| left.min(pause)));
             let mut ears: Vec<PollFd<'_>> =
@@ -207,8 +215,17 @@ fn identity_of(path: &Path) -> Result<(u64, u64)> {
 
 /// What hears the bell.
 #[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is heard elsewhere"))]
 struct Ear {
     inotify: OwnedFd,
+}
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is heard elsewhere"))]
+enum Heard {
+    Nothing,
+    Bell,
+    /// There is nothing to hear any more.
+    Gone,
 }
 
 #[cfg(target_os = "linux")]
@@ -221,17 +238,20 @@ impl Ear {
         Some(Ear { inotify })
     }
 
-    /// Forgets what was heard. False: the bell is gone, there is nothing to hear any more.
-    fn empty(&self) -> bool {
+    /// Forgets what was heard.
+    fn empty(&self) -> Heard {
         use rustix::fs::inotify::{ReadFlags, Reader};
         let gone = ReadFlags::IGNORED | ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF;
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4_096];
         let mut events = Reader::new(&self.inotify, &mut buffer);
+        let mut heard = Heard::Nothing;
         loop {
             match events.next() {
-                Ok(event) if event.events().intersects(gone) => return false,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return error == Errno::AGAIN,
+                Ok(event) if event.events().intersects(gone) => return Heard::Gone,
+                Ok(_) => heard = Heard::Bell,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return heard,
+                Err(_) => return Heard::Gone,
             }
         }
     }
@@ -243,8 +263,8 @@ impl Ear {
         None
     }
 
-    fn empty(&self) -> bool {
-        false
+    fn empty(&self) -> Heard {
+        Heard::Gone
     }
 }
 
