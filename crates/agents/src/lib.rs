@@ -9,6 +9,7 @@
 //! the next, so each step works without those before it.
 
 mod harness;
+pub mod hook;
 mod user;
 
 use std::path::Path;
@@ -45,52 +46,106 @@ impl std::fmt::Debug for Clues<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     pub actor: ActorName,
+    pub named_by: NamedBy,
     pub instance: InstanceId,
     pub known_by: KnownBy,
+}
+
+/// What told the actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// `--as`.
+    Flag,
+    /// `ONUS_ACTOR`.
+    Variable,
+    /// A registered process at or above the caller.
+    Process,
+    /// The variables that this program sets, or its hook.
+    Harness(String),
+    Configuration,
+    /// The user at a terminal.
+    Terminal,
+}
+
+/// A conversation, and the part of it that acts, as a harness's hook names them. The environment comes first, as everywhere:
+/// a harness that was started for a task acts as whoever it was started as.
+pub fn of_conversation(
+    env: &dyn Fn(&str) -> Option<String>,
+    harness: &str,
+    conversation: &str,
+    part: Option<&str>,
+) -> Result<(Who, Option<InstanceId>), Refusal> {
+    let none = Clues {
+        flag: None,
+        env,
+        registered: None,
+        configured: None,
+        terminal_user: None,
+        worktree: Path::new(""),
+    };
+    let (actor, named_by) = actor(&none, Some(&Harness { name: harness.to_owned(), conversation: None }))?;
+    if actor.is_person() {
+        return Err(person_refused(&actor, harness));
+    }
+    let named = env("ONUS_INSTANCE").filter(|text| !text.is_empty());
+    let known_by = if named.is_some() { KnownBy::Name } else { KnownBy::Harness };
+    let instance: InstanceId = named.as_deref().unwrap_or(conversation).parse()?;
+    let part = part.map(|part| format!("{instance}/{part}").parse()).transpose()?;
+    Ok((Who { actor, named_by, instance, known_by }, part))
 }
 
 pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
     let harness = harness::detect(clues.env);
     let agent_above = clues.registered.filter(|known| !known.actor.is_person());
-    let actor = actor(clues, harness.as_ref())?;
+    let (actor, named_by) = actor(clues, harness.as_ref())?;
     if actor.is_person() && (harness.is_some() || agent_above.is_some()) {
         let harness =
             harness.map(|harness| harness.name).or(agent_above.map(|known| known.actor.to_string()));
-        return Err(Refusal::new(
-            Code::Identity,
-            format!(
-                "{actor} is a person's name, and this runs under {}: an agent acts under its own name",
-                harness.unwrap_or_default()
-            ),
-        )
-        .next("leave out --as and ONUS_ACTOR, or set ONUS_ACTOR=agent:NAME"));
+        return Err(person_refused(&actor, &harness.unwrap_or_default()));
     }
     let (instance, known_by) = instance(clues, harness.as_ref(), &actor)?;
-    Ok(Who { actor, instance, known_by })
+    Ok(Who { actor, named_by, instance, known_by })
 }
 
-fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<ActorName, Refusal> {
+/// The conversation that the harness's own variable names, for the actor that the harness is.
+pub fn conversation_variable(env: &dyn Fn(&str) -> Option<String>) -> Option<(ActorName, InstanceId)> {
+    let harness = harness::detect(env)?;
+    Some((format!("agent:{}", harness.name).parse().ok()?, harness.conversation?.parse().ok()?))
+}
+
+fn person_refused(actor: &ActorName, harness: &str) -> Refusal {
+    Refusal::new(
+        Code::Identity,
+        format!(
+            "{actor} is a person's name, and this runs under {harness}: an agent acts under its own name"
+        ),
+    )
+    .next("leave out --as and ONUS_ACTOR, or set ONUS_ACTOR=agent:NAME")
+}
+
+fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, NamedBy), Refusal> {
     let named = |source: &str, text: &str| {
         text.parse::<ActorName>()
             .map_err(|refusal| Refusal::new(Code::Identity, format!("{source}: {}", refusal.message)))
     };
     if let Some(flag) = clues.flag {
-        return named("--as", flag);
+        return Ok((named("--as", flag)?, NamedBy::Flag));
     }
     if let Some(text) = (clues.env)("ONUS_ACTOR").filter(|text| !text.is_empty()) {
-        return named("ONUS_ACTOR", &text);
+        return Ok((named("ONUS_ACTOR", &text)?, NamedBy::Variable));
     }
     if let Some(known) = clues.registered {
-        return Ok(known.actor.clone());
+        return Ok((known.actor.clone(), NamedBy::Process));
     }
     if let Some(harness) = harness {
-        return named("the harness", &format!("agent:{}", harness.name));
+        let by = NamedBy::Harness(harness.name.clone());
+        return Ok((named("the harness", &format!("agent:{}", harness.name))?, by));
     }
     if let Some(configured) = clues.configured {
-        return named("identity.actor in the configuration", configured);
+        return Ok((named("identity.actor in the configuration", configured)?, NamedBy::Configuration));
     }
     if let Some(user) = &clues.terminal_user {
-        return named("the user's name", &format!("human:{user}"));
+        return Ok((named("the user's name", &format!("human:{user}"))?, NamedBy::Terminal));
     }
     Err(Refusal::new(Code::Identity, "it is not clear who is calling, and every change names its actor")
         .next("agents: set ONUS_ACTOR=agent:NAME (and ONUS_INSTANCE, one a conversation)")
@@ -165,6 +220,7 @@ mod tests {
             process: None,
             group: None,
             seen_at_ms: 0,
+            wants: None,
         }
     }
 

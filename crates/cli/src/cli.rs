@@ -30,6 +30,7 @@ const COMMON: &[(&str, Describe)] = &[
     ("status", c::status::Args::augment_args),
     ("list", c::list::Args::augment_args),
     ("renew", c::renew::Args::augment_args),
+    ("hook", c::hook::Args::augment_args),
 ];
 
 impl Cli {
@@ -103,6 +104,9 @@ pub(crate) enum Command {
     Config(c::config::Args),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),
+    Whoami(c::whoami::Args),
+    Prime(c::prime::Args),
+    Hook(c::hook::Args),
     Completions(c::completions::Args),
     Man(c::man::Args),
     Demo(c::demo::Args),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_core::policy::{Policy, ScopeMode};
+use onus_core::policy::{Policy, ScopeMode, Unclaimed};
 use onus_core::refusal::Refusal;
 use onus_core::scope::{Scope, ScopeError};
 use onus_core::time::Span;
@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     Flag,
     Color,
     ScopeMode,
+    Unclaimed,
     /// One on a line.
     Globs,
 }
@@ -142,6 +143,14 @@ pub(crate) const KEYS: &[Key] = &[
         about: "globs of paths that never collide, such as lock files: a list; in the environment with : between them",
     },
     Key {
+        name: "guard.unclaimed",
+        env: "ONUS_GUARD_UNCLAIMED",
+        default: Some("adopt"),
+        kind: Kind::Unclaimed,
+        shared: true,
+        about: "when an agent changes a file and holds no task: adopt opens one for it, warn says so, refuse refuses",
+    },
+    Key {
         name: "force.needs_link",
         env: "ONUS_FORCE_NEEDS_LINK",
         default: Some("false"),
@@ -247,6 +256,7 @@ impl Config {
             indefinite_per_store: self.count("lease.indefinite_per_store"),
             scope_mode: self.text("scope.mode").parse().unwrap_or(ScopeMode::Strict),
             scope_shared: globs(self.text("scope.shared")).unwrap_or_default(),
+            unclaimed: self.text("guard.unclaimed").parse().unwrap_or(Unclaimed::Adopt),
             force_needs_link: self.text("force.needs_link") == "true",
         }
     }
@@ -280,6 +290,7 @@ fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Flag => matches!(value, "true" | "false"),
         Kind::Color => matches!(value, "auto" | "always" | "never"),
         Kind::ScopeMode => value.parse::<ScopeMode>().is_ok(),
+        Kind::Unclaimed => value.parse::<Unclaimed>().is_ok(),
         Kind::Globs => {
             globs(value).map_err(|error| error.to_string())?;
             true
@@ -291,6 +302,7 @@ fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Flag => "true or false",
         Kind::Color => "auto, always or never",
         Kind::ScopeMode => "strict, warn or off",
+        Kind::Unclaimed => "adopt, warn or refuse",
     };
     if fits { Ok(()) } else { Err(format!("'{}' is not {wanted}", onus_core::ids::shortened(value))) }
 }

@@ -4,14 +4,15 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_agents::{Clues, identify, user_name};
+use onus_agents::{Clues, Who, conversation_variable, identify, user_name};
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
+use onus_core::lease::Process;
 use onus_core::refusal::{Code, Refusal};
 use onus_dispatch::group;
 use onus_engine::{Ancestry, Engine, Identity, Orphan, Reply, Request, process};
 use onus_repo::{Place, discover};
-use onus_store::{Access, SqliteStore, StoreError};
+use onus_store::{Access, KnownInstance, SqliteStore, StoreError};
 
 use crate::config::{Config, user_file};
 use crate::output::Output;
@@ -103,9 +104,36 @@ impl Context {
         if self.says_everything() {
             return self.identity_with(None, Ancestry::Own);
         }
-        let ancestry = process::ancestry();
-        let registered = engine.registered_among(&ancestry)?;
+        let (registered, ancestry) = self.registered(engine)?;
         self.identity_with(registered.as_ref(), Ancestry::Known(ancestry))
+    }
+
+    /// The instance whose process this one runs under. Where one process runs several conversations, the harness's
+    /// variable says which, if a hook has registered that one, too.
+    fn registered(
+        &self,
+        engine: &mut Engine<SqliteStore>,
+    ) -> Result<(Option<KnownInstance>, Vec<Process>), Refusal> {
+        let ancestry = process::ancestry();
+        let mut registered = engine.registered_among(&ancestry)?;
+        if let (Some(known), Some((actor, instance))) = (&registered, conversation_variable(&env))
+            && known.actor == actor
+            && known.instance != instance
+            && let Some(named) = engine.known_instance(&actor, &instance)?
+            && named.process == known.process
+        {
+            registered = Some(named);
+        }
+        Ok((registered, ancestry))
+    }
+
+    /// Who calls, and how that is known.
+    pub(crate) fn who(
+        &self,
+        engine: &mut Engine<SqliteStore>,
+    ) -> Result<(Who, Option<KnownInstance>), Refusal> {
+        let (registered, _) = self.registered(engine)?;
+        Ok((self.who_with(registered.as_ref())?, registered))
     }
 
     /// The same before there is a store to ask.
@@ -115,25 +143,10 @@ impl Context {
 
     fn identity_with(
         &self,
-        registered: Option<&onus_store::KnownInstance>,
+        registered: Option<&KnownInstance>,
         ancestry: Ancestry,
     ) -> Result<Identity, Refusal> {
-        let at_terminal = std::io::stdin().is_terminal()
-            || std::io::stdout().is_terminal()
-            || std::io::stderr().is_terminal();
-        let configured = match self.config.get("identity.actor") {
-            Some((actor, crate::config::Source::File(_))) => Some(actor),
-            _ => None,
-        };
-        let root = self.place.as_ref().map_or(self.folder.as_path(), |place| place.root.as_path());
-        let who = identify(&Clues {
-            flag: self.as_actor.as_deref(),
-            env: &env,
-            registered,
-            configured,
-            terminal_user: if at_terminal { user_name(&env) } else { None },
-            worktree: root,
-        })?;
+        let who = self.who_with(registered)?;
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
                 Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
@@ -148,6 +161,25 @@ impl Context {
                 None => None,
             },
             ancestry,
+        })
+    }
+
+    pub(crate) fn who_with(&self, registered: Option<&KnownInstance>) -> Result<Who, Refusal> {
+        let at_terminal = std::io::stdin().is_terminal()
+            || std::io::stdout().is_terminal()
+            || std::io::stderr().is_terminal();
+        let configured = match self.config.get("identity.actor") {
+            Some((actor, crate::config::Source::File(_))) => Some(actor),
+            _ => None,
+        };
+        let root = self.place.as_ref().map_or(self.folder.as_path(), |place| place.root.as_path());
+        identify(&Clues {
+            flag: self.as_actor.as_deref(),
+            env: &env,
+            registered,
+            configured,
+            terminal_user: if at_terminal { user_name(&env) } else { None },
+            worktree: root,
         })
     }
 

@@ -8,6 +8,7 @@ mod context;
 mod drawing;
 mod output;
 mod plan;
+mod primer;
 mod progress;
 mod render;
 mod scopes;
@@ -42,6 +43,11 @@ fn run() -> u8 {
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let cli = match Cli::try_parse_common().map_or_else(Cli::try_parse, Ok) {
         Ok(cli) => cli,
+        // To a harness exit 2 means "do not do that": a hook that is called wrongly is no reason to stop an agent.
+        Err(error) if is_hook() => {
+            output::note(&output::escape(error.render().to_string().trim_end()));
+            return Code::Unexpected.exit_code();
+        }
         Err(error) => return usage(&tamed(error), json),
     };
     let Some(command) = cli.command else {
@@ -52,12 +58,20 @@ fn run() -> u8 {
         out.line(commands::help::overview(false).trim_end());
         return 0;
     };
+    if let Command::Hook(args) = command {
+        return commands::hook::run(&args);
+    }
     let outcome = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json)
         .and_then(|context| dispatch(&context, command));
     match outcome {
         Ok(code) => code,
         Err(refusal) => output::refuse(json, &refusal),
     }
+}
+
+fn is_hook() -> bool {
+    let is_help = std::env::args_os().any(|word| word == "--help" || word == "-h");
+    !is_help && std::env::args_os().nth(1).is_some_and(|word| word == "hook")
 }
 
 /// The parser's error, without what must not be in one.
@@ -153,6 +167,10 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Actor(args) => c::actor::run(context, args),
         Command::Instance(args) => c::instance::run(context, args),
         Command::Config(args) => c::config::run(context, args),
+        Command::Whoami(args) => c::whoami::run(context, args),
+        Command::Prime(args) => c::prime::run(context, args),
+        // Handled before there was a context.
+        Command::Hook(_) => Ok(()),
         Command::Backup(args) => c::backup::run(context, args),
         Command::Completions(args) => c::completions::run(context, args),
         Command::Man(args) => c::man::run(context, args),

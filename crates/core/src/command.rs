@@ -63,11 +63,41 @@ pub enum Command {
         /// The process group that it runs, which ends with it.
         group: Option<u32>,
     },
+    /// May the caller, an agent, change these files now? What nobody reserved joins the latest of its tasks.
+    Guard(Guard),
+    /// What an agent's harness reports of a conversation.
+    Presence(Presence),
     RecordSeal {
         root: String,
         streams: u64,
         previous: Option<String>,
     },
+}
+
+/// Files that an agent is about to change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Guard {
+    /// From the repository's root.
+    pub paths: Vec<String>,
+    /// The process that a lease for ad-hoc work is bound to.
+    #[serde(skip)]
+    pub process: Option<Process>,
+    #[serde(skip)]
+    pub worktree: Option<String>,
+    #[serde(skip)]
+    pub branch: Option<String>,
+}
+
+/// Where a conversation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// It goes on: a sign of life.
+    Here,
+    /// Its turn is over, and somebody else's has begun: the TTL counts until it goes on.
+    TurnOver,
+    /// It has ended. What it only reserved is released, its ad-hoc work is done.
+    Gone,
 }
 
 /// A task to be created.
@@ -291,6 +321,8 @@ impl Command {
             Command::SetTier { .. } => "actor tier",
             Command::AddAlias { .. } => "actor alias",
             Command::RegisterInstance { .. } => "instance register",
+            Command::Guard(_) => "hook",
+            Command::Presence(_) => "hook",
             Command::RecordSeal { .. } => "ledger seal",
         }
     }

@@ -3,7 +3,8 @@
 //! A lease is *live* while its holder can be trusted to be working, else *lapsed*:
 //!
 //! - bound to a process, it lives as long as the process, whatever that is busy with; only an observer that
-//!   shares boot and pid namespace may call the process dead, everybody else goes by the deadline;
+//!   shares boot and pid namespace may call the process dead, everybody else goes by the deadline. While its holder
+//!   *rests*, because an agent's turn is over, the TTL counts all the same;
 //! - not bound, an agent's lease lives until its deadline, which every sign of life moves;
 //! - a person's lease has no deadline. It is marked stale after a while, and never taken by a timer;
 //! - no lease outlives its maximum hold, and no process-bound lease outlives its boot.
@@ -137,6 +138,8 @@ pub struct Pulse {
     pub renewals: u64,
     /// When it lapses without another sign of life. None: never by itself.
     pub deadline: Option<Moment>,
+    /// The holder's turn is over: until it goes on, the deadline counts although its process lives.
+    pub resting: bool,
 }
 
 impl Pulse {
@@ -144,7 +147,7 @@ impl Pulse {
     pub fn of_ended(end: &LeaseEnd) -> Pulse {
         let last =
             Moment { wall_ms: end.last_sign_ms, tick_ms: 0, domain: ClockDomain::from_stored(String::new()) };
-        Pulse { progress: last.clone(), last, renewals: end.renewals, deadline: None }
+        Pulse { progress: last.clone(), last, renewals: end.renewals, deadline: None, resting: false }
     }
 }
 
@@ -221,8 +224,8 @@ impl Lease {
             }
             match seen {
                 Seen::Dead => return Liveness::Lapsed(LapseCause::ProcessDied),
-                Seen::Alive => return Liveness::Live,
-                Seen::Unseen => {}
+                Seen::Alive if !self.pulse.resting => return Liveness::Live,
+                Seen::Alive | Seen::Unseen => {}
             }
         }
         match &self.pulse.deadline {
@@ -233,7 +236,8 @@ impl Lease {
 
     /// When the same rule lapses it by the clock alone, if no sign of life follows; before `now` if it has.
     pub fn lapses_at(&self, now: &Moment, seen: Seen) -> Option<Moment> {
-        let lives_with_its_process = self.grant.process.is_some() && seen == Seen::Alive;
+        let lives_with_its_process =
+            self.grant.process.is_some() && seen == Seen::Alive && !self.pulse.resting;
         let deadline = self.pulse.deadline.clone().filter(|_| !lives_with_its_process);
         match (self.hold_limit(), deadline) {
             (Some(limit), Some(deadline)) => Some(limit.earlier(deadline, now)),
@@ -243,6 +247,10 @@ impl Lease {
 
     /// Where a sign of life at `now` moves the deadline: never closer, never past the maximum hold.
     pub fn renewed_deadline(&self, now: &Moment, ttl_ms: Option<i64>) -> Option<Moment> {
+        if self.pulse.resting {
+            // Whoever goes on is bound to its process alone again.
+            return self.hold_limit();
+        }
         let old = self.pulse.deadline.clone()?;
         let Some(ttl_ms) = ttl_ms.or(self.grant.ttl_ms).filter(|_| self.grant.process.is_none()) else {
             return Some(old);
@@ -251,6 +259,17 @@ impl Lease {
         Some(match self.hold_limit() {
             Some(limit) => limit.earlier(moved, now),
             None => moved,
+        })
+    }
+
+    /// When it lapses if its holder, whose turn is over at `now`, does not go on. None: resting changes nothing, as the
+    /// lease is bound to no process or has no TTL.
+    pub fn resting_deadline(&self, now: &Moment) -> Option<Moment> {
+        let ttl_ms = self.grant.ttl_ms.filter(|_| self.grant.process.is_some())?;
+        let deadline = now.plus(ttl_ms);
+        Some(match self.hold_limit() {
+            Some(limit) => limit.earlier(deadline, now),
+            None => deadline,
         })
     }
 
@@ -339,7 +358,13 @@ mod tests {
             version: Version(2),
             active_from: now.clone(),
             active_before_s: 0,
-            pulse: Pulse { last: now.clone(), progress: now.clone(), renewals: 0, deadline: None },
+            pulse: Pulse {
+                last: now.clone(),
+                progress: now.clone(),
+                renewals: 0,
+                deadline: None,
+                resting: false,
+            },
             ended: None,
         };
         lease.pulse.deadline = lease.grant.deadline(&now);

@@ -20,6 +20,15 @@ words! {
     }
 }
 
+words! {
+    /// What happens when an agent changes a file and holds no task.
+    Unclaimed("answer to unclaimed edits") {
+        Adopt = "adopt",
+        Warn = "warn",
+        Refuse = "refuse",
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long an agent's lease lives without a sign of life.
@@ -41,6 +50,8 @@ pub struct Policy {
     pub scope_mode: ScopeMode,
     /// Paths that never collide, such as lock files and changelogs.
     pub scope_shared: Scope,
+    /// What happens when an agent changes a file and holds no task: one is opened for it, it is warned, or refused.
+    pub unclaimed: Unclaimed,
     /// Whether a person who forces must link a decision or an approval.
     pub force_needs_link: bool,
 }
@@ -58,6 +69,7 @@ impl Default for Policy {
             stalled_after_ms: 2 * HOUR_MS,
             scope_mode: ScopeMode::Strict,
             scope_shared: Scope::default(),
+            unclaimed: Unclaimed::Adopt,
             force_needs_link: false,
         }
     }

@@ -208,6 +208,9 @@ pub struct Facts {
     /// How often a failed task may be tried again. None: as the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u64>,
+    /// Opened by the guard for edits that belong to no task. Nobody planned it, so it is never handed out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ad_hoc: bool,
 }
 
 impl Default for Facts {
@@ -227,6 +230,7 @@ impl Default for Facts {
             mode: Mode::Exclusive,
             not_before_ms: None,
             max_attempts: None,
+            ad_hoc: false,
         }
     }
 }

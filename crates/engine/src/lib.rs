@@ -15,6 +15,7 @@
 //! **Waiting** for a task ([`Engine::run_or_wait`]) is a claim that is tried again when something changed: a commit, a
 //! process that died, a time that came. Nothing is held meanwhile.
 
+mod conversation;
 mod door;
 mod graph;
 mod ledger;
@@ -37,6 +38,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::text::Salt;
 use onus_store::{Store, StoreError};
 
+pub use conversation::{Call, Conversation};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use orphans::Orphan;
@@ -151,10 +153,27 @@ pub struct Request {
 pub enum Answer {
     Task(Box<TaskView>),
     Tasks(Vec<TaskView>),
-    Reset { task: Box<TaskView>, touched: Vec<TouchedView> },
-    Lease { task: Box<TaskView>, lease: Option<Box<LeaseView>>, renewed: bool, takeover: bool },
+    Reset {
+        task: Box<TaskView>,
+        touched: Vec<TouchedView>,
+    },
+    Lease {
+        task: Box<TaskView>,
+        lease: Option<Box<LeaseView>>,
+        renewed: bool,
+        takeover: bool,
+    },
     Actor(ActorView),
     Instance(InstanceView),
+    /// The task that the files belong to now; None: they belong to none, and the caller was warned.
+    Guarded {
+        task: Option<Box<TaskView>>,
+        adopted: bool,
+    },
+    /// The tasks that a conversation ended when it went.
+    Present {
+        ended: Vec<TaskView>,
+    },
     Sealed,
 }
 

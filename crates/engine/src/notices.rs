@@ -8,7 +8,7 @@ use onus_core::apply::Project;
 use onus_core::ids::Uid;
 use onus_core::lease::{EndKind, LapseCause, Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
-use onus_store::{EventQuery, Read, Result};
+use onus_store::{EventQuery, Read, Result, Wanted};
 
 use crate::view::{Notice, NoticeKind};
 
@@ -27,6 +27,7 @@ const LATEST: u64 = 20;
 pub(crate) struct Watch {
     pub(crate) process: Option<Process>,
     pub(crate) group: Option<u32>,
+    pub(crate) wants: Option<Wanted>,
     seen_at_ms: Option<i64>,
 }
 
@@ -40,6 +41,7 @@ impl Watch {
         Ok(Watch {
             seen_at_ms: known.as_ref().map(|known| known.seen_at_ms),
             group: known.as_ref().and_then(|known| known.group),
+            wants: known.as_ref().and_then(|known| known.wants.clone()),
             process: known.and_then(|known| known.process),
         })
     }
@@ -108,6 +110,17 @@ pub(crate) fn for_caller<R: Read + ?Sized>(
                     task: Some(id.clone()),
                 });
             }
+        }
+        for other in read.wanting(task.uid, since_ms)? {
+            let Some(wants) = other.wants else { continue };
+            notices.push(Notice {
+                kind: NoticeKind::Wanted,
+                message: format!(
+                    "{} waits for {}, which {id} reserves: if you are done with it, onus scope rm --task {id} '{}', or finish {id}",
+                    other.actor, wants.path, wants.path
+                ),
+                task: Some(id.clone()),
+            });
         }
     }
     Ok(notices)

@@ -20,6 +20,8 @@ const MAX_ANCESTORS: usize = 64;
 
 struct Stat {
     pid: u32,
+    /// The program's name, as far as the kernel keeps it.
+    name: String,
     state: char,
     parent: u32,
     threads: u64,
@@ -46,6 +48,7 @@ fn stat(of: &str) -> Option<Stat> {
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     Some(Stat {
         pid: head.trim_end().parse().ok()?,
+        name: String::from_utf8_lossy(&text[name_start + 1..name_end]).into_owned(),
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         threads: fields.get(17)?.parse().ok()?,
@@ -107,6 +110,25 @@ pub fn ancestry() -> Vec<Process> {
         }
     }
     chain
+}
+
+/// Programs that run others' commands on their behalf.
+const SHELLS: [&str; 10] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox", "env"];
+
+/// The program that had this one started: the nearest process above that is not a shell.
+pub fn launcher() -> Option<Process> {
+    if !proc_is_ours() {
+        return None;
+    }
+    let mut above = stat("self")?.parent;
+    for _ in 0..MAX_ANCESTORS {
+        let stat = stat(&above.to_string()).filter(|stat| stat.pid > 1)?;
+        if !SHELLS.contains(&stat.name.trim_start_matches('-')) {
+            return Some(identity(stat.pid, stat.start));
+        }
+        above = stat.parent;
+    }
+    None
 }
 
 /// Whether a process lives, as far as this one can tell.
@@ -182,8 +204,9 @@ mod tests {
         let thread = std::thread::spawn(move || held.recv());
         let own = stat("self").unwrap();
         assert!(own.threads > 1 && !own.has_ended());
-        assert!(!Stat { state: 'Z', ..own }.has_ended());
-        assert!(Stat { state: 'Z', threads: 1, ..own }.has_ended());
+        let zombie = Stat { state: 'Z', ..own };
+        assert!(!zombie.has_ended());
+        assert!(Stat { threads: 1, ..zombie }.has_ended());
         drop(hold);
         assert!(thread.join().unwrap().is_err());
     }

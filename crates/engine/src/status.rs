@@ -92,6 +92,8 @@ impl<S: Store> Engine<S> {
                             format!("onus renew {id}")
                         } else if yours {
                             format!("onus claim {id}")
+                        } else if task.facts.ad_hoc {
+                            format!("onus done {id} -m '…'   # after a look at its files: onus show {id}")
                         } else {
                             format!("onus takeover {id} --reason 'its holder lapsed'")
                         }),

@@ -45,6 +45,8 @@ pub struct TaskView {
     pub attempts: u64,
     /// How often it may be tried again; null: as the policy says.
     pub max_attempts: Option<u64>,
+    /// Opened for edits that belonged to no task; never handed out.
+    pub ad_hoc: bool,
     /// When it becomes ready, if it is scheduled.
     pub not_before: Option<String>,
     /// Dependencies that are not met.
@@ -104,6 +106,8 @@ pub struct LeaseView {
     pub constraints: Vec<String>,
     /// Held, but work has not started.
     pub reserve: bool,
+    /// An agent's turn is over: the TTL counts until it goes on, although its process lives.
+    pub resting: bool,
     pub reason: Option<String>,
     pub handoff_reason: Option<String>,
 }
@@ -179,6 +183,8 @@ pub enum NoticeKind {
     Superseded,
     /// Somebody else wrote a note on a task you hold.
     Note,
+    /// Somebody was refused a path that you reserve.
+    Wanted,
     Info,
 }
 
@@ -267,6 +273,7 @@ impl Renderer<'_> {
             required_tier: facts.required_tier.0,
             attempts: task.attempts,
             max_attempts: facts.max_attempts,
+            ad_hoc: facts.ad_hoc,
             not_before: facts.not_before_ms.map(rfc3339),
             unmet: task.counts.unmet,
             open_children: task.counts.open_children,
@@ -341,6 +348,7 @@ impl Renderer<'_> {
             mode: grant.mode,
             constraints: Vec::new(),
             reserve: grant.reserve,
+            resting: lease.pulse.resting,
             reason,
             handoff_reason,
         })

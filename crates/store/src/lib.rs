@@ -177,6 +177,16 @@ pub struct KnownInstance {
     /// The process group that it runs, and that must be ended before somebody takes over from it when it is dead.
     pub group: Option<u32>,
     pub seen_at_ms: i64,
+    pub wants: Option<Wanted>,
+}
+
+/// A path that an instance was refused because another's lease has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The task whose lease has it.
+    pub task: Uid,
+    pub path: String,
+    pub at_ms: i64,
 }
 
 /// A text beside an event.
@@ -294,6 +304,8 @@ pub trait Read {
     fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>>;
     /// The instance registered for a process.
     fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>>;
+    /// The first instances that were refused a path of this task's lease since a wall time.
+    fn wanting(&mut self, task: Uid, since_ms: i64) -> Result<Vec<KnownInstance>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;
 }
 

@@ -3,7 +3,7 @@
 use crate::actor::KnownBy;
 use crate::command::{Force, Terms};
 use crate::event::{Body, Draft};
-use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode};
+use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode, Seen};
 use crate::refusal::{Code, Refusal};
 use crate::task::State;
 use crate::text::Field;
@@ -23,9 +23,7 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
             (false, true) => return Err(held_refusal(view, lease)),
             (false, false) => return Ok(claim_again(lease, terms)),
             // A lease that cannot be renewed any more stands in nobody's way, least of all in its holder's.
-            (true, false)
-                if lease.grant.process.is_none() && late_cause(view, lease) != LapseCause::MaxHold =>
-            {
+            (true, false) if can_go_on(view, lease) && late_cause(view, lease) != LapseCause::MaxHold => {
                 return renew_late(view, lease, terms.ttl_ms, force);
             }
             (true, _) => {}
@@ -255,7 +253,7 @@ pub(super) fn renew_late(
         let limit = Span::from_ms(lease.grant.max_hold_ms.unwrap_or_default());
         return Err(again(format!("{} was held for its maximum of {limit}: it cannot be renewed", view.id)));
     }
-    if lease.grant.process.is_some() {
+    if !can_go_on(view, lease) {
         return Err(again(format!("the process that held {} is gone: its lease cannot be renewed", view.id)));
     }
     let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
@@ -279,11 +277,20 @@ pub(super) fn renew_late(
         domain: view.now.domain.clone(),
         renewals: active.renewals + 1,
         active_s: active.active_s,
-        deadline_in_ms: ttl_ms.map(|ttl_ms| left_ms.map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms))),
+        deadline_in_ms: match ttl_ms.filter(|_| lease.grant.process.is_none()) {
+            Some(ttl_ms) => Some(left_ms.map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms))),
+            None => left_ms,
+        },
         reserve: lease.grant.reserve,
     };
     drafts.push(Draft::new(renewed).token(lease.token));
     Ok(Decision { drafts, renew: None, notices: careful.into_iter().collect() })
+}
+
+/// Whether a lapsed lease can be renewed at all: it lapsed by the clock, not with the process that it is bound to.
+fn can_go_on(view: &View<'_>, lease: &Lease) -> bool {
+    lease.grant.process.is_none()
+        || view.seen != Seen::Dead && late_cause(view, lease) != LapseCause::Rebooted
 }
 
 /// Why the holder is late. For a swept lease only its maximum hold matters still.

@@ -75,7 +75,7 @@ pub fn is_ready_for(task: &Task, actor: Option<&Actor>, now: &Moment) -> bool {
     let waits = task.counts.unmet > 0 || task.counts.open_children > 0;
     let later = task.facts.not_before_ms.is_some_and(|at_ms| at_ms > now.wall_ms);
     let above = actor.is_some_and(|actor| actor.tier < task.facts.required_tier);
-    !kept && !waits && !later && !above
+    !kept && !waits && !later && !above && !task.facts.ad_hoc
 }
 
 /// Exit 6: a dependency is not met.
@@ -142,7 +142,9 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
             });
         }
         Standing::Holder { .. } | Standing::Free { .. } | Standing::Freed => {
-            found.extend(state_obstacle(view).or_else(|| persons_obstacle(view)));
+            found.extend(
+                state_obstacle(view).or_else(|| persons_obstacle(view)).or_else(|| ad_hoc_obstacle(view)),
+            );
         }
     }
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
@@ -200,6 +202,15 @@ fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
     Some(Obstacle {
         holder: Some(lease.actor.to_string()),
         ..Obstacle::new(ObstacleKind::Held, message).next(next)
+    })
+}
+
+/// What nobody planned is for whoever looks at it, not for the next that asks for work.
+fn ad_hoc_obstacle(view: &View<'_>) -> Option<Obstacle> {
+    view.task.facts.ad_hoc.then(|| {
+        let message = "it was opened for edits without a task: such work is never handed out";
+        Obstacle::new(ObstacleKind::State, message)
+            .next(format!("onus show {}   # the files; then onus done, or onus drop", view.id))
     })
 }
 

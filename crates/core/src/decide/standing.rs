@@ -63,10 +63,14 @@ fn holder<'a>(view: &View<'_>, lease: &'a Lease) -> Standing<'a> {
     Standing::Holder { lease, late }
 }
 
-/// Without a token, a lease bound to a live process accepts only that process and its descendants.
+/// Without a token, a lease bound to a live process accepts only that process and its descendants. A caller in another
+/// pid namespace, as in a sandbox, cannot see who started it: that is not held against it.
 fn is_inside(view: &View<'_>, lease: &Lease) -> bool {
     match &lease.grant.process {
-        Some(process) if view.liveness(lease) == Liveness::Live => view.caller.ancestry.contains(process),
+        Some(process) if view.liveness(lease) == Liveness::Live => {
+            let ancestry = &view.caller.ancestry;
+            ancestry.contains(process) || ancestry.first().is_some_and(|own| own.pid_ns != process.pid_ns)
+        }
         _ => true,
     }
 }
@@ -200,6 +204,9 @@ pub(super) fn held_for(now: &Moment, lease: &Lease) -> String {
     let held = Span::from_ms(now.since_ms(&lease.acquired()));
     let left_s = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(now).max(0) / SECOND_MS);
     let left = match (&lease.grant.process, left_s) {
+        (Some(_), Some(s)) if lease.pulse.resting => {
+            format!("and, as its turn is over, for {} more unless it goes on", Span::from_ms(s * SECOND_MS))
+        }
         (Some(process), Some(s)) => {
             format!(
                 "as long as its process {} lives, at most {} more",

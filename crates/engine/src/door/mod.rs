@@ -2,6 +2,7 @@
 
 mod actors;
 mod graph;
+mod guard;
 mod next;
 mod replay;
 pub(crate) mod scene;
@@ -9,7 +10,7 @@ pub(crate) mod scene;
 use onus_core::actor::{Actor, ActorName, Caller, KnownBy, Tier};
 use onus_core::apply::{Change, Project, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
-use onus_core::command::{Act, Command, Force};
+use onus_core::command::{Act, Command, Force, Presence, Terms};
 use onus_core::decide::{Decision, decide};
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{TaskRef, Token, Uid, Version, no_such_task};
@@ -98,6 +99,8 @@ enum Made {
     Lease { renewed: bool, takeover: bool },
     Actor(ActorName),
     Instance(KnownInstance),
+    Guarded { adopted: bool },
+    Present(Vec<Uid>),
     Sealed,
 }
 
@@ -164,7 +167,12 @@ impl<'a> Door<'a> {
         }
         let outcome = self.perform(&request.command)?;
         let progressed = outcome.task.filter(|_| request.command.is_progress());
-        self.sign_of_life(progressed)?;
+        match request.command {
+            // Whoever says that it rests is not woken by saying so.
+            Command::Presence(Presence::TurnOver | Presence::Gone) => {}
+            _ => self.sign_of_life(progressed)?,
+        }
+        self.remember_caller()?;
         if let Some(key) = &request.key {
             self.keep(key, &outcome)?;
         }
@@ -190,7 +198,9 @@ impl<'a> Door<'a> {
                 };
                 self.on_task(uid, act, force.as_ref())
             }
-            Command::ClaimNext(terms) => self.claim_next(terms),
+            Command::ClaimNext(terms) => self.claim_next(&self.bound(terms)),
+            Command::Guard(guard) => self.guard(guard),
+            Command::Presence(presence) => self.presence(*presence),
             Command::RegisterActor { actor, tier } => self.register_actor(actor, *tier),
             Command::SetTier { actor, tier } => self.set_tier(actor, *tier),
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
@@ -201,6 +211,7 @@ impl<'a> Door<'a> {
                     process: Some(process.clone()),
                     group: *group,
                     seen_at_ms: self.now.wall_ms,
+                    wants: None,
                 };
                 self.write.put_instance(&known)?;
                 if known.actor == self.caller.actor && known.instance == self.caller.instance {
@@ -280,6 +291,14 @@ impl<'a> Door<'a> {
     fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
         let named;
         let act = match act {
+            Act::Claim(terms) => {
+                named = Act::Claim(self.bound(terms));
+                &named
+            }
+            Act::Takeover(terms) => {
+                named = Act::Takeover(self.bound(terms));
+                &named
+            }
             Act::Handoff { to, reason } => {
                 named = Act::Handoff { to: self.introduced(to)?, reason: reason.clone() };
                 &named
@@ -290,6 +309,20 @@ impl<'a> Door<'a> {
         self.caller.token = self.token_for(uid)?;
         let decision = self.decide(&task, act, force)?;
         self.carry_out(task, act, decision)
+    }
+
+    /// An agent whose process is registered holds what it claims as long as that process lives.
+    fn bound(&self, terms: &Terms) -> Terms {
+        let mut terms = terms.clone();
+        if terms.process.is_none() && !self.caller.actor.is_person() {
+            terms.process = self.watch.process.clone().filter(|process| {
+                let ancestry = self.request.identity.ancestry.processes();
+                (self.outside.observe)(process) != Seen::Dead
+                    && (ancestry.contains(process)
+                        || ancestry.first().is_some_and(|own| own.pid_ns != process.pid_ns))
+            });
+        }
+        terms
     }
 
     fn decide(&mut self, task: &Task, act: &Act, force: Option<&Force>) -> Result<Decision> {
@@ -437,11 +470,12 @@ impl<'a> Door<'a> {
             progress: if progress { self.now.clone() } else { lease.pulse.progress.clone() },
             renewals: lease.pulse.renewals + 1,
             deadline: lease.renewed_deadline(&self.now, ttl_ms),
+            resting: false,
         };
         Ok(self.write.pulse(task, token, &pulse)?)
     }
 
-    /// A changing command shows that the caller lives: its live leases are renewed, and what was news is no longer.
+    /// A changing command shows that the caller lives: its live leases are renewed.
     /// `progressed`: the task on which something came of it.
     fn sign_of_life(&mut self, progressed: Option<Uid>) -> Result<()> {
         // One known only by its folder may be another conversation: it renews nothing silently.
@@ -454,12 +488,18 @@ impl<'a> Door<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// What was news to the caller is no longer.
+    fn remember_caller(&mut self) -> Result<()> {
         let known = KnownInstance {
             actor: self.caller.actor.clone(),
             instance: self.caller.instance.clone(),
             process: self.watch.process.clone(),
             group: self.watch.group,
             seen_at_ms: self.now.wall_ms,
+            wants: self.watch.wants.clone(),
         };
         Ok(self.write.put_instance(&known)?)
     }
@@ -494,13 +534,14 @@ impl<'a> Door<'a> {
                 Ok(Answer::Instance(InstanceView::of(&known, observe)))
             }
             Made::Sealed => Ok(Answer::Sealed),
-            Made::Tasks(uids) => {
-                let mut views = Vec::with_capacity(uids.len());
-                for uid in uids {
-                    let task = self.locked(uid)?;
-                    views.push(self.renderer().task(&task)?);
-                }
-                Ok(Answer::Tasks(views))
+            Made::Tasks(uids) => Ok(Answer::Tasks(self.render_all(uids)?)),
+            Made::Present(ended) => Ok(Answer::Present { ended: self.render_all(ended)? }),
+            Made::Guarded { adopted } => {
+                let task = match task {
+                    Some(uid) => self.render_all(vec![uid])?.pop().map(Box::new),
+                    None => None,
+                };
+                Ok(Answer::Guarded { task, adopted })
             }
             Made::Task | Made::Reset(_) | Made::Lease { .. } => {
                 let task = match task {

@@ -85,6 +85,8 @@ impl Door<'_> {
                     None => Made::Actor(self.known_actor(actor)?),
                 }
             }
+            Command::Guard(_) => Made::Guarded { adopted: false },
+            Command::Presence(_) => Made::Present(Vec::new()),
             Command::RecordSeal { .. } => Made::Sealed,
         };
         if let (Some(uid), Some(token)) = (kept.task, kept.token) {

@@ -6,7 +6,7 @@ use onus_core::lease::{EndKind, LapseCause, Process, Pulse};
 use onus_core::task::{Facts, State};
 use onus_core::text::Field;
 
-use crate::{KeptRequest, KnownInstance, Store};
+use crate::{KeptRequest, KnownInstance, Store, Wanted};
 
 use super::Case;
 use super::scribe::{actor, append, append_as, claim, commit, create, end, instance, look, uid};
@@ -69,8 +69,13 @@ fn pulse<S: Store>(store: &mut S) {
     });
     let before = look(store, |read| Ok((read.task(uid(1, 1))?, read.count_events()?)));
     let now = look(store, |read| Ok(read.now()));
-    let beat =
-        Pulse { last: now.clone(), progress: now.plus(-7), renewals: 9, deadline: Some(now.plus(9_999)) };
+    let beat = Pulse {
+        last: now.clone(),
+        progress: now.plus(-7),
+        renewals: 9,
+        deadline: Some(now.plus(9_999)),
+        resting: true,
+    };
     commit(store, |write| write.pulse(uid(1, 1), Token(1), &beat));
     assert_eq!(look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap().pulse, beat);
     assert_eq!(look(store, |read| Ok((read.task(uid(1, 1))?, read.count_events()?))), before);
@@ -184,6 +189,7 @@ fn instances<S: Store>(store: &mut S) {
         process: Some(process(pid)),
         group: Some(pid + 1),
         seen_at_ms: i64::from(pid),
+        wants: Some(Wanted { task: uid(pid, 1), path: "src/a b.rs".into(), at_ms: i64::from(pid) }),
     };
     commit(store, |write| {
         write.put_instance(&known("1", 10))?;
@@ -201,6 +207,9 @@ fn instances<S: Store>(store: &mut S) {
     assert_eq!(look(store, |read| read.instance_of(&elsewhere)), None);
     assert_eq!(look(store, |read| read.instances(10)), [known("2", 21), known("1", 10)]);
     assert_eq!(look(store, |read| read.instance(&actor("h"), &instance("1"))), Some(known("1", 10)));
+    assert_eq!(look(store, |read| read.wanting(uid(21, 1), 21)), [known("2", 21)]);
+    assert!(look(store, |read| read.wanting(uid(21, 1), 22)).is_empty(), "that was before");
+    assert!(look(store, |read| read.wanting(uid(20, 1), 0)).is_empty(), "it wants another path now");
 }
 
 fn request(digest: Option<&str>) -> KeptRequest {

@@ -143,6 +143,7 @@ fn rebuild<S: Store>(store: &mut S) {
         progress: now.plus(-7),
         renewals: 5,
         deadline: Some(now.plus(123_456)),
+        resting: true,
     };
     commit(store, |write| write.pulse(uid(1, 1), token, &beat));
     let before = look(store, |read| Ok((read.task(uid(1, 1))?, read.lease(uid(1, 1), token)?)));

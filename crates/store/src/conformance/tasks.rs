@@ -45,6 +45,7 @@ fn rich_facts() -> Facts {
         mode: onus_core::lease::Mode::Shared,
         not_before_ms: Some(1_750_000_000_000),
         max_attempts: Some(5),
+        ad_hoc: true,
     }
 }
 

@@ -335,6 +335,7 @@ mod tests {
                 process: None,
                 group: None,
                 seen_at_ms: n,
+                wants: None,
             };
             store.write(|write| write.put_instance(&known)).unwrap();
         }

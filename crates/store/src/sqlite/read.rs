@@ -17,7 +17,7 @@ use onus_core::time::Moment;
 
 use crate::{
     After, Direction, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result,
-    StoreError, StoredText,
+    StoreError, StoredText, Wanted,
 };
 
 use super::graph::rank;
@@ -517,7 +517,7 @@ impl Read for Session<'_> {
 
     fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
+            "SELECT * FROM instance \
              WHERE actor = ?1 AND instance = ?2",
             params![actor.as_str(), instance.as_str()],
             known_instance,
@@ -526,7 +526,7 @@ impl Read for Session<'_> {
 
     fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>> {
         self.all(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
+            "SELECT * FROM instance \
              ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1",
             [to_sql(limit)],
             known_instance,
@@ -535,9 +535,17 @@ impl Read for Session<'_> {
 
     fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>> {
         self.one(
-            "SELECT actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms FROM instance \
+            "SELECT * FROM instance \
              WHERE pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 AND time_ns = ?5 ORDER BY seen_at_ms DESC LIMIT 1",
             params![process.pid, to_sql(process.start), process.boot, process.pid_ns, process.time_ns],
+            known_instance,
+        )
+    }
+
+    fn wanting(&mut self, task: Uid, since_ms: i64) -> Result<Vec<KnownInstance>> {
+        self.all(
+            "SELECT * FROM instance WHERE wants_task = ?1 AND wants_at_ms >= ?2 ORDER BY wants_at_ms LIMIT 20",
+            params![task.to_string(), since_ms],
             known_instance,
         )
     }
@@ -602,5 +610,9 @@ fn known_instance(row: &Row<'_>) -> rusqlite::Result<KnownInstance> {
         process,
         group: row.get("pgid")?,
         seen_at_ms: row.get("seen_at_ms")?,
+        wants: match rows::optional(row, "wants_task")? {
+            Some(task) => Some(Wanted { task, path: row.get("wants_path")?, at_ms: row.get("wants_at_ms")? }),
+            None => None,
+        },
     })
 }

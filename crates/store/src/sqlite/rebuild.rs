@@ -284,9 +284,9 @@ fn add(fold: &mut Fold, record: &Record, previous: Option<&Record>) -> std::resu
 /// Not history, and carried over: the pulse of each lease that has not ended.
 const CARRY_OVER: &str = "
 UPDATE temp.new_lease SET (last_wall_ms, last_tick_ms, last_domain, progress_wall_ms, progress_tick_ms,
-    progress_domain, renewals, deadline_wall_ms, deadline_tick_ms, deadline_domain) = (SELECT last_wall_ms,
+    progress_domain, renewals, deadline_wall_ms, deadline_tick_ms, deadline_domain, resting) = (SELECT last_wall_ms,
     last_tick_ms, last_domain, progress_wall_ms, progress_tick_ms, progress_domain, renewals, deadline_wall_ms,
-    deadline_tick_ms, deadline_domain FROM main.lease AS old WHERE old.task = new_lease.task AND old.token = new_lease.token)
+    deadline_tick_ms, deadline_domain, resting FROM main.lease AS old WHERE old.task = new_lease.task AND old.token = new_lease.token)
 WHERE ended_how IS NULL AND EXISTS (SELECT 1 FROM main.lease AS old WHERE old.task = new_lease.task
     AND old.token = new_lease.token AND old.ended_how IS NULL);
 UPDATE temp.new_project SET last_number = (SELECT COALESCE(MAX(number), 0) FROM temp.new_task);

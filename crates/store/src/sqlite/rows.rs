@@ -22,7 +22,7 @@ use crate::StoredText;
 pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
     created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
-    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, attempts, fenced_token, met, unmet, \
+    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, ad_hoc, attempts, fenced_token, met, unmet, \
     open_children, open_dependents";
 
 /// What never changes in a task's row: number, uid, origin and how it was created.
@@ -111,6 +111,7 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[&dyn rusqlite::ToSql]
         "max_attempts": facts.max_attempts.map(to_sql),
         "scope": serde_json::to_string(&facts.scope).unwrap_or_default(),
         "mode": facts.mode.as_str(),
+        "ad_hoc": facts.ad_hoc,
         "attempts": to_sql(task.attempts),
         "fenced_token": to_sql(task.fenced_token.0),
         "met": task.is_met(),
@@ -234,6 +235,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     task.facts.max_attempts = cells.optional_unsigned()?;
     task.facts.scope = cells.json()?;
     task.facts.mode = cells.parsed()?;
+    task.facts.ad_hoc = cells.get()?;
     task.attempts = cells.unsigned()?;
     task.fenced_token = Token(cells.unsigned()?);
     cells.skip();
@@ -249,7 +251,7 @@ pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acqu
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
     active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
     progress_wall_ms, progress_tick_ms, progress_domain, renewals, \
-    deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, ended_active_s";
+    deadline_wall_ms, deadline_tick_ms, deadline_domain, resting, ended_how, ended_at_ms, ended_version, ended_active_s";
 
 pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
 
@@ -292,6 +294,7 @@ pub(super) fn with_lease<R>(lease: &Lease, run: impl FnOnce(&[&dyn rusqlite::ToS
         "deadline_wall_ms": deadline.map(|deadline| deadline.wall_ms),
         "deadline_tick_ms": deadline.map(|deadline| deadline.tick_ms),
         "deadline_domain": deadline.map(|deadline| deadline.domain.as_str()),
+        "resting": pulse.resting,
         "ended_how": ended.map(|ended| ended.how.as_str()),
         "ended_at_ms": ended.map(|ended| ended.at_ms),
         "ended_version": ended.map(|ended| to_sql(ended.version.0)),
@@ -329,6 +332,7 @@ pub(super) fn lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         progress: cells.moment()?,
         renewals: cells.unsigned()?,
         deadline: cells.optional_moment()?,
+        resting: cells.get()?,
     };
     let ended = match cells.optional()? {
         Some(how) => Some(Ended {

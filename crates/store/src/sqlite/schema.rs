@@ -10,7 +10,7 @@ use super::failed;
 pub(super) const APPLICATION_ID: i64 = 0x6f6e_7573;
 
 /// Step n turns schema n into schema n + 1.
-const STEPS: &[&str] = &[FIRST, GRAPH];
+const STEPS: &[&str] = &[FIRST, GRAPH, AGENTS];
 
 pub(super) const KNOWN: i64 = STEPS.len() as i64;
 
@@ -233,6 +233,16 @@ CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms)
 ALTER TABLE instance ADD COLUMN pgid INTEGER;
 ";
 
+/// Ad-hoc work, holders that rest between two turns, and which path of another's task an instance was refused last.
+const AGENTS: &str = "
+ALTER TABLE task ADD COLUMN ad_hoc INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN resting INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE instance ADD COLUMN wants_task TEXT;
+ALTER TABLE instance ADD COLUMN wants_path TEXT;
+ALTER TABLE instance ADD COLUMN wants_at_ms INTEGER;
+CREATE INDEX instance_wants ON instance (wants_task) WHERE wants_task IS NOT NULL;
+";
+
 /// The schema a store has; an error if it is not ours or from the future.
 pub(super) fn version(connection: &Connection, path: &std::path::Path) -> Result<i64> {
     let number = |pragma: &str| {
@@ -297,6 +307,7 @@ mod tests {
             0
         );
         assert_eq!(number("SELECT progress_wall_ms FROM lease"), 77);
+        assert_eq!(number("SELECT SUM(ad_hoc) FROM task") + number("SELECT SUM(resting) FROM lease"), 0);
         assert_eq!(number("SELECT COUNT(*) FROM pragma_foreign_key_check"), 0);
     }
 }

@@ -250,7 +250,7 @@ impl Write for Session<'_> {
         self.run_on_one(
             "UPDATE lease SET last_wall_ms = ?3, last_tick_ms = ?4, last_domain = ?5, renewals = ?6, \
              deadline_wall_ms = ?7, deadline_tick_ms = ?8, deadline_domain = ?9, progress_wall_ms = ?10, \
-             progress_tick_ms = ?11, progress_domain = ?12 WHERE task = ?1 AND token = ?2",
+             progress_tick_ms = ?11, progress_domain = ?12, resting = ?13 WHERE task = ?1 AND token = ?2",
             params![
                 task.to_string(),
                 to_sql(token.0),
@@ -264,15 +264,15 @@ impl Write for Session<'_> {
                 pulse.progress.wall_ms,
                 pulse.progress.tick_ms,
                 pulse.progress.domain.as_str(),
+                pulse.resting,
             ],
         )
     }
 
     fn put_instance(&mut self, known: &KnownInstance) -> Result<()> {
-        let process = known.process.as_ref();
+        let (process, wants) = (known.process.as_ref(), known.wants.as_ref());
         self.run(
-            "REPLACE INTO instance (actor, instance, machine, boot, pid_ns, time_ns, pid, start, pgid, seen_at_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "REPLACE INTO instance VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             params![
                 known.actor.as_str(),
                 known.instance.as_str(),
@@ -282,8 +282,11 @@ impl Write for Session<'_> {
                 process.map(|process| &process.time_ns),
                 process.map(|process| process.pid),
                 process.map(|process| to_sql(process.start)),
-                known.group,
                 known.seen_at_ms,
+                known.group,
+                wants.map(|wants| wants.task.to_string()),
+                wants.map(|wants| &wants.path),
+                wants.map(|wants| wants.at_ms),
             ],
         )
         .map(drop)

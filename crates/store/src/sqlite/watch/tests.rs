@@ -22,7 +22,8 @@ fn another(store: &SqliteStore) -> SqliteStore {
 fn commit(store: &mut SqliteStore) {
     let now_ms = store.read(|read| Ok(read.now())).unwrap().wall_ms;
     let (actor, instance) = ("agent:a".parse().unwrap(), "i".parse().unwrap());
-    let known = KnownInstance { actor, instance, process: None, group: None, seen_at_ms: now_ms };
+    let known =
+        KnownInstance { actor, instance, process: None, group: None, seen_at_ms: now_ms, wants: None };
     store.write(|write| write.put_instance(&known)).unwrap();
 }
 
