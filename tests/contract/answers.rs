@@ -312,6 +312,28 @@ pub(crate) struct DoctorAnswer {
 }
 
 #[derive(JsonSchema, Serialize)]
+pub(crate) struct WhoamiAnswer {
+    actor: String,
+    /// What told the actor, for people.
+    actor_because: String,
+    instance: String,
+    instance_because: String,
+    /// name, ancestor, harness, person or worktree.
+    known_by: String,
+    /// The registered process that the caller runs under.
+    process: Option<onus_core::lease::Process>,
+    /// The tasks it holds.
+    holds: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PrimeAnswer {
+    primer: String,
+}
+
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct BackupAnswer {
     file: String,
 }
@@ -392,6 +414,8 @@ answers! {
     ConfigGetAnswer: "config get";
     ConfigFilesAnswer: "config files";
     DoctorAnswer: "doctor";
+    WhoamiAnswer: "whoami";
+    PrimeAnswer: "prime";
     BackupAnswer: "backup";
     DemoAnswer: "demo";
     HelpAnswer: "help";

@@ -88,8 +88,8 @@ fn a_folder_is_not_a_store() {
 #[test]
 fn a_store_from_the_future_is_left_to_the_onus_that_wrote_it() {
     let sandbox = store();
-    tamper(&sandbox, "PRAGMA user_version = 3");
-    is_refused(&sandbox, "newer_schema", "schema 3, this onus knows up to 2");
+    tamper(&sandbox, "PRAGMA user_version = 4");
+    is_refused(&sandbox, "newer_schema", "schema 4, this onus knows up to 3");
 }
 
 #[test]

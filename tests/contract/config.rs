@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::kit::{claim, json_with, lapse, on_terminal, run_with};
+use crate::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
 use crate::support::{Ran, Sandbox, agent, human};
 
 fn user_file(sandbox: &Sandbox, text: &str) {
@@ -37,6 +37,7 @@ const CASES: &[(&str, fn())] = &[
     ("lease.indefinite_per_store", lease_indefinite_per_store),
     ("scope.mode", scope_mode),
     ("scope.shared", scope_shared),
+    ("guard.unclaimed", guard_unclaimed),
     ("force.needs_link", force_needs_link),
     ("seal.signers", seal_signers),
     ("ui.color", ui_color),
@@ -129,6 +130,34 @@ fn second_claim(sandbox: &Sandbox) -> Ran {
     let (one, two) = (sandbox.add("one"), sandbox.add("two"));
     sandbox.json(&agent("a"), &["claim", &one, "--scope", "Cargo.lock"]).ok();
     sandbox.json(&agent("b"), &["claim", &two, "--scope", "Cargo.lock"])
+}
+
+/// What a hook says to an agent's edit, and how many tasks there are then.
+fn unclaimed_edit(setting: Option<&str>) -> (String, usize) {
+    let sandbox = Sandbox::new();
+    if let Some(setting) = setting {
+        shared_file(&sandbox, &format!("[guard]\nunclaimed = \"{setting}\"\n"));
+    }
+    let payload = serde_json::json!({
+        "session_id": "c-1", "hook_event_name": "PreToolUse", "cwd": sandbox.path(),
+        "tool_name": "Write", "tool_input": { "file_path": sandbox.path().join("x.rs") },
+    });
+    let said = fed(&sandbox, &agent("a"), &["hook", "claude"], payload.to_string().as_bytes());
+    assert_eq!(said.code, 0, "{said:?}");
+    let tasks = sandbox.json(&human("ann"), &["list"]).ok().json()["tasks"].as_array().unwrap().len();
+    (said.stdout, tasks)
+}
+
+fn guard_unclaimed() {
+    for setting in [None, Some("adopt")] {
+        let (said, tasks) = unclaimed_edit(setting);
+        assert!(said.contains("opened ON-1") && !said.contains("deny"), "{said}");
+        assert_eq!(tasks, 1);
+    }
+    let (said, tasks) = unclaimed_edit(Some("warn"));
+    assert!(said.contains("without a task") && !said.contains("deny") && tasks == 0, "{said}");
+    let (said, tasks) = unclaimed_edit(Some("refuse"));
+    assert!(said.contains("deny") && said.contains("onus claim --next") && tasks == 0, "{said}");
 }
 
 fn scope_mode() {
@@ -281,6 +310,7 @@ fn every_key_has_its_variable() {
             "force.needs_link" => "true",
             "ui.color" => "never",
             "scope.mode" => "warn",
+            "guard.unclaimed" => "refuse",
             "scope.shared" => "*.lock",
             name if name.contains("indefinite") || name.contains("attempts") => "3",
             _ => "11m",
