@@ -414,18 +414,37 @@ mod tests {
         #[test]
         fn a_lease_lives_until_the_moment_when_it_is_said_to_lapse(
             ttl in proptest::option::of(1i64..100_000), hold in proptest::option::of(1i64..200_000),
-            bound: bool, alive: bool, renewed in 0i64..300_000, asked in 0i64..300_000
+            bound: bool, alive: bool, resting: bool, renewed in 0i64..300_000, asked in 0i64..300_000
         ) {
             let mut lease = lease(ttl, hold, bound);
             let seen = if alive { Seen::Alive } else { Seen::Unseen };
             if bound && renewed % 2 == 0 {
                 lease.pulse.deadline = Some(moment(renewed, "b"));
             }
+            lease.pulse.resting = bound && resting;
             let lapsed = |tick_ms| lease.liveness(&moment(tick_ms, "b"), seen) != Liveness::Live;
             match lease.lapses_at(&moment(asked, "b"), seen) {
                 Some(at) => prop_assert!(!lapsed(at.tick_ms - 1) && lapsed(at.tick_ms)),
                 None => prop_assert!(!lapsed(i64::MAX / 2)),
             }
+        }
+
+        #[test]
+        fn who_rests_lapses_after_its_ttl_and_who_goes_on_lives_with_its_process(
+            ttl in 1i64..100_000, hold in proptest::option::of(1i64..200_000), at in 0i64..150_000
+        ) {
+            let mut lease = lease(Some(ttl), hold, true);
+            let now = moment(at, "b");
+            let deadline = lease.resting_deadline(&now).unwrap();
+            prop_assert_eq!(deadline.tick_ms, (at + ttl).min(hold.unwrap_or(i64::MAX)));
+            lease.pulse.deadline = Some(deadline.clone());
+            lease.pulse.resting = true;
+            prop_assert!(lease.liveness(&deadline, Seen::Alive) != Liveness::Live);
+            lease.pulse.deadline = lease.renewed_deadline(&now, None);
+            lease.pulse.resting = false;
+            let limit = hold.unwrap_or(i64::MAX / 4);
+            prop_assert_eq!(lease.liveness(&moment(limit - 1, "b"), Seen::Alive), Liveness::Live);
+            prop_assert_eq!(lease.pulse.deadline.map(|deadline| deadline.tick_ms), hold);
         }
 
         #[test]

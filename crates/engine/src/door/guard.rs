@@ -3,7 +3,7 @@
 
 use onus_core::command::{Act, Guard, NewTask, Presence, Terms};
 use onus_core::ids::Uid;
-use onus_core::lease::{LapseCause, Lease, Liveness};
+use onus_core::lease::{Lease, Liveness};
 use onus_core::policy::Unclaimed;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Glob, Scope};
@@ -87,13 +87,11 @@ impl Door<'_> {
         }
     }
 
-    /// Ad-hoc work whose lease cannot be renewed any more (held too long, or its process is gone and the conversation
-    /// goes on in another) is finished, and begun anew.
+    /// Ad-hoc work that lapsed (it rested too long, was held too long, or the conversation goes on in another process) is
+    /// finished, and begun anew: what others reserved since must not keep it from all the rest.
     fn can_be_resumed(&mut self, lease: &Lease) -> Result<bool> {
-        let liveness = lease.liveness(&self.now, self.seen(Some(lease)));
-        let is_over = matches!(liveness, Liveness::Lapsed(cause) if cause != LapseCause::Ttl);
-        let is_ad_hoc = self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc);
-        Ok(!(is_over && is_ad_hoc))
+        let is_live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
+        Ok(is_live || !self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc))
     }
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {

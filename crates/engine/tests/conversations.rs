@@ -1,0 +1,399 @@
+//! What agents' hooks ask of the engine: guarded edits, ad-hoc work, turns and their ends, with a clock that the test turns.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod world;
+
+use onus_core::command::{Act, Command, Guard, Presence, Terms};
+use onus_core::policy::{Policy, Unclaimed};
+use onus_core::refusal::{Code, Refusal};
+use onus_core::task::State;
+use onus_core::transition::Verb;
+use onus_engine::{Ancestry, Answer, Conversation, Identity, NoticeKind, TaskView};
+use onus_store::SqliteStore;
+use world::{
+    MAX_HOLD_MS, TTL_MS, World, claim, forced, on, policy, process, takeover, verb, who, world, world_with,
+};
+
+/// An agent in a conversation that runs in a process of its own.
+fn agent(pid: u32) -> Identity {
+    let mut identity = who("agent:a", &format!("c{pid}"));
+    identity.ancestry = Ancestry::Known(vec![process(pid + 1_000, 1), process(pid, 1)]);
+    identity
+}
+
+fn registered(world: &mut World<SqliteStore>, pid: u32) -> Identity {
+    let identity = agent(pid);
+    let (actor, instance) = (identity.actor.clone(), identity.instance.clone());
+    let register = Command::RegisterInstance { actor, instance, process: process(pid, 1), group: None };
+    world.run(&identity, register).unwrap();
+    identity
+}
+
+fn guard(pid: u32, paths: &[&str]) -> Command {
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    Command::Guard(Guard { paths, process: Some(process(pid, 1)), ..Guard::default() })
+}
+
+fn edit(
+    world: &mut World<SqliteStore>,
+    by: &Identity,
+    pid: u32,
+    path: &str,
+) -> Result<(TaskView, bool), Refusal> {
+    match world.run(by, guard(pid, &[path]))?.answer {
+        Answer::Guarded { task: Some(task), adopted } => Ok((*task, adopted)),
+        other => panic!("no task in {other:?}"),
+    }
+}
+
+fn report(world: &mut World<SqliteStore>, by: &Identity, presence: Presence) -> Vec<TaskView> {
+    match world.run(by, Command::Presence(presence)).unwrap().answer {
+        Answer::Present { ended } => ended,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_edit_without_a_task_opens_one_and_the_next_edits_join_it() {
+    let mut world = world();
+    let (a, b) = (registered(&mut world, 7), registered(&mut world, 8));
+    let (task, adopted) = edit(&mut world, &a, 7, "src/a.rs").unwrap();
+    assert!(adopted && task.ad_hoc && task.title.contains("src/a.rs"));
+    let (again, adopted) = edit(&mut world, &a, 7, "src/b.rs").unwrap();
+    assert_eq!((again.id.as_str(), adopted), (task.id.as_str(), false));
+    assert_eq!(again.lease.unwrap().scope, ["src/a.rs", "src/b.rs"]);
+    let refusal = edit(&mut world, &b, 8, "src/b.rs").unwrap_err();
+    assert_eq!((refusal.code, refusal.conflict.unwrap().task), (Code::Scope, task.id.clone()));
+    // What was refused opened nothing for it.
+    assert_eq!(world.engine.status(None).unwrap().value.held.len(), 1);
+    let ended = report(&mut world, &a, Presence::Gone);
+    assert_eq!(
+        ended.iter().map(|task| (task.id.clone(), task.state)).collect::<Vec<_>>(),
+        [(task.id.clone(), State::Done)]
+    );
+    let note = world.show(&task.id).notes.unwrap().pop().unwrap().text;
+    assert!(note.contains("src/a.rs, src/b.rs"), "{note}");
+    assert!(edit(&mut world, &b, 8, "src/b.rs").unwrap().1);
+    world.is_whole();
+}
+
+#[test]
+fn an_edit_joins_the_latest_of_several_tasks() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let (one, two) = (world.add("one"), world.add("two"));
+    world.lease(&a, on(&two, claim()));
+    world.lease(&a, on(&one, claim()));
+    let (task, adopted) = edit(&mut world, &a, 7, "x").unwrap();
+    assert_eq!((task.id, adopted), (one.clone(), false));
+    // What an earlier one has already stays there.
+    world.ok(&a, on(&two, Act::Touch { paths: vec!["y".into()] }));
+    edit(&mut world, &a, 7, "y").unwrap();
+    assert_eq!(world.show(&one).lease.unwrap().scope, ["x"]);
+}
+
+#[test]
+fn whoever_is_registered_holds_as_long_as_its_process_lives() {
+    let mut world = world();
+    let (a, b, id) = (registered(&mut world, 7), who("agent:b", "1"), world.add("t"));
+    assert_eq!(world.lease(&a, on(&id, claim())).process, Some(process(7, 1)));
+    world.pass(TTL_MS * 3);
+    assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
+    world.kill(7);
+    assert_eq!(world.lease(&b, Command::ClaimNext(Terms::default())).token, 2);
+    // One that calls from elsewhere under the same name is not bound to what it cannot answer for.
+    let mut stray = agent(9);
+    stray.ancestry = Ancestry::Known(vec![process(500, 1)]);
+    registered(&mut world, 9);
+    let other = world.add("u");
+    assert_eq!(world.lease(&stray, on(&other, claim())).process, None);
+}
+
+#[test]
+fn when_a_turn_is_over_the_ttl_counts_until_the_agent_goes_on() {
+    let mut world = world();
+    let (a, b, id) = (registered(&mut world, 7), who("agent:b", "1"), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    world.pass(TTL_MS * 2);
+    report(&mut world, &a, Presence::TurnOver);
+    let lease = world.show(&id).lease.unwrap();
+    assert_eq!((lease.resting, lease.live, lease.expires_in_s), (true, true, Some(TTL_MS / 1_000)));
+    world.pass(TTL_MS - 1);
+    assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
+    // It goes on: bound to its process alone again.
+    report(&mut world, &a, Presence::Here);
+    assert!(!world.show(&id).lease.unwrap().resting);
+    world.pass(TTL_MS * 2);
+    assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
+    // It rests too long, and somebody takes over.
+    report(&mut world, &a, Presence::TurnOver);
+    world.pass(TTL_MS);
+    assert_eq!(world.lease(&b, on(&id, claim())).token, 2);
+    assert_eq!(edit(&mut world, &a, 7, "x").unwrap_err().code, Code::Fenced);
+    world.is_whole();
+}
+
+#[test]
+fn whoever_rested_too_long_goes_on_if_nobody_came() {
+    for swept in [false, true] {
+        let mut world = world();
+        let (a, b, id) = (registered(&mut world, 7), who("agent:b", "1"), world.add("t"));
+        world.lease(
+            &a,
+            on(
+                &id,
+                Act::Claim(Terms { scope: ["x".parse().unwrap()].into_iter().collect(), ..Terms::default() }),
+            ),
+        );
+        report(&mut world, &a, Presence::TurnOver);
+        world.pass(TTL_MS);
+        if swept {
+            world.ok(&b, on(&id, Act::Note { text: "anybody here?".into() }));
+        }
+        let (task, adopted) = edit(&mut world, &a, 7, "y").unwrap();
+        assert_eq!((task.id.as_str(), adopted), (id.as_str(), false), "swept: {swept}");
+        let lease = task.lease.unwrap();
+        assert_eq!((lease.token, lease.live, lease.resting), (1, true, false));
+        world.pass(TTL_MS * 2);
+        assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
+        world.is_whole();
+    }
+}
+
+#[test]
+fn a_late_return_is_refused_what_another_has_now_and_nothing_else() {
+    let mut world = world();
+    let (a, b) = (registered(&mut world, 7), registered(&mut world, 8));
+    let (task, _) = edit(&mut world, &a, 7, "x").unwrap();
+    report(&mut world, &a, Presence::TurnOver);
+    world.pass(TTL_MS);
+    assert!(edit(&mut world, &b, 8, "x").unwrap().1, "a lapsed lease is in nobody's way");
+    assert_eq!(edit(&mut world, &a, 7, "x").unwrap_err().code, Code::Scope);
+    assert!(edit(&mut world, &a, 7, "z").unwrap().1, "begun anew");
+    assert_eq!(world.show(&task.id).state, State::Done);
+    // A task that somebody planned is not finished in passing.
+    let (c, id) = (registered(&mut world, 9), world.add("t"));
+    world.lease(
+        &c,
+        on(
+            &id,
+            Act::Claim(Terms { scope: ["w".parse().unwrap()].into_iter().collect(), ..Terms::default() }),
+        ),
+    );
+    report(&mut world, &c, Presence::TurnOver);
+    world.pass(TTL_MS);
+    edit(&mut world, &b, 8, "w").unwrap();
+    assert_eq!(edit(&mut world, &c, 9, "v").unwrap_err().exit_code(), 4);
+    assert!(!world.show(&id).lease.unwrap().live);
+    world.is_whole();
+}
+
+#[test]
+fn resting_is_not_for_who_is_not_bound() {
+    let mut world = world();
+    let (a, id) = (who("agent:a", "1"), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    world.pass(10_000);
+    let before = world.show(&id).lease.unwrap();
+    report(&mut world, &a, Presence::TurnOver);
+    assert_eq!(world.show(&id).lease.unwrap(), before, "its TTL counts in any case");
+}
+
+#[test]
+fn what_was_only_reserved_is_released_when_the_conversation_ends_and_work_rests() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let (reserved, begun) = (world.add("reserved"), world.add("begun"));
+    world.lease(&a, on(&reserved, Act::Claim(Terms { reserve: true, ..Terms::default() })));
+    world.lease(&a, on(&begun, claim()));
+    let ended = report(&mut world, &a, Presence::Gone);
+    assert_eq!(ended.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), [reserved.as_str()]);
+    assert_eq!(world.show(&reserved).state, State::Open);
+    let lease = world.show(&begun).lease.unwrap();
+    assert!(lease.live && lease.resting, "it is not given up, but it does not last for ever");
+    world.is_whole();
+}
+
+#[test]
+fn ad_hoc_work_that_lapsed_is_listed_and_never_handed_out() {
+    let mut world = world();
+    let (a, b) = (registered(&mut world, 7), who("agent:b", "1"));
+    let (task, _) = edit(&mut world, &a, 7, "x").unwrap();
+    world.kill(7);
+    let status = world.engine.status(None).unwrap().value;
+    assert_eq!(status.lapsed[0].id, task.id);
+    assert!(status.lapsed[0].next.as_deref().unwrap().starts_with("onus done"));
+    assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing);
+    assert!(world.engine.ready(Some(&b), 10).unwrap().value.tasks.is_empty());
+    // Whoever means it may have it, and put an end to it.
+    world.lease(&b, on(&task.id, claim()));
+    world.ok(&b, on(&task.id, verb(Verb::Release)));
+    assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing);
+    let why = world.engine.why(Some(&b), Some(&task.id.parse().unwrap())).unwrap().value;
+    assert!(why.obstacles[0].message.contains("never handed out"));
+    world.ok(&b, on(&task.id, verb(Verb::Done)));
+    world.is_whole();
+}
+
+#[test]
+fn ad_hoc_work_goes_on_in_another_process_and_past_the_longest_hold() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let (first, _) = edit(&mut world, &a, 7, "x").unwrap();
+    world.kill(7);
+    // The conversation was resumed: the same instance in a new process.
+    let mut resumed = a.clone();
+    resumed.ancestry = Ancestry::Known(vec![process(70, 1)]);
+    let (second, adopted) = edit(&mut world, &resumed, 70, "y").unwrap();
+    assert!(adopted && second.id != first.id);
+    assert_eq!(world.show(&first.id).state, State::Done);
+    world.pass(MAX_HOLD_MS);
+    let (third, adopted) = edit(&mut world, &resumed, 70, "y").unwrap();
+    assert!(adopted && third.id != second.id);
+    assert_eq!(world.show(&second.id).state, State::Done);
+    world.is_whole();
+}
+
+#[test]
+fn a_project_may_only_warn_or_refuse() {
+    for (unclaimed, code) in [(Unclaimed::Warn, None), (Unclaimed::Refuse, Some(Code::NotAllowed))] {
+        let mut world = world_with(Policy { unclaimed, ..policy() });
+        let (a, b, id) = (registered(&mut world, 7), registered(&mut world, 8), world.add("t"));
+        let events = world.events();
+        match (world.run(&a, guard(7, &["x"])), code) {
+            (Ok(reply), None) => {
+                assert!(matches!(reply.answer, Answer::Guarded { task: None, adopted: false }));
+                assert!(reply.notices.iter().any(|notice| notice.message.contains("without a task")));
+            }
+            (Err(refusal), Some(code)) => assert_eq!(refusal.code, code),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.events(), events, "nothing was opened");
+        // With a task it is the same everywhere.
+        world.lease(&a, on(&id, claim()));
+        assert_eq!(edit(&mut world, &a, 7, "x").unwrap().0.id, id);
+        let refusal = world.run(&b, guard(8, &["x"])).unwrap_err();
+        assert!(matches!(refusal.code, Code::Scope | Code::NotAllowed), "{refusal:?}");
+        world.is_whole();
+    }
+}
+
+#[test]
+fn whoever_lost_its_task_is_told_before_it_writes_on_and_goes_on_after_it_acted() {
+    let mut world = world();
+    let (a, h, id) = (registered(&mut world, 7), who("human:h", ""), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    edit(&mut world, &a, 7, "x").unwrap();
+    world.pass(10);
+    world.ok(&h, forced(&id, takeover()));
+    for _ in 0..2 {
+        let refusal = edit(&mut world, &a, 7, "y").unwrap_err();
+        assert_eq!((refusal.code, refusal.task.as_deref()), (Code::Fenced, Some(id.as_str())));
+    }
+    world.pass(10);
+    let told = world.run(&a, Command::Presence(Presence::Here)).unwrap();
+    assert_eq!(told.notices.iter().filter(|notice| notice.kind == NoticeKind::Superseded).count(), 1);
+    assert!(edit(&mut world, &a, 7, "y").unwrap().1);
+}
+
+#[test]
+fn a_holder_learns_once_who_waits_for_its_path() {
+    let mut world = world();
+    let (a, b) = (registered(&mut world, 7), registered(&mut world, 8));
+    edit(&mut world, &a, 7, "x").unwrap();
+    world.pass(10);
+    let refusal = edit(&mut world, &b, 8, "x").unwrap_err();
+    let conflict = refusal.conflict.unwrap();
+    world.engine.record_wish((&b.actor, &b.instance), &conflict.task, &conflict.path).unwrap();
+    world.pass(10);
+    let wanted = |world: &mut World<SqliteStore>| {
+        let reply = world.run(&a, Command::Presence(Presence::Here)).unwrap();
+        reply.notices.into_iter().filter(|notice| notice.kind == NoticeKind::Wanted).collect::<Vec<_>>()
+    };
+    let news = wanted(&mut world);
+    assert!(news.len() == 1 && news[0].message.contains("agent:a waits for x"), "{news:?}");
+    world.pass(10);
+    assert!(wanted(&mut world).is_empty(), "once");
+}
+
+/// What a hook would do with this call: who acts, and whether anything is written.
+fn call(
+    world: &mut World<SqliteStore>,
+    pid: u32,
+    part: Option<&str>,
+    paths: &[&str],
+) -> (String, bool, bool) {
+    let identity = agent(pid);
+    let conversation = Conversation {
+        sub_agent: part.map(|part| format!("{}/{part}", identity.instance).parse().unwrap()),
+        actor: identity.actor,
+        instance: identity.instance,
+        process: Some(process(pid, 1)),
+    };
+    let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+    let call = world.engine.call(&conversation, &paths).unwrap();
+    (call.instance.to_string(), call.registers, call.is_settled)
+}
+
+#[test]
+fn most_calls_of_hooks_write_nothing() {
+    let mut world = world();
+    assert_eq!(call(&mut world, 7, None, &[]), ("c7".into(), true, false), "not known yet");
+    let a = registered(&mut world, 7);
+    assert_eq!(call(&mut world, 7, None, &[]), ("c7".into(), false, true));
+    assert_eq!(call(&mut world, 7, None, &["x"]), ("c7".into(), false, false), "the file is new to it");
+    let (task, _) = edit(&mut world, &a, 7, "x").unwrap();
+    assert!(call(&mut world, 7, None, &["x"]).2 && call(&mut world, 7, None, &[]).2);
+    assert!(!call(&mut world, 7, None, &["x", "y"]).2);
+    world.pass(60_000);
+    assert!(!call(&mut world, 7, None, &["x"]).2, "a sign of life is due");
+    report(&mut world, &a, Presence::Here);
+    assert!(call(&mut world, 7, None, &["x"]).2);
+    report(&mut world, &a, Presence::TurnOver);
+    assert!(!call(&mut world, 7, None, &["x"]).2, "it wakes");
+    report(&mut world, &a, Presence::Here);
+    world.pass(10);
+    world.ok(&who("human:h", ""), on(&task.id, Act::Note { text: "hello".into() }));
+    assert!(!call(&mut world, 7, None, &[]).2, "there is news");
+    // Another conversation in the same process: that one is registered anew.
+    let mut cleared = agent(7);
+    cleared.instance = "cleared".parse().unwrap();
+    world.pass(10);
+    let (actor, instance) = (cleared.actor.clone(), cleared.instance.clone());
+    let register = Command::RegisterInstance { actor, instance, process: process(7, 1), group: None };
+    world.run(&cleared, register).unwrap();
+    assert!(call(&mut world, 7, None, &[]).1);
+}
+
+#[test]
+fn a_part_of_a_conversation_acts_for_it_unless_it_has_work_of_its_own() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    assert_eq!(call(&mut world, 7, Some("p"), &["x"]).0, "c7/p", "nobody holds anything");
+    let mut part = a.clone();
+    part.instance = "c7/p".parse().unwrap();
+    let (own, adopted) = edit(&mut world, &part, 7, "x").unwrap();
+    assert!(adopted);
+    assert_eq!(own.lease.unwrap().process, Some(process(7, 1)));
+    // Two parts of one conversation are two workers.
+    let mut other = a.clone();
+    other.instance = "c7/q".parse().unwrap();
+    assert_eq!(edit(&mut world, &other, 7, "x").unwrap_err().code, Code::Scope);
+    let id = world.add("t");
+    world.lease(
+        &a,
+        on(
+            &id,
+            Act::Claim(Terms {
+                scope: ["src/**".parse().unwrap()].into_iter().collect(),
+                ..Terms::default()
+            }),
+        ),
+    );
+    assert_eq!(call(&mut world, 7, Some("q"), &["y"]).0, "c7", "the conversation's task");
+    assert_eq!(call(&mut world, 7, Some("p"), &["y"]).0, "c7/p", "its own");
+    assert_eq!(call(&mut world, 7, Some("p"), &["src/y"]).0, "c7", "the conversation has it");
+    assert_eq!(report(&mut world, &part, Presence::Gone)[0].id, own.id);
+    world.is_whole();
+}
