@@ -43,7 +43,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     Ok(report)
 }
 
-fn yardstick(repository: &Repository) -> Result<Connection> {
+pub(crate) fn yardstick(repository: &Repository) -> Result<Connection> {
     let connection = Connection::open(repository.root.join("yardstick.db"))?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -51,7 +51,7 @@ fn yardstick(repository: &Repository) -> Result<Connection> {
     Ok(connection)
 }
 
-fn commit(connection: &Connection, value: u64) -> Result<()> {
+pub(crate) fn commit(connection: &Connection, value: u64) -> Result<()> {
     connection.prepare_cached("INSERT INTO small (value) VALUES (?1)")?.execute([i64::try_from(value)?])?;
     Ok(())
 }

@@ -11,6 +11,7 @@ mod claim;
 mod crowd;
 mod fixture;
 mod graph;
+mod hook;
 mod measure;
 mod pages;
 mod place;
@@ -41,6 +42,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "graph", about: graph::ABOUT, run: graph::run },
     Benchmark { name: "finish", about: graph::ABOUT_FINISH, run: graph::finish },
     Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
+    Benchmark { name: "hook", about: hook::ABOUT, run: hook::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];
 
