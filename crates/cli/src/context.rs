@@ -94,8 +94,17 @@ impl Context {
     }
 
     pub(crate) fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
+        self.engine_within(access, self.config.store_wait())
+    }
+
+    /// The same for a caller with little patience for other writers.
+    pub(crate) fn engine_within(
+        &self,
+        access: Access,
+        wait: Duration,
+    ) -> Result<Engine<SqliteStore>, Refusal> {
         let path = self.store_path()?;
-        let store = SqliteStore::open(&path, access, self.config.store_wait())?;
+        let store = SqliteStore::open(&path, access, wait)?;
         Ok(Engine::new(store, self.config.policy()).ending_orphans(end_orphan))
     }
 

@@ -1,6 +1,7 @@
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
 use onus_agents::of_conversation;
@@ -13,6 +14,9 @@ use onus_store::{Access, SqliteStore};
 use crate::context::{Context, env};
 use crate::output::{Output, note};
 use crate::{primer, scopes};
+
+/// How long a hook waits for other writers: less than a harness waits for its hook.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// For agents' hooks: called by the harness at each start, edit, tool call and end
 ///
@@ -82,7 +86,7 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
         return Ok(Answer::default());
     }
     let hook = Hook::new(dialect, payload, &context)?;
-    let mut engine = context.engine(Access::Write)?;
+    let mut engine = context.engine_within(Access::Write, context.config.store_wait().min(PATIENCE))?;
     let outcome = hook.answer(&mut engine, payload.moment, paths);
     // The process ends with this answer.
     std::mem::forget(engine);
