@@ -218,7 +218,7 @@ CREATE TABLE scope (
     glob TEXT NOT NULL,
     anchor TEXT NOT NULL,
     held INTEGER NOT NULL,
-    PRIMARY KEY (task, token, glob)
+    PRIMARY KEY (task, token, glob, anchor)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX scope_anchor ON scope (anchor) WHERE held = 1;
 
