@@ -1,4 +1,4 @@
-//! What scopes cost a claim, where many are live.
+//! What scopes cost a claim and a first touch, where many are live.
 
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::{Number, TaskRef};
@@ -11,8 +11,7 @@ use crate::fixture::{self, History};
 use crate::measure::{Report, Target, Times};
 use crate::place::Place;
 
-pub(crate) const ABOUT: &str =
-    "a claim with 20 globs beside 200 live leases with 20 each, against one without scopes";
+pub(crate) const ABOUT: &str = "a claim with 20 globs and a first touch beside 200 live leases with 20 globs each, against a claim without scopes";
 
 const LEASES: u64 = 200;
 const GLOBS: u64 = 20;
@@ -50,11 +49,16 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     for n in 1..=LEASES {
         engine.run(&claim(n, &format!("h{n}"), scope(&format!("mod{n}"))?)?)?;
     }
-    let (mut with, mut without) = (Times::default(), Times::default());
+    let (mut with, mut without, mut touch) = (Times::default(), Times::default(), Times::default());
     let (mut with_inside, mut without_inside) = (Times::default(), Times::default());
-    let mut number = LEASES;
-    for _ in 0..ROUNDS {
-        for times in [&mut with, &mut without, &mut with_inside, &mut without_inside] {
+    let mut touch_inside = Times::default();
+    let mut number = LEASES + 1;
+    engine.run(&claim(number, "toucher", Scope::default())?)?;
+    for round in 0..ROUNDS {
+        for times in [&mut with, &mut without, &mut touch] {
+            times.next_round();
+        }
+        for times in [&mut with_inside, &mut without_inside, &mut touch_inside] {
             times.next_round();
         }
         for n in 0..CLAIMS / 2 {
@@ -74,6 +78,13 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
             // The process above holds its globs: these are others.
             let request = claim(number, &format!("{instance}b"), scope(&format!("inside{n}"))?)?;
             with_inside.time(|| Ok(engine.run(&request)?))?;
+            // A file in a folder where every lease has some glob.
+            let file = format!("docs/{round}/new-{n}.md");
+            touch.time(|| repository.run(&place.onus, "toucher", &["touch", &file]))?;
+            let act = Act::Touch { paths: vec![format!("docs/{round}/inside-{n}.md")] };
+            let command = Command::OnTask { task: None, act, force: None };
+            let request = Request { identity: fixture::identity("toucher")?, command, key: None };
+            touch_inside.time(|| Ok(engine.run(&request)?))?;
             for id in [&ids[1], &ids[3]] {
                 let instance = if id == &ids[1] { instance.clone() } else { format!("{instance}b") };
                 repository.run(&place.onus, &instance, &["release", id])?;
@@ -83,9 +94,13 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let mut report = Report::default();
     report.note(format!("process, without  {}", without.describe()));
     report.note(format!("process, with     {}", with.describe()));
+    report.note(format!("process, touch    {}", touch.describe()));
     report.note(format!("inside, without   {}", without_inside.describe()));
     report.note(format!("inside, with      {}", with_inside.describe()));
+    report.note(format!("inside, touch     {}", touch_inside.describe()));
     report.check("whole process, with / without", with.over(&without), Target::AtMost(3.0));
     report.check("inside, with / without", with_inside.over(&without_inside), Target::AtMost(3.0));
+    report.check("whole process, touch / without", touch.over(&without), Target::AtMost(3.0));
+    report.check("inside, touch / without", touch_inside.over(&without_inside), Target::AtMost(3.0));
     Ok(report)
 }

@@ -37,6 +37,8 @@ pub enum Change {
     /// Numbers at least up to this one are taken.
     NumberTaken(Number),
     PutTask(Box<Task>),
+    /// The same, where the task's facts and texts are as they were: less to write.
+    MoveTask(Box<Task>),
     OpenLease(Box<Lease>),
     /// A holder came back after a lapse: the lease goes on under its token.
     ReviveLease {
@@ -186,7 +188,12 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     task.updated_at_ms = event.at_ms;
     neighbours(before, &task, &mut changes);
     // The row first: a store may check that what the rest refers to exists.
-    changes.insert(0, Change::PutTask(Box::new(task)));
+    let is_told_alike = before.is_some_and(|before| {
+        before.facts == task.facts
+            && (before.title_version, before.body_version) == (task.title_version, task.body_version)
+    });
+    let task = Box::new(task);
+    changes.insert(0, if is_told_alike { Change::MoveTask(task) } else { Change::PutTask(task) });
     Ok(changes)
 }
 
@@ -426,7 +433,7 @@ impl TaskFold {
     pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
         for change in apply_to_task(self.task.as_ref(), event)? {
             match change {
-                Change::PutTask(task) => self.task = Some(*task),
+                Change::PutTask(task) | Change::MoveTask(task) => self.task = Some(*task),
                 Change::OpenLease(lease) => {
                     self.leases.insert(lease.token, *lease);
                 }
@@ -618,7 +625,7 @@ mod tests {
                         hash: String::new(),
                     };
                     let changes = apply_to_task(Some(&task), &event).unwrap();
-                    let Some(Change::PutTask(after)) = changes.into_iter().next() else { panic!("no row") };
+                    let Some(Change::MoveTask(after)) = changes.into_iter().next() else { panic!("no row") };
                     task = *after;
                 }
                 assert_eq!(task.state, step.to, "{verb} from {from}");

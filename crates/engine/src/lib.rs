@@ -106,10 +106,26 @@ fn new_salt() -> Salt {
     salt
 }
 
+/// Asks the kernel itself: a program without shared libraries would be given them through `/dev/random`, in six calls.
+#[cfg(target_os = "linux")]
+fn random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(filled) => bytes = bytes.split_at_mut(filled).1,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+use getrandom::fill as random;
+
 /// The kernel's random numbers. Without them no uid would be one: there is no way on.
 #[allow(clippy::expect_used, reason = "a kernel without random numbers cannot run onus")]
 fn fill(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the kernel gives random numbers");
+    random(bytes).expect("the kernel gives random numbers");
 }
 
 /// Who asks, as the interface found out.

@@ -54,6 +54,10 @@ impl Around<'_> {
                 near.own.extend(globs);
                 continue;
             }
+            // Globs that cannot be compared are not known to be apart: the decision says so, if the lease is live.
+            if matches!(overlap(scope.globs(), &globs, self.policy.scope_shared.globs()), Ok(None)) {
+                continue;
+            }
             let Some(lease) = read.lease(uid, token)? else { continue };
             let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, self.observe);
             if lease.ended.is_some() || lease.liveness(self.now, seen) != Liveness::Live {

@@ -5,10 +5,18 @@
 //! it has no special character. **Two globs can match a common path only if their anchors meet:** they are
 //! equal, or one is a folder (or nothing) that the other begins with.
 //!
+//! Braces leave several such parts open. [`each`] follows them: `{src,tests}/auth/*.rs` has the anchors `src/auth/` and
+//! `tests/auth/`, of which every path it matches begins with one, and it has a row in the index for each.
+//!
 //! So, in an index of anchors in byte order, everything that can meet a glob lies
 //!
-//! - from its own anchor on, up to and without [`range_end`]: one range;
-//! - at each of its [`ancestors`]: as many point look-ups as the anchor has folders.
+//! - from each of its own anchors on, up to and without [`range_end`]: one range;
+//! - at each of their [`ancestors`]: as many point look-ups as the anchor has folders.
+
+use super::pattern::{Pattern, Step};
+
+/// The most anchors that a glob may have. One with more ways through its braces keeps the anchor before them.
+pub const MAX_ANCHORS: usize = 16;
 
 /// Whether globs with these anchors can match a common path.
 pub fn meet(one: &str, other: &str) -> bool {
@@ -30,6 +38,39 @@ pub fn range_end(anchor: &str) -> Option<String> {
         None if anchor.is_empty() => None,
         None => Some(format!("{anchor}\0")),
     }
+}
+
+/// The anchors of a pattern that follows `base`, sorted, none above another.
+pub(super) fn each(base: &str, pattern: &Pattern) -> Vec<String> {
+    let mut anchors = Vec::new();
+    let mut ways = vec![(0, base.to_owned())];
+    while let Some((mut at, mut read)) = ways.pop() {
+        loop {
+            match pattern.step(at) {
+                Step::Char(c) => {
+                    read.push(c);
+                    at += 1;
+                }
+                Step::Jump(there) => at = there,
+                Step::Fork(there) => {
+                    ways.push((there, read.clone()));
+                    at += 1;
+                }
+                Step::End => break,
+                Step::One | Step::Class(_) | Step::Run | Step::Deep | Step::Folders => {
+                    read.truncate(read.rfind('/').map_or(0, |slash| slash + 1));
+                    break;
+                }
+            }
+            if ways.len() + anchors.len() >= MAX_ANCHORS {
+                return vec![base.to_owned()];
+            }
+        }
+        anchors.push(read);
+    }
+    anchors.sort_unstable();
+    anchors.dedup_by(|below, above| meet(above, below));
+    anchors
 }
 
 fn is_folder(anchor: &str) -> bool {

@@ -12,7 +12,7 @@ use super::budget::Budget;
 use super::parse::{Parsed, parse};
 use super::path::{self, MAX_PATH_BYTES};
 use super::pattern::Pattern;
-use super::{Fault, ScopeError, anchor};
+use super::{Fault, ScopeError, anchor, head};
 
 /// The most bytes a glob may have, unless it is a plain path ([`MAX_PATH_BYTES`]).
 pub const MAX_GLOB_BYTES: usize = 1024;
@@ -52,6 +52,22 @@ impl Glob {
         &self.anchor
     }
 
+    /// The same with a choice: every matching path begins with one of these. What a store indexes.
+    pub fn anchors(&self) -> Vec<String> {
+        match &self.pattern {
+            None => vec![self.anchor.clone()],
+            Some(pattern) => anchor::each(&self.anchor, pattern),
+        }
+    }
+
+    /// What the last name of all matching paths begins with; see [`head`](fn@head).
+    pub fn head(&self) -> &str {
+        match &self.pattern {
+            None => self.anchor.rsplit('/').next().unwrap_or_default(),
+            Some(_) => head(&self.text),
+        }
+    }
+
     /// The path, if it is the glob of one without special characters.
     pub fn path(&self) -> Option<&str> {
         self.pattern.is_none().then_some(self.anchor.as_str())
@@ -74,8 +90,11 @@ impl Glob {
 
     /// Whether the beginnings and the ends that all their paths have allow a common one.
     pub(super) fn may_meet(&self, other: &Glob) -> bool {
-        let (one, two) = (self.tail(), other.tail());
-        anchor::meet(&self.anchor, &other.anchor) && (one.ends_with(two) || two.ends_with(one))
+        let begin_alike = |one: &str, two: &str| one.starts_with(two) || two.starts_with(one);
+        let end_alike = |one: &str, two: &str| one.ends_with(two) || two.ends_with(one);
+        anchor::meet(&self.anchor, &other.anchor)
+            && end_alike(self.tail(), other.tail())
+            && begin_alike(self.head(), other.head())
     }
 
     fn tail(&self) -> &str {

@@ -23,8 +23,8 @@
 //! glob first, over bytes, which is exponential for `*a*a*a…`, and offers no product either. What is needed is small:
 //! a nondeterministic automaton a glob (`pattern.rs`), a walk through pairs of steps, shortest first (`overlap.rs`),
 //! and, only when the first example found is a shared path, the sets of steps that the shared globs are in
-//! (`shared.rs`). Most pairs never come that far: [`anchor`]s and tails tell them apart, and a path against a glob is
-//! only a match.
+//! (`shared.rs`). Most pairs never come that far: [`anchor`]s, [`head`](fn@head)s and tails tell them apart, and a path against
+//! a glob is only a match.
 //!
 //! **Limits:** [`MAX_GLOB_BYTES`] a glob, [`MAX_PATH_BYTES`] a path, and [`MAX_STEPS`] of search for one question,
 //! with [`STEPS_A_PAIR`] more for each pair of globs that had to be looked at. Beyond that the answer is
@@ -34,6 +34,7 @@ pub mod anchor;
 mod budget;
 mod class;
 mod glob;
+mod head;
 mod overlap;
 mod parse;
 mod path;
@@ -51,6 +52,7 @@ use crate::refusal::Refusal;
 use budget::Budget;
 
 pub use glob::{Glob, MAX_GLOB_BYTES};
+pub use head::{Heads, head};
 pub use overlap::{MAX_STEPS, STEPS_A_PAIR, Witness, overlap};
 pub use path::MAX_PATH_BYTES;
 

@@ -21,7 +21,7 @@ use super::{Glob, ScopeError};
 /// How many steps of search one question may take, in all.
 pub const MAX_STEPS: u64 = 1 << 18;
 
-/// How many more it may take for every pair of globs that anchors and tails could not tell apart: few need more.
+/// How many more it may take for every pair of globs that anchors, heads and tails could not tell apart: few need more.
 pub const STEPS_A_PAIR: u64 = 1 << 10;
 
 /// Proof that two scopes collide.

@@ -409,7 +409,7 @@ impl<'a> Door<'a> {
             self.write.append(&event, &texts)?;
             for change in &changes {
                 self.write.apply(change)?;
-                if let Change::PutTask(after) = change {
+                if let Change::PutTask(after) | Change::MoveTask(after) = change {
                     *task = Some((**after).clone());
                 }
             }

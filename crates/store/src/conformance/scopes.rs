@@ -47,34 +47,40 @@ fn near<S: Store>(store: &mut S, globs: &[&str]) -> Vec<String> {
 fn found_near<S: Store>(store: &mut S) {
     commit(store, |write| {
         claim(write, 1, &["src/auth/**", "src/*/mod.rs", "**/*.md"])?;
-        claim(write, 2, &["src/auth/login.rs", "srcs/a", "src0", "über/straße.rs"])
+        claim(write, 2, &["src/auth/login.rs", "srcs/a", "src0", "über/straße.rs", "{src,tests}/{b,c/d}/x*"])
     });
-    assert_eq!(
-        near(store, &["src/auth/login.rs"]),
-        ["**/*.md", "src/*/mod.rs", "src/auth/**", "src/auth/login.rs"]
-    );
+    let common = ["**/*.md", "src/auth/**", "src/auth/login.rs"];
+    assert_eq!(near(store, &["src/auth/login.rs"]), common, "another name is another file");
+    assert_eq!(near(store, &["src/auth/mod.rs"]), ["**/*.md", "src/*/mod.rs", "src/auth/**"]);
     assert_eq!(
         near(store, &["src/**"]),
-        ["**/*.md", "src/*/mod.rs", "src/auth/**", "src/auth/login.rs"],
+        ["**/*.md", "src/*/mod.rs", "src/auth/**", "src/auth/login.rs", "{src,tests}/{b,c/d}/x*"],
         "what only begins alike is elsewhere"
     );
     assert_eq!(near(store, &["docs/x", "über/*"]), ["**/*.md", "über/straße.rs"]);
-    assert_eq!(near(store, &["**"]).len(), 7, "everything is near everything");
+    for beside in ["tests/c/d/**", "{a,tests/c}/d/x.rs", "tests/**/xy", "*/b/*"] {
+        assert!(near(store, &[beside]).contains(&"{src,tests}/{b,c/d}/x*".to_owned()), "{beside}");
+    }
+    for elsewhere in ["tests/c/x", "tests/b/y*", "{a,src/c}/x"] {
+        assert_eq!(near(store, &[elsewhere]), ["**/*.md"], "{elsewhere}");
+    }
+    assert_eq!(near(store, &["**"]).len(), 8, "everything is near everything, once");
     assert!(near(store, &[]).is_empty());
 }
 
 fn grows_and_shrinks<S: Store>(store: &mut S) {
     let token = commit(store, |write| {
         let token = claim(write, 1, &["a"])?;
-        append(write, t(1), Draft::new(Body::ScopeAdded { scope: scope(&["b", "a", "c/**"]) }).token(token))?;
-        append(write, t(1), Draft::new(Body::ScopeRemoved { scope: scope(&["b"]) }).token(token))?;
+        let more = scope(&["b", "a", "{c,d}/**", "{e,f}/x"]);
+        append(write, t(1), Draft::new(Body::ScopeAdded { scope: more }).token(token))?;
+        append(write, t(1), Draft::new(Body::ScopeRemoved { scope: scope(&["b", "{e,f}/x"]) }).token(token))?;
         Ok(token)
     });
-    assert_eq!(look(store, |read| read.scope_of(t(1), token)), scope(&["a", "c/**"]));
+    assert_eq!(look(store, |read| read.scope_of(t(1), token)), scope(&["a", "{c,d}/**"]));
     assert_eq!(look(store, |read| read.scope_len(t(1), token)), 2);
-    assert!(near(store, &["b"]).is_empty());
+    assert!(near(store, &["b", "f/x"]).is_empty());
     commit(store, |write| append(write, t(1), Draft::new(Body::TaskDone { lease: end() }).token(token)));
-    assert_eq!(look(store, |read| read.scope_of(t(1), token)), scope(&["a", "c/**"]), "the record stays");
+    assert_eq!(look(store, |read| read.scope_of(t(1), token)), scope(&["a", "{c,d}/**"]), "the record stays");
 }
 
 fn ends_and_revives<S: Store>(store: &mut S) {

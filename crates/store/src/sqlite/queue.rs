@@ -10,8 +10,9 @@
 //! Waits are bounded, and a blocking `flock` has no time-out. So whoever must wait *for the turnstile* lets a thread of
 //! its own block on it, kept from one wait to the next; if its time runs out first, the thread is left behind and the
 //! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may look for the
-//! seat itself: no thread has to wake another between two writers. It looks when whoever gets up rings the [`bell`], and
-//! after a pause in any case: a sitter that was killed rings none, and not every system has one.
+//! seat itself: no thread has to wake another between two writers. It looks when whoever gets up rings the [`bell`],
+//! which nobody does who finds the turnstile free, and after a pause in any case: a sitter that was killed rings none, and
+//! not every system has one.
 //! Whoever sits, or waits to sit, writes its pid into the file, so that those who gave up can say for whom they waited.
 
 mod bell;
@@ -55,7 +56,11 @@ impl Drop for Seat {
     fn drop(&mut self) {
         // Closing the file or ending the process frees it too: nothing to do if this fails.
         let _ = self.files.seat.unlock();
-        self.files.bell.ring();
+        // Whoever would hear it is inside the turnstile. One that enters it from now on finds the seat free.
+        match self.files.turnstile.try_lock() {
+            Ok(()) => drop(self.files.turnstile.unlock()),
+            Err(_) => self.files.bell.ring(&self.files.seat),
+        }
     }
 }
 
@@ -118,7 +123,7 @@ impl Queue {
                 None => {
                     write_pid(&files.turnstile);
                     // It may have rung before anybody listened: look once more.
-                    ear = Some(files.bell.ear());
+                    ear = Some(files.bell.ear(&files.seat));
                 }
             }
         }
@@ -148,7 +153,7 @@ impl Queue {
                 .open(self.folder.join(name))
         };
         match (open("turnstile.lock"), open("writer.lock")) {
-            (Ok(turnstile), Ok(seat)) => Ok(Files { turnstile, bell: Bell::of(&seat), seat }),
+            (Ok(turnstile), Ok(seat)) => Ok(Files { turnstile, bell: Bell::default(), seat }),
             (Err(error), _) | (_, Err(error)) => Err(self.failed(&error)),
         }
     }

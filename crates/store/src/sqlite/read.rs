@@ -167,9 +167,13 @@ impl Read for Session<'_> {
         instance: &InstanceId,
     ) -> Result<Option<Lease>> {
         self.one(
+            // Those that have not ended are in an index of their own, so that beginning a lease writes one index.
             &format!(
-                "SELECT {LEASE_COLUMNS} FROM lease WHERE task = ?1 AND actor = ?2 AND instance = ?3 \
-                 ORDER BY token DESC LIMIT 1"
+                "SELECT {LEASE_COLUMNS} FROM lease WHERE task = ?1 AND token = (SELECT MAX(token) FROM ( \
+                 SELECT MAX(token) AS token FROM lease INDEXED BY lease_holder \
+                 WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NOT NULL \
+                 UNION ALL SELECT token FROM lease \
+                 WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NULL))"
             ),
             params![task.to_string(), actor.as_str(), instance.as_str()],
             rows::lease,

@@ -243,10 +243,10 @@ impl Folder<'_> {
             let lease = fold.leases.get(token);
             let task = lease.map(|lease| lease.task.to_string());
             let held = lease.is_some_and(|lease| lease.ended.is_none());
-            for glob in scope.globs() {
+            for (glob, anchor) in super::scope::rows_of(scope) {
                 self.connection
                     .prepare_cached("INSERT INTO temp.new_scope VALUES (?1, ?2, ?3, ?4, ?5)")?
-                    .execute(params![task, to_sql(token.0), glob.as_str(), glob.anchor(), held])?;
+                    .execute(params![task, to_sql(token.0), glob, anchor, held])?;
             }
         }
         let task = fold.task.as_ref().map(|task| task.uid.to_string());

@@ -28,25 +28,52 @@ pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head,
 /// What never changes in a task's row: number, uid, origin and how it was created.
 const TASK_CONSTANTS: [&str; 6] = ["number", "uid", "uid_reversed", "origin", "created_at_ms", "created_by"];
 
+/// What most events change. SQLite writes anew each index that a changed column *might* be in, and to prepare a column
+/// costs more than to write it: so none that is not needed.
+const TASK_MOVES: [&str; 16] = [
+    "version",
+    "head",
+    "state",
+    "updated_at_ms",
+    "token",
+    "leased",
+    "opened_token",
+    "kept_actor",
+    "kept_wall_ms",
+    "kept_tick_ms",
+    "kept_domain",
+    "kept_version",
+    "submitter",
+    "attempts",
+    "fenced_token",
+    "met",
+];
+
 /// The last columns are the counts of its neighbours, which only change relatively: no update has them.
 const TASK_COUNTS: usize = 3;
 
-/// The values that [`UPDATE_TASK`] takes, of all.
+/// The values that [`UPDATE_TASK`] and [`MOVE_TASK`] take, of all.
 pub(super) fn updated<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b dyn rusqlite::ToSql] {
     &values[..values.len() - TASK_COUNTS]
 }
 
 /// To prepare, an `UPDATE` costs a third of what an upsert does, and nearly every change is to a task that exists.
-pub(super) static UPDATE_TASK: LazyLock<String> = LazyLock::new(|| {
+pub(super) static UPDATE_TASK: LazyLock<String> =
+    LazyLock::new(|| update_task(|column| !TASK_CONSTANTS.contains(&column)));
+
+pub(super) static MOVE_TASK: LazyLock<String> =
+    LazyLock::new(|| update_task(|column| TASK_MOVES.contains(&column)));
+
+fn update_task(changes: impl Fn(&str) -> bool) -> String {
     let changes: Vec<String> = TASK_COLUMNS
         .split(", ")
         .enumerate()
         .take(TASK_COLUMNS.split(", ").count() - TASK_COUNTS)
-        .filter(|(_, column)| !TASK_CONSTANTS.contains(column))
+        .filter(|(_, column)| changes(column))
         .map(|(index, column)| format!("{column} = ?{}", index + 1))
         .collect();
     format!("UPDATE task SET {} WHERE number = ?1", changes.join(", "))
-});
+}
 
 pub(super) static INSERT_TASK: LazyLock<String> = LazyLock::new(|| insert_task_into("task"));
 

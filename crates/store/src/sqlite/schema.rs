@@ -218,7 +218,7 @@ CREATE TABLE scope (
     glob TEXT NOT NULL,
     anchor TEXT NOT NULL,
     held INTEGER NOT NULL,
-    PRIMARY KEY (task, token, glob)
+    PRIMARY KEY (task, token, glob, anchor)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX scope_anchor ON scope (anchor) WHERE held = 1;
 
@@ -226,6 +226,8 @@ ALTER TABLE lease ADD COLUMN progress_wall_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE lease ADD COLUMN progress_tick_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE lease ADD COLUMN progress_domain TEXT NOT NULL DEFAULT '';
 UPDATE lease SET progress_wall_ms = last_wall_ms, progress_tick_ms = last_tick_ms, progress_domain = last_domain;
+DROP INDEX lease_holder;
+CREATE INDEX lease_holder ON lease (task, actor, instance, token) WHERE ended_how IS NOT NULL;
 DROP INDEX lease_lost;
 CREATE INDEX lease_lost ON lease (actor, instance, ended_at_ms)
     WHERE ended_how IN ('taken_over', 'revoked', 'reset', 'lapsed');

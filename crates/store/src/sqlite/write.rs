@@ -18,7 +18,9 @@ use crate::{KeptRequest, KnownInstance, Read as _, Result, StoreError, Write};
 use super::failed;
 use super::maintain::SCRUB;
 use super::read::Session;
-use super::rows::{INSERT_LEASE, INSERT_TASK, UPDATE_TASK, to_sql, updated, with_lease, with_task};
+use super::rows::{
+    INSERT_LEASE, INSERT_TASK, MOVE_TASK, UPDATE_TASK, to_sql, updated, with_lease, with_task,
+};
 
 impl Session<'_> {
     pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
@@ -181,6 +183,7 @@ impl Write for Session<'_> {
                     _ => Ok(()),
                 })
             }
+            Change::MoveTask(task) => with_task(task, |values| self.run_on_one(&MOVE_TASK, updated(values))),
             Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::scope::{Scope, anchor};
+use crate::scope::{Heads, Scope, anchor, head};
 
 use super::naive::{Naive, Piece, blurred, is_path, pieces, short_paths, text};
 use super::*;
@@ -129,13 +129,51 @@ proptest! {
     #[test]
     fn anchors_never_rule_out_a_common_path(question in question(1)) {
         let (one, two) = (&question.a[0], &question.b[0]);
-        let (mine, row) = (one.glob.anchor(), two.glob.anchor());
+        let (mine, rows) = (one.glob.anchors(), two.glob.anchors());
         for path in question.paths.iter().filter(|path| one.naive.matches(path)) {
-            prop_assert!(path.starts_with(mine), "{} and {path}", one.glob);
+            prop_assert!(path.starts_with(one.glob.anchor()), "{} and {path}", one.glob);
+            prop_assert!(
+                mine.iter().any(|anchor| anchor == path || anchor::ancestors(path).any(|above| above == anchor)),
+                "{} has {mine:?}, and {path}", one.glob
+            );
             if two.naive.matches(path) {
-                prop_assert!(anchor::meet(mine, row), "{} × {}: {path}", one.glob, two.glob);
-                let in_range = row >= mine && anchor::range_end(mine).is_none_or(|end| row < end.as_str());
-                prop_assert!(in_range || anchor::ancestors(mine).any(|above| above == row));
+                prop_assert!(anchor::meet(one.glob.anchor(), two.glob.anchor()));
+                let meet = |mine: &str, row: &str| {
+                    let in_range = row >= mine && anchor::range_end(mine).is_none_or(|end| row < end.as_str());
+                    let is_found = in_range || anchor::ancestors(mine).any(|above| above == row);
+                    assert_eq!(is_found, anchor::meet(mine, row));
+                    is_found
+                };
+                prop_assert!(
+                    mine.iter().any(|mine| rows.iter().any(|row| meet(mine, row))),
+                    "{} × {}: {path}", one.glob, two.glob
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn anchors_are_few_and_lie_below_the_one_before_the_braces(pieces in pieces()) {
+        let glob = glob(&text(&pieces));
+        let anchors = glob.anchors();
+        prop_assert!((1..=anchor::MAX_ANCHORS).contains(&anchors.len()));
+        for (n, one) in anchors.iter().enumerate() {
+            prop_assert!(one.starts_with(glob.anchor()), "{} of {glob}", one);
+            prop_assert!(!anchors[..n].iter().any(|other| anchor::meet(one, other)), "{anchors:?} of {glob}");
+        }
+    }
+
+    #[test]
+    fn heads_never_rule_out_a_common_path(question in question(1)) {
+        let (one, two) = (&question.a[0], &question.b[0]);
+        for path in question.paths.iter().filter(|path| one.naive.matches(path)) {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            prop_assert!(name.starts_with(one.glob.head()), "{} and {path}", one.glob);
+            prop_assert!(one.glob.head().starts_with(head(one.glob.as_str())), "{}", one.glob);
+            if two.naive.matches(path) {
+                let heads: Heads<'_> = [one.glob.head()].into_iter().collect();
+                prop_assert!(heads.meet(two.glob.head()) && heads.meet(head(two.glob.as_str())));
+                prop_assert!(one.glob.may_meet(&two.glob), "{} × {}: {path}", one.glob, two.glob);
             }
         }
     }

@@ -219,6 +219,31 @@ fn what_is_no_path_is_not_taken_for_one() {
 }
 
 #[test]
+fn braces_leave_a_choice_of_anchors() {
+    for (text, anchors) in [
+        ("src/auth/*.rs", &["src/auth/"][..]),
+        ("src/a.rs", &["src/a.rs"]),
+        ("{src,tests}/auth/**", &["src/auth/", "tests/auth/"]),
+        ("{src,tests}/{a,b}.rs", &["src/a.rs", "src/b.rs", "tests/a.rs", "tests/b.rs"]),
+        ("crates/{core,store/src}/x*", &["crates/core/", "crates/store/src/"]),
+        ("{a,{b,c}/d}/*", &["a/", "b/d/", "c/d/"]),
+        ("{src,src/x}/**", &["src/"]),
+        ("{src/a,s*}/x", &[""]),
+        ("src{,/a,/b}/*", &["src/"]),
+        (
+            "x/{a,b}{c,d}{e,f}{g,h}/*",
+            &[
+                "x/aceg/", "x/aceh/", "x/acfg/", "x/acfh/", "x/adeg/", "x/adeh/", "x/adfg/", "x/adfh/",
+                "x/bceg/", "x/bceh/", "x/bcfg/", "x/bcfh/", "x/bdeg/", "x/bdeh/", "x/bdfg/", "x/bdfh/",
+            ],
+        ),
+        ("x/{a,b}{c,d}{e,f}{g,h}{i,j}/*", &["x/"]),
+    ] {
+        assert_eq!(glob(text).anchors(), anchors, "{text}");
+    }
+}
+
+#[test]
 fn anchors_are_whole_folders_or_a_whole_path() {
     for (text, anchor) in [
         ("src/auth/*.rs", "src/auth/"),

@@ -20,10 +20,11 @@ use super::PAUSE;
 const PAUSE_PART: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Bell {
-    name: Option<SocketAddr>,
-    /// What it is rung with, made at the first ring.
+    /// Both are made when they are needed first: who writes alone never rings.
+    name: OnceLock<Option<SocketAddr>>,
+    /// What it is rung with.
     hand: OnceLock<Option<UnixDatagram>>,
 }
 
@@ -32,30 +33,30 @@ pub(super) struct Bell {
 pub(super) struct Ear(Option<UnixDatagram>);
 
 impl Bell {
-    pub(super) fn of(seat: &File) -> Bell {
-        Bell { name: name(seat), hand: OnceLock::new() }
+    fn name(&self, seat: &File) -> Option<&SocketAddr> {
+        self.name.get_or_init(|| name(seat)).as_ref()
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn ring(&self, seat: &File) {
         let hand = || {
             let hand = UnixDatagram::unbound().ok()?;
             // Nobody waits for the ears of somebody who is stopped.
             hand.set_nonblocking(true).ok()?;
             Some(hand)
         };
-        if let (Some(name), Some(hand)) = (&self.name, self.hand.get_or_init(hand)) {
+        if let (Some(name), Some(hand)) = (self.name(seat), self.hand.get_or_init(hand)) {
             // An error says that nobody is inside.
             let _ = hand.send_to_addr(&[], name);
         }
     }
 
-    pub(super) fn ear(&self) -> Ear {
+    pub(super) fn ear(&self, seat: &File) -> Ear {
         let listening = |name| {
             let ear = UnixDatagram::bind_addr(name)?;
             ear.set_read_timeout(Some(PAUSE))?;
             std::io::Result::Ok(ear)
         };
-        Ear(self.name.as_ref().and_then(|name| listening(name).ok()))
+        Ear(self.name(seat).and_then(|name| listening(name).ok()))
     }
 }
 

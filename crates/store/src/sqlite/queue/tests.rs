@@ -157,7 +157,7 @@ fn a_seat_is_found_without_the_bell() {
     let (mut first, mut second) = (Queue::new(folder.path()), Queue::new(folder.path()));
     for name_is_taken in [true, false] {
         let seat = first.sit(LONG).unwrap();
-        let other_ear = name_is_taken.then(|| seat.files.bell.ear());
+        let other_ear = name_is_taken.then(|| seat.files.bell.ear(&seat.files.seat));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| drop(second.sit(LONG).unwrap()));
             let turnstile = first.open().unwrap().turnstile;
