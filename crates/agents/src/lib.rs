@@ -9,6 +9,7 @@
 //! the next, so each step works without those before it.
 
 mod harness;
+pub mod setup;
 mod user;
 
 use std::path::Path;
