@@ -89,6 +89,12 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
         };
         Broken { line: error.line_display(), why }
     })?;
+    // The tree has a place for comments whether they are allowed or not.
+    if dialect == Dialect::Strict
+        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
+    {
+        return Err(Broken { line: error.line(), why: "not JSON: its reader knows no comments".into() });
+    }
     match root.object_value() {
         Some(object) => Ok((root, object)),
         None => Err(Broken { line: 1, why: "the top level is not an object".into() }),

@@ -21,6 +21,8 @@ pub struct Change {
     pub agents: Vec<&'static str>,
     /// It becomes byte for byte what it was before onus was set up.
     pub restored: bool,
+    /// Others that are set up go on using what is in it.
+    pub stays: bool,
     pub(super) receipt: Keep,
     /// Folders that were made for it, and go with it.
     pub(super) made: Vec<PathBuf>,
@@ -60,6 +62,7 @@ impl Plan {
                     after: seen.text,
                     agents: Vec::new(),
                     restored: false,
+                    stays: false,
                     receipt: Keep::AsItIs,
                     made: Vec::new(),
                 });
@@ -170,6 +173,8 @@ pub fn plan_removal(ground: &Ground<'_>, agents: &[&'static Agent]) -> Result<Pl
             parts.iter().filter(|(real, _)| *real == change.real).map(|(_, part)| part).collect();
         take_out(ground, change, &parts, agents)?;
     }
+    // What has nothing of ours is not part of it; what goes on being used is.
+    plan.changes.retain(|change| change.changes() || change.receipt != Keep::AsItIs || change.stays);
     Ok(plan)
 }
 
@@ -196,6 +201,7 @@ fn take_out(
         return Ok(());
     }
     let others = parts_of(ground, &staying, &change.real)?;
+    change.stays = !staying.is_empty();
     let mut text = before.clone();
     for part in parts.iter().filter(|part| !others.contains(part)) {
         text = part.take(&text).map_err(|broken| refused(&change.path, &broken))?;

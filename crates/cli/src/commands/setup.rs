@@ -230,6 +230,7 @@ fn tell(
                 (true, Done::Restored) => "would be restored as it was",
                 (true, Done::Removed) => "would be removed",
                 (false, Done::Restored) => "restored as it was",
+                (_, Done::Unchanged) if change.stays => "stays: another agent that is set up reads it",
                 (_, done) => done.as_str(),
             };
             out.line(&format!("  {}: {would}", shown(ground, &change.path)));
