@@ -88,8 +88,9 @@ impl std::fmt::Debug for Ground<'_> {
 }
 
 impl Ground<'_> {
+    /// A folder that a variable names.
     fn set(&self, name: &str) -> Option<PathBuf> {
-        (self.env)(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        (self.env)(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
     fn home(&self) -> Result<&Path, Refusal> {
