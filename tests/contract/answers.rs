@@ -311,6 +311,113 @@ pub(crate) struct DoctorAnswer {
     error: Option<Refusal>,
 }
 
+/// Whose configuration it is: the repository's or the user's.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SetupLevel {
+    Project,
+    User,
+}
+
+/// What an agent's sandbox means for the store, and the lines that leave it writable.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupSandbox {
+    says: String,
+    /// Whether those lines are written.
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<Vec<String>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupFile {
+    path: String,
+    /// `created`, `changed`, `restored` (as it was, byte for byte), `removed` or `unchanged`.
+    done: String,
+    /// With `--print`: line by line, `-` what goes and `+` what comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupAgent {
+    name: String,
+    title: String,
+    /// By what it was found here: its program or its folder.
+    detected: Option<String>,
+    files: Vec<SetupFile>,
+    /// When set up: what its user has to know or do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<SetupSandbox>,
+}
+
+/// What was written for each agent, or taken out.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupAnswer {
+    level: SetupLevel,
+    /// `setup` or `remove`.
+    action: String,
+    /// With `--print`: nothing was written.
+    dry_run: bool,
+    onus_on_path: bool,
+    agents: Vec<SetupAgent>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupPart {
+    path: String,
+    /// `hooks`, `mcp server` or `instructions`.
+    part: String,
+    /// `present`, `changed` or `missing`.
+    state: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupChecked {
+    name: String,
+    title: String,
+    detected: Option<String>,
+    set_up: bool,
+    parts: Vec<SetupPart>,
+    sandbox: SetupSandbox,
+}
+
+/// What stands where. Exit 6 and an `error` if something is missing.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupCheckAnswer {
+    level: SetupLevel,
+    action: String,
+    ok: bool,
+    onus_on_path: bool,
+    agents: Vec<SetupChecked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupListed {
+    name: String,
+    title: String,
+    detected: Option<String>,
+    /// `yes`, `partly`, `no`, or `unknown` if a file of it is broken.
+    set_up: String,
+    /// What is wrong with that file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+}
+
+/// The agents that onus can set up.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SetupListAnswer {
+    level: SetupLevel,
+    action: String,
+    agents: Vec<SetupListed>,
+}
+
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct WhoamiAnswer {
     actor: String,
@@ -410,6 +517,9 @@ answers! {
     RebuiltAnswer: "ledger rebuild";
     ExportAnswer: "ledger export";
     SealAnswer: "ledger seal";
+    SetupAnswer: "setup", "setup --print", "setup --remove";
+    SetupCheckAnswer: "setup --check";
+    SetupListAnswer: "setup --list";
     ConfigAnswer: "config", "config show";
     ConfigGetAnswer: "config get";
     ConfigFilesAnswer: "config files";

@@ -53,6 +53,7 @@ const OTHERS: &[&str] = &[
     "ledger",
     "actor",
     "instance",
+    "setup",
     "config",
     "doctor",
     "whoami",

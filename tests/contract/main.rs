@@ -33,6 +33,7 @@ mod refusals;
 mod run;
 mod schema;
 mod scopes;
+mod setup;
 mod shell;
 mod smoke;
 mod transitions;

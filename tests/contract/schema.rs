@@ -257,6 +257,14 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("ledger rebuild", &[]);
     tried.run("ledger export", &["ledger.jsonl"]);
     tried.run("ledger seal", &[]);
+    tried.run("setup --print", &["claude", "codex", "gemini", "agents-md"]);
+    tried.run("setup", &["claude", "codex", "gemini", "agents-md"]);
+    tried.run("setup --list", &[]);
+    let check = sandbox.json(&a, &["setup", "--check"]);
+    assert_eq!(check.code, 6, "this one is not on PATH: {check:?}");
+    is_a("SetupCheckAnswer", &check.json());
+    tried.seen.borrow_mut().insert("setup --check");
+    tried.run("setup --remove", &[]);
     tried.run("config", &[]);
     tried.run("config show", &[]);
     tried.run("config get", &["lease.ttl"]);

@@ -10,6 +10,7 @@
 
 mod harness;
 pub mod hook;
+pub mod setup;
 mod user;
 
 use std::path::Path;

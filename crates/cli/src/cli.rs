@@ -101,6 +101,7 @@ pub(crate) enum Command {
     Redact(c::redact::Args),
     Actor(c::actor::Args),
     Instance(c::instance::Args),
+    Setup(c::setup::Args),
     Config(c::config::Args),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),

@@ -130,6 +130,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
     match command {
         Command::Doctor(args) => return c::doctor::run(context, args),
         Command::Run(args) => return c::run::run(context, args),
+        Command::Setup(args) => return c::setup::run(context, args),
         Command::Add(args) => c::add::run(context, args),
         Command::Ready(args) => c::ready::run(context, args),
         Command::Claim(args) => c::claim::run(context, args),

@@ -39,6 +39,7 @@ pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod search;
+pub(crate) mod setup;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod submit;

@@ -1,0 +1,89 @@
+//! Claude Code.
+//!
+//! Looked up November 2026 (code.claude.com: hooks, settings, mcp, sandboxing; version 2.1.3xx): hooks as groups of
+//! `matcher` and `hooks` under the event's name, `timeout` in seconds, no matcher meaning every tool; `systemMessage` is shown
+//! to the user. Settings are strict JSON: a file with a comment or a trailing comma is discarded whole. MCP servers of a
+//! project lie in `.mcp.json` and are approved once by each user, those of a user in `~/.claude.json`. `CLAUDE_CONFIG_DIR`
+//! moves the user's folder. In `allowWrite`, `//` begins an absolute path, in old versions and new.
+
+use std::path::PathBuf;
+
+use onus_core::refusal::Refusal;
+
+use super::json::Dialect;
+use super::{Agent, Allowance, Ground, Level, Part, Target, hooks};
+
+const EVENTS: &[(&str, Option<&str>)] = &[
+    ("SessionStart", None),
+    ("SubagentStart", None),
+    ("UserPromptSubmit", None),
+    ("PreToolUse", Some("Edit|Write|MultiEdit|NotebookEdit")),
+    ("PostToolUse", None),
+    ("Stop", None),
+    ("SubagentStop", None),
+    ("SessionEnd", None),
+];
+
+const TIMEOUT_S: u64 = 10;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "claude",
+    title: "Claude Code",
+    program: Some("claude"),
+    folder: Some(".claude"),
+    user_folder,
+    targets,
+    allowance,
+    notes: &[
+        "Claude Code asks once, in each clone, before it starts a project's MCP server",
+        "a session that runs already reads the hooks when it is started again",
+    ],
+    sandbox: "with its sandbox on, Claude Code's shell writes below its working folder only: from a linked worktree, or \
+              with the store elsewhere, commands of onus fail there. Hooks and the MCP server run outside the sandbox \
+              and work",
+};
+
+fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
+    ground.set("CLAUDE_CONFIG_DIR").or_else(|| Some(ground.home.as_deref()?.join(".claude")))
+}
+
+fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
+    let parts = Part::Hooks {
+        dialect: Dialect::Strict,
+        hooks: hooks("claude", EVENTS, None, TIMEOUT_S),
+        mark: "onus hook claude",
+    };
+    let (within, folder, servers, words) = match ground.level {
+        Level::Project => {
+            let root = ground.root.clone();
+            (root.clone(), root.join(".claude"), root.join(".mcp.json"), root.join("CLAUDE.md"))
+        }
+        Level::User => match ground.set("CLAUDE_CONFIG_DIR") {
+            Some(folder) => {
+                (folder.clone(), folder.clone(), folder.join(".claude.json"), folder.join("CLAUDE.md"))
+            }
+            None => {
+                let home = ground.home()?;
+                let folder = home.join(".claude");
+                (home.to_owned(), folder.clone(), home.join(".claude.json"), folder.join("CLAUDE.md"))
+            }
+        },
+    };
+    let target = |path, part| Target { path, within: within.clone(), parts: vec![part] };
+    Ok(vec![
+        target(folder.join("settings.json"), parts),
+        target(servers, Part::Server(Dialect::Strict)),
+        target(words, Part::Block),
+    ])
+}
+
+fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
+    let item = format!("/{store}");
+    let lines = vec![format!(
+        "\"sandbox\": {{ \"filesystem\": {{ \"allowWrite\": [{}] }} }}",
+        serde_json::Value::from(item.as_str())
+    )];
+    let part = Part::Item { dialect: Dialect::Strict, path: &["sandbox", "filesystem", "allowWrite"], item };
+    let path = ground.root.join(".claude").join("settings.local.json");
+    Some((Target { path, within: ground.root.clone(), parts: vec![part] }, lines))
+}

@@ -1,0 +1,72 @@
+//! What a file was before we wrote it, so that it can be that again. One receipt a file, readable by its user alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use onus_core::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::files;
+
+/// A text can grow sixfold when it is quoted.
+const MAX_BYTES: u64 = 8 * files::MAX_BYTES;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Receipt {
+    pub(super) path: String,
+    /// None: it was not there.
+    pub(super) before: Option<String>,
+    /// The hash of what was made of it.
+    pub(super) after: String,
+    /// Whose entries are in it.
+    pub(super) agents: Vec<String>,
+    /// The folders that were made for it, outermost first.
+    pub(super) made: Vec<PathBuf>,
+}
+
+pub(super) fn hash(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn place(folder: &Path, real: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = hex(&Sha256::digest(real.as_os_str().as_bytes())[..16]);
+    folder.join(format!("{name}.json"))
+}
+
+/// The receipt of a file. One that cannot be read is none: taking out by structure needs none.
+pub(super) fn load(folder: &Path, real: &Path) -> Option<Receipt> {
+    let place = place(folder, real);
+    let meta = place.symlink_metadata().ok()?;
+    if !meta.is_file() || meta.len() > MAX_BYTES {
+        return None;
+    }
+    let receipt: Receipt = serde_json::from_slice(&fs::read(&place).ok()?).ok()?;
+    (receipt.path == real.to_string_lossy()).then_some(receipt)
+}
+
+/// Keeps a receipt, and says which folders had to be made for it.
+pub(super) fn save(folder: &Path, real: &Path, receipt: &Receipt) -> Result<Vec<PathBuf>, Refusal> {
+    let place = place(folder, real);
+    let made = files::make_folders(&place)?;
+    let text = serde_json::to_string(receipt).unwrap_or_default();
+    match files::write(&place, &text, 0o600) {
+        Ok(()) => Ok(made),
+        Err(refusal) => {
+            files::remove_folders(&made);
+            Err(refusal)
+        }
+    }
+}
+
+/// Forgets a receipt, and the folder with the last of them.
+pub(super) fn forget(folder: &Path, real: &Path) -> Result<(), Refusal> {
+    files::remove(&place(folder, real))?;
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! `onus setup`, as people and programs meet it. What is written, file by file, is held in `crates/agents/tests`.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{ONUS, Ran, Sandbox, human};
+
+/// A repository with a store, and a `PATH` with nothing of this machine's on it but a shell's tools.
+struct Machine {
+    sandbox: Sandbox,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let machine = Machine::without_store();
+        machine.run(&["init", "--prefix", "ON"]).ok();
+        machine
+    }
+
+    fn without_store() -> Machine {
+        let machine = Machine { sandbox: Sandbox::empty() };
+        for folder in ["repo", "home", "bin"] {
+            fs::create_dir(machine.path(folder)).unwrap();
+        }
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.sandbox.path().join(name)
+    }
+
+    /// A program that does nothing.
+    fn install(&self, name: &str) {
+        let path = self.path("bin").join(name);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn install_onus(&self) {
+        symlink(ONUS, self.path("bin/onus")).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.sandbox.command(&human("ann"));
+        command.current_dir(self.path("repo")).env("PATH", self.path("bin")).args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).output().unwrap())
+    }
+
+    fn json(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).arg("--json").output().unwrap())
+    }
+
+    fn files(&self, folder: &str) -> Vec<String> {
+        let root = self.path(folder);
+        let (mut files, mut folders) = (Vec::new(), vec![root.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                if name != ".onus" {
+                    if path.is_dir() { folders.push(path) } else { files.push(name) }
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+}
+
+fn names(answer: &Value) -> Vec<&str> {
+    answer["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_agents_that_are_found_are_set_up() {
+    let machine = Machine::new();
+    machine.install("claude");
+    fs::create_dir(machine.path("home/.gemini")).unwrap();
+    fs::create_dir(machine.path("repo/.codex")).unwrap();
+    let answer = machine.json(&["setup"]).ok().json();
+    assert_eq!(names(&answer), ["claude", "codex", "gemini"]);
+    assert_eq!(
+        (&answer["level"], &answer["action"], &answer["dry_run"]),
+        (&"project".into(), &"setup".into(), &false.into())
+    );
+    assert_eq!(answer["onus_on_path"], false);
+    let written = [
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".codex/hooks.json",
+        ".gemini/settings.json",
+        ".mcp.json",
+        "AGENTS.md",
+        "CLAUDE.md",
+        "GEMINI.md",
+    ];
+    assert_eq!(machine.files("repo"), written);
+    let again = machine.json(&["setup"]).ok().json();
+    assert_eq!(names(&again), ["claude", "codex", "gemini"]);
+    let done =
+        again["agents"].as_array().unwrap().iter().flat_map(|agent| agent["files"].as_array().unwrap());
+    assert!(done.into_iter().all(|file| file["done"] == "unchanged"), "{again}");
+    let gone = machine.json(&["setup", "--remove"]).ok().json();
+    assert_eq!(gone["action"], "remove");
+    assert!(machine.files("repo").is_empty());
+    assert!(machine.path("repo/.codex").exists(), "it was there before");
+    assert!(!machine.path("repo/.claude").exists(), "it was made");
+    assert!(!machine.path("repo/.onus/setup").exists());
+    assert!(names(&machine.json(&["setup", "--remove"]).ok().json()).is_empty());
+}
+
+#[test]
+fn where_no_agent_is_found_agents_md_is_written_and_that_is_said() {
+    let machine = Machine::new();
+    let ran = machine.run(&["setup"]);
+    ran.ok();
+    assert!(ran.stderr.contains("no agent was found here: AGENTS.md"), "{ran:?}");
+    assert!(ran.stdout.contains("AGENTS.md: created"), "{ran:?}");
+    assert_eq!(machine.files("repo"), ["AGENTS.md"]);
+    let text = fs::read_to_string(machine.path("repo/AGENTS.md")).unwrap();
+    assert!(text.lines().count() <= 12, "the agents read it every time:\n{text}");
+    assert_eq!(machine.json(&["setup", "--user"]).refused(2)["code"], "usage");
+}
+
+#[test]
+fn a_check_says_what_is_missing_and_what_to_run() {
+    let machine = Machine::new();
+    machine.install("claude");
+    let error = machine.json(&["setup", "--check"]).refused(6);
+    assert_eq!(error["code"], "unmet");
+    assert!(error["next"].to_string().contains("onus setup claude"), "{error}");
+    assert!(machine.files("repo").is_empty(), "a check writes nothing");
+    machine.run(&["setup"]).ok();
+    let error = machine.json(&["setup", "--check"]).refused(6);
+    assert_eq!(error["message"], "onus is not on PATH");
+    machine.install_onus();
+    let answer = machine.json(&["setup", "--check"]).ok().json();
+    assert_eq!((&answer["ok"], &answer["onus_on_path"]), (&true.into(), &true.into()));
+    assert_eq!(names(&answer), ["claude"]);
+    // Somebody meddles with one and loses another.
+    let settings = machine.path("repo/.claude/settings.json");
+    fs::write(&settings, fs::read_to_string(&settings).unwrap().replace("Edit|Write|", "")).unwrap();
+    fs::remove_file(machine.path("repo/CLAUDE.md")).unwrap();
+    let ran = machine.json(&["setup", "--check"]);
+    assert_eq!(ran.code, 6);
+    let parts = ran.json()["agents"][0]["parts"].clone();
+    let states: Vec<&str> =
+        parts.as_array().unwrap().iter().map(|part| part["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["changed", "present", "missing"]);
+    let ran = machine.run(&["setup", "--check"]);
+    assert_eq!(ran.code, 6);
+    assert!(ran.stderr.contains("next: onus setup claude"), "{ran:?}");
+    machine.run(&["setup", "claude"]).ok();
+    machine.run(&["setup", "--check"]).ok();
+}
+
+#[test]
+fn one_broken_file_is_named_with_its_line_and_nothing_is_written() {
+    let machine = Machine::new();
+    fs::create_dir(machine.path("repo/.gemini")).unwrap();
+    fs::write(machine.path("repo/.gemini/settings.json"), "{\n  // fine\n  \"a\": 1,\n}\n").unwrap();
+    for args in [&["setup", "claude", "gemini"][..], &["setup", "claude", "gemini", "--print"]] {
+        let error = machine.json(args).refused(2);
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(".gemini/settings.json:3: not JSON"), "{message}");
+        assert_eq!(machine.files("repo"), [".gemini/settings.json"]);
+    }
+    assert!(!machine.path("repo/.onus/setup").exists());
+    let listed = machine.json(&["setup", "--list"]).ok().json();
+    assert_eq!(listed["agents"][2]["set_up"], "unknown");
+    assert!(listed["agents"][2]["trouble"].as_str().unwrap().contains(":3:"), "{listed}");
+}
+
+#[test]
+fn what_would_be_written_is_shown_without_a_store_and_not_written() {
+    let machine = Machine::without_store();
+    fs::write(machine.path("repo/CLAUDE.md"), "Mine.\n").unwrap();
+    let ran = machine.run(&["setup", "claude", "--print"]);
+    ran.ok();
+    assert!(ran.stdout.contains("CLAUDE.md: would be changed"), "{ran:?}");
+    assert!(ran.stdout.contains("     Mine.\n    +\n    +<!-- onus:begin -->"), "{ran:?}");
+    assert!(ran.stdout.contains(".mcp.json: would be created"), "{ran:?}");
+    let answer = machine.json(&["setup", "claude", "--print"]).ok().json();
+    assert_eq!(answer["dry_run"], true);
+    assert!(
+        answer["agents"][0]["files"][1]["diff"].as_str().unwrap().contains("+    \"onus\": {"),
+        "{answer}"
+    );
+    let listed = machine.json(&["setup", "--list"]).ok().json();
+    assert_eq!(names(&listed), ["claude", "codex", "gemini", "agents-md"]);
+    assert_eq!(machine.files("repo"), ["CLAUDE.md"]);
+    // Without a store there is nothing that an agent could ask.
+    for args in [&["setup", "claude"][..], &["setup", "--check"]] {
+        let error = machine.json(args).refused(8);
+        assert_eq!(error["code"], "no_store");
+        assert!(error["next"].to_string().contains("onus init"), "{error}");
+    }
+    assert_eq!(machine.files("repo"), ["CLAUDE.md"]);
+    assert_eq!(machine.json(&["setup", "clippy"]).refused(2)["code"], "usage");
+    assert_eq!(machine.json(&["setup", "--list", "--check"]).refused(2)["code"], "usage");
+    assert_eq!(machine.json(&["setup", "codex", "--user", "--allow-store"]).refused(2)["code"], "usage");
+}
+
+#[test]
+fn the_users_own_configuration_needs_no_store_and_lies_where_the_agents_look() {
+    let machine = Machine::without_store();
+    let run = |args: &[&str]| {
+        let mut command = machine.command(args);
+        command.env("CODEX_HOME", machine.path("codex")).env("XDG_STATE_HOME", machine.path("state"));
+        Ran::of(command.output().unwrap())
+    };
+    fs::create_dir(machine.path("codex")).unwrap();
+    fs::write(machine.path("codex/config.toml"), "# mine\nmodel = \"o\"\n").unwrap();
+    run(&["setup", "claude", "codex", "--user"]).ok();
+    assert_eq!(machine.files("home"), [".claude.json", ".claude/CLAUDE.md", ".claude/settings.json"]);
+    assert_eq!(machine.files("codex"), ["AGENTS.md", "config.toml", "hooks.json"]);
+    assert_eq!(machine.files("state").len(), 6, "one receipt a file");
+    assert!(machine.files("repo").is_empty());
+    run(&["setup", "--user", "--remove"]).ok();
+    assert!(machine.files("home").is_empty());
+    assert_eq!(machine.files("codex"), ["config.toml"]);
+    assert_eq!(fs::read_to_string(machine.path("codex/config.toml")).unwrap(), "# mine\nmodel = \"o\"\n");
+    assert!(machine.files("state").is_empty());
+}
+
+#[test]
+fn a_sandbox_is_explained_and_opened_only_when_asked_for() {
+    let machine = Machine::new();
+    let store = machine.path("repo/.onus").canonicalize().unwrap();
+    let store = store.to_str().unwrap();
+    let answer = machine.json(&["setup", "codex"]).ok().json();
+    let sandbox = &answer["agents"][0]["sandbox"];
+    assert_eq!(sandbox["allowed"], false);
+    assert_eq!(sandbox["lines"][1], format!("writable_roots = [\"{store}\"]"));
+    assert!(machine.files("home").is_empty());
+    let told = machine.run(&["setup", "codex", "claude", "gemini", "--remove"]);
+    told.ok();
+    let told = machine.run(&["setup", "codex"]);
+    assert!(told.stdout.contains("/hooks in Codex"), "{told:?}");
+    assert!(told.stdout.contains("writable_roots = ["), "{told:?}");
+    let answer = machine.json(&["setup", "codex", "--allow-store"]).ok().json();
+    assert_eq!(answer["agents"][0]["sandbox"]["allowed"], true);
+    let config = fs::read_to_string(machine.path("home/.codex/config.toml")).unwrap();
+    assert_eq!(config, format!("[sandbox_workspace_write]\nwritable_roots = [\"{store}\"]\n"));
+    machine.run(&["setup", "--remove"]).ok();
+    assert!(machine.files("home").is_empty());
+    assert!(machine.files("repo").is_empty());
+}
+
+#[test]
+fn a_hook_runs_onus_and_hands_it_the_payload() {
+    let machine = Machine::new();
+    machine.run(&["setup", "claude", "codex", "gemini"]).ok();
+    let onus = machine.path("bin/onus");
+    fs::write(&onus, "#!/bin/sh\necho \"$@\"\n/bin/cat\nexit 2\n").unwrap();
+    fs::set_permissions(&onus, fs::Permissions::from_mode(0o755)).unwrap();
+    let payload = machine.path("payload");
+    fs::write(&payload, "{}").unwrap();
+    for (agent, path) in [
+        ("claude", ".claude/settings.json"),
+        ("codex", ".codex/hooks.json"),
+        ("gemini", ".gemini/settings.json"),
+    ] {
+        let text = fs::read_to_string(machine.path("repo").join(path)).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        for groups in value["hooks"].as_object().unwrap().values() {
+            let ran = Command::new("/bin/sh")
+                .args(["-c", groups[0]["hooks"][0]["command"].as_str().unwrap()])
+                .env("PATH", machine.path("bin"))
+                .stdin(fs::File::open(&payload).unwrap())
+                .output()
+                .unwrap();
+            let ran = Ran::of(ran);
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (2, format!("hook {agent}\n{{}}").as_str()),
+                "{ran:?}"
+            );
+        }
+    }
+}
