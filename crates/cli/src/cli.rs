@@ -100,6 +100,7 @@ pub(crate) enum Command {
     Redact(c::redact::Args),
     Actor(c::actor::Args),
     Instance(c::instance::Args),
+    Mcp(c::mcp::Args),
     Config(c::config::Args),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),

@@ -4,9 +4,10 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_agents::{Clues, identify, user_name};
+use onus_agents::{Client, Clues, identify, user_name};
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
+use onus_core::lease::Process;
 use onus_core::refusal::{Code, Refusal};
 use onus_dispatch::group;
 use onus_engine::{Ancestry, Engine, Identity, Orphan, Reply, Request, process};
@@ -79,6 +80,13 @@ impl Context {
         Ok(Context { out, config, place, folder, as_actor })
     }
 
+    /// The same place found anew, as often as it is asked for: of a program that lives long, the store and the
+    /// configuration may change.
+    pub(crate) fn again(&self) -> impl Fn() -> Result<Context, Refusal> + Send + Sync + use<> {
+        let (folder, as_actor, json) = (self.folder.clone(), self.as_actor.clone(), self.out.json);
+        move || Context::new(Some(&folder), as_actor.clone(), json)
+    }
+
     /// The store's file: as configured, else the repository's.
     pub(crate) fn store_path(&self) -> Result<PathBuf, Refusal> {
         if let Some((address, source)) = self.config.get("store.path") {
@@ -101,22 +109,39 @@ impl Context {
     /// Who calls, or why that is not clear.
     pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
         if self.says_everything() {
-            return self.identity_with(None, Ancestry::Own);
+            return self.identity_with(None, Ancestry::Own, None);
         }
         let ancestry = process::ancestry();
         let registered = engine.registered_among(&ancestry)?;
-        self.identity_with(registered.as_ref(), Ancestry::Known(ancestry))
+        self.identity_with(registered.as_ref(), Ancestry::Known(ancestry), None)
+    }
+
+    /// Who asks through a server that has these processes above it, and the process of that instance if it is registered.
+    pub(crate) fn identity_of_client(
+        &self,
+        engine: &mut Engine<SqliteStore>,
+        ancestry: &[Process],
+        client: Client<'_>,
+    ) -> Result<(Identity, Option<Process>), Refusal> {
+        let registered = engine.registered_among(ancestry)?;
+        let identity =
+            self.identity_with(registered.as_ref(), Ancestry::Known(ancestry.to_vec()), Some(client))?;
+        let process = registered
+            .filter(|known| known.actor == identity.actor && known.instance == identity.instance)
+            .and_then(|known| known.process);
+        Ok((identity, process))
     }
 
     /// The same before there is a store to ask.
     pub(crate) fn identity_without_store(&self) -> Result<Identity, Refusal> {
-        self.identity_with(None, Ancestry::Own)
+        self.identity_with(None, Ancestry::Own, None)
     }
 
     fn identity_with(
         &self,
         registered: Option<&onus_store::KnownInstance>,
         ancestry: Ancestry,
+        client: Option<Client<'_>>,
     ) -> Result<Identity, Refusal> {
         let at_terminal = std::io::stdin().is_terminal()
             || std::io::stdout().is_terminal()
@@ -133,6 +158,7 @@ impl Context {
             configured,
             terminal_user: if at_terminal { user_name(&env) } else { None },
             worktree: root,
+            client,
         })?;
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
@@ -205,7 +231,7 @@ impl Context {
         patience: Duration,
         begun: &mut dyn FnMut(&Refusal),
     ) -> Result<Reply, Refusal> {
-        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, begun))
+        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, None, begun))
     }
 
     fn run_with(

@@ -152,6 +152,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Redact(args) => c::redact::run(context, args),
         Command::Actor(args) => c::actor::run(context, args),
         Command::Instance(args) => c::instance::run(context, args),
+        Command::Mcp(args) => c::mcp::run(context, args),
         Command::Config(args) => c::config::run(context, args),
         Command::Backup(args) => c::backup::run(context, args),
         Command::Completions(args) => c::completions::run(context, args),

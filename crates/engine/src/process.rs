@@ -109,6 +109,12 @@ pub fn ancestry() -> Vec<Process> {
     chain
 }
 
+/// The name of the program that a process runs, as the kernel has it: at most 15 bytes.
+pub fn program(process: &Process) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{}/comm", process.pid)).ok()?;
+    (observe(process) == Seen::Alive).then(|| String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
 /// Whether a process lives, as far as this one can tell.
 pub fn observe(process: &Process) -> Seen {
     let domain = clock::domain();
@@ -156,6 +162,21 @@ mod tests {
         let me = identify(std::process::id()).unwrap();
         assert_eq!(observe(&me), Seen::Alive);
         assert_eq!(ancestry().first(), Some(&me));
+    }
+
+    #[test]
+    fn a_program_is_named_while_it_runs() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let process = identify(child.id()).unwrap();
+        // Until it is another program, a new process is a copy of its parent.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while program(&process).as_deref() != Some("sleep") {
+            assert!(std::time::Instant::now() < deadline, "{:?}", program(&process));
+        }
+        assert_eq!(program(&Process { start: process.start + 1, ..process.clone() }), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(program(&process), None);
     }
 
     #[test]

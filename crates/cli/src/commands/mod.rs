@@ -25,6 +25,7 @@ pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod note;
 pub(crate) mod ready;
 pub(crate) mod redact;

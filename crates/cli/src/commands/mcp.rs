@@ -1,0 +1,71 @@
+use std::path::Path;
+
+use onus_agents::Client;
+use onus_core::lease::Process;
+use onus_core::refusal::Refusal;
+use onus_engine::process;
+use onus_server::{Entered, Host};
+use onus_store::Access;
+
+use crate::context::{Context, target};
+use crate::scopes;
+
+/// Serve the tools ready, claim, touch, note, done, release, block, show, add and status to an agent (MCP)
+///
+/// Started by the agent's program, with the Model Context Protocol on standard input and output; it ends when standard
+/// input does. Who calls is found out in every call: --as or ONUS_ACTOR, a registered process above, the program's
+/// variables, then what the program calls itself; never a person. Claims are bound to that program's process and
+/// lapse when it dies.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {}
+
+/// What stands between a program and what it starts without being who asks.
+const SHELLS: &[&str] =
+    &["sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "tcsh", "zsh"];
+
+pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
+    // Once, at the beginning: whoever is above us later need not be who started us.
+    let ancestry = process::ancestry();
+    let connection = match ancestry.first() {
+        Some(own) => format!("mcp-{}-{}", own.pid, own.start),
+        None => format!("mcp-{}", onus_engine::new_uid(onus_store::clock::now().wall_ms)),
+    };
+    let client = client_among(ancestry.get(1..).unwrap_or_default()).cloned();
+    let (entered, scoped, placed) = (context.again(), context.again(), context.again());
+    let name = connection.clone();
+    onus_server::serve_mcp(Host {
+        connection,
+        enter: Box::new(move |client_name, access| {
+            let asks = Client { name: client_name, connection: &name };
+            enter(&entered()?, access, &ancestry, asks, client.as_ref())
+        }),
+        task: Box::new(|| target(None)),
+        scope: Box::new(move |globs| scopes::scope(&scoped()?, globs)),
+        path: Box::new(move |path| scopes::path_in_repository(&placed()?, Path::new(path))),
+    })
+}
+
+fn enter(
+    context: &Context,
+    access: Access,
+    ancestry: &[Process],
+    asks: Client<'_>,
+    client: Option<&Process>,
+) -> Result<Entered, Refusal> {
+    let mut engine = context.engine(access)?;
+    let (identity, registered) = context.identity_of_client(&mut engine, ancestry, asks)?;
+    Ok(Entered {
+        engine,
+        identity,
+        process: registered.or_else(|| client.cloned()),
+        worktree: context.place.as_ref().map(|place| place.root.to_string_lossy().into_owned()),
+        branch: context.place.as_ref().and_then(|place| place.branch.clone()),
+    })
+}
+
+/// The program that started us: the nearest that is not a shell, or the nearest of all.
+fn client_among(above: &[Process]) -> Option<&Process> {
+    let is_shell =
+        |process: &&Process| process::program(process).is_none_or(|name| SHELLS.contains(&name.as_str()));
+    above.iter().find(|process| !is_shell(process)).or(above.first())
+}
