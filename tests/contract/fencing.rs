@@ -53,6 +53,7 @@ const OTHERS: &[&str] = &[
     "ledger",
     "actor",
     "instance",
+    "mcp",
     "config",
     "doctor",
     "backup",

@@ -278,7 +278,12 @@ fn every_command_answers_in_its_documented_shape() {
         .filter(|command| !command.starts_with('-'))
         .filter_map(|command| command.split(' ').next().map(str::to_owned))
         .collect();
-    assert_eq!(commands(&sandbox), first_words);
+    // What speaks a protocol of its own gives no document, and says so.
+    let error = sandbox.json(&a, &["mcp"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("--json"), "{error}");
+    let mut known = commands(&sandbox);
+    assert!(known.remove("mcp"));
+    assert_eq!(known, first_words);
 }
 
 #[test]

@@ -24,6 +24,9 @@ const SHELLS: &[&str] =
     &["sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "tcsh", "zsh"];
 
 pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
+    if context.out.json {
+        return Err(Refusal::usage("onus mcp speaks its protocol on standard output: leave out --json"));
+    }
     // Once, at the beginning: whoever is above us later need not be who started us.
     let ancestry = process::ancestry();
     let connection = match ancestry.first() {

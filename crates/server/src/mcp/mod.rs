@@ -115,7 +115,7 @@ impl Server {
             let why = format!("{MAX_WAITING} claims wait through this connection already");
             return Err(Refusal::new(Code::Limit, why).next("wait for one of them, or cancel it"));
         }
-        let _turn = turns.acquire().await.map_err(failed)?;
+        let turn = turns.acquire().await.map_err(failed)?;
         // Closed to stop the waiting: what waits attends to its other end.
         let (stop, speaks) = std::io::pipe().map_err(failed)?;
         let (host, grants) = (Arc::clone(&self.host), Arc::clone(&self.grants));
@@ -134,6 +134,8 @@ impl Server {
                 work.await
             }
         };
+        // Giving back takes a turn of its own.
+        drop(turn);
         if let Ok(Ok((_, known))) = &outcome {
             self.remember(known.clone(), name.clone());
         }
