@@ -10,10 +10,10 @@ use onus_store::Access;
 use crate::context::{Context, target};
 use crate::scopes;
 
-/// Serve the tools ready, claim, touch, note, done, release, block, show, add and status to an agent (MCP)
+/// Serve an agent its tools over the Model Context Protocol
 ///
-/// Started by the agent's program, with the Model Context Protocol on standard input and output; it ends when standard
-/// input does. Who calls is found out in every call: --as or ONUS_ACTOR, a registered process above, the program's
+/// Started by the agent's program, which speaks the protocol with it on standard input and output; it ends when standard
+/// input does. The tools are ready, claim, touch, note, done, release, block, show, add and status. Who calls is found out in every call: --as or ONUS_ACTOR, a registered process above, the program's
 /// variables, then what the program calls itself; never a person. Claims are bound to that program's process and
 /// lapse when it dies.
 #[derive(clap::Args, Debug)]
