@@ -30,6 +30,9 @@ pub use mcp::serve as serve_mcp;
 /// Opens the store for the client of this name.
 pub type Enter = dyn Fn(&str, Access) -> Result<Entered, Refusal> + Send + Sync;
 
+/// A question to the program around the server.
+pub type Ask<In, Out> = Box<dyn Fn(&In) -> Result<Out, Refusal> + Send + Sync>;
+
 /// What the program around the server knows and the server does not: asked anew in every call.
 pub struct Host {
     /// The instance of a client of which nothing else is known: told from every other connection's.
@@ -38,9 +41,9 @@ pub struct Host {
     /// The task that is meant when none is named.
     pub task: Box<dyn Fn() -> Result<Option<TaskRef>, Refusal> + Send + Sync>,
     /// Globs as they were given, from the repository's root.
-    pub scope: Box<dyn Fn(&[String]) -> Result<Scope, Refusal> + Send + Sync>,
+    pub scope: Ask<[String], Scope>,
     /// A path as it was given, from the repository's root.
-    pub path: Box<dyn Fn(&str) -> Result<String, Refusal> + Send + Sync>,
+    pub path: Ask<str, String>,
 }
 
 impl std::fmt::Debug for Host {

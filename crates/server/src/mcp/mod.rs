@@ -7,7 +7,6 @@ mod lines;
 mod tools;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelledNotificationParam, ErrorData, Implementation,
@@ -32,9 +31,6 @@ use tools::{Call, Claim};
 /// How many claims may wait at once.
 const MAX_WAITING: usize = 8;
 
-/// How long what was begun may take to end when the client has gone.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-
 /// Serves the client at standard input and output until it goes.
 pub fn serve(host: Host) -> Result<(), Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,7 +48,8 @@ pub fn serve(host: Host) -> Result<(), Refusal> {
         }
         server.farewell().await;
     });
-    runtime.shutdown_timeout(LAST_WORDS);
+    // All that changes something has ended. What may still run only reads: standard input, for which nobody waits.
+    runtime.shutdown_background();
     Ok(())
 }
 
@@ -169,10 +166,14 @@ impl Server {
     /// When the client has gone: what only this connection could end is given back.
     async fn farewell(&self) {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((identity, client)) = own {
-            // If that fails, its leases last as long as the client's process.
-            let _ = self.in_turn(move |host| grants::give_back_all(host, &identity, &client)).await;
-        }
+        // A turn is taken in any case: what was cancelled just before is given back first. If giving back fails, the
+        // leases last as long as the client's process.
+        let _ = self
+            .in_turn(move |host| match own {
+                Some((identity, client)) => grants::give_back_all(host, &identity, &client),
+                None => Ok(()),
+            })
+            .await;
     }
 }
 

@@ -181,7 +181,7 @@ pub(super) fn list() -> Vec<Tool> {
     let settled = || Changes { again_is_the_same: true };
     let id = || json!({ "type": "string" });
     let text = |what: &str| json!({ "type": "string", "description": what });
-    let globs = || json!({ "type": "array", "items": { "type": "string" }, "description": "Globs to reserve, from the repository's root" });
+    let globs = || json!({ "type": "array", "items": { "type": "string" }, "description": "Globs to reserve, from the root" });
     vec![
         tool(
             "ready",
@@ -255,8 +255,8 @@ pub(super) fn list() -> Vec<Tool> {
             json!({
                 "title": id(),
                 "body": text("Details, how to verify"),
-                "type": { "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
-                "priority": { "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
+                "type": { "type": "string", "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
+                "priority": { "type": "string", "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
                 "parent": id(),
                 "deps": { "type": "array", "items": { "type": "string" }, "description": "Ids that must be done first" },
                 "scope": globs(),
