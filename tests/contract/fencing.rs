@@ -54,6 +54,7 @@ const OTHERS: &[&str] = &[
     "actor",
     "instance",
     "setup",
+    "mcp",
     "config",
     "doctor",
     "whoami",

@@ -102,7 +102,7 @@ impl Tried<'_> {
 }
 
 /// Commands whose answer is a protocol of somebody else's.
-const PROTOCOLS: &[&str] = &["hook"];
+const PROTOCOLS: &[&str] = &["hook", "mcp"];
 
 #[test]
 fn every_command_answers_in_its_documented_shape() {
@@ -293,6 +293,8 @@ fn every_command_answers_in_its_documented_shape() {
         .filter_map(|command| command.split(' ').next().map(str::to_owned))
         .collect();
     // These speak to programs in those programs' own words.
+    let error = sandbox.json(&a, &["mcp"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("--json"), "{error}");
     let others = PROTOCOLS.iter().map(|name| (*name).to_owned());
     assert_eq!(commands(&sandbox), first_words.into_iter().chain(others).collect());
 }

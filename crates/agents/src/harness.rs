@@ -49,10 +49,29 @@ pub(crate) fn detect(env: &dyn Fn(&str) -> Option<String>) -> Option<Harness> {
             conversation: harness.conversation.and_then(set),
         });
     }
-    let name: String = set(GENERIC)?
-        .chars()
+    Some(Harness { name: spelled(&set(GENERIC)?), conversation: None })
+}
+
+/// The name of the harness whose program calls itself so to a server: a known one's, such as `claude` for `claude-code`,
+/// else its own, spelled as an actor's name can be.
+pub(crate) fn of_client(name: &str) -> String {
+    let name = spelled(&name.trim().to_lowercase());
+    let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let is_of = |harness: &&KnownHarness| {
+        let rest = name.strip_prefix(harness.name);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    match HARNESSES.iter().find(is_of) {
+        Some(harness) => harness.name.to_owned(),
+        None if name.is_empty() => "mcp".to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+/// As an actor's name can be spelled.
+fn spelled(name: &str) -> String {
+    name.chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
         .take(40)
-        .collect();
-    Some(Harness { name, conversation: None })
+        .collect()
 }

@@ -7,6 +7,10 @@
 //! The instance, first hit wins: a person is one instance everywhere; `ONUS_INSTANCE`; the registered process; the
 //! harness's own conversation variable; else the folder. Variables do not survive from one shell call of an agent to
 //! the next, so each step works without those before it.
+//!
+//! **Through a server** ([`Client`]) it is always an agent that calls. What the client calls itself names the actor after
+//! the harness, and neither the configuration nor the terminal is asked: they say who started the client. The connection
+//! is the instance where nothing else tells.
 
 mod harness;
 pub mod hook;
@@ -35,6 +39,17 @@ pub struct Clues<'a> {
     pub terminal_user: Option<String>,
     /// The folder the caller works in.
     pub worktree: &'a Path,
+    /// The program at the other end, if this is a server.
+    pub client: Option<Client<'a>>,
+}
+
+/// A program that asks a server of ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    /// What it calls itself.
+    pub name: &'a str,
+    /// What tells this connection from every other.
+    pub connection: &'a str,
 }
 
 impl std::fmt::Debug for Clues<'_> {
@@ -83,6 +98,7 @@ pub fn of_conversation(
         configured: None,
         terminal_user: None,
         worktree: Path::new(""),
+        client: None,
     };
     let (actor, named_by) = actor(&none, Some(&Harness { name: harness.to_owned(), conversation: None }))?;
     if actor.is_person() {
@@ -99,9 +115,11 @@ pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
     let harness = harness::detect(clues.env);
     let agent_above = clues.registered.filter(|known| !known.actor.is_person());
     let (actor, named_by) = actor(clues, harness.as_ref())?;
-    if actor.is_person() && (harness.is_some() || agent_above.is_some()) {
-        let harness =
-            harness.map(|harness| harness.name).or(agent_above.map(|known| known.actor.to_string()));
+    if actor.is_person() && (harness.is_some() || agent_above.is_some() || clues.client.is_some()) {
+        let harness = harness
+            .map(|harness| harness.name)
+            .or(agent_above.map(|known| known.actor.to_string()))
+            .or(clues.client.map(|client| harness::of_client(client.name)));
         return Err(person_refused(&actor, &harness.unwrap_or_default()));
     }
     let (instance, known_by) = instance(clues, harness.as_ref(), &actor)?;
@@ -135,12 +153,17 @@ fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, Nam
     if let Some(text) = (clues.env)("ONUS_ACTOR").filter(|text| !text.is_empty()) {
         return Ok((named("ONUS_ACTOR", &text)?, NamedBy::Variable));
     }
-    if let Some(known) = clues.registered {
+    // A person's registered terminal says who started the client, not who asks through it.
+    if let Some(known) = clues.registered.filter(|known| clues.client.is_none() || !known.actor.is_person()) {
         return Ok((known.actor.clone(), NamedBy::Process));
     }
     if let Some(harness) = harness {
         let by = NamedBy::Harness(harness.name.clone());
         return Ok((named("the harness", &format!("agent:{}", harness.name))?, by));
+    }
+    if let Some(client) = clues.client {
+        let name = harness::of_client(client.name);
+        return Ok((named("the client", &format!("agent:{name}"))?, NamedBy::Harness(name)));
     }
     if let Some(configured) = clues.configured {
         return Ok((named("identity.actor in the configuration", configured)?, NamedBy::Configuration));
@@ -176,6 +199,9 @@ fn instance(
     {
         return Ok((instance, KnownBy::Harness));
     }
+    if let Some(client) = clues.client {
+        return Ok((client.connection.parse()?, KnownBy::Name));
+    }
     let folder: String = clues
         .worktree
         .to_string_lossy()
@@ -198,6 +224,27 @@ mod tests {
         configured: Option<&str>,
         terminal: bool,
     ) -> Result<(String, String, KnownBy), Refusal> {
+        who_of(None, flag, env, registered, configured, terminal)
+    }
+
+    /// Through a server, on a person's terminal, by a client of this name.
+    fn through(
+        client: &str,
+        flag: Option<&str>,
+        env: &[(&str, &str)],
+        registered: Option<&KnownInstance>,
+    ) -> Result<(String, String, KnownBy), Refusal> {
+        who_of(Some(client), flag, env, registered, Some("human:c"), true)
+    }
+
+    fn who_of(
+        client: Option<&str>,
+        flag: Option<&str>,
+        env: &[(&str, &str)],
+        registered: Option<&KnownInstance>,
+        configured: Option<&str>,
+        terminal: bool,
+    ) -> Result<(String, String, KnownBy), Refusal> {
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let clues = Clues {
             flag,
@@ -206,6 +253,7 @@ mod tests {
             configured,
             terminal_user: terminal.then(|| "alice".to_owned()),
             worktree: Path::new("/w/t"),
+            client: client.map(|name| Client { name, connection: "mcp-7-8" }),
         };
         identify(&clues).map(|who| (who.actor.to_string(), who.instance.to_string(), who.known_by))
     }
@@ -278,5 +326,42 @@ mod tests {
             who(Some("agent:y"), &[], Some(&above), None, true),
             is("agent:y", "worktree:/w/t", KnownBy::Worktree)
         );
+    }
+
+    #[test]
+    fn through_a_server_it_is_an_agent_by_the_clients_name_and_the_connection() {
+        for (client, actor) in [
+            ("claude-code", "agent:claude"),
+            ("codex-mcp-client", "agent:codex"),
+            ("gemini-cli-mcp-client", "agent:gemini"),
+            ("Cursor", "agent:cursor"),
+            ("clinedorf", "agent:clinedorf"),
+            ("My Bot/2 \u{1f916}", "agent:my-bot-2"),
+            ("  ", "agent:mcp"),
+        ] {
+            assert_eq!(through(client, None, &[], None), is(actor, "mcp-7-8", KnownBy::Name), "{client}");
+        }
+    }
+
+    #[test]
+    fn through_a_server_the_clues_before_the_client_win() {
+        let codex = [("CODEX_THREAD_ID", "t-1")];
+        assert_eq!(through("x", None, &codex, None), is("agent:codex", "t-1", KnownBy::Harness));
+        let gemini = [("GEMINI_CLI", "1")];
+        assert_eq!(through("x", None, &gemini, None), is("agent:gemini", "mcp-7-8", KnownBy::Name));
+        let above = registered("agent:y");
+        assert_eq!(through("x", None, &codex, Some(&above)), is("agent:y", "conv-9", KnownBy::Ancestor));
+        let named = [("ONUS_ACTOR", "agent:z"), ("ONUS_INSTANCE", "i")];
+        assert_eq!(through("x", None, &named, Some(&above)), is("agent:z", "i", KnownBy::Name));
+        assert_eq!(through("x", Some("ci:a"), &[], Some(&above)), is("ci:a", "mcp-7-8", KnownBy::Name));
+    }
+
+    #[test]
+    fn nobody_is_a_person_through_a_server() {
+        let by_env = through("x", None, &[("ONUS_ACTOR", "human:a")], None);
+        assert_eq!(by_env.unwrap_err().code, Code::Identity);
+        assert_eq!(through("x", Some("human:a"), &[], None).unwrap_err().code, Code::Identity);
+        let terminal = registered("human:a");
+        assert_eq!(through("x", None, &[], Some(&terminal)), is("agent:x", "mcp-7-8", KnownBy::Name));
     }
 }

@@ -102,6 +102,7 @@ pub(crate) enum Command {
     Actor(c::actor::Args),
     Instance(c::instance::Args),
     Setup(c::setup::Args),
+    Mcp(c::mcp::Args),
     Config(c::config::Args),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),

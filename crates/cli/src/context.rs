@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_agents::{Clues, Who, conversation_variable, identify, user_name};
+use onus_agents::{Client, Clues, Who, conversation_variable, identify, user_name};
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::lease::Process;
@@ -80,6 +80,13 @@ impl Context {
         Ok(Context { out, config, place, folder, as_actor })
     }
 
+    /// The same place found anew, as often as it is asked for: of a program that lives long, the store and the
+    /// configuration may change.
+    pub(crate) fn again(&self) -> impl Fn() -> Result<Context, Refusal> + Send + Sync + use<> {
+        let (folder, as_actor, json) = (self.folder.clone(), self.as_actor.clone(), self.out.json);
+        move || Context::new(Some(&folder), as_actor.clone(), json)
+    }
+
     /// The store's file: as configured, else the repository's.
     pub(crate) fn store_path(&self) -> Result<PathBuf, Refusal> {
         if let Some((address, source)) = self.config.get("store.path") {
@@ -111,29 +118,27 @@ impl Context {
     /// Who calls, or why that is not clear.
     pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
         if self.says_everything() {
-            return self.identity_with(None, Ancestry::Own);
+            return self.identity_with(None, Ancestry::Own, None);
         }
-        let (registered, ancestry) = self.registered(engine)?;
-        self.identity_with(registered.as_ref(), Ancestry::Known(ancestry))
+        let ancestry = process::ancestry();
+        let registered = registered_among(engine, &ancestry)?;
+        self.identity_with(registered.as_ref(), Ancestry::Known(ancestry), None)
     }
 
-    /// The instance whose process this one runs under. Where one process runs several conversations, the harness's
-    /// variable says which, if a hook has registered that one, too.
-    fn registered(
+    /// Who asks through a server that has these processes above it, and the process of that instance if it is registered.
+    pub(crate) fn identity_of_client(
         &self,
         engine: &mut Engine<SqliteStore>,
-    ) -> Result<(Option<KnownInstance>, Vec<Process>), Refusal> {
-        let ancestry = process::ancestry();
-        let mut registered = engine.registered_among(&ancestry)?;
-        if let (Some(known), Some((actor, instance))) = (&registered, conversation_variable(&env))
-            && known.actor == actor
-            && known.instance != instance
-            && let Some(named) = engine.known_instance(&actor, &instance)?
-            && named.process == known.process
-        {
-            registered = Some(named);
-        }
-        Ok((registered, ancestry))
+        ancestry: &[Process],
+        client: Client<'_>,
+    ) -> Result<(Identity, Option<Process>), Refusal> {
+        let registered = registered_among(engine, ancestry)?;
+        let identity =
+            self.identity_with(registered.as_ref(), Ancestry::Known(ancestry.to_vec()), Some(client))?;
+        let process = registered
+            .filter(|known| known.actor == identity.actor && known.instance == identity.instance)
+            .and_then(|known| known.process);
+        Ok((identity, process))
     }
 
     /// Who calls, and how that is known.
@@ -141,21 +146,22 @@ impl Context {
         &self,
         engine: &mut Engine<SqliteStore>,
     ) -> Result<(Who, Option<KnownInstance>), Refusal> {
-        let (registered, _) = self.registered(engine)?;
-        Ok((self.who_with(registered.as_ref())?, registered))
+        let registered = registered_among(engine, &process::ancestry())?;
+        Ok((self.who_with(registered.as_ref(), None)?, registered))
     }
 
     /// The same before there is a store to ask.
     pub(crate) fn identity_without_store(&self) -> Result<Identity, Refusal> {
-        self.identity_with(None, Ancestry::Own)
+        self.identity_with(None, Ancestry::Own, None)
     }
 
     fn identity_with(
         &self,
         registered: Option<&KnownInstance>,
         ancestry: Ancestry,
+        client: Option<Client<'_>>,
     ) -> Result<Identity, Refusal> {
-        let who = self.who_with(registered)?;
+        let who = self.who_with(registered, client)?;
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
                 Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
@@ -173,7 +179,11 @@ impl Context {
         })
     }
 
-    pub(crate) fn who_with(&self, registered: Option<&KnownInstance>) -> Result<Who, Refusal> {
+    fn who_with(
+        &self,
+        registered: Option<&KnownInstance>,
+        client: Option<Client<'_>>,
+    ) -> Result<Who, Refusal> {
         let at_terminal = std::io::stdin().is_terminal()
             || std::io::stdout().is_terminal()
             || std::io::stderr().is_terminal();
@@ -189,6 +199,7 @@ impl Context {
             configured,
             terminal_user: if at_terminal { user_name(&env) } else { None },
             worktree: root,
+            client,
         })
     }
 
@@ -246,7 +257,7 @@ impl Context {
         patience: Duration,
         begun: &mut dyn FnMut(&Refusal),
     ) -> Result<Reply, Refusal> {
-        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, begun))
+        self.run_with(command, key, |engine, request| engine.run_or_wait(request, patience, None, begun))
     }
 
     fn run_with(
@@ -262,6 +273,24 @@ impl Context {
         std::mem::forget(engine);
         outcome
     }
+}
+
+/// The instance whose process is among these. Where one process runs several conversations, the harness's variable says
+/// which, if a hook has registered that one, too.
+fn registered_among(
+    engine: &mut Engine<SqliteStore>,
+    ancestry: &[Process],
+) -> Result<Option<KnownInstance>, Refusal> {
+    let registered = engine.registered_among(ancestry)?;
+    if let (Some(known), Some((actor, instance))) = (&registered, conversation_variable(&env))
+        && known.actor == actor
+        && known.instance != instance
+        && let Some(named) = engine.known_instance(&actor, &instance)?
+        && named.process == known.process
+    {
+        return Ok(Some(named));
+    }
+    Ok(registered)
 }
 
 /// A path from a store's address: a plain path or `sqlite:PATH`; None for anything on a network.

@@ -167,6 +167,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Redact(args) => c::redact::run(context, args),
         Command::Actor(args) => c::actor::run(context, args),
         Command::Instance(args) => c::instance::run(context, args),
+        Command::Mcp(args) => c::mcp::run(context, args),
         Command::Config(args) => c::config::run(context, args),
         Command::Whoami(args) => c::whoami::run(context, args),
         Command::Prime(args) => c::prime::run(context, args),

@@ -113,7 +113,10 @@ pub fn ancestry() -> Vec<Process> {
 }
 
 /// Programs that run others' commands on their behalf.
-const SHELLS: [&str; 10] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox", "env"];
+const SHELLS: [&str; 14] = [
+    "sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox", "csh", "tcsh", "nu", "env",
+    "timeout",
+];
 
 /// The program that had this one started: the nearest process above that is not a shell.
 pub fn launcher() -> Option<Process> {
@@ -178,6 +181,21 @@ mod tests {
         let me = identify(std::process::id()).unwrap();
         assert_eq!(observe(&me), Seen::Alive);
         assert_eq!(ancestry().first(), Some(&me));
+    }
+
+    #[test]
+    fn a_program_is_named_while_it_runs() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let process = identify(child.id()).unwrap();
+        // Until it is another program, a new process is a copy of its parent.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while program(&process).as_deref() != Some("sleep") {
+            assert!(std::time::Instant::now() < deadline, "{:?}", program(&process));
+        }
+        assert_eq!(program(&Process { start: process.start + 1, ..process.clone() }), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(program(&process), None);
     }
 
     #[test]

@@ -25,13 +25,16 @@
 //! **A waiter costs nothing while nothing happens**, and little when much does: after a look in vain it rests for a
 //! multiple of the processor time that it took, so that many waiters beside busy writers leave them the processor. It
 //! holds no transaction, no lock and no task; any signal may end it. It gives no sign of life, and its instance is not
-//! registered by waiting.
+//! registered by waiting. Where signals are not the way (a server waits for many), `stop` ends it: from when that has
+//! something to say, no new try is begun.
 //!
 //! A refusal that waiting cannot cure (no such task, finished, too low a tier) is the answer at once, at the beginning
 //! and whenever it comes to that.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use onus_core::actor::Tier;
 use onus_core::command::{Act, Command, Terms};
@@ -91,11 +94,13 @@ struct InTheWay {
 
 impl<S: Store> Engine<S> {
     /// Like [`Engine::run`], but what is refused for now is tried again until it is granted or the time is over.
-    /// `begun` is called once, when the waiting begins, with what was refused.
+    /// `begun` is called once, when the waiting begins, with what was refused. As soon as `stop` has something to say
+    /// the waiting ends with what was refused last.
     pub fn run_or_wait(
         &mut self,
         request: &Request,
         patience: Duration,
+        stop: Option<BorrowedFd<'_>>,
         begun: &mut dyn FnMut(&Refusal),
     ) -> Result<Reply, Refusal> {
         let until = Instant::now().checked_add(patience);
@@ -111,6 +116,9 @@ impl<S: Store> Engine<S> {
             let attention = self.attend(request, &refusal, ends)?;
             self.check_bound(request)?;
             if self.is_worth_a_try(request, &refusal)? {
+                if stop.is_some_and(has_spoken) {
+                    return Err(refusal);
+                }
                 refusal = match self.run(request) {
                     Err(refusal) if waiting_may_help(&refusal) => refusal,
                     answer => return answer,
@@ -118,8 +126,11 @@ impl<S: Store> Engine<S> {
             }
             rest(spent, until);
             spent = Some(processor_time());
-            sleep(&mut *watch, until, &attention)?;
+            sleep(&mut *watch, until, &attention, stop)?;
             ends = attention.ends;
+            if stop.is_some_and(has_spoken) {
+                return Err(refusal);
+            }
             if until.is_some_and(|until| until <= Instant::now()) {
                 self.check_bound(request)?;
                 return self.run(request);
@@ -299,11 +310,23 @@ fn ends_of(processes: Vec<Process>, mut open: Vec<(Process, OwnedFd)>) -> (Vec<(
     (ends, unattended)
 }
 
-fn sleep(watch: &mut dyn Watch, until: Option<Instant>, attention: &Attention) -> Result<(), StoreError> {
+fn sleep(
+    watch: &mut dyn Watch,
+    until: Option<Instant>,
+    attention: &Attention,
+    stop: Option<BorrowedFd<'_>>,
+) -> Result<(), StoreError> {
     let until = until.map_or(attention.at, |until| until.min(attention.at));
-    let ends: Vec<BorrowedFd<'_>> = attention.ends.iter().map(|(_, end)| end.as_fd()).collect();
-    watch.wait(Some(until), &ends)?;
+    let ends = attention.ends.iter().map(|(_, end)| end.as_fd());
+    let also: Vec<BorrowedFd<'_>> = ends.chain(stop).collect();
+    watch.wait(Some(until), &also)?;
     Ok(())
+}
+
+/// Whether a file has something to say, now.
+fn has_spoken(file: BorrowedFd<'_>) -> bool {
+    let mut ears = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
+    poll(&mut ears, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && !ears[0].revents().is_empty()
 }
 
 /// After a look in vain, before the next sleep. `spent_before`: the processor time when the waiter went to sleep.

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -127,6 +128,16 @@ impl Scene {
 
     /// Somebody waits; at the nth question about a process something happens, or at the next where it can.
     fn wait(&self, nth: u32, wanted: &Request, happens: impl FnMut() -> bool + Send + 'static) -> Waited {
+        self.wait_or_stop(nth, wanted, None, happens)
+    }
+
+    fn wait_or_stop(
+        &self,
+        nth: u32,
+        wanted: &Request,
+        stop: Option<BorrowedFd<'_>>,
+        happens: impl FnMut() -> bool + Send + 'static,
+    ) -> Waited {
         let asked = Arc::new(AtomicU32::new(0));
         let (count, event) = (Arc::clone(&asked), Mutex::new((happens, false)));
         let observe = move |process: &Process| -> Seen {
@@ -141,8 +152,30 @@ impl Scene {
         let outside = Outside { observe: Box::new(observe), ..Outside::default() };
         let mut engine = Engine::with_outside(open(&self.store()), Policy::default(), outside);
         let began = Instant::now();
-        let reply = engine.run_or_wait(wanted, PATIENCE, &mut |_| {});
+        let reply = engine.run_or_wait(wanted, PATIENCE, stop, &mut |_| {});
         Waited { reply: reply.ok(), took: began.elapsed(), asked: asked.load(Ordering::SeqCst) }
+    }
+}
+
+#[test]
+fn a_waiter_that_is_stopped_takes_nothing_more() {
+    for wanted in waits() {
+        for nth in 2..=QUESTIONS {
+            let scene = Scene::new();
+            let (stop, speaks) = std::io::pipe().unwrap();
+            let mut other = Engine::new(open(&scene.store()), Policy::default());
+            // Stopped first, then the task is free: whoever looked again would have it.
+            let mut speaks = Some(speaks);
+            let happens = move || {
+                drop(speaks.take());
+                other.run(&release()).is_ok()
+            };
+            let waited = scene.wait_or_stop(nth, &wanted, Some(stop.as_fd()), happens);
+            assert!(waited.asked >= nth && waited.took < AT_ONCE, "at question {nth}: {:?}", waited.took);
+            assert!(waited.reply.is_none(), "it was stopped before question {nth} was answered");
+            let mut engine = Engine::new(open(&scene.store()), Policy::default());
+            engine.run(&claim("another", Terms::default())).expect("the task is free");
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod note;
 pub(crate) mod prime;
 pub(crate) mod ready;

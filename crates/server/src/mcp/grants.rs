@@ -1,0 +1,82 @@
+//! What was granted to requests that may yet be cancelled.
+//!
+//! A client that cancels a request ignores its answer. Whether the cancellation was seen while the claim ran or after it
+//! was answered depends on who was faster; what was granted is therefore remembered by its request and taken out by
+//! whoever finds the request cancelled, once. A claim that only renewed what the client held before grants nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::model::RequestId;
+
+use onus_core::command::{Act, Command};
+use onus_core::ids::{TaskRef, Token};
+use onus_core::refusal::Refusal;
+use onus_core::transition::Verb;
+use onus_engine::{Answer, Identity, Reply, Request};
+use onus_store::Access;
+
+use crate::Host;
+
+/// A cancellation crosses its answer on the way: later than this many claims it does not come.
+const MAX_GRANTS: usize = 64;
+
+/// A lease that a claim was granted.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    task: TaskRef,
+    identity: Identity,
+}
+
+impl Grant {
+    pub(super) fn of(reply: &Reply, identity: &Identity) -> Option<Grant> {
+        let Answer::Lease { task, lease: Some(lease), renewed: false, .. } = &reply.answer else {
+            return None;
+        };
+        let task: TaskRef = task.uid.parse().ok()?;
+        let token = Some((Some(task.clone()), Token(lease.token)));
+        Some(Grant { task, identity: Identity { token, ..identity.clone() } })
+    }
+
+    /// Ends the lease, unless it has ended otherwise.
+    pub(super) fn give_back(self, host: &Host, client: &str) -> Result<(), Refusal> {
+        let mut engine = (host.enter)(client, Access::Write)?.engine;
+        let message = Some("the claim was cancelled".to_owned());
+        let act = Act::Move { verb: Verb::Release, message };
+        let command = Command::OnTask { task: Some(self.task), act, force: None };
+        engine.run(&Request { identity: self.identity, command, key: None }).map(drop)
+    }
+}
+
+/// Gives back what the connection's own instance still holds: nobody will ever act as it again. Leases that have lapsed
+/// are left for whoever takes them over.
+pub(super) fn give_back_all(host: &Host, identity: &Identity, client: &str) -> Result<(), Refusal> {
+    let mut engine = (host.enter)(client, Access::Write)?.engine;
+    let status = engine.status(Some(identity))?.value;
+    for held in status.held.iter().chain(&status.stalled).filter(|held| status.yours.contains(&held.id)) {
+        let message = Some("the connection ended".to_owned());
+        let act = Act::Move { verb: Verb::Release, message };
+        let command = Command::OnTask { task: Some(held.id.parse()?), act, force: None };
+        engine.run(&Request { identity: identity.clone(), command, key: None })?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Grants(Mutex<VecDeque<(RequestId, Grant)>>);
+
+impl Grants {
+    pub(super) fn put(&self, id: RequestId, grant: Grant) {
+        let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if grants.len() == MAX_GRANTS {
+            grants.pop_front();
+        }
+        grants.push_back((id, grant));
+    }
+
+    pub(super) fn take(&self, id: &RequestId) -> Option<Grant> {
+        let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = grants.iter().position(|(other, _)| other == id)?;
+        grants.remove(place).map(|(_, grant)| grant)
+    }
+}

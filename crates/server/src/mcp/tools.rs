@@ -1,0 +1,351 @@
+//! The tools: what the client is told of each, and what it may say to it.
+//!
+//! A model pays for every byte of this in every conversation: the whole list and the instructions stay under
+//! [`MAX_BYTES`]. No schema repeats another, none has references, and what the server would answer anyway is not told twice.
+
+use std::borrow::Cow;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use onus_core::ids::TaskRef;
+use onus_core::refusal::Refusal;
+use onus_core::task::{Priority, TaskType};
+
+/// What `tools/list` and the instructions may weigh together. Text like this has 4 bytes a token as a rule, and no usual
+/// tokenizer makes more than one token of 3 bytes of it: 4500 bytes are at most 1500 tokens.
+#[cfg(test)]
+pub(super) const MAX_BYTES: usize = 4_500;
+
+pub(super) const INSTRUCTIONS: &str = "onus decides who holds a task, so that no two agents do the same work. The loop: \
+ready -> claim -> touch files before editing -> note progress -> done, or release what you will not finish. \
+Refused? Nothing was changed: read error.code, holder and next, take another task or wait; never work on what another holds. \
+Code fenced: you lost the task, stop. Read notices in answers. You may leave out id while you hold exactly one task.";
+
+/// The longest that a claim waits.
+pub(super) const MAX_WAIT_S: u64 = 600;
+const MAX_READY: u64 = 50;
+const READY: u64 = 10;
+
+/// One call, understood.
+#[derive(Debug)]
+pub(super) enum Call {
+    Ready { limit: u64 },
+    Show(OnTask),
+    Status,
+    Claim(Claim),
+    Touch(Touch),
+    Note(Note),
+    Done(Done),
+    Release(Moved),
+    Block(Moved),
+    Add(Box<Add>),
+}
+
+/// A field that is parsed by the domain.
+fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = Refusal>,
+{
+    let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+    text.map(|text| text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(refusal.message)))
+        .transpose()
+}
+
+fn all_parsed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TaskRef>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let parsed = texts.iter().map(|text| text.parse());
+    parsed.collect::<Result<_, Refusal>>().map_err(|refusal| serde::de::Error::custom(refusal.message))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ready {
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OnTask {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    #[serde(default)]
+    pub(super) wait: u64,
+    #[serde(default)]
+    pub(super) scope: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Touch {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    pub(super) paths: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Note {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    pub(super) text: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Done {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    pub(super) message: String,
+    #[serde(default)]
+    pub(super) submit: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Moved {
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    pub(super) message: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Add {
+    pub(super) title: String,
+    pub(super) body: Option<String>,
+    #[serde(default, rename = "type", deserialize_with = "parsed")]
+    pub(super) kind: Option<TaskType>,
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) priority: Option<Priority>,
+    #[serde(default, deserialize_with = "parsed")]
+    pub(super) parent: Option<TaskRef>,
+    #[serde(default, deserialize_with = "all_parsed")]
+    pub(super) deps: Vec<TaskRef>,
+    #[serde(default)]
+    pub(super) scope: Vec<String>,
+}
+
+/// What is asked for, or why that cannot be. None: there is no such tool.
+pub(super) fn understand(name: &str, arguments: JsonObject) -> Option<Result<Call, Refusal>> {
+    fn said<T: DeserializeOwned>(name: &str, arguments: JsonObject) -> Result<T, Refusal> {
+        serde_json::from_value(Value::Object(arguments))
+            .map_err(|error| Refusal::usage(format!("{name}: {error}")))
+    }
+    let call = match name {
+        "ready" => said(name, arguments).and_then(|Ready { limit }| match limit.unwrap_or(READY) {
+            limit @ 1..=MAX_READY => Ok(Call::Ready { limit }),
+            _ => Err(Refusal::usage(format!("ready: limit is 1 to {MAX_READY}"))),
+        }),
+        "show" => said(name, arguments).map(Call::Show),
+        "status" => said(name, arguments).map(|Nothing {}| Call::Status),
+        "claim" => said(name, arguments).and_then(|claim: Claim| match claim.wait {
+            0..=MAX_WAIT_S => Ok(Call::Claim(claim)),
+            _ => Err(Refusal::usage(format!("claim: wait is at most {MAX_WAIT_S} seconds"))),
+        }),
+        "touch" => said(name, arguments).map(Call::Touch),
+        "note" => said(name, arguments).map(Call::Note),
+        "done" => said(name, arguments).map(Call::Done),
+        "release" => said(name, arguments).map(Call::Release),
+        "block" => said(name, arguments).map(Call::Block),
+        "add" => said(name, arguments).map(|add| Call::Add(Box::new(add))),
+        _ => return None,
+    };
+    Some(call)
+}
+
+/// What a tool does to the world.
+enum Effect {
+    Reads,
+    Changes { again_is_the_same: bool },
+}
+
+/// Every tool, as `tools/list` tells it.
+pub(super) fn list() -> Vec<Tool> {
+    use Effect::{Changes, Reads};
+    let once = || Changes { again_is_the_same: false };
+    let settled = || Changes { again_is_the_same: true };
+    let id = || json!({ "type": "string" });
+    let text = |what: &str| json!({ "type": "string", "description": what });
+    let globs = || json!({ "type": "array", "items": { "type": "string" }, "description": "Globs to reserve, from the root" });
+    vec![
+        tool(
+            "ready",
+            "Tasks you could claim now, the best first.",
+            Reads,
+            json!({ "limit": { "type": "integer", "minimum": 1, "maximum": MAX_READY, "default": READY } }),
+            &[],
+        ),
+        tool(
+            "claim",
+            "Take a task before working on it: yours alone until done, release or your process ends. Without id: the best ready one. \
+             Claiming what you hold renews it. Held by another: pick another task, or wait for it.",
+            settled(),
+            json!({
+                "id": text("Task, such as ON-12"),
+                "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0, "description": "Seconds to wait if there is nothing to take now" },
+                "scope": globs(),
+            }),
+            &[],
+        ),
+        tool(
+            "touch",
+            "Reserve files before you edit them. Refused if another task has one: leave that file alone.",
+            settled(),
+            json!({ "paths": { "type": "array", "items": { "type": "string" }, "minItems": 1 }, "id": id() }),
+            &["paths"],
+        ),
+        tool(
+            "note",
+            "Record progress, a finding or a decision, for whoever comes next. Counts as a sign of life.",
+            once(),
+            json!({ "text": id(), "id": id() }),
+            &["text"],
+        ),
+        tool(
+            "done",
+            "Finish the task. submit: true sends it to review instead.",
+            once(),
+            json!({
+                "message": text("What was done, how it was verified"),
+                "id": id(),
+                "submit": { "type": "boolean", "default": false },
+            }),
+            &["message"],
+        ),
+        tool(
+            "release",
+            "Give the task back unfinished: anyone may claim it.",
+            once(),
+            json!({ "message": text("How far it is"), "id": id() }),
+            &[],
+        ),
+        tool(
+            "block",
+            "The task cannot go on for now (a decision, an outside cause). Ends your hold.",
+            once(),
+            json!({ "message": text("What it waits for"), "id": id() }),
+            &[],
+        ),
+        tool(
+            "show",
+            "A task with holder and notes. Read it before you start.",
+            Reads,
+            json!({ "id": id() }),
+            &[],
+        ),
+        tool(
+            "add",
+            "Add a task: work you found and will not do now, or parts of a big one.",
+            once(),
+            json!({
+                "title": id(),
+                "body": text("Details, how to verify"),
+                "type": { "type": "string", "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
+                "priority": { "type": "string", "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
+                "parent": id(),
+                "deps": { "type": "array", "items": { "type": "string" }, "description": "Ids that must be done first" },
+                "scope": globs(),
+            }),
+            &["title"],
+        ),
+        tool("status", "Who holds what, what lapsed, and what you hold.", Reads, json!({}), &[]),
+    ]
+}
+
+fn tool(
+    name: &'static str,
+    about: &'static str,
+    effect: Effect,
+    properties: Value,
+    required: &[&str],
+) -> Tool {
+    let mut schema = JsonObject::new();
+    schema.insert("type".to_owned(), json!("object"));
+    schema.insert("properties".to_owned(), properties);
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    let hints = ToolAnnotations::new().open_world(false);
+    let hints = match effect {
+        Effect::Reads => hints.read_only(true),
+        // Nothing is ever lost: every change is an event more.
+        Effect::Changes { again_is_the_same } => hints.destructive(false).idempotent(again_is_the_same),
+    };
+    Tool::new(name, about, schema).with_annotations(hints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_conversation_pays_for_is_small() {
+        let bytes = serde_json::to_string(&json!({ "tools": list() })).unwrap().len() + INSTRUCTIONS.len();
+        assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+    }
+
+    /// A value that a schema allows.
+    fn example(schema: &Value) -> Value {
+        match (schema["type"].as_str(), schema["enum"].as_array()) {
+            (_, Some(words)) => words[0].clone(),
+            (Some("integer"), _) => schema["maximum"].clone(),
+            (Some("boolean"), _) => json!(true),
+            (Some("array"), _) => json!([example(&schema["items"])]),
+            _ => json!("ON-1"),
+        }
+    }
+
+    #[test]
+    fn a_tool_understands_what_its_schema_says_and_nothing_else() {
+        for tool in list() {
+            let schema = Value::Object((*tool.input_schema).clone());
+            let properties = schema["properties"].as_object().unwrap();
+            let whole: JsonObject =
+                properties.iter().map(|(name, schema)| (name.clone(), example(schema))).collect();
+            understand(&tool.name, whole.clone()).unwrap().unwrap();
+            let mut more = whole.clone();
+            more.insert("force".to_owned(), json!(true));
+            understand(&tool.name, more).unwrap().unwrap_err();
+            let required: Vec<&str> =
+                schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            for name in properties.keys() {
+                let mut less = whole.clone();
+                less.remove(name);
+                let understood = understand(&tool.name, less).unwrap();
+                assert_eq!(understood.is_err(), required.contains(&name.as_str()), "{} {name}", tool.name);
+                let mut wrong = whole.clone();
+                wrong.insert(name.clone(), json!({ "a": 1 }));
+                understand(&tool.name, wrong).unwrap().unwrap_err();
+            }
+        }
+        assert!(understand("takeover", JsonObject::new()).is_none());
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let with = |name: &str, value: u64| JsonObject::from_iter([(name.to_owned(), json!(value))]);
+        for (tool, arguments) in [
+            ("claim", with("wait", MAX_WAIT_S + 1)),
+            ("ready", with("limit", MAX_READY + 1)),
+            ("ready", with("limit", 0)),
+        ] {
+            understand(tool, arguments).unwrap().unwrap_err();
+        }
+    }
+}
