@@ -107,10 +107,14 @@ pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
     Ok(Who { actor, named_by, instance, known_by })
 }
 
-/// The conversation that the harness's own variable names, for the actor that the harness is.
-pub fn conversation_variable(env: &dyn Fn(&str) -> Option<String>) -> Option<(ActorName, InstanceId)> {
-    let harness = harness::detect(env)?;
-    Some((format!("agent:{}", harness.name).parse().ok()?, harness.conversation?.parse().ok()?))
+/// The conversations that harnesses' own variables name, for the actors that the harnesses are. There are several when one
+/// was started from another's shell.
+pub fn conversation_variables(env: &dyn Fn(&str) -> Option<String>) -> Vec<(ActorName, InstanceId)> {
+    let named = |harness: &KnownHarness| {
+        let conversation = env(harness.conversation?)?;
+        Some((format!("agent:{}", harness.name).parse().ok()?, conversation.parse().ok()?))
+    };
+    HARNESSES.iter().filter_map(named).collect()
 }
 
 fn person_refused(actor: &ActorName, harness: &str) -> Refusal {
