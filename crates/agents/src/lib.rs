@@ -89,7 +89,11 @@ pub fn of_conversation(
     }
     let named = env("ONUS_INSTANCE").filter(|text| !text.is_empty());
     let known_by = if named.is_some() { KnownBy::Name } else { KnownBy::Harness };
-    let instance: InstanceId = named.as_deref().unwrap_or(conversation).parse()?;
+    let source = if named.is_some() { "ONUS_INSTANCE" } else { "the conversation" };
+    let instance: InstanceId =
+        named.as_deref().unwrap_or(conversation).parse().map_err(|refusal: Refusal| {
+            Refusal::new(Code::Identity, format!("{source}: {}", refusal.message))
+        })?;
     let part = part.map(|part| format!("{instance}/{part}").parse()).transpose()?;
     Ok((Who { actor, named_by, instance, known_by }, part))
 }
