@@ -92,6 +92,7 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
 /// One call of a hook.
 struct Hook<'a> {
     context: &'a Context,
+    dialect: Dialect,
     conversation: Conversation,
     known_by: KnownBy,
 }
@@ -103,7 +104,7 @@ impl<'a> Hook<'a> {
         // A harness that was started by `onus run` is that instance, and its process is known.
         let process = if who.known_by == KnownBy::Name { None } else { process::launcher() };
         let conversation = Conversation { actor: who.actor, instance: who.instance, sub_agent, process };
-        Ok(Hook { context, conversation, known_by: who.known_by })
+        Ok(Hook { context, dialect, conversation, known_by: who.known_by })
     }
 
     fn answer(
@@ -156,6 +157,7 @@ impl<'a> Hook<'a> {
             process: self.conversation.process.clone(),
             worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
             branch: place.and_then(|place| place.branch.clone()),
+            is_heard: self.dialect.hears_before_a_tool(),
         };
         match self.run(engine, call, Command::Guard(guard)) {
             Ok(reply) => {
@@ -167,7 +169,9 @@ impl<'a> Hook<'a> {
                          work: onus release {id}, then onus claim the task it belongs to.\n{context}"
                     );
                 }
-                Ok(Answer { context: (!context.is_empty()).then_some(context), ..Answer::default() })
+                let context =
+                    Some(context).filter(|text| !text.is_empty() && self.dialect.hears_before_a_tool());
+                Ok(Answer { context, ..Answer::default() })
             }
             Err(refusal) if is_answer(&refusal) => {
                 if let Some(conflict) = &refusal.conflict {
