@@ -224,7 +224,9 @@ fn refused(refusal: &Refusal) -> String {
     for step in &refusal.next {
         text.push_str(&format!("\n  next: {step}"));
     }
-    text.push_str("\nDo not work around this: the file is another's for now.");
+    if refusal.conflict.is_some() {
+        text.push_str("\nDo not work around this: the file is another's for now.");
+    }
     text
 }
 
