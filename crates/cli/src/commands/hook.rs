@@ -1,4 +1,4 @@
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -241,15 +241,15 @@ fn guarded(context: &Context, files: &[PathBuf]) -> Vec<String> {
     let mut paths: Vec<String> = files
         .iter()
         .filter_map(|file| {
-            let file = real(&context.folder.join(file));
-            let inside = match scopes::path_in_repository(context, &file) {
-                Ok(inside) => inside,
-                // Another worktree of the same repository.
-                Err(_) => {
-                    let there = onus_repo::discover(nearest_folder(&file)?)?;
-                    let inside = file.strip_prefix(&there.root).ok()?.to_str()?.to_owned();
-                    (there.store == place.store).then_some(inside)?
-                }
+            let file = scopes::plain(&real(&context.folder.join(file)));
+            // Of this worktree or of another one of the same repository, which may lie inside this one.
+            let there = nearest_folder(&file).and_then(onus_repo::discover).filter(|there| {
+                let is_gits = there.root.iter().any(|name| name == ".git");
+                there.store == place.store && file.starts_with(&there.root) && !is_gits
+            });
+            let inside = match there {
+                Some(there) => file.strip_prefix(&there.root).ok()?.to_str()?.to_owned(),
+                None => scopes::path_in_repository(context, &file).ok()?,
             };
             let first = Path::new(&inside).components().next();
             let is_ours =
@@ -262,18 +262,22 @@ fn guarded(context: &Context, files: &[PathBuf]) -> Vec<String> {
     paths
 }
 
-/// The file that would be written: links on the way, and one in its own place, are followed as far as it exists.
+/// The file that would be written: links on the way, and one in its own place, are followed, also to what is not there yet.
 fn real(file: &Path) -> PathBuf {
-    let mut rest = Vec::new();
-    let mut at = file;
+    const MAX_LINKS: usize = 40;
+    let (mut at, mut rest, mut links) = (file.to_owned(), Vec::<OsString>::new(), 0);
     loop {
         if let Ok(found) = at.canonicalize() {
-            return rest.iter().rev().fold(found, |path, name: &&OsStr| path.join(name));
+            return rest.iter().rev().fold(found, |path, name| path.join(name));
         }
-        match (at.parent(), at.file_name()) {
-            (Some(parent), Some(name)) => {
-                rest.push(name);
-                at = parent;
+        match (at.read_link(), at.parent(), at.file_name()) {
+            (Ok(target), Some(parent), _) if links < MAX_LINKS => {
+                links += 1;
+                at = parent.join(target);
+            }
+            (_, Some(parent), Some(name)) => {
+                rest.push(name.to_owned());
+                at = parent.to_owned();
             }
             _ => return file.to_owned(),
         }
