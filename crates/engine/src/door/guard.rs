@@ -8,6 +8,7 @@ use onus_core::policy::Unclaimed;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Glob, Scope};
 use onus_core::task::Facts;
+use onus_core::text::Field;
 use onus_core::transition::Verb;
 
 use super::{Door, Made, Outcome, Result, Stop};
@@ -103,9 +104,9 @@ impl Door<'_> {
             .map(|path| Glob::literal(path))
             .collect::<std::result::Result<_, _>>()
             .map_err(Refusal::from)?;
-        let named = some_of(&guard.paths, TITLE_FILES);
+        let title = format!("ad hoc: {}", one_line(&some_of(&guard.paths, TITLE_FILES)));
         let facts = Facts { ad_hoc: true, ..Facts::default() };
-        let new = NewTask { facts, ..NewTask::titled(format!("ad hoc: {named}")) };
+        let new = NewTask { facts, ..NewTask::titled(shortened(title, Field::Title.max_bytes())) };
         let uid = self.add(&new)?.task.ok_or_else(|| Refusal::new(Code::Unexpected, "no task was added"))?;
         let process = guard.process.clone();
         let terms = Terms {
@@ -176,7 +177,7 @@ impl Door<'_> {
         let scope = self.write.scope_of(lease.task, lease.token)?;
         let files: Vec<&str> = scope.globs().iter().map(Glob::as_str).collect();
         let note = format!("changed without a task of its own: {}", some_of(&files, NOTE_FILES));
-        self.finish(lease, Verb::Done, Some(note))
+        self.finish(lease, Verb::Done, Some(shortened(note, Field::Note.max_bytes())))
     }
 
     /// False: that is not possible any more, and is left as it is.
@@ -214,3 +215,18 @@ fn some_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
         more => format!("{} and {more} more", shown.join(", ")),
     }
 }
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Cut to what can be kept.
+fn shortened(mut text: String, most_bytes: usize) -> String {
+    const CUT: &str = "…";
+    if text.len() > most_bytes {
+        let end = (0..=most_bytes - CUT.len()).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text.push_str(CUT);
+    }
+    text
+}
+
