@@ -130,7 +130,11 @@ impl Door<'_> {
 
     pub(super) fn presence(&mut self, presence: Presence) -> Result<Outcome> {
         let mut ended = Vec::new();
-        let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
+        let whole = self.caller.instance.clone();
+        let mut held = self.write.leases_held_by(&self.caller.actor, &whole)?;
+        if presence != Presence::Here {
+            held.extend(self.leases_of_parts()?);
+        }
         for lease in held {
             match presence {
                 Presence::Here => {}
@@ -161,9 +165,21 @@ impl Door<'_> {
         };
         let pulse = onus_core::lease::Pulse {
             last: self.now.clone(),
+        self.caller.instance = whole;
             renewals: lease.pulse.renewals + 1,
             deadline: Some(deadline),
             resting: true,
+    /// What the caller's sub-agents hold. Not every harness tells when one of them stops: they rest and end with the whole, and
+    /// one that works on in the background shows it by its next action.
+    fn leases_of_parts(&mut self) -> Result<Vec<Lease>> {
+        let parts = format!("{}/", self.caller.instance);
+        let mut leases: Vec<Lease> =
+            self.write.open_leases(u64::from(u32::MAX))?.into_iter().map(|(_, lease)| lease).collect();
+        leases
+            .retain(|lease| lease.actor == self.caller.actor && lease.instance.as_str().starts_with(&parts));
+        Ok(leases)
+    }
+
             ..lease.pulse.clone()
         };
         Ok(self.write.pulse(lease.task, lease.token, &pulse)?)
