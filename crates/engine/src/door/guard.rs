@@ -3,7 +3,7 @@
 
 use onus_core::command::{Act, Guard, NewTask, Presence, Terms};
 use onus_core::ids::Uid;
-use onus_core::lease::{LapseCause, Lease, Liveness};
+use onus_core::lease::{Lease, Liveness};
 use onus_core::policy::Unclaimed;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Glob, Scope};
@@ -24,12 +24,24 @@ impl Door<'_> {
         self.heed_loss()?;
         let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
         if let Some(lease) = held.last() {
-            if self.can_be_resumed(lease)? {
-                let outcome = self.on_task(lease.task, &Act::Touch { paths: guard.paths.clone() }, None)?;
-                self.got(&guard.paths);
-                return Ok(Outcome { made: Made::Guarded { adopted: false }, ..outcome });
+            let first = self.first;
+            self.write.savepoint()?;
+            match self.on_task(lease.task, &Act::Touch { paths: guard.paths.clone() }, None) {
+                Ok(outcome) => {
+                    self.write.release()?;
+                    self.got(&guard.paths);
+                    return Ok(Outcome { made: Made::Guarded { adopted: false }, ..outcome });
+                }
+                Err(Stop::Refused(refusal)) => {
+                    self.write.undo()?;
+                    self.first = first;
+                    if !self.is_left_behind(lease)? {
+                        return Err(refusal.into());
+                    }
+                    self.finish_ad_hoc(lease)?;
+                }
+                Err(stop) => return Err(stop),
             }
-            self.finish_ad_hoc(lease)?;
         }
         match self.policy.unclaimed {
             Unclaimed::Adopt => self.adopt(guard),
@@ -88,13 +100,11 @@ impl Door<'_> {
         }
     }
 
-    /// Ad-hoc work whose lease cannot be renewed any more (held too long, or its process is gone and the conversation
-    /// goes on in another) is finished, and begun anew.
-    fn can_be_resumed(&mut self, lease: &Lease) -> Result<bool> {
-        let liveness = lease.liveness(&self.now, self.seen(Some(lease)));
-        let is_over = matches!(liveness, Liveness::Lapsed(cause) if cause != LapseCause::Ttl);
-        let is_ad_hoc = self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc);
-        Ok(!(is_over && is_ad_hoc))
+    /// Ad-hoc work whose lease lapsed and cannot be renewed (held too long, its process is gone and the conversation goes on
+    /// in another, or somebody has one of its files now) is finished, and begun anew.
+    fn is_left_behind(&mut self, lease: &Lease) -> Result<bool> {
+        let is_live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
+        Ok(!is_live && self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc))
     }
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {
@@ -136,6 +146,8 @@ impl Door<'_> {
             held.extend(self.leases_of_parts()?);
         }
         for lease in held {
+            // What a part of the conversation holds, only that part ends.
+            self.caller.instance = lease.instance.clone();
             match presence {
                 Presence::Here => {}
                 Presence::TurnOver => self.rest(&lease)?,
@@ -153,22 +165,10 @@ impl Door<'_> {
                 }
             }
         }
+        self.caller.instance = whole;
         Ok(Outcome::of(Made::Present(ended)))
     }
 
-    /// From now on the lease's TTL counts, until its holder goes on.
-    fn rest(&mut self, lease: &Lease) -> Result<()> {
-        let live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
-        let Some(deadline) = lease.resting_deadline(&self.now).filter(|_| live && !lease.pulse.resting)
-        else {
-            return Ok(());
-        };
-        let pulse = onus_core::lease::Pulse {
-            last: self.now.clone(),
-        self.caller.instance = whole;
-            renewals: lease.pulse.renewals + 1,
-            deadline: Some(deadline),
-            resting: true,
     /// What the caller's sub-agents hold. Not every harness tells when one of them stops: they rest and end with the whole, and
     /// one that works on in the background shows it by its next action.
     fn leases_of_parts(&mut self) -> Result<Vec<Lease>> {
@@ -180,6 +180,18 @@ impl Door<'_> {
         Ok(leases)
     }
 
+    /// From now on the lease's TTL counts, until its holder goes on.
+    fn rest(&mut self, lease: &Lease) -> Result<()> {
+        let live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
+        let Some(deadline) = lease.resting_deadline(&self.now).filter(|_| live && !lease.pulse.resting)
+        else {
+            return Ok(());
+        };
+        let pulse = onus_core::lease::Pulse {
+            last: self.now.clone(),
+            renewals: lease.pulse.renewals + 1,
+            deadline: Some(deadline),
+            resting: true,
             ..lease.pulse.clone()
         };
         Ok(self.write.pulse(lease.task, lease.token, &pulse)?)
@@ -223,14 +235,6 @@ impl Door<'_> {
     }
 }
 
-/// The first of some names, and how many more there are.
-fn some_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
-    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
-    match names.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -246,3 +250,11 @@ fn shortened(mut text: String, most_bytes: usize) -> String {
     text
 }
 
+/// The first of some names, and how many more there are.
+fn some_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
