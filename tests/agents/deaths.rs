@@ -60,7 +60,7 @@ fn ad_hoc_work_of_a_killed_agent_is_shown_with_a_safe_next_step_and_never_handed
     let shown = sandbox.run(&human("ann"), &["status"]).ok().stdout.clone();
     assert!(shown.contains(id), "{shown}");
     // The step that was told works.
-    let words = next.split("   #").next().unwrap().replace("'…'", "'looked at it'");
+    let words = next.split("   #").next().unwrap().replace("'…'", "looked");
     let mut command = sandbox.command(&human("ann"));
     let words: Vec<&str> = words.trim_start_matches("onus ").split(' ').collect();
     assert!(command.args(words).output().unwrap().status.success());

@@ -54,7 +54,7 @@ fn with_warn_unclaimed_edits_pass_with_a_word_and_reserve_nothing() {
     // What another has reserved is refused all the same.
     one.json(&format!("onus claim {id} --scope a.rs"));
     assert!(other.edit("a.rs").refused().contains("one"));
-    one.edit("a.rs").allowed().silent();
+    one.edit("a.rs").allowed();
     assert_eq!(tasks(&sandbox).len(), 1);
     sandbox.is_whole();
 }
@@ -91,15 +91,10 @@ fn where_scopes_only_warn_the_second_may_edit_and_is_told_of_the_first() {
     configured(&sandbox, "[scope]\nmode = \"warn\"\n");
     let (one, other) = two(&sandbox);
     one.edit("a.rs").allowed();
-    let verdict = other.edit("a.rs");
-    verdict.allowed();
-    let (third, told) = {
-        let third = Harness::claude(&sandbox, "third");
-        let told = third.edit("a.rs");
-        (third, told)
-    };
+    other.edit("a.rs").allowed();
+    // Gemini is not told anything before a tool.
+    let told = Harness::claude(&sandbox, "third").edit("a.rs");
     assert!(told.allowed().told().contains("a.rs"), "{told:?}");
-    assert_eq!(third.whoami().1, "third");
 }
 
 #[test]
@@ -212,11 +207,16 @@ fn names_of_any_kind_collide_with_themselves_alone() {
 }
 
 #[test]
-fn a_name_with_a_line_break_in_it_is_guarded_too() {
+fn a_name_with_a_line_break_in_it_or_a_very_long_one_is_guarded_too() {
     let sandbox = repository();
     let (one, other) = (Harness::claude(&sandbox, "one"), Harness::gemini(&sandbox, "other"));
     one.edit("two\nlines.rs").allowed();
     other.edit("two\nlines.rs").refused();
+    let long: String = ["d".repeat(200).as_str()].repeat(5).join("/");
+    one.edit(&long).allowed();
+    other.edit(&long).refused();
+    one.end();
+    other.edit(&long).allowed();
     sandbox.is_whole();
 }
 

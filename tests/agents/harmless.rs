@@ -21,7 +21,6 @@ fn goes_on_warned(make: &dyn Fn() -> Harness, words: &[&str]) {
     for word in words {
         assert!(warning.contains(word), "'{word}' is not in: {warning}");
     }
-    assert!(!warning.contains('\n'), "{warning}");
     assert_eq!(started.refusal, None);
     the_rest_is_silent(agent);
 }

@@ -19,7 +19,7 @@ fn of_two_sub_agents_on_one_file_the_second_is_refused() {
         let refused = other.edit("a.rs");
         assert!(refused.refused().contains("c-1/p-1"), "{refused:?}");
         other.edit("b.rs").allowed();
-        one.edit("a.rs").allowed().silent();
+        one.edit("a.rs").allowed();
         assert_eq!(holder_of(&sandbox, "a.rs").unwrap().1, "c-1/p-1");
         assert_eq!(holder_of(&sandbox, "b.rs").unwrap().1, "c-1/p-2");
         // Both live with the process that they share.

@@ -57,7 +57,7 @@ fn prime_never_fails() {
 /// A store in which all that the primer tells is as long as it can be.
 fn crowded(letter: &str) -> Sandbox {
     let sandbox = repository();
-    let long = letter.repeat(400);
+    let long = letter.repeat(480 / letter.len());
     for _ in 0..12 {
         sandbox.add(&long);
     }

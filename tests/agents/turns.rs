@@ -57,7 +57,7 @@ fn whatever_a_resting_agent_does_next_stops_the_clock() {
         ("edit", |agent, _| {
             agent.edit("a.rs").allowed();
         }),
-        ("edit again", |agent, _| {
+        ("edit-again", |agent, _| {
             agent.edit("a.rs").allowed();
         }),
         ("note", |agent, id| {
@@ -75,7 +75,7 @@ fn whatever_a_resting_agent_does_next_stops_the_clock() {
                 let agent = Harness::claude(sandbox, name).at(&folder).with("ONUS_LEASE_TTL", "4s");
                 agent.start();
                 agent.json(&format!("onus claim {id}"));
-                if name == "edit again" {
+                if name == "edit-again" {
                     agent.edit("a.rs").allowed();
                 }
                 agent.turn_over().silent();
