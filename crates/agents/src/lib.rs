@@ -106,7 +106,11 @@ pub fn of_conversation(
     }
     let named = env("ONUS_INSTANCE").filter(|text| !text.is_empty());
     let known_by = if named.is_some() { KnownBy::Name } else { KnownBy::Harness };
-    let instance: InstanceId = named.as_deref().unwrap_or(conversation).parse()?;
+    let source = if named.is_some() { "ONUS_INSTANCE" } else { "the conversation" };
+    let instance: InstanceId =
+        named.as_deref().unwrap_or(conversation).parse().map_err(|refusal: Refusal| {
+            Refusal::new(Code::Identity, format!("{source}: {}", refusal.message))
+        })?;
     let part = part.map(|part| format!("{instance}/{part}").parse()).transpose()?;
     Ok((Who { actor, named_by, instance, known_by }, part))
 }
@@ -126,10 +130,14 @@ pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
     Ok(Who { actor, named_by, instance, known_by })
 }
 
-/// The conversation that the harness's own variable names, for the actor that the harness is.
-pub fn conversation_variable(env: &dyn Fn(&str) -> Option<String>) -> Option<(ActorName, InstanceId)> {
-    let harness = harness::detect(env)?;
-    Some((format!("agent:{}", harness.name).parse().ok()?, harness.conversation?.parse().ok()?))
+/// The conversations that harnesses' own variables name, for the actors that the harnesses are. There are several when one
+/// was started from another's shell.
+pub fn conversation_variables(env: &dyn Fn(&str) -> Option<String>) -> Vec<(ActorName, InstanceId)> {
+    let named = |harness: &KnownHarness| {
+        let conversation = env(harness.conversation?)?;
+        Some((format!("agent:{}", harness.name).parse().ok()?, conversation.parse().ok()?))
+    };
+    HARNESSES.iter().filter_map(named).collect()
 }
 
 fn person_refused(actor: &ActorName, harness: &str) -> Refusal {

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_agents::{Client, Clues, Who, conversation_variable, identify, user_name};
+use onus_agents::{Client, Clues, Who, conversation_variables, identify, user_name};
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::lease::Process;
@@ -276,21 +276,27 @@ impl Context {
 }
 
 /// The instance whose process is among these. Where one process runs several conversations, the harness's variable says
-/// which, if a hook has registered that one, too.
+/// which, if a hook has registered that one, too. Where none can be seen, as in a sandbox, and one harness was started by
+/// another, whose variables it has, too, it is the one that was started last.
 fn registered_among(
     engine: &mut Engine<SqliteStore>,
     ancestry: &[Process],
 ) -> Result<Option<KnownInstance>, Refusal> {
     let registered = engine.registered_among(ancestry)?;
-    if let (Some(known), Some((actor, instance))) = (&registered, conversation_variable(&env))
-        && known.actor == actor
-        && known.instance != instance
-        && let Some(named) = engine.known_instance(&actor, &instance)?
-        && named.process == known.process
-    {
-        return Ok(Some(named));
+    let (variables, mut named) = (conversation_variables(&env), Vec::new());
+    let is_one = variables.len() == 1;
+    for (actor, instance) in variables {
+        if registered.as_ref().is_none_or(|known| known.actor == actor && known.instance != instance) {
+            named.extend(engine.known_instance(&actor, &instance)?.filter(|named| named.process.is_some()));
+        }
     }
-    Ok(registered)
+    match &registered {
+        Some(known) => named.retain(|named| named.process == known.process),
+        None if is_one => named.clear(),
+        None => {}
+    }
+    let latest = named.into_iter().max_by_key(|named| named.process.as_ref().map(|process| process.start));
+    Ok(latest.or(registered))
 }
 
 /// A path from a store's address: a plain path or `sqlite:PATH`; None for anything on a network.

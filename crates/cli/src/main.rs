@@ -61,9 +61,11 @@ fn run() -> u8 {
     if let Command::Hook(args) = command {
         return commands::hook::run(&args);
     }
-    let outcome = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json)
-        .and_then(|context| dispatch(&context, command));
-    match outcome {
+    let context = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json);
+    if let (Command::Prime(_), Err(refusal)) = (&command, &context) {
+        return commands::prime::run_without_context(json, refusal);
+    }
+    match context.and_then(|context| dispatch(&context, command)) {
         Ok(code) => code,
         Err(refusal) => output::refuse(json, &refusal),
     }

@@ -11,9 +11,11 @@ use crate::render;
 /// How many of its tasks, and of those that are ready, an agent is told.
 const HELD: usize = 3;
 const READY: usize = 3;
-/// How much of a title and of a note.
+/// How many bytes of a title, of a name and of a note: whatever people write, the whole stays under 600 tokens, at four
+/// bytes a token.
 const TITLE: usize = 60;
-const NOTE: usize = 160;
+const NAME: usize = 40;
+const NOTE: usize = 120;
 
 const LOOP: &str = "\
 Loop: `onus ready` -> `onus claim ID` (or `--next`) -> work -> `onus note ID 'what I found'` -> `onus done ID -m 'what was done'`. \
@@ -82,7 +84,8 @@ fn held(engine: &mut Engine<SqliteStore>, identity: &Identity) -> Result<String,
         let own = identity.instance.to_string();
         let last = task.notes.iter().flatten().rev().find(|note| note.instance != own);
         if let Some(note) = last {
-            text.push_str(&format!("  last note, {}: \"{}\"\n", note.actor, shortened(&note.text, NOTE)));
+            let (by, words) = (shortened(&note.actor, NAME), shortened(&note.text, NOTE));
+            text.push_str(&format!("  last note, {by}: \"{words}\"\n"));
         }
     }
     if yours.len() > HELD {
@@ -104,11 +107,12 @@ fn title(task: &TaskView) -> String {
     shortened(&task.title, TITLE)
 }
 
-/// On one line, and no longer than this.
+/// On one line, and no more bytes than this.
 fn shortened(text: &str, most: usize) -> String {
     let line = escape_line(text.trim());
-    match line.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
+    if line.len() <= most {
+        return line;
     }
+    let end = (0..=most).rev().find(|at| line.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &line[..end])
 }

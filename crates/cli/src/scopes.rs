@@ -52,7 +52,7 @@ pub(crate) fn path_in_repository(context: &Context, path: &Path) -> Result<Strin
 }
 
 /// Without `.` and `..`, which need not exist to be left out.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

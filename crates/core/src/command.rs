@@ -86,6 +86,9 @@ pub struct Guard {
     pub worktree: Option<String>,
     #[serde(skip)]
     pub branch: Option<String>,
+    /// Whether the agent is told what is answered. Some harnesses only take a refusal at this moment.
+    #[serde(skip)]
+    pub is_heard: bool,
 }
 
 /// Where a conversation stands.
@@ -292,6 +295,16 @@ impl Command {
     /// Whether the holder gets on by it. Renewing, looking and arranging tasks is not getting on.
     pub fn is_progress(&self) -> bool {
         matches!(self, Command::OnTask { act: Act::Note { .. }, .. })
+    }
+
+    /// Whether the caller learns what is news to it from the answer. What it does not hear stays news.
+    pub fn is_heard(&self) -> bool {
+        match self {
+            Command::Guard(guard) => guard.is_heard,
+            Command::Presence(presence) => *presence == Presence::Here,
+            Command::RegisterInstance { .. } => false,
+            _ => true,
+        }
     }
 
     /// The verb, as the command line spells it.

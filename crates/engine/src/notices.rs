@@ -28,7 +28,7 @@ pub(crate) struct Watch {
     pub(crate) process: Option<Process>,
     pub(crate) group: Option<u32>,
     pub(crate) wants: Option<Wanted>,
-    seen_at_ms: Option<i64>,
+    pub(crate) seen_at_ms: Option<i64>,
 }
 
 impl Watch {

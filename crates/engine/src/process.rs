@@ -96,12 +96,14 @@ pub fn identify(pid: u32) -> Result<Process, Refusal> {
     }
 }
 
-/// This process and those above it, nearest first.
+/// This process and those above it, nearest first. Where `/proc` shows another pid namespace, this one alone: that it is
+/// elsewhere can be told still.
 pub fn ancestry() -> Vec<Process> {
-    let mut chain = Vec::with_capacity(8);
     if !proc_is_ours() {
-        return chain;
+        let pid = u32::try_from(getpid().as_raw_nonzero().get()).ok();
+        return pid.zip(stat("self")).map(|(pid, stat)| identity(pid, stat.start)).into_iter().collect();
     }
+    let mut chain = Vec::with_capacity(8);
     let mut next = stat("self");
     while let Some(stat_now) = next.take() {
         chain.push(identity(stat_now.pid, stat_now.start));

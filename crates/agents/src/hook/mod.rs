@@ -37,6 +37,11 @@ impl Dialect {
         }
     }
 
+    /// Whether its agent is told anything before a tool but that it may not use it.
+    pub fn hears_before_a_tool(self) -> bool {
+        self != Dialect::Gemini
+    }
+
     pub fn of(name: &str) -> Option<Dialect> {
         Dialect::ALL.into_iter().find(|dialect| dialect.name() == name)
     }

@@ -1,4 +1,4 @@
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,6 +96,7 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
 /// One call of a hook.
 struct Hook<'a> {
     context: &'a Context,
+    dialect: Dialect,
     conversation: Conversation,
     known_by: KnownBy,
 }
@@ -107,7 +108,7 @@ impl<'a> Hook<'a> {
         // A harness that was started by `onus run` is that instance, and its process is known.
         let process = if who.known_by == KnownBy::Name { None } else { process::launcher() };
         let conversation = Conversation { actor: who.actor, instance: who.instance, sub_agent, process };
-        Ok(Hook { context, conversation, known_by: who.known_by })
+        Ok(Hook { context, dialect, conversation, known_by: who.known_by })
     }
 
     fn answer(
@@ -160,6 +161,7 @@ impl<'a> Hook<'a> {
             process: self.conversation.process.clone(),
             worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
             branch: place.and_then(|place| place.branch.clone()),
+            is_heard: self.dialect.hears_before_a_tool(),
         };
         match self.run(engine, call, Command::Guard(guard)) {
             Ok(reply) => {
@@ -171,7 +173,9 @@ impl<'a> Hook<'a> {
                          work: onus release {id}, then onus claim the task it belongs to.\n{context}"
                     );
                 }
-                Ok(Answer { context: (!context.is_empty()).then_some(context), ..Answer::default() })
+                let context =
+                    Some(context).filter(|text| !text.is_empty() && self.dialect.hears_before_a_tool());
+                Ok(Answer { context, ..Answer::default() })
             }
             Err(refusal) if is_answer(&refusal) => {
                 if let Some(conflict) = &refusal.conflict {
@@ -224,7 +228,9 @@ fn refused(refusal: &Refusal) -> String {
     for step in &refusal.next {
         text.push_str(&format!("\n  next: {step}"));
     }
-    text.push_str("\nDo not work around this: the file is another's for now.");
+    if refusal.conflict.is_some() {
+        text.push_str("\nDo not work around this: the file is another's for now.");
+    }
     text
 }
 
@@ -239,15 +245,15 @@ fn guarded(context: &Context, files: &[PathBuf]) -> Vec<String> {
     let mut paths: Vec<String> = files
         .iter()
         .filter_map(|file| {
-            let file = real(&context.folder.join(file));
-            let inside = match scopes::path_in_repository(context, &file) {
-                Ok(inside) => inside,
-                // Another worktree of the same repository.
-                Err(_) => {
-                    let there = onus_repo::discover(nearest_folder(&file)?)?;
-                    let inside = file.strip_prefix(&there.root).ok()?.to_str()?.to_owned();
-                    (there.store == place.store).then_some(inside)?
-                }
+            let file = scopes::plain(&real(&context.folder.join(file)));
+            // Of this worktree or of another one of the same repository, which may lie inside this one.
+            let there = nearest_folder(&file).and_then(onus_repo::discover).filter(|there| {
+                let is_gits = there.root.iter().any(|name| name == ".git");
+                there.store == place.store && file.starts_with(&there.root) && !is_gits
+            });
+            let inside = match there {
+                Some(there) => file.strip_prefix(&there.root).ok()?.to_str()?.to_owned(),
+                None => scopes::path_in_repository(context, &file).ok()?,
             };
             let first = Path::new(&inside).components().next();
             let is_ours =
@@ -260,18 +266,22 @@ fn guarded(context: &Context, files: &[PathBuf]) -> Vec<String> {
     paths
 }
 
-/// The file that would be written: links on the way, and one in its own place, are followed as far as it exists.
+/// The file that would be written: links on the way, and one in its own place, are followed, also to what is not there yet.
 fn real(file: &Path) -> PathBuf {
-    let mut rest = Vec::new();
-    let mut at = file;
+    const MAX_LINKS: usize = 40;
+    let (mut at, mut rest, mut links) = (file.to_owned(), Vec::<OsString>::new(), 0);
     loop {
         if let Ok(found) = at.canonicalize() {
-            return rest.iter().rev().fold(found, |path, name: &&OsStr| path.join(name));
+            return rest.iter().rev().fold(found, |path, name| path.join(name));
         }
-        match (at.parent(), at.file_name()) {
-            (Some(parent), Some(name)) => {
-                rest.push(name);
-                at = parent;
+        match (at.read_link(), at.parent(), at.file_name()) {
+            (Ok(target), Some(parent), _) if links < MAX_LINKS => {
+                links += 1;
+                at = parent.join(target);
+            }
+            (_, Some(parent), Some(name)) => {
+                rest.push(name.to_owned());
+                at = parent.to_owned();
             }
             _ => return file.to_owned(),
         }

@@ -2,6 +2,7 @@ use onus_core::refusal::{Code, Refusal};
 use serde_json::json;
 
 use crate::context::Context;
+use crate::output::Output;
 use crate::primer;
 
 /// What an agent must know now: who it is, what it holds, how to go on
@@ -22,12 +23,22 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Err(refusal) if refusal.code == Code::Identity => identity_text(&refusal),
         Err(refusal) => primer::without_store(&refusal),
     };
-    if context.out.json {
-        context.out.document(json!({ "primer": text }), &[]);
-    } else {
-        context.out.line(text.trim_end());
-    }
+    print(&context.out, &text);
     Ok(())
+}
+
+/// The same where not even the configuration can be read.
+pub(crate) fn run_without_context(json: bool, refusal: &Refusal) -> u8 {
+    print(&Output::new(json, "never"), &primer::without_store(refusal));
+    0
+}
+
+fn print(out: &Output, text: &str) {
+    if out.json {
+        out.document(json!({ "primer": text }), &[]);
+    } else {
+        out.line(text.trim_end());
+    }
 }
 
 fn identity_text(refusal: &Refusal) -> String {

@@ -8,6 +8,7 @@ use onus_core::policy::Unclaimed;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Glob, Scope};
 use onus_core::task::Facts;
+use onus_core::text::Field;
 use onus_core::transition::Verb;
 
 use super::{Door, Made, Outcome, Result, Stop};
@@ -23,12 +24,24 @@ impl Door<'_> {
         self.heed_loss()?;
         let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
         if let Some(lease) = held.last() {
-            if self.can_be_resumed(lease)? {
-                let outcome = self.on_task(lease.task, &Act::Touch { paths: guard.paths.clone() }, None)?;
-                self.got(&guard.paths);
-                return Ok(Outcome { made: Made::Guarded { adopted: false }, ..outcome });
+            let first = self.first;
+            self.write.savepoint()?;
+            match self.on_task(lease.task, &Act::Touch { paths: guard.paths.clone() }, None) {
+                Ok(outcome) => {
+                    self.write.release()?;
+                    self.got(&guard.paths);
+                    return Ok(Outcome { made: Made::Guarded { adopted: false }, ..outcome });
+                }
+                Err(Stop::Refused(refusal)) => {
+                    self.write.undo()?;
+                    self.first = first;
+                    if !self.is_left_behind(lease)? {
+                        return Err(refusal.into());
+                    }
+                    self.finish_ad_hoc(lease)?;
+                }
+                Err(stop) => return Err(stop),
             }
-            self.finish_ad_hoc(lease)?;
         }
         match self.policy.unclaimed {
             Unclaimed::Adopt => self.adopt(guard),
@@ -87,11 +100,11 @@ impl Door<'_> {
         }
     }
 
-    /// Ad-hoc work that lapsed (it rested too long, was held too long, or the conversation goes on in another process) is
-    /// finished, and begun anew: what others reserved since must not keep it from all the rest.
-    fn can_be_resumed(&mut self, lease: &Lease) -> Result<bool> {
+    /// Ad-hoc work whose lease lapsed and cannot be renewed (held too long, its process is gone and the conversation goes on
+    /// in another, or somebody has one of its files now) is finished, and begun anew.
+    fn is_left_behind(&mut self, lease: &Lease) -> Result<bool> {
         let is_live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
-        Ok(is_live || !self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc))
+        Ok(!is_live && self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc))
     }
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {
@@ -101,9 +114,9 @@ impl Door<'_> {
             .map(|path| Glob::literal(path))
             .collect::<std::result::Result<_, _>>()
             .map_err(Refusal::from)?;
-        let named = some_of(&guard.paths, TITLE_FILES);
+        let title = format!("ad hoc: {}", one_line(&some_of(&guard.paths, TITLE_FILES)));
         let facts = Facts { ad_hoc: true, ..Facts::default() };
-        let new = NewTask { facts, ..NewTask::titled(format!("ad hoc: {named}")) };
+        let new = NewTask { facts, ..NewTask::titled(shortened(title, Field::Title.max_bytes())) };
         let uid = self.add(&new)?.task.ok_or_else(|| Refusal::new(Code::Unexpected, "no task was added"))?;
         let process = guard.process.clone();
         let terms = Terms {
@@ -127,8 +140,14 @@ impl Door<'_> {
 
     pub(super) fn presence(&mut self, presence: Presence) -> Result<Outcome> {
         let mut ended = Vec::new();
-        let held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
+        let whole = self.caller.instance.clone();
+        let mut held = self.write.leases_held_by(&self.caller.actor, &whole)?;
+        if presence != Presence::Here {
+            held.extend(self.leases_of_parts()?);
+        }
         for lease in held {
+            // What a part of the conversation holds, only that part ends.
+            self.caller.instance = lease.instance.clone();
             match presence {
                 Presence::Here => {}
                 Presence::TurnOver => self.rest(&lease)?,
@@ -146,7 +165,19 @@ impl Door<'_> {
                 }
             }
         }
+        self.caller.instance = whole;
         Ok(Outcome::of(Made::Present(ended)))
+    }
+
+    /// What the caller's sub-agents hold. Not every harness tells when one of them stops: they rest and end with the whole, and
+    /// one that works on in the background shows it by its next action.
+    fn leases_of_parts(&mut self) -> Result<Vec<Lease>> {
+        let parts = format!("{}/", self.caller.instance);
+        let mut leases: Vec<Lease> =
+            self.write.open_leases(u64::from(u32::MAX))?.into_iter().map(|(_, lease)| lease).collect();
+        leases
+            .retain(|lease| lease.actor == self.caller.actor && lease.instance.as_str().starts_with(&parts));
+        Ok(leases)
     }
 
     /// From now on the lease's TTL counts, until its holder goes on.
@@ -174,7 +205,7 @@ impl Door<'_> {
         let scope = self.write.scope_of(lease.task, lease.token)?;
         let files: Vec<&str> = scope.globs().iter().map(Glob::as_str).collect();
         let note = format!("changed without a task of its own: {}", some_of(&files, NOTE_FILES));
-        self.finish(lease, Verb::Done, Some(note))
+        self.finish(lease, Verb::Done, Some(shortened(note, Field::Note.max_bytes())))
     }
 
     /// False: that is not possible any more, and is left as it is.
@@ -202,6 +233,21 @@ impl Door<'_> {
         }
         Ok(views)
     }
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Cut to what can be kept.
+fn shortened(mut text: String, most_bytes: usize) -> String {
+    const CUT: &str = "…";
+    if text.len() > most_bytes {
+        let end = (0..=most_bytes - CUT.len()).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text.push_str(CUT);
+    }
+    text
 }
 
 /// The first of some names, and how many more there are.

@@ -205,12 +205,15 @@ impl<'a> Door<'a> {
             Command::SetTier { actor, tier } => self.set_tier(actor, *tier),
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
             Command::RegisterInstance { actor, instance, process, group } => {
+                let actor = self.introduced(actor)?;
+                // One that goes on in another process has not heard what happened meanwhile.
+                let before = self.write.instance(&actor, instance)?;
                 let known = KnownInstance {
-                    actor: self.introduced(actor)?,
+                    actor,
                     instance: instance.clone(),
                     process: Some(process.clone()),
                     group: *group,
-                    seen_at_ms: self.now.wall_ms,
+                    seen_at_ms: before.map_or(self.now.wall_ms, |before| before.seen_at_ms),
                     wants: None,
                 };
                 self.write.put_instance(&known)?;
@@ -491,14 +494,15 @@ impl<'a> Door<'a> {
         Ok(())
     }
 
-    /// What was news to the caller is no longer.
+    /// What was news to the caller is no longer, if it hears the answer.
     fn remember_caller(&mut self) -> Result<()> {
+        let seen_at_ms = self.watch.seen_at_ms.filter(|_| !self.request.command.is_heard());
         let known = KnownInstance {
             actor: self.caller.actor.clone(),
             instance: self.caller.instance.clone(),
             process: self.watch.process.clone(),
             group: self.watch.group,
-            seen_at_ms: self.now.wall_ms,
+            seen_at_ms: seen_at_ms.unwrap_or(self.now.wall_ms),
             wants: self.watch.wants.clone(),
         };
         Ok(self.write.put_instance(&known)?)
