@@ -24,7 +24,7 @@ use crate::Result;
 use crate::place::Place;
 
 /// Part of the cached stores' names: another number, when what is generated changes.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 const TASKS_A_TRANSACTION: u64 = 5_000;
 

@@ -37,7 +37,7 @@ pub enum Change {
     /// Numbers at least up to this one are taken.
     NumberTaken(Number),
     PutTask(Box<Task>),
-    /// The same, where the task's facts and texts are as they were: less to write.
+    /// The same, where the task's facts, its texts and whether it is finished are as they were: less to write.
     MoveTask(Box<Task>),
     OpenLease(Box<Lease>),
     /// A holder came back after a lapse: the lease goes on under its token.
@@ -188,12 +188,14 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     task.updated_at_ms = event.at_ms;
     neighbours(before, &task, &mut changes);
     // The row first: a store may check that what the rest refers to exists.
-    let is_told_alike = before.is_some_and(|before| {
+    let is_moved_only = before.is_some_and(|before| {
         before.facts == task.facts
+            && before.state.is_finished() == task.state.is_finished()
+            && before.is_met() == task.is_met()
             && (before.title_version, before.body_version) == (task.title_version, task.body_version)
     });
     let task = Box::new(task);
-    changes.insert(0, if is_told_alike { Change::MoveTask(task) } else { Change::PutTask(task) });
+    changes.insert(0, if is_moved_only { Change::MoveTask(task) } else { Change::PutTask(task) });
     Ok(changes)
 }
 
@@ -625,7 +627,10 @@ mod tests {
                         hash: String::new(),
                     };
                     let changes = apply_to_task(Some(&task), &event).unwrap();
-                    let Some(Change::MoveTask(after)) = changes.into_iter().next() else { panic!("no row") };
+                    let Some(Change::MoveTask(after) | Change::PutTask(after)) = changes.into_iter().next()
+                    else {
+                        panic!("no row")
+                    };
                     task = *after;
                 }
                 assert_eq!(task.state, step.to, "{verb} from {from}");

@@ -128,7 +128,7 @@ impl Session<'_> {
             "SELECT task, needs FROM dep"
         } else {
             "SELECT dep.task, dep.needs FROM task INDEXED BY task_unfinished CROSS JOIN dep ON dep.task = task.uid \
-             WHERE task.state NOT IN ('done', 'dropped')"
+             WHERE task.finished = 0"
         };
         self.all(sql, [], |row| Ok((rows::text(row, "task")?, rows::text(row, "needs")?)))
     }
@@ -163,7 +163,7 @@ impl Session<'_> {
     pub(super) fn unfinished_children_of(&self, uid: Uid, limit: u64) -> Result<Vec<Task>> {
         self.all(
             &format!(
-                "SELECT {TASK_COLUMNS} FROM task WHERE parent = ?1 AND state NOT IN ('done', 'dropped') \
+                "SELECT {TASK_COLUMNS} FROM task WHERE parent = ?1 AND finished = 0 \
                  ORDER BY priority, number LIMIT ?2"
             ),
             params![uid.to_string(), to_sql(limit)],

@@ -43,7 +43,7 @@ pub use filesystem::filesystem_of;
 use queue::Queue;
 use watch::Bell;
 
-/// How many pages the log may have before a writer moves them into the database. A claim writes about a dozen:
+/// How many pages the log may have before a writer moves them into the database. A claim writes about ten:
 /// more pages make every process read more, fewer make every few of them copy and sync.
 const LOG_PAGES: u32 = 100;
 

@@ -323,7 +323,7 @@ impl Read for Session<'_> {
             sql.push_str(&format!(" AND state IN ({marks})"));
             values.extend(filter.states.iter().map(|state| Box::new(state.as_str()) as Box<_>));
         } else if !filter.finished {
-            sql.push_str(" AND state NOT IN ('done', 'dropped')");
+            sql.push_str(" AND finished = 0");
         }
         sql.push_str(" ORDER BY number LIMIT ?");
         self.by_priority(after, limit, |session, priority, number, left| {

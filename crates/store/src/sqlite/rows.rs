@@ -22,15 +22,15 @@ use crate::StoredText;
 pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
     created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
-    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, ad_hoc, attempts, fenced_token, met, unmet, \
-    open_children, open_dependents";
+    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, ad_hoc, attempts, fenced_token, \
+    met, finished, unmet, open_children, open_dependents";
 
 /// What never changes in a task's row: number, uid, origin and how it was created.
 const TASK_CONSTANTS: [&str; 6] = ["number", "uid", "uid_reversed", "origin", "created_at_ms", "created_by"];
 
 /// What most events change. SQLite writes anew each index that a changed column *might* be in, and to prepare a column
 /// costs more than to write it: so none that is not needed.
-const TASK_MOVES: [&str; 16] = [
+const TASK_MOVES: [&str; 15] = [
     "version",
     "head",
     "state",
@@ -46,15 +46,22 @@ const TASK_MOVES: [&str; 16] = [
     "submitter",
     "attempts",
     "fenced_token",
-    "met",
 ];
 
 /// The last columns are the counts of its neighbours, which only change relatively: no update has them.
 const TASK_COUNTS: usize = 3;
 
-/// The values that [`UPDATE_TASK`] and [`MOVE_TASK`] take, of all.
+/// Before them is what follows from whether the task is finished, which no move changes.
+const TASK_ENDS: usize = 2;
+
+/// The values that [`UPDATE_TASK`] takes, of all.
 pub(super) fn updated<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b dyn rusqlite::ToSql] {
     &values[..values.len() - TASK_COUNTS]
+}
+
+/// The values that [`MOVE_TASK`] takes.
+pub(super) fn moved<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b dyn rusqlite::ToSql] {
+    &values[..values.len() - TASK_COUNTS - TASK_ENDS]
 }
 
 /// To prepare, an `UPDATE` costs a third of what an upsert does, and nearly every change is to a task that exists.
@@ -142,6 +149,7 @@ pub(super) fn with_task<R>(task: &Task, run: impl FnOnce(&[&dyn rusqlite::ToSql]
         "attempts": to_sql(task.attempts),
         "fenced_token": to_sql(task.fenced_token.0),
         "met": task.is_met(),
+        "finished": task.state.is_finished(),
         "unmet": to_sql(task.counts.unmet),
         "open_children": to_sql(task.counts.open_children),
         "open_dependents": to_sql(task.counts.open_dependents),
@@ -265,6 +273,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     task.facts.ad_hoc = cells.get()?;
     task.attempts = cells.unsigned()?;
     task.fenced_token = Token(cells.unsigned()?);
+    cells.skip();
     cells.skip();
     task.counts = Counts {
         unmet: cells.unsigned()?,

@@ -194,11 +194,15 @@ ALTER TABLE task ADD COLUMN mode TEXT NOT NULL DEFAULT 'exclusive';
 ALTER TABLE task ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN fenced_token INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN met INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN finished INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN unmet INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN open_children INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN open_dependents INTEGER NOT NULL DEFAULT 0;
 UPDATE task SET met = 1 WHERE state = 'done';
+UPDATE task SET finished = 1 WHERE state IN ('done', 'dropped');
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
+DROP INDEX task_unfinished;
+CREATE INDEX task_unfinished ON task (priority, number) WHERE finished = 0;
 DROP INDEX task_open;
 CREATE INDEX task_ready ON task (required_tier, priority, open_dependents DESC, number)
     WHERE state = 'open' AND leased = 0 AND unmet = 0 AND open_children = 0 AND not_before_ms IS NULL;
@@ -303,9 +307,11 @@ mod tests {
         migrate(&connection, 1).unwrap();
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(number("PRAGMA user_version"), KNOWN);
-        assert_eq!(number("SELECT met FROM task WHERE number = 1"), 1);
+        assert_eq!(number("SELECT met + finished FROM task WHERE number = 1"), 2);
         assert_eq!(
-            number("SELECT met + unmet + open_children + open_dependents FROM task WHERE number = 2"),
+            number(
+                "SELECT met + finished + unmet + open_children + open_dependents FROM task WHERE number = 2"
+            ),
             0
         );
         assert_eq!(number("SELECT progress_wall_ms FROM lease"), 77);

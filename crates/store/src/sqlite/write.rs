@@ -19,7 +19,7 @@ use super::failed;
 use super::maintain::SCRUB;
 use super::read::Session;
 use super::rows::{
-    INSERT_LEASE, INSERT_TASK, MOVE_TASK, UPDATE_TASK, to_sql, updated, with_lease, with_task,
+    INSERT_LEASE, INSERT_TASK, MOVE_TASK, UPDATE_TASK, moved, to_sql, updated, with_lease, with_task,
 };
 
 impl Session<'_> {
@@ -67,7 +67,7 @@ impl Session<'_> {
         )?;
         self.run(
             "UPDATE task SET open_dependents = open_dependents + ?3 \
-             WHERE uid = ?2 AND EXISTS (SELECT 1 FROM task WHERE uid = ?1 AND state NOT IN ('done', 'dropped'))",
+             WHERE uid = ?2 AND EXISTS (SELECT 1 FROM task WHERE uid = ?1 AND finished = 0)",
             params![task, upstream, more],
         )
         .map(drop)
@@ -183,7 +183,7 @@ impl Write for Session<'_> {
                     _ => Ok(()),
                 })
             }
-            Change::MoveTask(task) => with_task(task, |values| self.run_on_one(&MOVE_TASK, updated(values))),
+            Change::MoveTask(task) => with_task(task, |values| self.run_on_one(&MOVE_TASK, moved(values))),
             Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(
