@@ -1,5 +1,6 @@
 """Each case is one promise of `onus mcp`, kept to the official client."""
 
+import atexit
 import json
 import os
 import signal
@@ -285,6 +286,8 @@ def doomed(*args):
     client = subprocess.Popen(
         [sys.executable, "-B", __file__, "client_to_be_killed", *args], stdout=subprocess.PIPE, env=os.environ
     )
+    # Also if the case fails before it gets there: whoever runs it waits for all that hold its output.
+    atexit.register(client.kill)
     return client, json.loads(client.stdout.readline())
 
 

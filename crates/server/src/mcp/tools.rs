@@ -1,7 +1,7 @@
 //! The tools: what the client is told of each, and what it may say to it.
 //!
 //! A model pays for every byte of this in every conversation: the whole list and the instructions stay under
-//! [`MAX_BYTES`]. No schema repeats another, none has references, and what the server would answer anyway is not told twice.
+//! `MAX_BYTES`. No schema repeats another, none has references, and what the server would answer anyway is not told twice.
 
 use std::borrow::Cow;
 
