@@ -95,7 +95,11 @@ def relay(request):
     inner = nested[request["to"]]
     inner.stdin.write(json.dumps(request["request"]) + "\n")
     inner.stdin.flush()
-    return json.loads(inner.stdout.readline())
+    said = json.loads(inner.stdout.readline())
+    if request["request"]["do"] == "leave":
+        # It is gone when this is answered.
+        inner.wait()
+    return said
 
 
 def main():

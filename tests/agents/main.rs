@@ -6,6 +6,7 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stderr, reason = "what is left out is said")]
 
 #[path = "../support/mod.rs"]
 mod support;
