@@ -4,7 +4,7 @@
 //! 0.15x): `hooks.json` beside `config.toml`, in Claude Code's shape, read as strict JSON, `timeout` in seconds; unknown
 //! events are passed over. There is no event for the end of a session. Edits are `apply_patch`, also matched as `Edit` and
 //! `Write`. Hooks run once they are trusted (`/hooks`), a project's files once the project is. `CODEX_HOME` moves the
-//! user's folder. The `workspace-write` sandbox keeps `.git` read-only; a writable root of its own opens a folder in it.
+//! user's folder. The `workspace-write` sandbox keeps `.git` read-only; a writable root of its own should open a folder in it: that was read, not tried.
 
 use std::path::PathBuf;
 
