@@ -126,7 +126,7 @@ fn an_orphan_is_found_and_mended() {
          tick_ms, domain, ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, \
          active_wall_ms, active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
          renewals, deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, \
-         ended_active_s, progress_wall_ms, progress_tick_ms, progress_domain FROM lease LIMIT 1",
+         ended_active_s, progress_wall_ms, progress_tick_ms, progress_domain, resting FROM lease LIMIT 1",
     ] {
         let copy = book.damaged(|db| assert_eq!(db.execute(orphan, []).unwrap(), 1));
         bad(&book.on(&copy, &["doctor"]), "references", true);

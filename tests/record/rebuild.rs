@@ -47,7 +47,8 @@ fn one_by_one(path: &Path, table: &str, only: &str, but: &[&str]) -> Vec<String>
 }
 
 /// What is written beside the ledger while a lease lives.
-const PULSE: [&str; 10] = [
+const PULSE: [&str; 11] = [
+    "resting",
     "progress_wall_ms",
     "progress_tick_ms",
     "progress_domain",
