@@ -14,7 +14,8 @@ use onus_core::lease::{Mode, Process};
 use onus_core::scope::Scope;
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Identity, Reply, Request};
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
 
 use crate::dice::Dice;
 use crate::fate::{CONTAINER, Fate, HOST};
@@ -55,7 +56,9 @@ pub struct Actors {
     requests: u64,
     /// Keys that were used, to be used again.
     keys: Vec<(usize, String)>,
-    pub tasks: u64,
+    tasks: u64,
+    /// What was last heard of each task: its state.
+    board: BTreeMap<u64, String>,
 }
 
 /// A request, and which being waits for its answer.
@@ -67,7 +70,7 @@ pub struct Asked {
 
 impl Actors {
     pub fn new(dice: &mut Dice, fate: &mut Fate) -> Actors {
-        let mut actors = Actors { beings: Vec::new(), born: 0, requests: 0, keys: Vec::new(), tasks: 0 };
+        let mut actors = Actors { beings: Vec::new(), born: 0, requests: 0, keys: Vec::new(), tasks: 0, board: BTreeMap::new() };
         for name in ["human:ada", "human:bob", "human:cyd"] {
             actors.beings.push(Being {
                 actor: name.to_owned(),
@@ -147,21 +150,56 @@ impl Actors {
     pub fn learn(&mut self, by: usize, reply: &Reply) {
         let task = match &reply.answer {
             Answer::Task(task) | Answer::Lease { task, .. } | Answer::Guarded { task: Some(task), .. } => task,
-            Answer::Tasks(tasks) => {
-                self.tasks = tasks.iter().filter_map(|task| number(&task.id)).max().unwrap_or_default().max(self.tasks);
+            Answer::Tasks(tasks) | Answer::Present { ended: tasks } => {
+                tasks.iter().for_each(|task| self.hear_of(task));
                 return;
             }
             _ => return,
         };
+        self.hear_of(task);
         let Some(number) = number(&task.id) else { return };
-        self.tasks = self.tasks.max(number);
-        if let Some(being) = self.beings.get_mut(by)
-            && let Some(lease) = &task.lease
-            && lease.actor == being.actor
-            && lease.instance == being.instance
-        {
-            being.tokens.insert(number, lease.token);
+        let Some(being) = self.beings.get_mut(by) else { return };
+        match &task.lease {
+            Some(lease) if lease.actor == being.actor && lease.instance == being.instance => {
+                being.tokens.insert(number, lease.token);
+            }
+            // One in four forgets that it gave the task back.
+            None if number % 4 != 0 => drop(being.tokens.remove(&number)),
+            _ => {}
         }
+    }
+
+    fn hear_of(&mut self, task: &TaskView) {
+        if let Some(number) = number(&task.id) {
+            self.tasks = self.tasks.max(number);
+            self.board.insert(number, task.state.to_string());
+        }
+    }
+
+    /// Most who are told that a task is no longer theirs believe it; some go on.
+    pub fn regret(&mut self, dice: &mut Dice, asked: &Asked, refusal: &Refusal) {
+        let gone = matches!(refusal.code, Code::Fenced | Code::NotAllowed | Code::Held | Code::NotFound);
+        if let (true, Some(task), Some(being)) = (gone, named(&asked.request.command), self.beings.get_mut(asked.by))
+            && !dice.one_in(4)
+        {
+            being.tokens.remove(&task);
+        }
+    }
+
+    /// A task that was last heard of in one of these states, or any recent one.
+    fn in_state(&self, dice: &mut Dice, states: &[&str], otherwise: u64) -> u64 {
+        if dice.one_in(5) {
+            return otherwise;
+        }
+        let fit: Vec<u64> = self
+            .board
+            .iter()
+            .rev()
+            .filter(|(_, state)| states.contains(&state.as_str()))
+            .map(|(number, _)| *number)
+            .take(8)
+            .collect();
+        dice.pick(&fit).copied().unwrap_or(otherwise)
     }
 
     pub fn ask(&mut self, dice: &mut Dice) -> Asked {
@@ -184,12 +222,7 @@ impl Actors {
         if let Some(key) = &key {
             self.keys.push((by, key.clone()));
         }
-        let target = match &command {
-            Command::OnTask { task: Some(TaskRef::Number(number)), .. }
-            | Command::Reset { task: Some(TaskRef::Number(number)), .. }
-            | Command::Retry { task: Some(TaskRef::Number(number)), .. } => Some(number.0),
-            _ => None,
-        };
+        let target = named(&command);
         // A token for the task it names, or for whatever its environment still has.
         let token = match target.and_then(|task| being.tokens.get_key_value(&task)) {
             Some((task, token)) if dice.one_in(2) => Some((*task, *token)),
@@ -210,6 +243,9 @@ impl Actors {
 
     fn command(&mut self, dice: &mut Dice, by: usize) -> Command {
         let being = self.beings[by].clone();
+        if self.requests < 8 && being.is_person() {
+            return Command::AddAlias { actor: parsed("agent:codex"), alias: parsed("agent:old-name") };
+        }
         if self.tasks < 6 || dice.one_in(28) {
             return self.add(dice, &being);
         }
@@ -220,6 +256,8 @@ impl Actors {
         // Holders mostly speak of what they hold.
         let own = held.filter(|_| !dice.one_in(6)).unwrap_or(any);
         let person = being.is_person();
+        // Hooks know a conversation by more than its folder.
+        let hooked = !person && being.known_by != KnownBy::Worktree;
         let force = (person && dice.one_in(6)).then(|| Force { reason: "it has to be".to_owned(), link: None });
         let on = |task: u64, act: Act, force: Option<Force>| Command::OnTask {
             task: Some(TaskRef::Number(Number(task))),
@@ -230,7 +268,7 @@ impl Actors {
         match dice.weighted(&[
             20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1, 3,
         ]) {
-            0 => on(any, Act::Claim(self.terms(dice, &being)), force),
+            0 => on(self.in_state(dice, &["open"], any), Act::Claim(self.terms(dice, &being)), force),
             1 => Command::ClaimNext(self.terms(dice, &being)),
             2 => on(own, Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false }, None),
             3 => on(own, Act::Touch { paths: paths(dice) }, None),
@@ -247,14 +285,14 @@ impl Actors {
                 let to = dice.pick(&self.beings).map_or(being.actor.clone(), |other| other.actor.clone());
                 on(own, Act::Handoff { to: parsed(&to), reason: "you know it better".to_owned() }, force)
             }
-            14 => on(any, Act::Takeover(Terms { reason: Some("it lapsed".to_owned()), ..self.terms(dice, &being) }), force),
-            15 => on(any, verb(Verb::Approve), force),
-            16 => on(any, verb(Verb::Reject), force),
-            17 => on(any, verb(Verb::Unblock), force),
-            18 => on(any, verb(Verb::Reopen), force),
-            19 => on(any, verb(Verb::Accept), force),
+            14 => on(self.in_state(dice, &["in_progress"], any), Act::Takeover(Terms { reason: Some("it lapsed".to_owned()), ..self.terms(dice, &being) }), force),
+            15 => on(self.in_state(dice, &["review"], any), verb(Verb::Approve), force),
+            16 => on(self.in_state(dice, &["review"], any), verb(Verb::Reject), force),
+            17 => on(self.in_state(dice, &["blocked"], any), verb(Verb::Unblock), force),
+            18 => on(self.in_state(dice, &["done", "dropped"], any), verb(Verb::Reopen), force),
+            19 => on(self.in_state(dice, &["proposed"], any), verb(Verb::Accept), force),
             20 => {
-                let task = Some(TaskRef::Number(Number(any)));
+                let task = Some(TaskRef::Number(Number(self.in_state(dice, &["failed"], any))));
                 Command::Retry { task, message: Some("again".to_owned()), force }
             }
             21 => {
@@ -264,8 +302,8 @@ impl Actors {
             22 => on(any, Act::Edit(edit(dice)), force),
             23 => on(any, Act::AddDeps { on: vec![self.some_task(dice)] }, force),
             24 => on(any, Act::RemoveDeps { on: vec![self.some_task(dice)] }, force),
-            25 if !person => Command::Guard(Guard { paths: paths(dice), process: being.process.clone(), ..Guard::default() }),
-            26 if !person => Command::Presence([Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])]),
+            25 if hooked => Command::Guard(Guard { paths: paths(dice), process: being.process.clone(), ..Guard::default() }),
+            26 if hooked => Command::Presence([Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])]),
             27 => match being.process {
                 Some(process) => Command::RegisterInstance {
                     actor: parsed(&being.actor),
@@ -338,6 +376,15 @@ impl Actors {
             reason: Some("to do it".to_owned()),
             ..Terms::default()
         }
+    }
+}
+
+fn named(command: &Command) -> Option<u64> {
+    match command {
+        Command::OnTask { task: Some(TaskRef::Number(number)), .. }
+        | Command::Reset { task: Some(TaskRef::Number(number)), .. }
+        | Command::Retry { task: Some(TaskRef::Number(number)), .. } => Some(number.0),
+        _ => None,
     }
 }
 

@@ -87,8 +87,11 @@ fn main() -> ExitCode {
     });
     let Ok(mut report) = total.into_inner() else { return ExitCode::FAILURE };
     report.violations.sort_by_key(|violation| violation.seed);
-    for violation in report.violations.iter().take(5) {
-        println!("{violation}\n");
+    if let Some(first) = report.violations.first() {
+        println!("{first}\n");
+    }
+    for other in report.violations.iter().skip(1).take(10) {
+        println!("seed {}, step {}: {}\n", other.seed, other.at, other.what);
     }
     println!("{report} in {:.1} s", started.elapsed().as_secs_f64());
     if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -38,8 +38,6 @@ fn policy(dice: &mut Dice) -> Policy {
 }
 
 struct Run {
-    seed: u64,
-    steps: u64,
     dice: Dice,
     world: World,
     actors: Actors,
@@ -71,7 +69,7 @@ pub fn run(seed: u64, steps: u64, base: &Path) -> Report {
     let mut last = Vec::new();
     let mut report = Report::default();
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let mut run = Run::new(seed, steps, folder.path())?;
+        let mut run = Run::new(seed, folder.path())?;
         let mut outcome = Ok(());
         while at < steps && outcome.is_ok() {
             outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run.step(at)))
@@ -104,7 +102,7 @@ fn text<E: std::fmt::Display>(error: E) -> String {
 }
 
 impl Run {
-    fn new(seed: u64, steps: u64, folder: &Path) -> Step<Run> {
+    fn new(seed: u64, folder: &Path) -> Step<Run> {
         let mut dice = Dice::new(seed);
         let world = World::new();
         let file = folder.join("onus.db");
@@ -115,12 +113,10 @@ impl Run {
         let policy = policy(&mut dice);
         let actors = Actors::new(&mut dice, &mut world.fate());
         let mut run = Run {
-            seed,
-            steps,
             dice,
             world,
             actors,
-            oracle: Oracle::default(),
+            oracle: Oracle::new(policy.unclaimed == Unclaimed::Adopt),
             policy,
             file,
             folder: folder.to_owned(),
@@ -292,8 +288,10 @@ impl Run {
             let answer = Some(answer).filter(|_| fell == Fell::Nothing);
             let deed = Deed { request: &asked.request, committed, answer };
             self.oracle.judge(&deed, own, &world.fate())?;
-            if let Some(Ok(reply)) = deed.answer {
-                self.actors.learn(asked.by, reply);
+            match deed.answer {
+                Some(Ok(reply)) => self.actors.learn(asked.by, reply),
+                Some(Err(refusal)) => self.actors.regret(&mut self.dice, asked, refusal),
+                None => {}
             }
         }
         match rest.first() {

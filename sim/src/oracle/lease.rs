@@ -47,6 +47,8 @@ pub(super) struct Held {
     pub(super) process: Option<Process>,
     pub(super) deadline: Option<At>,
     pub(super) resting: bool,
+    /// Its last sign of life.
+    last: At,
     /// It was seen lapsed. A wall clock that goes back may revive it across boots, which is promised to nobody.
     pub(super) over: bool,
     pub(super) ended: Option<&'static str>,
@@ -96,11 +98,14 @@ impl Held {
 
     /// A sign of life: the deadline never comes closer, and never passes the maximum hold.
     pub(super) fn renew(&mut self, at: &At, ttl_ms: Option<i64>) {
+        // Nothing is newer than now: a TTL that was asked for in this very moment stands.
+        let is_news = self.last != *at || ttl_ms.is_some();
+        self.last = *at;
         if self.resting {
             (self.resting, self.deadline) = (false, self.limit);
             return;
         }
-        let Some(old) = self.deadline.filter(|_| self.process.is_none()) else { return };
+        let Some(old) = self.deadline.filter(|_| self.process.is_none() && is_news) else { return };
         let Some(ttl_ms) = ttl_ms.or(self.ttl_ms) else { return };
         let moved = at.plus(ttl_ms);
         let later = if moved.left_ms(at) >= old.left_ms(at) { moved } else { old };
@@ -114,7 +119,7 @@ impl Held {
     pub(super) fn rest(&mut self, at: &At) {
         let Some(ttl_ms) = self.ttl_ms.filter(|_| self.process.is_some() && !self.resting) else { return };
         let deadline = at.plus(ttl_ms);
-        self.resting = true;
+        (self.resting, self.last) = (true, *at);
         self.deadline = Some(match self.limit {
             Some(limit) if limit.left_ms(at) <= deadline.left_ms(at) => limit,
             _ => deadline,
@@ -165,6 +170,7 @@ impl Known {
             process,
             deadline,
             resting: false,
+            last: at,
             over: false,
             ended: None,
             reserve: grant["reserve"] == true,
@@ -195,7 +201,7 @@ impl Known {
         }
         must!(!unmet || case.overridden, "P4: ON-{id} was renewed after a lapse and depends on what is not done");
         held.deadline = record.payload["deadline_in_ms"].as_i64().map(|ms| at.plus(ms));
-        (held.ended, held.over, held.resting) = (None, false, false);
+        (held.ended, held.over, held.resting, held.last) = (None, false, false, at);
         self.kept = None;
         Ok(())
     }
