@@ -19,10 +19,12 @@
 
 mod state;
 
+use std::sync::Arc;
+
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
 use onus_core::command::{Act, Force, Terms};
 use onus_core::decide::{self, Named, Rival, View, decide};
-use onus_core::event::{Draft, Event};
+use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{Token, Version};
 use onus_core::lease::{Lease, Liveness, Pulse, Seen};
 use onus_core::policy::Policy;
@@ -32,7 +34,8 @@ use onus_core::transition::Verb;
 use stateright::{Model, Property};
 
 pub use state::State;
-use state::{ACTORS, BOUND, PERSON, actor, instance, moment, process, uid};
+pub use state::Saw;
+use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
 
 /// How far the search goes.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,18 @@ pub struct Bounds {
     pub ticks: i64,
     pub ttl: i64,
     pub max_hold: i64,
+    pub breadth: Breadth,
+}
+
+/// What may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Breadth {
+    /// Claim, takeover, renew, release, and the one path.
+    Paths,
+    /// Claim, takeover (forced, too), renew, release, done, a holder's handoff, reset.
+    Holding,
+    /// The same, reviews, reopening, notes, and handing on what nobody holds.
+    All,
 }
 
 /// A rule left out, to see that the checker notices.
@@ -65,6 +80,7 @@ pub enum Broken {
 pub struct Protocol {
     pub bounds: Bounds,
     pub broken: Broken,
+    pub saw: Arc<Saw>,
     policy: Policy,
     rows: Vec<Actor>,
 }
@@ -151,7 +167,7 @@ impl Protocol {
         let rows = (0..ACTORS)
             .map(|index| Actor { name: actor(index), tier: Tier::DEFAULT, registered_at_ms: 0 })
             .collect();
-        Protocol { bounds, broken, policy, rows }
+        Protocol { bounds, broken, saw: Arc::default(), policy, rows }
     }
 
     fn seen(&self, state: &State, lease: &Lease) -> Seen {
@@ -263,7 +279,7 @@ impl Protocol {
             let tokens: Vec<Token> = state.tasks[task].leases.keys().copied().collect();
             for token in tokens {
                 let lease = &state.tasks[task].leases[&token];
-                let own = lease.is_held_by(&actor(by), &instance(by)) || renewed == Some((task, token));
+                let own = is_held_by(lease, by) || renewed == Some((task, token));
                 if !own || !self.is_live(state, lease) {
                     continue;
                 }
@@ -283,7 +299,7 @@ impl Protocol {
     fn writers(&self, state: &State, task: usize) -> Vec<Token> {
         let leases = state.tasks[task].leases.values();
         let able = leases.filter(|lease| {
-            let Some(by) = (0..ACTORS).find(|by| lease.is_held_by(&actor(*by), &instance(*by))) else { return false };
+            let Some(by) = (0..ACTORS).find(|by| is_held_by(lease, *by)) else { return false };
             [Deed::Note, Deed::Renew, Deed::Touch, Deed::Release, Deed::Done].into_iter().any(|deed| {
                 let asked = (by, task, Some(lease.token.0));
                 self.decided(state, asked, deed).is_some_and(|decided| decided.is_ok())
@@ -309,7 +325,7 @@ impl Protocol {
         let Some(lease) = state.tasks[task].leases.get(&row.token).filter(|lease| lease.ended.is_none()) else {
             return true;
         };
-        if lease.is_held_by(&actor(PERSON), &instance(PERSON)) {
+        if is_held_by(lease, PERSON) {
             // A person's lease is never taken by a timer; another person takes it over by force.
             return true;
         }
@@ -344,15 +360,24 @@ impl Model for Protocol {
         if state.alive {
             actions.extend([Step::Die, Step::TurnOver]);
         }
+        let breadth = self.bounds.breadth;
         for task in 0..state.tasks.len() {
-            actions.extend([Step::Sweep { task }, Step::Reset { task }]);
+            actions.push(Step::Sweep { task });
+            if breadth >= Breadth::Holding {
+                actions.push(Step::Reset { task });
+            }
             for by in 0..ACTORS {
                 let held = state.tasks[task].leases.values();
-                let own = held.filter(|lease| lease.is_held_by(&actor(by), &instance(by)));
+                let own = held.filter(|lease| is_held_by(lease, by));
                 let tokens: Vec<Option<u64>> =
                     std::iter::once(None).chain(own.map(|lease| Some(lease.token.0))).collect();
                 for deed in DEEDS {
                     let possible = match deed {
+                        Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => false,
+                        Deed::ForcedTakeover | Deed::Done | Deed::Handoff if breadth < Breadth::Holding => false,
+                        Deed::Handoff if breadth < Breadth::All && tokens.len() == 1 => false,
+                        // Paths matter only where another may want them.
+                        Deed::Touch => state.tasks.len() > 1,
                         Deed::ForcedTakeover | Deed::Reopen | Deed::Reject => by == PERSON,
                         // A dead process asks for nothing new; what it had sent may still arrive.
                         Deed::Claim | Deed::Takeover => by != BOUND || state.alive,
@@ -378,7 +403,7 @@ impl Model for Protocol {
                     let live: Vec<Token> = state.tasks[task]
                         .leases
                         .values()
-                        .filter(|lease| lease.is_held_by(&actor(BOUND), &instance(BOUND)) && self.is_live(last, lease))
+                        .filter(|lease| is_held_by(lease, BOUND) && self.is_live(last, lease))
                         .filter(|lease| !lease.pulse.resting)
                         .map(|lease| lease.token)
                         .collect();
@@ -397,8 +422,9 @@ impl Model for Protocol {
                     Broken::Sweep => self.swept_blindly(last, task),
                     _ => self.view(last, (PERSON, task, None), None, decide::freed)?,
                 };
-                self.write(&mut state, (PERSON, task), vec![draft?]);
-                state.saw.swept = true;
+                let drafts = vec![draft?];
+                self.watch(last, &mut state, task, &drafts);
+                self.write(&mut state, (PERSON, task), drafts);
             }
             Step::Reset { task } => {
                 let force = Force { reason: "all wrong".to_owned(), link: None };
@@ -416,7 +442,7 @@ impl Model for Protocol {
             }
             Step::Ask { by, task, token, deed } => {
                 let Ok(decision) = self.decided(last, (by, task, token), deed)? else { return None };
-                state.saw.note(last, task, &decision.drafts, self.seen_late(last, task));
+                self.watch(last, &mut state, task, &decision.drafts);
                 self.write(&mut state, (by, task), decision.drafts);
                 let renewed = decision.renew.map(|renewal| (task, renewal.token));
                 self.live_on(&mut state, by, renewed);
@@ -444,36 +470,33 @@ impl Model for Protocol {
                 })
             }),
             Property::always("no live lease was ended as if it had lapsed", |_: &Protocol, state: &State| {
-                !state.saw.robbed
+                !state.robbed
             }),
             Property::always("live leases share no path", |model: &Protocol, state: &State| model.reserving(state) <= 1),
             Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| !state.misplaced),
             Property::always("a silent holder's task can be taken over", |model: &Protocol, state: &State| {
                 (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
             }),
-            Property::sometimes("a late holder renewed", |_: &Protocol, state: &State| state.saw.late_renewal),
-            Property::sometimes("a late holder finished", |_: &Protocol, state: &State| state.saw.late_finish),
-            Property::sometimes("a lapsed lease was taken over", |_: &Protocol, state: &State| state.saw.takeover),
-            Property::sometimes("a lapsed lease was swept", |_: &Protocol, state: &State| state.saw.swept),
-            Property::sometimes("a live lease was revoked", |_: &Protocol, state: &State| state.saw.revoked),
-            Property::sometimes("a task was handed off", |_: &Protocol, state: &State| state.saw.handoff),
         ]
     }
 }
 
 impl Protocol {
-    /// Whether the current lease of a task has lapsed, swept or not.
-    fn seen_late(&self, state: &State, task: usize) -> bool {
-        let fold = &state.tasks[task];
+    /// Looks at what is about to be written: no live lease ends as if it had lapsed.
+    fn watch(&self, last: &State, state: &mut State, task: usize, drafts: &[Draft]) {
+        let fold = &last.tasks[task];
         let current = fold.task.as_ref().and_then(|row| fold.leases.get(&row.token));
-        current.is_some_and(|lease| !self.is_live(state, lease))
+        let is_live = current.is_some_and(|lease| self.is_live(last, lease));
+        self.saw.note(drafts, current.is_some() && !is_live);
+        let lapses = |draft: &Draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. });
+        state.robbed |= is_live && drafts.iter().any(lapses);
     }
 
     fn swept_blindly(&self, state: &State, task: usize) -> Option<Draft> {
         let fold = &state.tasks[task];
         let lease = fold.leases.values().find(|lease| lease.ended.is_none())?;
         let cause = onus_core::lease::LapseCause::Ttl;
-        let body = onus_core::event::Body::LeaseLapsed { cause, lease: lease.end(&moment(state.now), false) };
+        let body = Body::LeaseLapsed { cause, lease: lease.end(&moment(state.now), false) };
         Some(Draft::new(body).token(lease.token))
     }
 }

@@ -5,16 +5,24 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use onus_model::{Bounds, Broken, Protocol};
+use onus_model::{Bounds, Breadth, Broken, Protocol};
 use stateright::{Checker as _, Model as _};
 
-const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N]";
+const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --all]";
 
 fn bounds() -> Result<(Bounds, usize), String> {
-    let mut bounds = Bounds { tasks: 1, tokens: 4, ticks: 6, ttl: 2, max_hold: 4 };
+    let mut bounds = Bounds { tasks: 1, tokens: 3, ticks: 4, ttl: 1, max_hold: 3, breadth: Breadth::Holding };
     let mut threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--paths" {
+            (bounds.breadth, bounds.tasks) = (Breadth::Paths, 2);
+            continue;
+        }
+        if word == "--all" {
+            bounds.breadth = Breadth::All;
+            continue;
+        }
         let value = words.next().and_then(|value| value.parse::<u32>().ok());
         let value = value.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))?;
         match word.as_str() {
@@ -47,13 +55,13 @@ fn main() -> ExitCode {
         checker.max_depth(),
         started.elapsed().as_secs_f64()
     );
+    for (what, count) in checker.model().saw.counts() {
+        println!("seen:    {what} ({count} times)");
+    }
     let mut broken = 0;
     for property in checker.model().properties() {
         let found = checker.discovery(property.name);
-        let holds = match property.expectation {
-            stateright::Expectation::Sometimes => found.is_some(),
-            _ => found.is_none(),
-        };
+        let holds = found.is_none();
         println!("{} {}", if holds { "holds:  " } else { "BROKEN: " }, property.name);
         if !holds {
             broken += 1;

@@ -1,6 +1,8 @@
 //! A state: rows, a tick, and whether a process lives. What cannot matter any more is set to constants.
 
 use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use onus_core::actor::{ActorName, InstanceId, Tier};
 use onus_core::apply::TaskFold;
@@ -17,12 +19,20 @@ pub(crate) const PERSON: usize = 2;
 
 const NAMES: [(&str, &str); ACTORS] = [("agent:a", "i1"), ("agent:b", "i2"), ("human:p", "person")];
 
+/// Who is who, read once.
+static WHO: LazyLock<Vec<(ActorName, InstanceId)>> =
+    LazyLock::new(|| NAMES.iter().map(|(actor, instance)| (parsed(actor), parsed(instance))).collect());
+
 pub(crate) fn actor(index: usize) -> ActorName {
-    parsed(NAMES[index].0)
+    WHO[index].0.clone()
 }
 
 pub(crate) fn instance(index: usize) -> InstanceId {
-    parsed(NAMES[index].1)
+    WHO[index].1.clone()
+}
+
+pub(crate) fn is_held_by(lease: &Lease, index: usize) -> bool {
+    lease.is_held_by(&WHO[index].0, &WHO[index].1)
 }
 
 fn parsed<T: std::str::FromStr>(text: &str) -> T {
@@ -51,35 +61,44 @@ pub(crate) fn process() -> Process {
     }
 }
 
-/// What was seen on the way: that the interesting things are reached at all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What was seen on the way: that the interesting things are reached at all. Counted beside the search, as a part of the
+/// state it would multiply the states.
+#[derive(Debug, Default)]
 pub struct Saw {
-    pub late_renewal: bool,
-    pub late_finish: bool,
-    pub takeover: bool,
-    pub swept: bool,
-    pub revoked: bool,
-    pub handoff: bool,
-    /// A lease that was live ended as lapsed or taken over.
-    pub robbed: bool,
+    pub late_renewals: AtomicU64,
+    pub late_finishes: AtomicU64,
+    pub takeovers: AtomicU64,
+    pub sweeps: AtomicU64,
+    pub revocations: AtomicU64,
+    pub handoffs: AtomicU64,
 }
 
 impl Saw {
-    pub(crate) fn note(&mut self, _: &State, _: usize, drafts: &[Draft], late: bool) {
+    /// Each with its name.
+    pub fn counts(&self) -> [(&'static str, u64); 6] {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        [
+            ("a late holder renewed", of(&self.late_renewals)),
+            ("a late holder finished", of(&self.late_finishes)),
+            ("a lapsed lease was taken over", of(&self.takeovers)),
+            ("a lapsed lease was swept", of(&self.sweeps)),
+            ("a live lease was revoked", of(&self.revocations)),
+            ("a task was handed off", of(&self.handoffs)),
+        ]
+    }
+
+    pub(crate) fn note(&self, drafts: &[Draft], late: bool) {
         for draft in drafts {
-            match &draft.body {
-                Body::LeaseRenewed { .. } => self.late_renewal = true,
-                Body::TaskDone { .. } | Body::TaskSubmitted { .. } if late && draft.token.is_some() => {
-                    self.late_finish = true;
-                }
-                Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. } => {
-                    self.takeover = true;
-                    self.robbed |= !late;
-                }
-                Body::LeaseRevoked { .. } => self.revoked = true,
-                Body::LeaseHandedOff { .. } => self.handoff = true,
-                _ => {}
-            }
+            let count = match &draft.body {
+                Body::LeaseRenewed { .. } => &self.late_renewals,
+                Body::TaskDone { .. } | Body::TaskSubmitted { .. } if late => &self.late_finishes,
+                Body::LeaseTakenOver { .. } => &self.takeovers,
+                Body::LeaseLapsed { .. } => &self.sweeps,
+                Body::LeaseRevoked { .. } => &self.revocations,
+                Body::LeaseHandedOff { .. } => &self.handoffs,
+                _ => continue,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -89,7 +108,8 @@ pub struct State {
     pub tasks: Vec<TaskFold>,
     pub now: i64,
     pub alive: bool,
-    pub saw: Saw,
+    /// A lease that was live was ended as if it had lapsed.
+    pub robbed: bool,
     /// An event could not follow the rows that it met.
     pub misplaced: bool,
 }
@@ -124,7 +144,7 @@ impl State {
         };
         let (tasks, misplaced): (Vec<TaskFold>, Vec<bool>) = (0..tasks).map(created).unzip();
         let misplaced = misplaced.contains(&true);
-        let mut state = State { tasks, now: 0, alive: true, saw: Saw::default(), misplaced };
+        let mut state = State { tasks, now: 0, alive: true, robbed: false, misplaced };
         state.normalize();
         state
     }
@@ -170,7 +190,7 @@ impl State {
                 (row, leases)
             })
             .collect();
-        (tasks, self.now, self.alive, self.saw, self.misplaced)
+        (tasks, self.now, self.alive, self.robbed, self.misplaced)
     }
 }
 

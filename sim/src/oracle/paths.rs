@@ -1,7 +1,7 @@
 //! A small universe of paths, and the simplest matcher that could be right: a glob is the set of paths it matches, found by
 //! trying everything.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every path there is. One bit each.
@@ -17,6 +17,7 @@ pub const SHARED: [&str; 2] = ["shared.lock", "shared/**"];
 #[derive(Debug, Default)]
 pub struct Paths {
     known: RefCell<BTreeMap<String, u64>>,
+    shared: OnceCell<u64>,
 }
 
 impl Paths {
@@ -29,7 +30,7 @@ impl Paths {
     }
 
     pub fn shared(&self) -> u64 {
-        SHARED.iter().fold(0, |mask, glob| mask | self.of(glob))
+        *self.shared.get_or_init(|| SHARED.iter().fold(0, |mask, glob| mask | self.of(glob)))
     }
 
     pub fn mask(&self, globs: &BTreeSet<String>) -> u64 {
