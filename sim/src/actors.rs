@@ -11,10 +11,10 @@ use onus_core::command::{
 };
 use onus_core::ids::{Number, TaskRef, Token, Version};
 use onus_core::lease::{Mode, Process};
+use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Scope;
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
 
 use crate::dice::Dice;
@@ -23,7 +23,21 @@ use crate::oracle::UNIVERSE;
 
 /// What globs are made of: literals, one level, any depth, and ways that only an exact comparison tells apart.
 const GLOBS: [&str; 16] = [
-    "a/x", "a/y", "b/x", "e", "a/*", "b/*", "c/**", "b/**", "*/x", "**/x", "a/?", "{a,b}/y", "g/h/*", "d/**", "c/d/",
+    "a/x",
+    "a/y",
+    "b/x",
+    "e",
+    "a/*",
+    "b/*",
+    "c/**",
+    "b/**",
+    "*/x",
+    "**/x",
+    "a/?",
+    "{a,b}/y",
+    "g/h/*",
+    "d/**",
+    "c/d/",
     "shared.lock",
 ];
 
@@ -70,7 +84,14 @@ pub struct Asked {
 
 impl Actors {
     pub fn new(dice: &mut Dice, fate: &mut Fate) -> Actors {
-        let mut actors = Actors { beings: Vec::new(), born: 0, requests: 0, keys: Vec::new(), tasks: 0, board: BTreeMap::new() };
+        let mut actors = Actors {
+            beings: Vec::new(),
+            born: 0,
+            requests: 0,
+            keys: Vec::new(),
+            tasks: 0,
+            board: BTreeMap::new(),
+        };
         for name in ["human:ada", "human:bob", "human:cyd"] {
             actors.beings.push(Being {
                 actor: name.to_owned(),
@@ -95,11 +116,16 @@ impl Actors {
 
     fn bear(&mut self, dice: &mut Dice, fate: &mut Fate) -> Being {
         self.born += 1;
-        let name = ["agent:codex", "agent:claude", "agent:gemini", "agent:old-name", "ci:main"][dice.weighted(&[5, 5, 4, 1, 2])];
+        let name = ["agent:codex", "agent:claude", "agent:gemini", "agent:old-name", "ci:main"]
+            [dice.weighted(&[5, 5, 4, 1, 2])];
         let binds = dice.one_in(2);
         let pid_ns = if dice.one_in(5) { CONTAINER } else { HOST };
         // A sub-agent runs in the process of the conversation it is a part of.
-        let parent = dice.one_in(5).then(|| dice.pick(&self.beings).cloned()).flatten().filter(|being| !being.is_person());
+        let parent = dice
+            .one_in(5)
+            .then(|| dice.pick(&self.beings).cloned())
+            .flatten()
+            .filter(|being| !being.is_person());
         let (actor, process) = match parent {
             Some(parent) => (parent.actor, parent.process),
             None => (name.to_owned(), binds.then(|| fate.spawn(dice.below(24), pid_ns)).flatten()),
@@ -126,7 +152,12 @@ impl Actors {
             if being.binds {
                 being.process = fate.spawn(dice.below(24), HOST);
             }
-            return format!("{} {} goes on in {:?}", being.actor, being.instance, being.process.as_ref().map(|p| p.pid));
+            return format!(
+                "{} {} goes on in {:?}",
+                being.actor,
+                being.instance,
+                being.process.as_ref().map(|p| p.pid)
+            );
         }
         let being = self.bear(dice, fate);
         let text = format!("{} {} is born", being.actor, being.instance);
@@ -149,7 +180,9 @@ impl Actors {
     /// What an answer taught whoever asked.
     pub fn learn(&mut self, by: usize, reply: &Reply) {
         let task = match &reply.answer {
-            Answer::Task(task) | Answer::Lease { task, .. } | Answer::Guarded { task: Some(task), .. } => task,
+            Answer::Task(task) | Answer::Lease { task, .. } | Answer::Guarded { task: Some(task), .. } => {
+                task
+            }
             Answer::Tasks(tasks) | Answer::Present { ended: tasks } => {
                 tasks.iter().for_each(|task| self.hear_of(task));
                 return;
@@ -179,7 +212,8 @@ impl Actors {
     /// Most who are told that a task is no longer theirs believe it; some go on.
     pub fn regret(&mut self, dice: &mut Dice, asked: &Asked, refusal: &Refusal) {
         let gone = matches!(refusal.code, Code::Fenced | Code::NotAllowed | Code::Held | Code::NotFound);
-        if let (true, Some(task), Some(being)) = (gone, named(&asked.request.command), self.beings.get_mut(asked.by))
+        if let (true, Some(task), Some(being)) =
+            (gone, named(&asked.request.command), self.beings.get_mut(asked.by))
             && !dice.one_in(4)
         {
             being.tokens.remove(&task);
@@ -252,13 +286,18 @@ impl Actors {
         let held = dice.below(being.tokens.len().max(1));
         let held = being.tokens.keys().rev().nth(held).copied();
         let any = self.tasks - self.tasks.min(HOT).min(dice.below(14) as u64);
-        let any = if dice.one_in(12) { 1 + dice.below(usize::try_from(self.tasks).unwrap_or(1)) as u64 } else { any };
+        let any = if dice.one_in(12) {
+            1 + dice.below(usize::try_from(self.tasks).unwrap_or(1)) as u64
+        } else {
+            any
+        };
         // Holders mostly speak of what they hold.
         let own = held.filter(|_| !dice.one_in(6)).unwrap_or(any);
         let person = being.is_person();
         // Hooks know a conversation by more than its folder.
         let hooked = !person && being.known_by != KnownBy::Worktree;
-        let force = (person && dice.one_in(6)).then(|| Force { reason: "it has to be".to_owned(), link: None });
+        let force =
+            (person && dice.one_in(6)).then(|| Force { reason: "it has to be".to_owned(), link: None });
         let on = |task: u64, act: Act, force: Option<Force>| Command::OnTask {
             task: Some(TaskRef::Number(Number(task))),
             act,
@@ -270,7 +309,11 @@ impl Actors {
         ]) {
             0 => on(self.in_state(dice, &["open"], any), Act::Claim(self.terms(dice, &being)), force),
             1 => Command::ClaimNext(self.terms(dice, &being)),
-            2 => on(own, Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false }, None),
+            2 => on(
+                own,
+                Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false },
+                None,
+            ),
             3 => on(own, Act::Touch { paths: paths(dice) }, None),
             4 => on(own, Act::AddScope { scope: scope(dice) }, None),
             5 => on(own, Act::RemoveScope { scope: scope(dice) }, None),
@@ -285,7 +328,11 @@ impl Actors {
                 let to = dice.pick(&self.beings).map_or(being.actor.clone(), |other| other.actor.clone());
                 on(own, Act::Handoff { to: parsed(&to), reason: "you know it better".to_owned() }, force)
             }
-            14 => on(self.in_state(dice, &["in_progress"], any), Act::Takeover(Terms { reason: Some("it lapsed".to_owned()), ..self.terms(dice, &being) }), force),
+            14 => on(
+                self.in_state(dice, &["in_progress"], any),
+                Act::Takeover(Terms { reason: Some("it lapsed".to_owned()), ..self.terms(dice, &being) }),
+                force,
+            ),
             15 => on(self.in_state(dice, &["review"], any), verb(Verb::Approve), force),
             16 => on(self.in_state(dice, &["review"], any), verb(Verb::Reject), force),
             17 => on(self.in_state(dice, &["blocked"], any), verb(Verb::Unblock), force),
@@ -302,8 +349,14 @@ impl Actors {
             22 => on(any, Act::Edit(edit(dice)), force),
             23 => on(any, Act::AddDeps { on: vec![self.some_task(dice)] }, force),
             24 => on(any, Act::RemoveDeps { on: vec![self.some_task(dice)] }, force),
-            25 if hooked => Command::Guard(Guard { paths: paths(dice), process: being.process.clone(), ..Guard::default() }),
-            26 if hooked => Command::Presence([Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])]),
+            25 if hooked => Command::Guard(Guard {
+                paths: paths(dice),
+                process: being.process.clone(),
+                ..Guard::default()
+            }),
+            26 if hooked => Command::Presence(
+                [Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])],
+            ),
             27 => match being.process {
                 Some(process) => Command::RegisterInstance {
                     actor: parsed(&being.actor),
@@ -313,17 +366,28 @@ impl Actors {
                 },
                 None => on(any, verb([Verb::Done, Verb::Submit, Verb::Fail][dice.below(3)]), force),
             },
-            28 => Command::RegisterActor { actor: parsed(&being.actor), tier: dice.one_in(3).then_some(Tier(2)) },
+            28 => Command::RegisterActor {
+                actor: parsed(&being.actor),
+                tier: dice.one_in(3).then_some(Tier(2)),
+            },
             29 => match dice.below(3) {
                 0 => Command::AddAlias { actor: parsed("agent:codex"), alias: parsed("agent:old-name") },
                 _ => Command::SetTier { actor: parsed("agent:gemini"), tier: Tier([1, 2][dice.below(2)]) },
             },
             30 => on(
                 any,
-                Act::Redact { version: Version(1 + dice.below(6) as u64), fields: Vec::new(), reason: "a secret".to_owned() },
+                Act::Redact {
+                    version: Version(1 + dice.below(6) as u64),
+                    fields: Vec::new(),
+                    reason: "a secret".to_owned(),
+                },
                 force,
             ),
-            31 => Command::OnTask { task: None, act: verb([Verb::Done, Verb::Release][dice.below(2)]), force: None },
+            31 => Command::OnTask {
+                task: None,
+                act: verb([Verb::Done, Verb::Release][dice.below(2)]),
+                force: None,
+            },
             _ => on(any, verb([Verb::Done, Verb::Submit][dice.below(2)]), force),
         }
     }
@@ -398,7 +462,8 @@ fn scope(dice: &mut Dice) -> Scope {
 }
 
 fn paths(dice: &mut Dice) -> Vec<String> {
-    let picked: BTreeSet<&str> = (0..1 + dice.below(2)).filter_map(|_| dice.pick(&UNIVERSE).copied()).collect();
+    let picked: BTreeSet<&str> =
+        (0..1 + dice.below(2)).filter_map(|_| dice.pick(&UNIVERSE).copied()).collect();
     picked.into_iter().map(str::to_owned).collect()
 }
 

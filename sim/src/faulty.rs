@@ -80,7 +80,9 @@ impl Store for FaultyStore {
         let calls = Cell::new(0);
         let (at, copy) = match &self.fault {
             Fault::CrashAt(at) => (Some(*at), None),
-            Fault::PowerCutAt(at, folder) => (Some(*at), Some((self.inner.path().to_owned(), folder.clone()))),
+            Fault::PowerCutAt(at, folder) => {
+                (Some(*at), Some((self.inner.path().to_owned(), folder.clone())))
+            }
             Fault::RunTwice(at) => {
                 let _ = self.inner.write(|write| {
                     let mut write = Failing { inner: write, calls: &calls, at: Some(*at), copy: None };
@@ -92,8 +94,9 @@ impl Store for FaultyStore {
             }
             Fault::None | Fault::CrashAfterCommit => (None, None),
         };
-        let answer =
-            self.inner.write(|write| work(&mut Failing { inner: write, calls: &calls, at, copy: copy.as_ref() }));
+        let answer = self
+            .inner
+            .write(|write| work(&mut Failing { inner: write, calls: &calls, at, copy: copy.as_ref() }));
         self.calls = calls.get();
         if at.is_some_and(|at| self.calls >= at) {
             self.fell = Fell::BeforeCommit;

@@ -20,7 +20,8 @@ struct Options {
     hasty: bool,
 }
 
-const USAGE: &str = "onus-sim [--seed N | --seeds N [--from N]] [--steps N] [--threads N] [--dir FOLDER] [--hasty]";
+const USAGE: &str =
+    "onus-sim [--seed N | --seeds N [--from N]] [--steps N] [--threads N] [--dir FOLDER] [--hasty]";
 
 fn options() -> Result<Options, String> {
     let memory = PathBuf::from("/dev/shm");

@@ -70,7 +70,8 @@ impl fmt::Display for Report {
             counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
         };
         let faults: u64 = self.faults.values().sum();
-        let kinds: BTreeMap<String, u64> = self.faults.iter().map(|(kind, n)| ((*kind).to_owned(), *n)).collect();
+        let kinds: BTreeMap<String, u64> =
+            self.faults.iter().map(|(kind, n)| ((*kind).to_owned(), *n)).collect();
         let commands: Vec<String> =
             self.commands.iter().map(|(verb, (done, refused))| format!("{verb} {done}/{refused}")).collect();
         writeln!(

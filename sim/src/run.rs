@@ -32,7 +32,10 @@ fn policy(dice: &mut Dice) -> Policy {
         indefinite_per_actor: 1,
         indefinite_per_store: 2,
         unclaimed: [Unclaimed::Adopt, Unclaimed::Warn, Unclaimed::Refuse][dice.weighted(&[8, 1, 1])],
-        scope_shared: crate::oracle::SHARED.iter().filter_map(|glob| glob.parse::<onus_core::scope::Glob>().ok()).collect(),
+        scope_shared: crate::oracle::SHARED
+            .iter()
+            .filter_map(|glob| glob.parse::<onus_core::scope::Glob>().ok())
+            .collect(),
         ..Policy::default()
     }
 }
@@ -106,10 +109,12 @@ impl Run {
         let mut dice = Dice::new(seed);
         let world = World::new();
         let file = folder.join("onus.db");
-        let (actor, instance) = ("human:founder".parse().map_err(text::<Refusal>)?, "person".parse().map_err(text::<Refusal>)?);
+        let (actor, instance) =
+            ("human:founder".parse().map_err(text::<Refusal>)?, "person".parse().map_err(text::<Refusal>)?);
         let prefix = "ON".parse().map_err(text::<Refusal>)?;
         let (uid, event) = (world.new_uid(), world.new_uid());
-        SqliteStore::create(&file, &prefix, uid, event, (&actor, &instance), Duration::from_secs(10)).map_err(text)?;
+        SqliteStore::create(&file, &prefix, uid, event, (&actor, &instance), Duration::from_secs(10))
+            .map_err(text)?;
         let policy = policy(&mut dice);
         let actors = Actors::new(&mut dice, &mut world.fate());
         let mut run = Run {
@@ -241,7 +246,10 @@ impl Run {
             self.note(at, line);
         }
         if fell == Fell::Nothing {
-            let sick = answers.iter().filter_map(|answer| answer.as_ref().err()).find(|refusal| !is_healthy(refusal.code));
+            let sick = answers
+                .iter()
+                .filter_map(|answer| answer.as_ref().err())
+                .find(|refusal| !is_healthy(refusal.code));
             if let Some(refusal) = sick {
                 return Err(format!("P5: a healthy store failed: {:?}: {}", refusal.code, refusal.message));
             }
@@ -280,14 +288,21 @@ impl Run {
         }
     }
 
-    fn judge(&mut self, handle: usize, batch: &[Asked], answers: &[Result<Reply, Refusal>], fell: Fell) -> Step<()> {
+    fn judge(
+        &mut self,
+        handle: usize,
+        batch: &[Asked],
+        answers: &[Result<Reply, Refusal>],
+        fell: Fell,
+    ) -> Step<()> {
         let records = self.new_events(handle)?;
         let mut rest = records.as_slice();
         let (world, after_commit) = (self.world.clone(), fell == Fell::AfterCommit);
         for (asked, answer) in batch.iter().zip(answers) {
             let identity = &asked.request.identity;
             let (actor, instance) = (self.oracle.actor(identity.actor.as_str()), identity.instance.as_str());
-            let own = rest.iter().take_while(|record| record.actor == actor && record.instance == instance).count();
+            let own =
+                rest.iter().take_while(|record| record.actor == actor && record.instance == instance).count();
             let (own, others) = rest.split_at(if batch.len() == 1 { rest.len() } else { own });
             rest = others;
             let committed = after_commit || answer.is_ok();
@@ -301,7 +316,10 @@ impl Run {
             }
         }
         match rest.first() {
-            Some(record) => Err(format!("P12: {} by {} {}, whom nobody asked", record.kind, record.actor, record.instance)),
+            Some(record) => Err(format!(
+                "P12: {} by {} {}, whom nobody asked",
+                record.kind, record.actor, record.instance
+            )),
             None => Ok(()),
         }
     }
@@ -325,7 +343,8 @@ impl Run {
         let world = self.world.clone();
         self.oracle.compare_leases(&rows, &world.fate())?;
         if let Some((task, lease)) = self.dice.pick(&rows).cloned() {
-            let scope = self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
+            let scope =
+                self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
             self.oracle.compare_scope(&task, &scope)?;
             self.compare_live(task.number.0)?;
         }
@@ -378,7 +397,9 @@ impl Run {
             }
             7..15 => {
                 let world = self.world.clone();
-                let Some(what) = self.actors.kill_one(&mut self.dice, &mut world.fate()) else { return Ok(()) };
+                let Some(what) = self.actors.kill_one(&mut self.dice, &mut world.fate()) else {
+                    return Ok(());
+                };
                 self.report.fault("process killed");
                 what
             }
@@ -432,7 +453,11 @@ impl Run {
     /// P5: the rows are the fold of the ledger.
     fn rebuild(&mut self) -> Step<()> {
         let rebuilt = self.engines[0].store().rebuild(&mut |_| {}).map_err(text)?;
-        if rebuilt.changed.is_empty() { Ok(()) } else { Err(format!("P5: a rebuild changed {:?}", rebuilt.changed)) }
+        if rebuilt.changed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("P5: a rebuild changed {:?}", rebuilt.changed))
+        }
     }
 
     fn finish(&mut self) -> Step<()> {

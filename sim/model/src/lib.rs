@@ -33,8 +33,8 @@ use onus_core::scope::Scope;
 use onus_core::transition::Verb;
 use stateright::{Model, Property};
 
-pub use state::State;
 pub use state::Saw;
+pub use state::State;
 use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
 
 /// How far the search goes.
@@ -93,9 +93,18 @@ pub enum Step {
     /// The bound agent's turn is over: its TTL counts.
     TurnOver,
     /// A retry upstream frees what dead holders keep.
-    Sweep { task: usize },
-    Reset { task: usize },
-    Ask { by: usize, task: usize, token: Option<u64>, deed: Deed },
+    Sweep {
+        task: usize,
+    },
+    Reset {
+        task: usize,
+    },
+    Ask {
+        by: usize,
+        task: usize,
+        token: Option<u64>,
+        deed: Deed,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +322,8 @@ impl Protocol {
         let path: Scope = PATH.parse().map(|glob| [glob].into_iter().collect()).unwrap_or_default();
         let reserving = state.tasks.iter().flat_map(|fold| {
             fold.leases.values().filter(|lease| {
-                self.is_live(state, lease) && fold.scopes.get(&lease.token).is_some_and(|scope| *scope == path)
+                self.is_live(state, lease)
+                    && fold.scopes.get(&lease.token).is_some_and(|scope| *scope == path)
             })
         });
         reserving.count()
@@ -322,7 +332,8 @@ impl Protocol {
     /// Whether a task whose holder is heard of no more can be had: at once if it is dead, else when its time is over.
     fn can_be_had(&self, state: &State, task: usize) -> bool {
         let Some(row) = state.tasks[task].task.as_ref() else { return false };
-        let Some(lease) = state.tasks[task].leases.get(&row.token).filter(|lease| lease.ended.is_none()) else {
+        let Some(lease) = state.tasks[task].leases.get(&row.token).filter(|lease| lease.ended.is_none())
+        else {
             return true;
         };
         if is_held_by(lease, PERSON) {
@@ -373,8 +384,12 @@ impl Model for Protocol {
                     std::iter::once(None).chain(own.map(|lease| Some(lease.token.0))).collect();
                 for deed in DEEDS {
                     let possible = match deed {
-                        Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => false,
-                        Deed::ForcedTakeover | Deed::Done | Deed::Handoff if breadth < Breadth::Holding => false,
+                        Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => {
+                            false
+                        }
+                        Deed::ForcedTakeover | Deed::Done | Deed::Handoff if breadth < Breadth::Holding => {
+                            false
+                        }
                         Deed::Handoff if breadth < Breadth::All && tokens.len() == 1 => false,
                         // Paths matter only where another may want them.
                         Deed::Touch => state.tasks.len() > 1,
@@ -464,7 +479,8 @@ impl Model for Protocol {
             }),
             Property::always("one lease at most, and it is the latest", |_: &Protocol, state: &State| {
                 state.tasks.iter().all(|fold| {
-                    let open: Vec<Token> = fold.leases.values().filter(|l| l.ended.is_none()).map(|l| l.token).collect();
+                    let open: Vec<Token> =
+                        fold.leases.values().filter(|l| l.ended.is_none()).map(|l| l.token).collect();
                     let latest = fold.leases.keys().next_back().copied();
                     open.is_empty() || open.len() == 1 && open.first().copied() == latest
                 })
@@ -472,11 +488,18 @@ impl Model for Protocol {
             Property::always("no live lease was ended as if it had lapsed", |_: &Protocol, state: &State| {
                 !state.robbed
             }),
-            Property::always("live leases share no path", |model: &Protocol, state: &State| model.reserving(state) <= 1),
-            Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| !state.misplaced),
-            Property::always("a silent holder's task can be taken over", |model: &Protocol, state: &State| {
-                (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
+            Property::always("live leases share no path", |model: &Protocol, state: &State| {
+                model.reserving(state) <= 1
             }),
+            Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| {
+                !state.misplaced
+            }),
+            Property::always(
+                "a silent holder's task can be taken over",
+                |model: &Protocol, state: &State| {
+                    (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
+                },
+            ),
         ]
     }
 }
@@ -488,7 +511,8 @@ impl Protocol {
         let current = fold.task.as_ref().and_then(|row| fold.leases.get(&row.token));
         let is_live = current.is_some_and(|lease| self.is_live(last, lease));
         self.saw.note(drafts, current.is_some() && !is_live);
-        let lapses = |draft: &Draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. });
+        let lapses =
+            |draft: &Draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. });
         state.robbed |= is_live && drafts.iter().any(lapses);
     }
 

@@ -5,7 +5,8 @@
 use onus_model::{Bounds, Breadth, Broken, Protocol};
 use stateright::{Checker, Model as _};
 
-const ALONE: Bounds = Bounds { tasks: 1, tokens: 2, ticks: 3, ttl: 1, max_hold: 2, breadth: Breadth::Holding };
+const ALONE: Bounds =
+    Bounds { tasks: 1, tokens: 2, ticks: 3, ttl: 1, max_hold: 2, breadth: Breadth::Holding };
 const BESIDE: Bounds = Bounds { tasks: 2, tokens: 1, ticks: 2, ttl: 1, max_hold: 3, breadth: Breadth::Paths };
 
 fn search(bounds: Bounds, broken: Broken) -> impl Checker<Protocol> {

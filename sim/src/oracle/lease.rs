@@ -151,7 +151,9 @@ impl Known {
         let process = process_of(&grant["process"]);
         let limit = ms("max_hold_ms").map(|ms| at.plus(ms));
         let deadline = match (ms("ttl_ms").filter(|_| process.is_none()), limit) {
-            (Some(ttl_ms), Some(limit)) if at.plus(ttl_ms).left_ms(&at) < limit.left_ms(&at) => Some(at.plus(ttl_ms)),
+            (Some(ttl_ms), Some(limit)) if at.plus(ttl_ms).left_ms(&at) < limit.left_ms(&at) => {
+                Some(at.plus(ttl_ms))
+            }
             (Some(ttl_ms), None) => Some(at.plus(ttl_ms)),
             (_, limit) => limit,
         };
@@ -184,13 +186,27 @@ impl Known {
     }
 
     /// A holder came back after a lapse; whether its paths are still free is asked of all leases together.
-    pub(super) fn renew_late(&mut self, case: &Case<'_>, task: &str, record: &Record, at: At, unmet: bool) -> Verdict {
+    pub(super) fn renew_late(
+        &mut self,
+        case: &Case<'_>,
+        task: &str,
+        record: &Record,
+        at: At,
+        unmet: bool,
+    ) -> Verdict {
         let id = self.number;
         let kept = self.kept.clone();
         let held = self.of_token(record)?;
         must!(!held.is_live(case.now), "P9: ON-{id} is live, and was renewed as if it had lapsed: {held:?}");
-        must!(case.is_of(held) || case.presents(task, held.token), "P2: ON-{id} was renewed by {}", case.actor);
-        must!(!held.limit.is_some_and(|limit| limit.has_come(&at)), "P1: ON-{id} was renewed past its maximum hold");
+        must!(
+            case.is_of(held) || case.presents(task, held.token),
+            "P2: ON-{id} was renewed by {}",
+            case.actor
+        );
+        must!(
+            !held.limit.is_some_and(|limit| limit.has_come(&at)),
+            "P1: ON-{id} was renewed past its maximum hold"
+        );
         if let Some(process) = &held.process {
             let unseen = process.pid_ns != crate::fate::HOST;
             must!(case.now.is_alive(process) || unseen, "P1: ON-{id} was renewed for a dead process");
@@ -199,7 +215,10 @@ impl Known {
             let free = *actor == case.actor || until.has_come(&at) || case.overridden;
             must!(free, "P4: ON-{id} is kept for {actor}, and {} renewed it", case.actor);
         }
-        must!(!unmet || case.overridden, "P4: ON-{id} was renewed after a lapse and depends on what is not done");
+        must!(
+            !unmet || case.overridden,
+            "P4: ON-{id} was renewed after a lapse and depends on what is not done"
+        );
         held.deadline = record.payload["deadline_in_ms"].as_i64().map(|ms| at.plus(ms));
         (held.ended, held.over, held.resting, held.last) = (None, false, false, at);
         self.kept = None;

@@ -63,9 +63,8 @@ impl Known {
 
     /// The lease under which its holder may still write.
     fn usable(&self) -> Option<&Held> {
-        self.current().filter(|held| {
-            held.token > self.fenced && held.ended.is_none_or(|how| how == "lease.lapsed")
-        })
+        self.current()
+            .filter(|held| held.token > self.fenced && held.ended.is_none_or(|how| how == "lease.lapsed"))
     }
 
     fn was_superseded(&self, actor: &str, instance: &str) -> bool {
@@ -161,7 +160,8 @@ impl Oracle {
     /// Judges one request by the events that it wrote.
     pub fn judge(&mut self, deed: &Deed<'_>, records: &[Record], now: &Fate) -> Verdict {
         if let Some(Err(refusal)) = deed.answer {
-            let teaches = refusal.message.contains("--force") || refusal.next.iter().any(|s| s.contains("--force"));
+            let teaches =
+                refusal.message.contains("--force") || refusal.next.iter().any(|s| s.contains("--force"));
             must!(!teaches, "P11: a refusal teaches the override: {refusal:?}");
         }
         if !deed.committed {
@@ -193,7 +193,11 @@ impl Oracle {
             self.seq = record.seq;
             must!(
                 record.actor == case.actor && record.instance == case.instance,
-                "P12: {} {} wrote as {} {}", case.actor, case.instance, record.actor, record.instance
+                "P12: {} {} wrote as {} {}",
+                case.actor,
+                case.instance,
+                record.actor,
+                record.instance
             );
             match &record.task {
                 Some(task) => self.follow(&mut case, task, record)?,
@@ -208,7 +212,13 @@ impl Oracle {
     fn uid(&self, reference: &TaskRef) -> Option<String> {
         match reference {
             TaskRef::Number(number) => self.numbers.get(&number.0).cloned(),
-            _ => reference.to_string().rsplit('-').next()?.parse().ok().and_then(|n: u64| self.numbers.get(&n).cloned()),
+            _ => reference
+                .to_string()
+                .rsplit('-')
+                .next()?
+                .parse()
+                .ok()
+                .and_then(|n: u64| self.numbers.get(&n).cloned()),
         }
     }
 
@@ -261,7 +271,9 @@ impl Oracle {
             must!(
                 usable.is_some_and(|held| held.token == *presented),
                 "P2: token {presented} changed ON-{}, whose highest is {} and which was fenced up to {}",
-                known.number, known.highest, known.fenced
+                known.number,
+                known.highest,
+                known.fenced
             );
             return Ok(());
         }
@@ -269,7 +281,10 @@ impl Oracle {
         let is_past = case.actor.starts_with("human:") && matches!(known.state, "done" | "dropped");
         must!(
             is_holder || is_past || !known.was_superseded(&case.actor, &case.instance),
-            "P2: {} {} was superseded on ON-{} and changed it", case.actor, case.instance, known.number
+            "P2: {} {} was superseded on ON-{} and changed it",
+            case.actor,
+            case.instance,
+            known.number
         );
         Ok(())
     }
@@ -293,7 +308,12 @@ impl Oracle {
         };
         let id = format!("ON-{}", known.number);
         let at = At::of(case.now);
-        must!(record.version == known.version + 1, "P5: {id} has version {} after {}", record.version, known.version);
+        must!(
+            record.version == known.version + 1,
+            "P5: {id} has version {} after {}",
+            record.version,
+            known.version
+        );
         known.version = record.version;
         let kind = record.kind.as_str();
         let (payload, before) = (&record.payload, known.state);
@@ -304,7 +324,8 @@ impl Oracle {
             must!(
                 known.usable().is_some_and(|held| held.token == token),
                 "P2: {kind} of {id} under token {token}; the highest is {}, fenced up to {}",
-                known.highest, known.fenced
+                known.highest,
+                known.fenced
             );
         }
         let others = known.current().filter(|held| held.is_live(case.now) && !case.is_of(held));
@@ -317,9 +338,16 @@ impl Oracle {
             }
             "lease.taken_over" | "lease.lapsed" => {
                 let held = known.of_token(record)?;
-                must!(!held.is_live(case.now), "P1: {kind} of {id}: the lease of {} is live: {held:?}", held.actor);
+                must!(
+                    !held.is_live(case.now),
+                    "P1: {kind} of {id}: the lease of {} is live: {held:?}",
+                    held.actor
+                );
                 let cause = payload["cause"].as_str().unwrap_or_default();
-                must!(held.ended.is_some() || held.may_lapse_by(cause, case.now), "P9: {id} lapsed by {cause}: {held:?}");
+                must!(
+                    held.ended.is_some() || held.may_lapse_by(cause, case.now),
+                    "P9: {id} lapsed by {cause}: {held:?}"
+                );
                 *self.lapses.entry(cause.to_owned()).or_default() += 1;
                 held.ended = Some(if kind == "lease.lapsed" { "lease.lapsed" } else { "lease.taken_over" });
             }
@@ -342,7 +370,9 @@ impl Oracle {
                 let held = known.of_token(record)?;
                 must!(
                     case.is_of(held) && case.is_inside(held) || case.presents(task, held.token),
-                    "P2: {kind} of {id} by {} {}, not its holder {held:?}", case.actor, case.instance
+                    "P2: {kind} of {id} by {} {}, not its holder {held:?}",
+                    case.actor,
+                    case.instance
                 );
                 match kind {
                     "task.started" => held.reserve = false,
@@ -353,7 +383,12 @@ impl Oracle {
             }
             "task.edited" | "dep.added" | "dep.removed" => {
                 let person = case.actor.starts_with("human:");
-                must!(others.is_none() || person, "P2: {kind} of {id} by {} under token {others:?}: {:?}", case.actor, known.current());
+                must!(
+                    others.is_none() || person,
+                    "P2: {kind} of {id} by {} under token {others:?}: {:?}",
+                    case.actor,
+                    known.current()
+                );
                 match kind {
                     "task.edited" => known.declared = globs(&payload["facts"]["scope"]),
                     "dep.added" => known.deps.extend(globs(&payload["on"])),
@@ -369,12 +404,19 @@ impl Oracle {
                 let held = known.of_token(record)?;
                 must!(
                     case.is_of(held) && case.is_inside(held) || case.presents(task, held.token),
-                    "P2: {kind} of {id} by {} {}, not its holder {held:?}", case.actor, case.instance
+                    "P2: {kind} of {id} by {} {}, not its holder {held:?}",
+                    case.actor,
+                    case.instance
                 );
                 held.ended = Some("by its holder");
             }
             _ => {
-                must!(others.is_none(), "P2: {kind} of {id} by {} {} under token {others:?}", case.actor, case.instance);
+                must!(
+                    others.is_none(),
+                    "P2: {kind} of {id} by {} {} under token {others:?}",
+                    case.actor,
+                    case.instance
+                );
                 let open = known.current().is_some_and(|held| held.ended.is_none());
                 must!(!open, "P4: {kind} of {id} left its lease open");
             }
@@ -383,7 +425,10 @@ impl Oracle {
             known.kept = payload["kept_for"]["actor"].as_str().map(|actor| {
                 let kept = &payload["kept_for"];
                 let ms = |name: &str| kept[name].as_i64().unwrap_or_default();
-                (actor.to_owned(), At { wall_ms: ms("until_wall_ms"), tick_ms: ms("until_tick_ms"), boot: at.boot })
+                (
+                    actor.to_owned(),
+                    At { wall_ms: ms("until_wall_ms"), tick_ms: ms("until_tick_ms"), boot: at.boot },
+                )
             });
         }
         if matches!(kind, "task.accepted" | "task.reopened" | "task.dropped") {
@@ -435,10 +480,17 @@ impl Oracle {
             let renewed = match &target {
                 Some((task, Act::Renew { ttl_ms, .. })) if task == uid => Some(*ttl_ms),
                 Some((task, Act::Claim(terms))) if task == uid && case.is_of(held) => Some(terms.ttl_ms),
-                Some((task, Act::AddScope { .. } | Act::RemoveScope { .. } | Act::Touch { .. })) if task == uid => Some(None),
+                Some((task, Act::AddScope { .. } | Act::RemoveScope { .. } | Act::Touch { .. }))
+                    if task == uid =>
+                {
+                    Some(None)
+                }
                 _ => None,
             };
-            if held.ended.is_some() || !held.is_live(now) || !(case.is_of(held) && !silent || renewed.is_some()) {
+            if held.ended.is_some()
+                || !held.is_live(now)
+                || !(case.is_of(held) && !silent || renewed.is_some())
+            {
                 continue;
             }
             match presence {
@@ -464,11 +516,16 @@ impl Oracle {
         match &case.request.command {
             Command::Guard(guard) => {
                 let asked = guard.paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
-                must!(!self.adopts || asked & !own() == 0, "P3: guarded paths {:?} are not reserved", guard.paths);
+                must!(
+                    !self.adopts || asked & !own() == 0,
+                    "P3: guarded paths {:?} are not reserved",
+                    guard.paths
+                );
                 Ok(())
             }
             Command::OnTask { act: Act::Touch { paths }, task: Some(task), .. } => {
-                let Some(held) = self.uid(task).and_then(|uid| self.tasks.get(&uid)).and_then(Known::usable) else {
+                let Some(held) = self.uid(task).and_then(|uid| self.tasks.get(&uid)).and_then(Known::usable)
+                else {
                     return Err("P3: a touch without a lease".to_owned());
                 };
                 let asked = paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
@@ -483,7 +540,9 @@ impl Oracle {
     fn disjoint(&self, now: &Fate) -> Verdict {
         let (mut exclusive, mut any) = (0, 0);
         for known in self.tasks.values() {
-            let Some(held) = known.current().filter(|held| held.mask != 0 && held.ended.is_none()) else { continue };
+            let Some(held) = known.current().filter(|held| held.mask != 0 && held.ended.is_none()) else {
+                continue;
+            };
             if !held.is_live(now) {
                 continue;
             }
@@ -492,7 +551,8 @@ impl Oracle {
             must!(
                 clash == 0,
                 "P3: ON-{} and another live lease both have {:?}: {held:?}",
-                known.number, self.paths.names(clash)
+                known.number,
+                self.paths.names(clash)
             );
             any |= mask;
             if !held.shared {
@@ -518,7 +578,9 @@ impl Oracle {
 
 fn is_forced(command: &Command) -> bool {
     match command {
-        Command::OnTask { force, .. } | Command::Reset { force, .. } | Command::Retry { force, .. } => force.is_some(),
+        Command::OnTask { force, .. } | Command::Reset { force, .. } | Command::Retry { force, .. } => {
+            force.is_some()
+        }
         _ => false,
     }
 }

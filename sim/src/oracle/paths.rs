@@ -6,8 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Every path there is. One bit each.
 pub const UNIVERSE: [&str; 24] = [
-    "a/x", "a/y", "a/zz", "a/b/x", "a/b/y", "b/x", "b/y", "b/zz", "b/c/x", "b/c/d/y", "c/x", "c/y", "c/d/x", "c/d/zz",
-    "d/x", "d/e/f/x", "e", "f", "g/x", "g/h/x", "g/h/y", "h/x", "shared.lock", "shared/notes",
+    "a/x",
+    "a/y",
+    "a/zz",
+    "a/b/x",
+    "a/b/y",
+    "b/x",
+    "b/y",
+    "b/zz",
+    "b/c/x",
+    "b/c/d/y",
+    "c/x",
+    "c/y",
+    "c/d/x",
+    "c/d/zz",
+    "d/x",
+    "d/e/f/x",
+    "e",
+    "f",
+    "g/x",
+    "g/h/x",
+    "g/h/y",
+    "h/x",
+    "shared.lock",
+    "shared/notes",
 ];
 
 /// What no two leases ever quarrel about.
@@ -65,7 +87,10 @@ pub fn spelled_out(glob: &str) -> Vec<String> {
                 if depth == 0 {
                     parts.push(&glob[from..at]);
                     let (head, tail) = (&glob[..open], &glob[at + 1..]);
-                    return parts.iter().flat_map(|part| spelled_out(&format!("{head}{part}{tail}"))).collect();
+                    return parts
+                        .iter()
+                        .flat_map(|part| spelled_out(&format!("{head}{part}{tail}")))
+                        .collect();
                 }
             }
             _ => {}

@@ -18,19 +18,35 @@ impl Oracle {
                 return Err(format!("P5: nobody was granted {}", task.number.0));
             };
             let number = known.number;
-            must!(task.state.to_string() == known.state, "P5: ON-{number} is {}, the ledger says {}", task.state, known.state);
+            must!(
+                task.state.to_string() == known.state,
+                "P5: ON-{number} is {}, the ledger says {}",
+                task.state,
+                known.state
+            );
             must!(
                 held.token == lease.token.0 && held.is_of(lease.actor.as_str(), lease.instance.as_str()),
-                "P1: ON-{number} is held with token {} by {}, the ledger says {held:?}", lease.token, lease.actor
+                "P1: ON-{number} is held with token {} by {}, the ledger says {held:?}",
+                lease.token,
+                lease.actor
             );
             // What was over once, or whose process is gone, may look otherwise from elsewhere.
             if held.over || !held.is_live(now) {
                 continue;
             }
-            must!(held.resting == lease.pulse.resting, "P9: ON-{number} rests: {}, not {}", lease.pulse.resting, held.resting);
+            must!(
+                held.resting == lease.pulse.resting,
+                "P9: ON-{number} rests: {}, not {}",
+                lease.pulse.resting,
+                held.resting
+            );
             let row = lease.pulse.deadline.as_ref();
             let row_ms = row.map(|row| {
-                if row.domain.boot() == boot_name(now.boot) { row.tick_ms - at.tick_ms } else { row.wall_ms - at.wall_ms }
+                if row.domain.boot() == boot_name(now.boot) {
+                    row.tick_ms - at.tick_ms
+                } else {
+                    row.wall_ms - at.wall_ms
+                }
             });
             let own_ms = held.deadline.map(|deadline| deadline.left_ms(&at));
             must!(row_ms == own_ms, "P9: ON-{number} lapses in {row_ms:?} ms, not in {own_ms:?}: {held:?}");
@@ -44,20 +60,26 @@ impl Oracle {
         let known = self.tasks.get(&task.uid.to_string()).and_then(Known::current);
         must!(
             known.is_some_and(|held| held.scope == stored),
-            "P3: {} reserves {stored:?}, the ledger says {known:?}", task.number.0
+            "P3: {} reserves {stored:?}, the ledger says {known:?}",
+            task.number.0
         );
         Ok(())
     }
 
     /// P9: readers call a lease live exactly while it is.
     pub fn compare_live(&self, number: u64, said_live: bool, now: &Fate) -> Verdict {
-        let Some(known) = self.numbers.get(&number).and_then(|uid| self.tasks.get(uid)) else { return Ok(()) };
+        let Some(known) = self.numbers.get(&number).and_then(|uid| self.tasks.get(uid)) else {
+            return Ok(());
+        };
         let Some(held) = known.current().filter(|held| held.ended.is_none()) else { return Ok(()) };
         let live = held.is_live(now);
         must!(said_live || !live, "P9: ON-{number} is live and called lapsed: {held:?}");
         let seen = held.process.as_ref().is_none_or(|process| process.pid_ns == HOST);
         let excused = held.over && held.goes_by_the_wall(now);
-        must!(live || !said_live || excused || !seen, "P9: ON-{number} has lapsed and is called live: {held:?}");
+        must!(
+            live || !said_live || excused || !seen,
+            "P9: ON-{number} has lapsed and is called live: {held:?}"
+        );
         Ok(())
     }
 

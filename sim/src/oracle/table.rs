@@ -6,9 +6,9 @@ use serde_json::Value;
 pub(super) fn after(kind: &str, payload: &Value, before: &'static str) -> &'static str {
     match kind {
         "task.created" if payload["state"] == "proposed" => "proposed",
-        "task.created" | "task.accepted" | "task.unblocked" | "task.reopened" | "task.rejected" | "task.retried"
-        | "task.reset" | "lease.released" | "lease.lapsed" | "lease.handed_off" | "lease.taken_over"
-        | "lease.revoked" => "open",
+        "task.created" | "task.accepted" | "task.unblocked" | "task.reopened" | "task.rejected"
+        | "task.retried" | "task.reset" | "lease.released" | "lease.lapsed" | "lease.handed_off"
+        | "lease.taken_over" | "lease.revoked" => "open",
         "lease.acquired" if payload["grant"]["reserve"] == true => "open",
         "lease.renewed" if payload["reserve"] == true => "open",
         "lease.acquired" | "lease.renewed" | "task.started" => "in_progress",
@@ -33,8 +33,10 @@ pub(super) fn allows(kind: &str, before: &str) -> bool {
         "task.retried" => &["failed"],
         "task.reset" => &["open", "in_progress", "blocked", "review", "failed", "done"],
         "lease.acquired" => &["open"],
-        "lease.renewed" | "task.started" | "lease.released" | "lease.lapsed" | "lease.taken_over" | "lease.revoked"
-        | "lease.handed_off" | "task.submitted" | "task.done" | "task.blocked" => &["open", "in_progress"],
+        "lease.renewed" | "task.started" | "lease.released" | "lease.lapsed" | "lease.taken_over"
+        | "lease.revoked" | "lease.handed_off" | "task.submitted" | "task.done" | "task.blocked" => {
+            &["open", "in_progress"]
+        }
         "task.failed" => &["open", "in_progress", "blocked", "review"],
         "task.dropped" => &["proposed", "open", "in_progress", "blocked", "review", "failed"],
         _ => return true,
