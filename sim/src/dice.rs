@@ -9,11 +9,11 @@ impl Dice {
     pub fn new(seed: u64) -> Dice {
         // Neighbouring seeds must not have neighbouring histories.
         let mut dice = Dice { state: seed.wrapping_mul(0xd129_0d3a_35c8_57f5) ^ 0x5851_f42d_4c95_7f2d };
-        dice.next();
+        dice.roll();
         dice
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,11 +23,11 @@ impl Dice {
 
     /// A number below `end`, which is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap_or_default()
+        usize::try_from(self.roll() % end as u64).unwrap_or_default()
     }
 
     pub fn ms(&mut self, from: i64, to: i64) -> i64 {
-        from + i64::try_from(self.next() % u64::try_from(to - from).unwrap_or(1)).unwrap_or_default()
+        from + i64::try_from(self.roll() % u64::try_from(to - from).unwrap_or(1)).unwrap_or_default()
     }
 
     pub fn one_in(&mut self, chances: usize) -> bool {

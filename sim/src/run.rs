@@ -254,9 +254,7 @@ impl Run {
                 return Err(format!("P5: a healthy store failed: {:?}: {}", refusal.code, refusal.message));
             }
         }
-        if fell != Fell::Nothing {
-            self.report.fault(name);
-        } else if name == "transaction run twice" {
+        if fell != Fell::Nothing || name == "transaction run twice" {
             self.report.fault(name);
         }
         match (fell, cut) {
@@ -265,7 +263,7 @@ impl Run {
             _ => self.reopen(handle)?,
         }
         self.judge(handle, &batch, &answers, fell)?;
-        if at % 16 == 0 || fell != Fell::Nothing {
+        if at.is_multiple_of(16) || fell != Fell::Nothing {
             self.compare()?;
         }
         Ok(())
@@ -307,7 +305,7 @@ impl Run {
             rest = others;
             let committed = after_commit || answer.is_ok();
             let answer = Some(answer).filter(|_| fell == Fell::Nothing);
-            let deed = Deed { request: &asked.request, committed, answer };
+            let deed = Deed { request: &asked.request, committed, pid_ns: HANDLES[handle], answer };
             self.oracle.judge(&deed, own, &world.fate())?;
             match deed.answer {
                 Some(Ok(reply)) => self.actors.learn(asked.by, reply),

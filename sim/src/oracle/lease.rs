@@ -91,7 +91,11 @@ impl Held {
             "process_died" => self.process.as_ref().is_some_and(|process| !now.is_alive(process)),
             "rebooted" => self.process.as_ref().is_some_and(|process| process.boot != boot_name(now.boot)),
             "max_hold" => self.limit.is_some_and(|limit| limit.has_come(&at)),
-            "ttl" => self.deadline.is_some_and(|deadline| deadline.has_come(&at)),
+            // Of a dead process that somebody could not see, the rest may have counted.
+            "ttl" => {
+                self.deadline.is_some_and(|deadline| deadline.has_come(&at))
+                    || self.process.as_ref().is_some_and(|process| !now.is_alive(process))
+            }
             _ => false,
         }
     }
@@ -208,7 +212,7 @@ impl Known {
             "P1: ON-{id} was renewed past its maximum hold"
         );
         if let Some(process) = &held.process {
-            let unseen = process.pid_ns != crate::fate::HOST;
+            let unseen = process.pid_ns != case.pid_ns;
             must!(case.now.is_alive(process) || unseen, "P1: ON-{id} was renewed for a dead process");
         }
         if let Some((actor, until)) = &kept {

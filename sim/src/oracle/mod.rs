@@ -38,6 +38,8 @@ pub struct Deed<'a> {
     pub request: &'a Request,
     /// Whether it was committed, told or not.
     pub committed: bool,
+    /// From where the store was written: what could be seen of processes.
+    pub pid_ns: &'static str,
     /// What the caller was told; None if the answer was lost.
     pub answer: Option<&'a Result<Reply, Refusal>>,
 }
@@ -104,6 +106,9 @@ struct Case<'a> {
     /// A rule was overridden in this request.
     overridden: bool,
     now: &'a Fate,
+    pid_ns: &'static str,
+    /// Tasks whose lease was renewed after a lapse by this very request.
+    revived: BTreeSet<String>,
     paths: Rc<Paths>,
 }
 
@@ -182,6 +187,8 @@ impl Oracle {
             token,
             overridden: false,
             now,
+            pid_ns: deed.pid_ns,
+            revived: BTreeSet::new(),
             paths: Rc::clone(&self.paths),
         };
         must!(!case.forced || case.actor.starts_with("human:"), "P4: {} forced something", case.actor);
@@ -355,7 +362,10 @@ impl Oracle {
                 must!(case.forced, "P1: {id} was revoked by {} without force", case.actor);
                 known.of_token(record)?.ended = Some("lease.revoked");
             }
-            "lease.renewed" => known.renew_late(case, task, record, at, unmet)?,
+            "lease.renewed" => {
+                known.renew_late(case, task, record, at, unmet)?;
+                case.revived.insert(task.to_owned());
+            }
             "task.reset" => {
                 must!(others.is_none() || case.forced, "P2: {id} was reset under token {others:?}");
                 if let Some(held) = known.leases.get_mut(&known.highest)
@@ -488,6 +498,7 @@ impl Oracle {
                 _ => None,
             };
             if held.ended.is_some()
+                || case.revived.contains(uid)
                 || !held.is_live(now)
                 || !(case.is_of(held) && !silent || renewed.is_some())
             {

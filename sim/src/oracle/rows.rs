@@ -36,7 +36,7 @@ impl Oracle {
             }
             must!(
                 held.resting == lease.pulse.resting,
-                "P9: ON-{number} rests: {}, not {}",
+                "P9: ON-{number} rests: {}, not {}: {held:?}",
                 lease.pulse.resting,
                 held.resting
             );
