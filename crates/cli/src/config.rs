@@ -400,6 +400,19 @@ mod tests {
     }
 
     #[test]
+    fn whatever_stands_in_a_file_is_read_or_refused() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("onus.toml");
+        onus_fuzz::run(&corpus, 2_000, |bytes| {
+            std::fs::write(&file, bytes).unwrap();
+            if let Ok(config) = Config::load(Some(&file), None, &|_| None) {
+                assert!(config.policy().ttl_ms > 0);
+            }
+        });
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused_with_its_place() {
         for (shared, needle) in [
             ("[lease]\nttl = \"soon\"\n", "lease.ttl"),

@@ -259,6 +259,17 @@ mod tests {
     }
 
     #[test]
+    fn whatever_stands_in_a_plan_is_read_or_refused() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/plan");
+        onus_fuzz::run(&corpus, 4_000, |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            for format in [Format::Toml, Format::Json] {
+                let _ = parse(&text, format, "plan");
+            }
+        });
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let refused = |text: &str, format| parse(text, format, "plan").unwrap_err().message;
         for (text, format, expected) in [

@@ -110,6 +110,21 @@ fn whoever_is_registered_holds_as_long_as_its_process_lives() {
     assert_eq!(world.lease(&stray, on(&other, claim())).process, None);
 }
 
+/// Found by the simulation: a sign of life in the very moment of the turn's end was taken for the same one.
+#[test]
+fn who_goes_on_in_the_moment_in_which_its_turn_ended_rests_no_more() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let id = world.add("long work");
+    world.lease(&a, on(&id, claim()));
+
+    report(&mut world, &a, Presence::TurnOver);
+    report(&mut world, &a, Presence::Here);
+
+    world.pass(TTL_MS + 1);
+    assert!(world.show(&id).lease.unwrap().live);
+}
+
 #[test]
 fn when_a_turn_is_over_the_ttl_counts_until_the_agent_goes_on() {
     let mut world = world();

@@ -486,7 +486,7 @@ impl<'a> Door<'a> {
             for lease in self.write.leases_held_by(&self.caller.actor, &self.caller.instance)? {
                 let live = lease.liveness(&self.now, self.seen(Some(&lease))) == Liveness::Live;
                 let progress = progressed == Some(lease.task);
-                if live && (progress || lease.pulse.last != self.now) {
+                if live && (progress || lease.pulse.resting || lease.pulse.last != self.now) {
                     self.pulse(lease.task, lease.token, None, progress)?;
                 }
             }

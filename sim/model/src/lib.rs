@@ -1,0 +1,526 @@
+//! The lease protocol, every interleaving within bounds.
+//!
+//! **What is checked is our code.** A state is task rows and lease rows as `onus-core` folds them; a step is a request that
+//! [`decide`](onus_core::decide::decide) allows, folded by [`TaskFold`]. The model adds no rule of its own.
+//!
+//! **Who acts:** an agent whose lease lives by its TTL, an agent bound to a process that may die and whose turn may be over,
+//! and a person who may force. Each may at any time do anything, without a token or with *any* token it was ever granted.
+//! That is what a slow holder is: a write that was sent long ago and arrives now, after whatever happened since. Requests in
+//! flight therefore need no place in the state.
+//!
+//! **What is abstracted.** The store (one request at a time, all or nothing: SQLite's write lock), texts, hashes, versions
+//! and wall times (set to constants, so that histories which differ in nothing else are one state), tiers, dependencies,
+//! schedules, idempotency keys, and the glue that the engine puts between rows and the view: which lease is current, who
+//! else is near, a sign of life for the caller's live leases. That glue is written down here again, in [`Protocol::view`] and
+//! [`Protocol::live_on`]; the simulation checks the engine's own. Time is a few ticks; observers see every process.
+//!
+//! **What must hold:** in no state two holders are able to write one task; no two live leases reserve one path; tokens grow;
+//! and from every state a task whose holder died or went silent can be taken over.
+
+mod state;
+
+use std::sync::Arc;
+
+use onus_core::actor::{Actor, Caller, KnownBy, Tier};
+use onus_core::command::{Act, Force, Terms};
+use onus_core::decide::{self, Named, Rival, View, decide};
+use onus_core::event::{Body, Draft, Event};
+use onus_core::ids::{Token, Version};
+use onus_core::lease::{Lease, Liveness, Pulse, Seen};
+use onus_core::policy::Policy;
+use onus_core::refusal::Refusal;
+use onus_core::scope::Scope;
+use onus_core::transition::Verb;
+use stateright::{Model, Property};
+
+pub use state::Saw;
+pub use state::State;
+use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
+
+/// How far the search goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub tasks: usize,
+    /// Tokens that a task may see.
+    pub tokens: u64,
+    pub ticks: i64,
+    pub ttl: i64,
+    pub max_hold: i64,
+    pub breadth: Breadth,
+}
+
+/// What may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Breadth {
+    /// Claim, takeover, renew, release, and the one path.
+    Paths,
+    /// Claim, takeover (forced, too), renew, release, done, a holder's handoff, reset.
+    Holding,
+    /// The same, reviews, reopening, notes, and handing on what nobody holds.
+    All,
+}
+
+/// A rule left out, to see that the checker notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    Nothing,
+    /// Whatever token is presented counts as the current one.
+    Fence,
+    /// A late renewal looks at nobody else's paths.
+    LateRenewal,
+    /// The sweep ends leases without asking whether they lapsed.
+    Sweep,
+    /// A reset leaves old tokens usable.
+    Reset,
+    /// A dead process is never noticed.
+    Liveness,
+}
+
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    pub bounds: Bounds,
+    pub broken: Broken,
+    pub saw: Arc<Saw>,
+    policy: Policy,
+    rows: Vec<Actor>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Tick,
+    /// The bound agent's process dies.
+    Die,
+    /// The bound agent's turn is over: its TTL counts.
+    TurnOver,
+    /// A retry upstream frees what dead holders keep.
+    Sweep {
+        task: usize,
+    },
+    Reset {
+        task: usize,
+    },
+    Ask {
+        by: usize,
+        task: usize,
+        token: Option<u64>,
+        deed: Deed,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Claim,
+    Takeover,
+    ForcedTakeover,
+    Renew,
+    Touch,
+    Done,
+    Submit,
+    Release,
+    Handoff,
+    Note,
+    Reopen,
+    Reject,
+}
+
+const DEEDS: [Deed; 12] = [
+    Deed::Claim,
+    Deed::Takeover,
+    Deed::ForcedTakeover,
+    Deed::Renew,
+    Deed::Touch,
+    Deed::Done,
+    Deed::Submit,
+    Deed::Release,
+    Deed::Handoff,
+    Deed::Note,
+    Deed::Reopen,
+    Deed::Reject,
+];
+
+/// The one path that everybody may want.
+const PATH: &str = "x";
+
+impl Deed {
+    fn act(self, by: usize) -> (Act, Option<Force>) {
+        let force = Some(Force { reason: "it has to be".to_owned(), link: None });
+        let terms = || Terms {
+            process: (by == BOUND).then(process),
+            reason: Some("to do it".to_owned()),
+            ..Terms::default()
+        };
+        let verb = |verb| Act::Move { verb, message: Some("so it is".to_owned()) };
+        match self {
+            Deed::Claim => (Act::Claim(terms()), None),
+            Deed::Takeover => (Act::Takeover(terms()), None),
+            Deed::ForcedTakeover => (Act::Takeover(terms()), force),
+            Deed::Renew => (Act::Renew { ttl_ms: None, progress: false }, None),
+            Deed::Touch => (Act::Touch { paths: vec![PATH.to_owned()] }, None),
+            Deed::Done => (verb(Verb::Done), None),
+            Deed::Submit => (verb(Verb::Submit), None),
+            Deed::Release => (verb(Verb::Release), None),
+            Deed::Handoff => {
+                (Act::Handoff { to: actor((by + 1) % ACTORS), reason: "yours".to_owned() }, None)
+            }
+            Deed::Note => (Act::Note { text: "how it goes".to_owned() }, None),
+            Deed::Reopen => (verb(Verb::Reopen), None),
+            Deed::Reject => (verb(Verb::Reject), None),
+        }
+    }
+}
+
+impl Protocol {
+    pub fn new(bounds: Bounds, broken: Broken) -> Protocol {
+        let policy =
+            Policy { ttl_ms: bounds.ttl, max_hold_ms: bounds.max_hold, keep_ms: 2, ..Policy::default() };
+        let rows = (0..ACTORS)
+            .map(|index| Actor { name: actor(index), tier: Tier::DEFAULT, registered_at_ms: 0 })
+            .collect();
+        Protocol { bounds, broken, saw: Arc::default(), policy, rows }
+    }
+
+    fn seen(&self, state: &State, lease: &Lease) -> Seen {
+        match &lease.grant.process {
+            None => Seen::Unseen,
+            Some(_) if state.alive || self.broken == Broken::Liveness => Seen::Alive,
+            Some(_) => Seen::Dead,
+        }
+    }
+
+    fn is_live(&self, state: &State, lease: &Lease) -> bool {
+        let seen = self.seen(state, lease);
+        lease.ended.is_none() && lease.liveness(&moment(state.now), seen) == Liveness::Live
+    }
+
+    /// Asks the core, with the view that the engine would put together.
+    fn view<T>(
+        &self,
+        state: &State,
+        (by, task, token): (usize, usize, Option<u64>),
+        deed: Option<Deed>,
+        ask: impl FnOnce(&View<'_>) -> T,
+    ) -> Option<T> {
+        let fold = &state.tasks[task];
+        let row = fold.task.as_ref()?;
+        let lease = fold.leases.get(&row.token);
+        let presented = match (self.broken, token) {
+            (Broken::Fence, Some(_)) => Some(row.token),
+            (_, token) => token.map(Token),
+        };
+        let caller = Caller {
+            actor: actor(by),
+            instance: instance(by),
+            known_by: if by == PERSON { KnownBy::Person } else { KnownBy::Name },
+            token: presented,
+            ancestry: if by == BOUND { vec![process()] } else { Vec::new() },
+        };
+        let mine = fold.leases.values().rev().find(|lease| lease.is_held_by(&caller.actor, &caller.instance));
+        let mut rivals = Vec::new();
+        for (other, fold) in state.tasks.iter().enumerate().filter(|(other, _)| *other != task) {
+            for lease in fold.leases.values().filter(|lease| self.is_live(state, lease)) {
+                let globs = fold.scopes.get(&lease.token).cloned().unwrap_or_default().globs().to_vec();
+                rivals.push(Rival { id: format!("ON-{other}"), lease: lease.clone(), globs });
+            }
+        }
+        if self.broken == Broken::LateRenewal && deed == Some(Deed::Renew) {
+            rivals.clear();
+        }
+        let scope = lease.and_then(|lease| fold.scopes.get(&lease.token)).cloned().unwrap_or_default();
+        Some(ask(&View {
+            now: &moment(state.now),
+            policy: &self.policy,
+            caller: &caller,
+            actor: &self.rows[by],
+            task: row,
+            id: "ON-1",
+            lease,
+            seen: lease.map_or(Seen::Unseen, |lease| self.seen(state, lease)),
+            mine,
+            indefinite: (0, 0),
+            caller_worked_on_it: false,
+            named: &Named::default(),
+            scope: &scope,
+            scope_len: scope.globs().len(),
+            rivals: &rivals,
+            waits_for: &[],
+            redactable: None,
+        }))
+    }
+
+    fn decided(
+        &self,
+        state: &State,
+        (by, task, token): (usize, usize, Option<u64>),
+        deed: Deed,
+    ) -> Option<Result<decide::Decision, Refusal>> {
+        let (act, force) = deed.act(by);
+        self.view(state, (by, task, token), Some(deed), |view| decide(view, &act, force.as_ref()))
+    }
+
+    /// Folds what was decided into the rows.
+    fn write(&self, state: &mut State, (by, task): (usize, usize), drafts: Vec<Draft>) {
+        for draft in drafts {
+            let fold = &mut state.tasks[task];
+            let event = Event {
+                uid: uid(0),
+                task: Some(uid(task)),
+                version: fold.task.as_ref().map_or(Version(0), |row| row.version).next(),
+                body: draft.body,
+                actor: actor(by),
+                instance: instance(by),
+                token: draft.token,
+                at_ms: state.now,
+                cause: None,
+                texts: Default::default(),
+                prev: String::new(),
+                hash: String::new(),
+            };
+            if fold.add(&event).is_err() {
+                state.misplaced = true;
+            }
+        }
+    }
+
+    /// A successful request shows that its caller lives.
+    fn live_on(&self, state: &mut State, by: usize, renewed: Option<(usize, Token)>) {
+        let now = moment(state.now);
+        for task in 0..state.tasks.len() {
+            let tokens: Vec<Token> = state.tasks[task].leases.keys().copied().collect();
+            for token in tokens {
+                let lease = &state.tasks[task].leases[&token];
+                let own = is_held_by(lease, by) || renewed == Some((task, token));
+                if !own || !self.is_live(state, lease) {
+                    continue;
+                }
+                let pulse = Pulse {
+                    deadline: lease.renewed_deadline(&now, None),
+                    resting: false,
+                    ..lease.pulse.clone()
+                };
+                if let Some(lease) = state.tasks[task].leases.get_mut(&token) {
+                    lease.pulse = pulse;
+                }
+            }
+        }
+    }
+
+    /// Every lease whose holder could change the task now, by its token or by its name.
+    fn writers(&self, state: &State, task: usize) -> Vec<Token> {
+        let leases = state.tasks[task].leases.values();
+        let able = leases.filter(|lease| {
+            let Some(by) = (0..ACTORS).find(|by| is_held_by(lease, *by)) else { return false };
+            [Deed::Note, Deed::Renew, Deed::Touch, Deed::Release, Deed::Done].into_iter().any(|deed| {
+                let asked = (by, task, Some(lease.token.0));
+                self.decided(state, asked, deed).is_some_and(|decided| decided.is_ok())
+            })
+        });
+        able.map(|lease| lease.token).collect()
+    }
+
+    /// Names of live leases that reserve the path.
+    fn reserving(&self, state: &State) -> usize {
+        let path: Scope = PATH.parse().map(|glob| [glob].into_iter().collect()).unwrap_or_default();
+        let reserving = state.tasks.iter().flat_map(|fold| {
+            fold.leases.values().filter(|lease| {
+                self.is_live(state, lease)
+                    && fold.scopes.get(&lease.token).is_some_and(|scope| *scope == path)
+            })
+        });
+        reserving.count()
+    }
+
+    /// Whether a task whose holder is heard of no more can be had: at once if it is dead, else when its time is over.
+    fn can_be_had(&self, state: &State, task: usize) -> bool {
+        let Some(row) = state.tasks[task].task.as_ref() else { return false };
+        let Some(lease) = state.tasks[task].leases.get(&row.token).filter(|lease| lease.ended.is_none())
+        else {
+            return true;
+        };
+        if is_held_by(lease, PERSON) {
+            // A person's lease is never taken by a timer; another person takes it over by force.
+            return true;
+        }
+        let dead = lease.grant.process.is_some() && !state.alive;
+        let mut later = state.clone();
+        if !dead {
+            later.now = state.now.saturating_add(self.bounds.max_hold);
+        }
+        // Others' paths are theirs: alone, the task can be had.
+        for (other, fold) in later.tasks.iter_mut().enumerate() {
+            if other != task {
+                fold.leases.clear();
+            }
+        }
+        let decided = self.decided(&later, (PERSON, task, None), Deed::Takeover);
+        decided.is_some_and(|decided| decided.is_ok())
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::begin(self.bounds.tasks)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
+        if state.now < self.bounds.ticks {
+            actions.push(Step::Tick);
+        }
+        if state.alive {
+            actions.extend([Step::Die, Step::TurnOver]);
+        }
+        let breadth = self.bounds.breadth;
+        for task in 0..state.tasks.len() {
+            actions.push(Step::Sweep { task });
+            if breadth >= Breadth::Holding {
+                actions.push(Step::Reset { task });
+            }
+            for by in 0..ACTORS {
+                let held = state.tasks[task].leases.values();
+                let own = held.filter(|lease| is_held_by(lease, by));
+                let tokens: Vec<Option<u64>> =
+                    std::iter::once(None).chain(own.map(|lease| Some(lease.token.0))).collect();
+                for deed in DEEDS {
+                    let possible = match deed {
+                        Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => {
+                            false
+                        }
+                        Deed::ForcedTakeover | Deed::Done | Deed::Handoff if breadth < Breadth::Holding => {
+                            false
+                        }
+                        Deed::Handoff if breadth < Breadth::All && tokens.len() == 1 => false,
+                        // Paths matter only where another may want them.
+                        Deed::Touch => state.tasks.len() > 1,
+                        Deed::ForcedTakeover | Deed::Reopen | Deed::Reject => by == PERSON,
+                        // A dead process asks for nothing new; what it had sent may still arrive.
+                        Deed::Claim | Deed::Takeover => by != BOUND || state.alive,
+                        _ => true,
+                    };
+                    if possible {
+                        let asks = tokens.iter().map(|token| Step::Ask { by, task, token: *token, deed });
+                        actions.extend(asks);
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        match step {
+            Step::Tick => state.now += 1,
+            Step::Die => state.alive = false,
+            Step::TurnOver => {
+                let now = moment(state.now);
+                for task in 0..state.tasks.len() {
+                    let live: Vec<Token> = state.tasks[task]
+                        .leases
+                        .values()
+                        .filter(|lease| is_held_by(lease, BOUND) && self.is_live(last, lease))
+                        .filter(|lease| !lease.pulse.resting)
+                        .map(|lease| lease.token)
+                        .collect();
+                    for token in live {
+                        if let Some(lease) = state.tasks[task].leases.get_mut(&token)
+                            && let Some(deadline) = lease.resting_deadline(&now)
+                        {
+                            lease.pulse.deadline = Some(deadline);
+                            lease.pulse.resting = true;
+                        }
+                    }
+                }
+            }
+            Step::Sweep { task } => {
+                let draft = match self.broken {
+                    Broken::Sweep => self.swept_blindly(last, task),
+                    _ => self.view(last, (PERSON, task, None), None, decide::freed)?,
+                };
+                let drafts = vec![draft?];
+                self.watch(last, &mut state, task, &drafts);
+                self.write(&mut state, (PERSON, task), drafts);
+            }
+            Step::Reset { task } => {
+                let force = Force { reason: "all wrong".to_owned(), link: None };
+                let reset = self.view(last, (PERSON, task, None), None, |view| {
+                    decide::reset(view, true, "all wrong", Some(&force))
+                })?;
+                let Ok(decide::Reset::Back(drafts)) = reset else { return None };
+                let fenced = last.tasks[task].task.as_ref().map(|row| row.fenced_token);
+                self.write(&mut state, (PERSON, task), drafts);
+                if self.broken == Broken::Reset
+                    && let (Some(row), Some(fenced)) = (state.tasks[task].task.as_mut(), fenced)
+                {
+                    row.fenced_token = fenced;
+                }
+            }
+            Step::Ask { by, task, token, deed } => {
+                let Ok(decision) = self.decided(last, (by, task, token), deed)? else { return None };
+                self.watch(last, &mut state, task, &decision.drafts);
+                self.write(&mut state, (by, task), decision.drafts);
+                let renewed = decision.renew.map(|renewal| (task, renewal.token));
+                self.live_on(&mut state, by, renewed);
+            }
+        }
+        state.normalize();
+        (state != *last).then_some(state)
+    }
+
+    fn within_boundary(&self, state: &State) -> bool {
+        let tokens = |fold: &onus_core::apply::TaskFold| fold.task.as_ref().map_or(0, |row| row.token.0);
+        state.now <= self.bounds.ticks && state.tasks.iter().all(|fold| tokens(fold) <= self.bounds.tokens)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no two holders are able to write", |model: &Protocol, state: &State| {
+                (0..state.tasks.len()).all(|task| model.writers(state, task).len() <= 1)
+            }),
+            Property::always("one lease at most, and it is the latest", |_: &Protocol, state: &State| {
+                state.tasks.iter().all(|fold| {
+                    let open: Vec<Token> =
+                        fold.leases.values().filter(|l| l.ended.is_none()).map(|l| l.token).collect();
+                    let latest = fold.leases.keys().next_back().copied();
+                    open.is_empty() || open.len() == 1 && open.first().copied() == latest
+                })
+            }),
+            Property::always("no live lease was ended as if it had lapsed", |_: &Protocol, state: &State| {
+                !state.robbed
+            }),
+            Property::always("live leases share no path", |model: &Protocol, state: &State| {
+                model.reserving(state) <= 1
+            }),
+            Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| {
+                !state.misplaced
+            }),
+            Property::always(
+                "a silent holder's task can be taken over",
+                |model: &Protocol, state: &State| {
+                    (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
+                },
+            ),
+        ]
+    }
+}
+
+impl Protocol {
+    /// Looks at what is about to be written: no live lease ends as if it had lapsed.
+    fn watch(&self, last: &State, state: &mut State, task: usize, drafts: &[Draft]) {
+        let fold = &last.tasks[task];
+        let current = fold.task.as_ref().and_then(|row| fold.leases.get(&row.token));
+        let is_live = current.is_some_and(|lease| self.is_live(last, lease));
+        self.saw.note(drafts, current.is_some() && !is_live);
+        let lapses =
+            |draft: &Draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. });
+        state.robbed |= is_live && drafts.iter().any(lapses);
+    }
+
+    fn swept_blindly(&self, state: &State, task: usize) -> Option<Draft> {
+        let fold = &state.tasks[task];
+        let lease = fold.leases.values().find(|lease| lease.ended.is_none())?;
+        let cause = onus_core::lease::LapseCause::Ttl;
+        let body = Body::LeaseLapsed { cause, lease: lease.end(&moment(state.now), false) };
+        Some(Draft::new(body).token(lease.token))
+    }
+}

@@ -1,0 +1,74 @@
+//! `onus-model`: the search with bounds of one's choice. Exit 1 if a promise can be broken.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use onus_model::{Bounds, Breadth, Broken, Protocol};
+use stateright::{Checker as _, Model as _};
+
+const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --all]";
+
+fn bounds() -> Result<(Bounds, usize), String> {
+    let mut bounds = Bounds { tasks: 1, tokens: 3, ticks: 4, ttl: 1, max_hold: 3, breadth: Breadth::Holding };
+    let mut threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if word == "--paths" {
+            (bounds.breadth, bounds.tasks) = (Breadth::Paths, 2);
+            continue;
+        }
+        if word == "--all" {
+            bounds.breadth = Breadth::All;
+            continue;
+        }
+        let value = words.next().and_then(|value| value.parse::<u32>().ok());
+        let value = value.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))?;
+        match word.as_str() {
+            "--tasks" => bounds.tasks = value as usize,
+            "--tokens" => bounds.tokens = u64::from(value),
+            "--ticks" => bounds.ticks = i64::from(value),
+            "--ttl" => bounds.ttl = i64::from(value),
+            "--max-hold" => bounds.max_hold = i64::from(value),
+            "--threads" => threads = value as usize,
+            _ => return Err(format!("what is {word}?\n{USAGE}")),
+        }
+    }
+    Ok((bounds, threads))
+}
+
+fn main() -> ExitCode {
+    let (bounds, threads) = match bounds() {
+        Ok(bounds) => bounds,
+        Err(usage) => {
+            eprintln!("{usage}");
+            return ExitCode::from(2);
+        }
+    };
+    let started = Instant::now();
+    let checker = Protocol::new(bounds, Broken::Nothing).checker().threads(threads).spawn_bfs().join();
+    println!(
+        "{bounds:?}: {} states, {} of them different, depth {}, in {:.1} s",
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth(),
+        started.elapsed().as_secs_f64()
+    );
+    for (what, count) in checker.model().saw.counts() {
+        println!("seen:    {what} ({count} times)");
+    }
+    let mut broken = 0;
+    for property in checker.model().properties() {
+        let found = checker.discovery(property.name);
+        let holds = found.is_none();
+        println!("{} {}", if holds { "holds:  " } else { "BROKEN: " }, property.name);
+        if !holds {
+            broken += 1;
+            for action in found.map(stateright::Path::into_actions).unwrap_or_default() {
+                println!("    {action:?}");
+            }
+        }
+    }
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

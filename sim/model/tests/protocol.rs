@@ -1,0 +1,62 @@
+//! The search within small bounds, in every test run; and the same search over a protocol with a rule left out.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use onus_model::{Bounds, Breadth, Broken, Protocol};
+use stateright::{Checker, Model as _};
+
+const ALONE: Bounds =
+    Bounds { tasks: 1, tokens: 2, ticks: 3, ttl: 1, max_hold: 2, breadth: Breadth::Holding };
+const BESIDE: Bounds = Bounds { tasks: 2, tokens: 1, ticks: 2, ttl: 1, max_hold: 3, breadth: Breadth::Paths };
+
+fn search(bounds: Bounds, broken: Broken) -> impl Checker<Protocol> {
+    Protocol::new(bounds, broken).checker().threads(2).spawn_bfs().join()
+}
+
+/// What must always hold and does not.
+fn broken_by(bounds: Bounds, broken: Broken) -> Vec<&'static str> {
+    let checker = search(bounds, broken);
+    let properties = checker.model().properties();
+    let names = properties.iter().map(|property| property.name);
+    names.filter(|name| checker.discovery(name).is_some()).collect()
+}
+
+#[test]
+fn one_task_has_one_holder_able_to_write_whatever_the_order() {
+    let checker = search(ALONE, Broken::Nothing);
+    checker.assert_properties();
+    assert!(checker.unique_state_count() > 1_000, "only {} states", checker.unique_state_count());
+    for (what, count) in checker.model().saw.counts() {
+        assert!(count > 0, "the search never came to this: {what}");
+    }
+}
+
+#[test]
+fn two_tasks_never_share_a_path_whatever_the_order() {
+    assert_eq!(broken_by(BESIDE, Broken::Nothing), Vec::<&str>::new());
+}
+
+#[test]
+fn without_the_fence_a_slow_holder_writes_beside_its_successor() {
+    assert!(broken_by(ALONE, Broken::Fence).contains(&"no two holders are able to write"));
+}
+
+#[test]
+fn a_reset_that_fences_nothing_leaves_a_second_holder() {
+    assert!(!broken_by(ALONE, Broken::Reset).is_empty());
+}
+
+#[test]
+fn a_sweep_that_does_not_ask_ends_a_live_lease() {
+    assert!(broken_by(ALONE, Broken::Sweep).contains(&"no live lease was ended as if it had lapsed"));
+}
+
+#[test]
+fn a_late_renewal_that_looks_at_nobody_shares_a_path() {
+    assert!(broken_by(BESIDE, Broken::LateRenewal).contains(&"live leases share no path"));
+}
+
+#[test]
+fn a_death_that_nobody_notices_strands_a_task() {
+    assert!(broken_by(ALONE, Broken::Liveness).contains(&"a silent holder's task can be taken over"));
+}

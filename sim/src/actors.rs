@@ -1,0 +1,487 @@
+//! Who acts, what they believe, and what they ask for next.
+//!
+//! Nobody here looks into the store. An actor knows what it was told: the tasks that exist (somebody always talks), and the
+//! tokens it got, which it keeps for ever. So late, stale and mistaken requests need no special case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onus_core::actor::{KnownBy, Tier};
+use onus_core::command::{
+    Act, Command, Edit, Force, Guard, NewTask, PlannedTask, Presence, Schedule, TaskLink, Terms,
+};
+use onus_core::ids::{Number, TaskRef, Token, Version};
+use onus_core::lease::{Mode, Process};
+use onus_core::refusal::{Code, Refusal};
+use onus_core::scope::Scope;
+use onus_core::task::{Facts, Priority};
+use onus_core::transition::Verb;
+use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
+
+use crate::dice::Dice;
+use crate::fate::{CONTAINER, Fate, HOST};
+use crate::oracle::UNIVERSE;
+
+/// What globs are made of: literals, one level, any depth, and ways that only an exact comparison tells apart.
+const GLOBS: [&str; 16] = [
+    "a/x",
+    "a/y",
+    "b/x",
+    "e",
+    "a/*",
+    "b/*",
+    "c/**",
+    "b/**",
+    "*/x",
+    "**/x",
+    "a/?",
+    "{a,b}/y",
+    "g/h/*",
+    "d/**",
+    "c/d/",
+    "shared.lock",
+];
+
+/// Recent tasks are talked about most.
+const HOT: u64 = 14;
+
+/// One instance of an actor.
+#[derive(Clone, Debug)]
+pub struct Being {
+    actor: String,
+    instance: String,
+    known_by: KnownBy,
+    process: Option<Process>,
+    /// What it was granted, by task number: kept when it is long stale.
+    tokens: BTreeMap<u64, u64>,
+    /// Its harness reports its process: leases are bound to it.
+    binds: bool,
+}
+
+impl Being {
+    fn is_person(&self) -> bool {
+        self.actor.starts_with("human:")
+    }
+}
+
+#[derive(Debug)]
+pub struct Actors {
+    beings: Vec<Being>,
+    born: u64,
+    requests: u64,
+    /// Keys that were used, to be used again.
+    keys: Vec<(usize, String)>,
+    tasks: u64,
+    /// What was last heard of each task: its state.
+    board: BTreeMap<u64, String>,
+}
+
+/// A request, and which being waits for its answer.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub by: usize,
+    pub request: Request,
+}
+
+impl Actors {
+    pub fn new(dice: &mut Dice, fate: &mut Fate) -> Actors {
+        let mut actors = Actors {
+            beings: Vec::new(),
+            born: 0,
+            requests: 0,
+            keys: Vec::new(),
+            tasks: 0,
+            board: BTreeMap::new(),
+        };
+        for name in ["human:ada", "human:bob", "human:cyd"] {
+            actors.beings.push(Being {
+                actor: name.to_owned(),
+                instance: "person".to_owned(),
+                known_by: KnownBy::Person,
+                process: None,
+                tokens: BTreeMap::new(),
+                binds: false,
+            });
+        }
+        for _ in 0..22 {
+            let being = actors.bear(dice, fate);
+            actors.beings.push(being);
+        }
+        actors
+    }
+
+    /// Instances that have lived so far.
+    pub fn born(&self) -> u64 {
+        self.born + 3
+    }
+
+    fn bear(&mut self, dice: &mut Dice, fate: &mut Fate) -> Being {
+        self.born += 1;
+        let name = ["agent:codex", "agent:claude", "agent:gemini", "agent:old-name", "ci:main"]
+            [dice.weighted(&[5, 5, 4, 1, 2])];
+        let binds = dice.one_in(2);
+        let pid_ns = if dice.one_in(5) { CONTAINER } else { HOST };
+        // A sub-agent runs in the process of the conversation it is a part of.
+        let parent = dice
+            .one_in(5)
+            .then(|| dice.pick(&self.beings).cloned())
+            .flatten()
+            .filter(|being| !being.is_person());
+        let (actor, process) = match parent {
+            Some(parent) => (parent.actor, parent.process),
+            None => (name.to_owned(), binds.then(|| fate.spawn(dice.below(24), pid_ns)).flatten()),
+        };
+        let known_by = if dice.one_in(8) { KnownBy::Worktree } else { KnownBy::Name };
+        // Two conversations in one folder are known by the same name.
+        let instance = match known_by {
+            KnownBy::Worktree => format!("folder-{}", dice.below(3)),
+            _ => format!("i{}", self.born),
+        };
+        Being { actor, instance, known_by, process, tokens: BTreeMap::new(), binds }
+    }
+
+    /// An agent goes and another comes; now and then it only gets a new process.
+    pub fn replace_one(&mut self, dice: &mut Dice, fate: &mut Fate) -> String {
+        let at = 3 + dice.below(self.beings.len() - 3);
+        if let Some(process) = self.beings[at].process.take()
+            && dice.one_in(2)
+        {
+            fate.kill(&process);
+        }
+        if dice.one_in(3) {
+            let being = &mut self.beings[at];
+            if being.binds {
+                being.process = fate.spawn(dice.below(24), HOST);
+            }
+            return format!(
+                "{} {} goes on in {:?}",
+                being.actor,
+                being.instance,
+                being.process.as_ref().map(|p| p.pid)
+            );
+        }
+        let being = self.bear(dice, fate);
+        let text = format!("{} {} is born", being.actor, being.instance);
+        // Some are gone, others only quiet: a stale holder comes back later.
+        if dice.one_in(3) && self.beings.len() < 60 {
+            self.beings.push(being);
+        } else {
+            self.beings[at] = being;
+        }
+        text
+    }
+
+    pub fn kill_one(&mut self, dice: &mut Dice, fate: &mut Fate) -> Option<String> {
+        let bound: Vec<Process> = self.beings.iter().filter_map(|being| being.process.clone()).collect();
+        let process = dice.pick(&bound)?;
+        fate.kill(process);
+        Some(format!("process {} (start {}) dies", process.pid, process.start))
+    }
+
+    /// What an answer taught whoever asked.
+    pub fn learn(&mut self, by: usize, reply: &Reply) {
+        let task = match &reply.answer {
+            Answer::Task(task) | Answer::Lease { task, .. } | Answer::Guarded { task: Some(task), .. } => {
+                task
+            }
+            Answer::Tasks(tasks) | Answer::Present { ended: tasks } => {
+                tasks.iter().for_each(|task| self.hear_of(task));
+                return;
+            }
+            _ => return,
+        };
+        self.hear_of(task);
+        let Some(number) = number(&task.id) else { return };
+        let Some(being) = self.beings.get_mut(by) else { return };
+        match &task.lease {
+            Some(lease) if lease.actor == being.actor && lease.instance == being.instance => {
+                being.tokens.insert(number, lease.token);
+            }
+            // One in four forgets that it gave the task back.
+            None if number % 4 != 0 => drop(being.tokens.remove(&number)),
+            _ => {}
+        }
+    }
+
+    fn hear_of(&mut self, task: &TaskView) {
+        if let Some(number) = number(&task.id) {
+            self.tasks = self.tasks.max(number);
+            self.board.insert(number, task.state.to_string());
+        }
+    }
+
+    /// Most who are told that a task is no longer theirs believe it; some go on.
+    pub fn regret(&mut self, dice: &mut Dice, asked: &Asked, refusal: &Refusal) {
+        let gone = matches!(refusal.code, Code::Fenced | Code::NotAllowed | Code::Held | Code::NotFound);
+        if let (true, Some(task), Some(being)) =
+            (gone, named(&asked.request.command), self.beings.get_mut(asked.by))
+            && !dice.one_in(4)
+        {
+            being.tokens.remove(&task);
+        }
+    }
+
+    /// A task that was last heard of in one of these states, or any recent one.
+    fn in_state(&self, dice: &mut Dice, states: &[&str], otherwise: u64) -> u64 {
+        if dice.one_in(5) {
+            return otherwise;
+        }
+        let fit: Vec<u64> = self
+            .board
+            .iter()
+            .rev()
+            .filter(|(_, state)| states.contains(&state.as_str()))
+            .map(|(number, _)| *number)
+            .take(8)
+            .collect();
+        dice.pick(&fit).copied().unwrap_or(otherwise)
+    }
+
+    pub fn ask(&mut self, dice: &mut Dice) -> Asked {
+        let by = dice.below(self.beings.len());
+        self.requests += 1;
+        let mut command = self.command(dice, by);
+        let being = &self.beings[by];
+        let mut key = None;
+        if dice.one_in(3) {
+            key = Some(format!("k{}", self.requests));
+        } else if dice.one_in(100)
+            && let Some((_, used)) = dice.pick(&self.keys)
+        {
+            // Another request under a key that was used.
+            key = Some(used.clone());
+            if let Command::OnTask { act: Act::Note { text }, .. } = &mut command {
+                text.push_str(&self.requests.to_string());
+            }
+        }
+        if let Some(key) = &key {
+            self.keys.push((by, key.clone()));
+        }
+        let target = named(&command);
+        // A token for the task it names, or for whatever its environment still has.
+        let token = match target.and_then(|task| being.tokens.get_key_value(&task)) {
+            Some((task, token)) if dice.one_in(2) => Some((*task, *token)),
+            None if dice.one_in(12) => being.tokens.iter().next_back().map(|(task, token)| (*task, *token)),
+            _ => None,
+        };
+        let elsewhere = dice.one_in(8);
+        let ancestry = being.process.iter().filter(|_| !elsewhere).cloned().collect();
+        let identity = Identity {
+            actor: parsed(&being.actor),
+            instance: parsed(&being.instance),
+            known_by: being.known_by,
+            token: token.map(|(task, token)| (Some(TaskRef::Number(Number(task))), Token(token))),
+            ancestry: Ancestry::Known(ancestry),
+        };
+        Asked { by, request: Request { identity, command, key } }
+    }
+
+    fn command(&mut self, dice: &mut Dice, by: usize) -> Command {
+        let being = self.beings[by].clone();
+        if self.requests < 8 && being.is_person() {
+            return Command::AddAlias { actor: parsed("agent:codex"), alias: parsed("agent:old-name") };
+        }
+        if self.tasks < 6 || dice.one_in(28) {
+            return self.add(dice, &being);
+        }
+        let held = dice.below(being.tokens.len().max(1));
+        let held = being.tokens.keys().rev().nth(held).copied();
+        let any = self.tasks - self.tasks.min(HOT).min(dice.below(14) as u64);
+        let any = if dice.one_in(12) {
+            1 + dice.below(usize::try_from(self.tasks).unwrap_or(1)) as u64
+        } else {
+            any
+        };
+        // Holders mostly speak of what they hold.
+        let own = held.filter(|_| !dice.one_in(6)).unwrap_or(any);
+        let person = being.is_person();
+        // Hooks know a conversation by more than its folder.
+        let hooked = !person && being.known_by != KnownBy::Worktree;
+        let force =
+            (person && dice.one_in(6)).then(|| Force { reason: "it has to be".to_owned(), link: None });
+        let on = |task: u64, act: Act, force: Option<Force>| Command::OnTask {
+            task: Some(TaskRef::Number(Number(task))),
+            act,
+            force,
+        };
+        let verb = |verb: Verb| Act::Move { verb, message: Some("so it is".to_owned()) };
+        match dice.weighted(&[
+            20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1, 3,
+        ]) {
+            0 => on(self.in_state(dice, &["open"], any), Act::Claim(self.terms(dice, &being)), force),
+            1 => Command::ClaimNext(self.terms(dice, &being)),
+            2 => on(
+                own,
+                Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false },
+                None,
+            ),
+            3 => on(own, Act::Touch { paths: paths(dice) }, None),
+            4 => on(own, Act::AddScope { scope: scope(dice) }, None),
+            5 => on(own, Act::RemoveScope { scope: scope(dice) }, None),
+            6 => on(own, Act::Note { text: "how it goes".to_owned() }, force),
+            7 => on(own, verb(Verb::Done), force),
+            8 => on(own, verb(Verb::Submit), force),
+            9 => on(own, verb(Verb::Release), force),
+            10 => on(own, verb(Verb::Fail), force),
+            11 => on(own, verb(Verb::Block), force),
+            12 => on(own, verb(Verb::Drop), force),
+            13 => {
+                let to = dice.pick(&self.beings).map_or(being.actor.clone(), |other| other.actor.clone());
+                on(own, Act::Handoff { to: parsed(&to), reason: "you know it better".to_owned() }, force)
+            }
+            14 => on(
+                self.in_state(dice, &["in_progress"], any),
+                Act::Takeover(Terms { reason: Some("it lapsed".to_owned()), ..self.terms(dice, &being) }),
+                force,
+            ),
+            15 => on(self.in_state(dice, &["review"], any), verb(Verb::Approve), force),
+            16 => on(self.in_state(dice, &["review"], any), verb(Verb::Reject), force),
+            17 => on(self.in_state(dice, &["blocked"], any), verb(Verb::Unblock), force),
+            18 => on(self.in_state(dice, &["done", "dropped"], any), verb(Verb::Reopen), force),
+            19 => on(self.in_state(dice, &["proposed"], any), verb(Verb::Accept), force),
+            20 => {
+                let task = Some(TaskRef::Number(Number(self.in_state(dice, &["failed"], any))));
+                Command::Retry { task, message: Some("again".to_owned()), force }
+            }
+            21 => {
+                let task = Some(TaskRef::Number(Number(any)));
+                Command::Reset { task, reason: "all wrong".to_owned(), force }
+            }
+            22 => on(any, Act::Edit(edit(dice)), force),
+            23 => on(any, Act::AddDeps { on: vec![self.some_task(dice)] }, force),
+            24 => on(any, Act::RemoveDeps { on: vec![self.some_task(dice)] }, force),
+            25 if hooked => Command::Guard(Guard {
+                paths: paths(dice),
+                process: being.process.clone(),
+                ..Guard::default()
+            }),
+            26 if hooked => Command::Presence(
+                [Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])],
+            ),
+            27 => match being.process {
+                Some(process) => Command::RegisterInstance {
+                    actor: parsed(&being.actor),
+                    instance: parsed(&being.instance),
+                    process,
+                    group: None,
+                },
+                None => on(any, verb([Verb::Done, Verb::Submit, Verb::Fail][dice.below(3)]), force),
+            },
+            28 => Command::RegisterActor {
+                actor: parsed(&being.actor),
+                tier: dice.one_in(3).then_some(Tier(2)),
+            },
+            29 => match dice.below(3) {
+                0 => Command::AddAlias { actor: parsed("agent:codex"), alias: parsed("agent:old-name") },
+                _ => Command::SetTier { actor: parsed("agent:gemini"), tier: Tier([1, 2][dice.below(2)]) },
+            },
+            30 => on(
+                any,
+                Act::Redact {
+                    version: Version(1 + dice.below(6) as u64),
+                    fields: Vec::new(),
+                    reason: "a secret".to_owned(),
+                },
+                force,
+            ),
+            31 => Command::OnTask {
+                task: None,
+                act: verb([Verb::Done, Verb::Release][dice.below(2)]),
+                force: None,
+            },
+            _ => on(any, verb([Verb::Done, Verb::Submit][dice.below(2)]), force),
+        }
+    }
+
+    fn some_task(&self, dice: &mut Dice) -> TaskRef {
+        let back = dice.below(usize::try_from(HOT).unwrap_or(1)) as u64;
+        TaskRef::Number(Number(self.tasks.saturating_sub(back).max(1)))
+    }
+
+    fn add(&mut self, dice: &mut Dice, being: &Being) -> Command {
+        let facts = Facts {
+            priority: [Priority::P1, Priority::P2, Priority::P3][dice.below(3)],
+            required_tier: if dice.one_in(12) { Tier(2) } else { Tier::DEFAULT },
+            scope: if dice.one_in(2) { scope(dice) } else { Scope::default() },
+            mode: if dice.one_in(5) { Mode::Shared } else { Mode::Exclusive },
+            ..Facts::default()
+        };
+        let mut new = NewTask { facts, ..NewTask::titled("something to do") };
+        new.propose = dice.one_in(8);
+        new.origin = dice.one_in(6).then(|| parsed(&format!("chat:room#{}", dice.below(40))));
+        new.not_before = dice.one_in(15).then(|| Schedule::In { ms: dice.ms(1_000, 90_000) });
+        if self.tasks > 4 && dice.one_in(4) {
+            new.deps = vec![TaskLink::Task(self.some_task(dice))];
+        }
+        if self.tasks > 4 && dice.one_in(12) {
+            new.parent = Some(TaskLink::Task(self.some_task(dice)));
+        }
+        if being.is_person() && dice.one_in(5) {
+            let mut second = NewTask::titled("and then this");
+            second.deps = vec![TaskLink::Planned("first".to_owned())];
+            return Command::AddPlan(vec![
+                PlannedTask { name: None, task: second },
+                PlannedTask { name: Some("first".to_owned()), task: new },
+            ]);
+        }
+        Command::Add(new)
+    }
+
+    fn terms(&self, dice: &mut Dice, being: &Being) -> Terms {
+        Terms {
+            ttl_ms: match dice.below(12) {
+                0 => Some(0),
+                1 | 2 => Some(dice.ms(2_000, 40_000)),
+                _ => None,
+            },
+            process: being.process.clone().filter(|_| dice.one_in(2)),
+            reserve: dice.one_in(7),
+            scope: if dice.one_in(3) { scope(dice) } else { Scope::default() },
+            shared: dice.one_in(8),
+            reason: Some("to do it".to_owned()),
+            ..Terms::default()
+        }
+    }
+}
+
+fn named(command: &Command) -> Option<u64> {
+    match command {
+        Command::OnTask { task: Some(TaskRef::Number(number)), .. }
+        | Command::Reset { task: Some(TaskRef::Number(number)), .. }
+        | Command::Retry { task: Some(TaskRef::Number(number)), .. } => Some(number.0),
+        _ => None,
+    }
+}
+
+fn number(id: &str) -> Option<u64> {
+    id.rsplit('-').next()?.parse().ok()
+}
+
+fn scope(dice: &mut Dice) -> Scope {
+    let picked: BTreeSet<&str> = (0..1 + dice.below(2)).filter_map(|_| dice.pick(&GLOBS).copied()).collect();
+    picked.into_iter().map(parsed::<onus_core::scope::Glob>).collect()
+}
+
+fn paths(dice: &mut Dice) -> Vec<String> {
+    let picked: BTreeSet<&str> =
+        (0..1 + dice.below(2)).filter_map(|_| dice.pick(&UNIVERSE).copied()).collect();
+    picked.into_iter().map(str::to_owned).collect()
+}
+
+fn edit(dice: &mut Dice) -> Edit {
+    let mut edit = Edit { priority: Some([Priority::P0, Priority::P3][dice.below(2)]), ..Edit::default() };
+    match dice.below(4) {
+        0 => edit.add_scope = scope(dice),
+        1 => edit.remove_scope = scope(dice),
+        2 => edit.title = Some("something else".to_owned()),
+        _ => edit.required_tier = Some(Tier::DEFAULT),
+    }
+    edit
+}
+
+/// What is written in this file is well formed.
+fn parsed<T: std::str::FromStr>(text: &str) -> T {
+    match text.parse() {
+        Ok(value) => value,
+        Err(_) => unreachable!("'{text}' is well formed"),
+    }
+}

@@ -1,0 +1,252 @@
+//! A store that fails where it is told to: between any two calls of a transaction, after the commit, or by running the
+//! work twice as a store with serialization failures would.
+//!
+//! A crash keeps failing: whatever the engine tries after it, nothing reaches the file any more. Where the whole machine
+//! goes down, the files are copied as they lie there at that very moment, in the middle of the transaction; the world goes on
+//! with the copy.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
+use onus_core::apply::{Change, Project};
+use onus_core::chain::Record;
+use onus_core::event::Event;
+use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
+use onus_core::lease::{Lease, Process, Pulse};
+use onus_core::scope::{Glob, Scope};
+use onus_core::seal::StreamHead;
+use onus_core::task::{Origin, State, Task};
+use onus_core::text::{Field, Salt, TextKey};
+use onus_core::time::Moment;
+use onus_store::{
+    After, Direction, EventQuery, Filter, Finding, KeptRequest, KnownInstance, LedgerLine, Progress, Read,
+    Rebuilt, Result, SqliteStore, Store, StoreError, StoredText, Watch, Write,
+};
+
+/// What goes wrong with the next write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// The process dies at this call of the transaction.
+    CrashAt(u32),
+    /// The machine does; the files are kept in this folder as they were.
+    PowerCutAt(u32, PathBuf),
+    /// The transaction is committed, and nobody hears of it.
+    CrashAfterCommit,
+    /// The work is undone after this many calls, and done again.
+    RunTwice(u32),
+}
+
+/// What became of the last write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fell {
+    #[default]
+    Nothing,
+    BeforeCommit,
+    AfterCommit,
+}
+
+#[derive(Debug)]
+pub struct FaultyStore {
+    inner: SqliteStore,
+    pub fault: Fault,
+    /// Whether the fault came to pass.
+    pub fell: Fell,
+    /// Calls of the last write.
+    pub calls: u32,
+}
+
+impl FaultyStore {
+    pub fn new(inner: SqliteStore) -> FaultyStore {
+        FaultyStore { inner, fault: Fault::None, fell: Fell::Nothing, calls: 0 }
+    }
+}
+
+fn crashed() -> StoreError {
+    StoreError::Unexpected("the process crashed".to_owned())
+}
+
+impl Store for FaultyStore {
+    fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
+        self.inner.read(work)
+    }
+
+    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+        if self.fell != Fell::Nothing {
+            return Err(crashed());
+        }
+        let calls = Cell::new(0);
+        let (at, copy) = match &self.fault {
+            Fault::CrashAt(at) => (Some(*at), None),
+            Fault::PowerCutAt(at, folder) => {
+                (Some(*at), Some((self.inner.path().to_owned(), folder.clone())))
+            }
+            Fault::RunTwice(at) => {
+                let _ = self.inner.write(|write| {
+                    let mut write = Failing { inner: write, calls: &calls, at: Some(*at), copy: None };
+                    work(&mut write)?;
+                    Err::<(), _>(crashed())
+                });
+                calls.set(0);
+                (None, None)
+            }
+            Fault::None | Fault::CrashAfterCommit => (None, None),
+        };
+        let answer = self
+            .inner
+            .write(|write| work(&mut Failing { inner: write, calls: &calls, at, copy: copy.as_ref() }));
+        self.calls = calls.get();
+        if at.is_some_and(|at| self.calls >= at) {
+            self.fell = Fell::BeforeCommit;
+            return Err(crashed());
+        }
+        if self.fault == Fault::CrashAfterCommit && answer.is_ok() {
+            self.fell = Fell::AfterCommit;
+            return Err(crashed());
+        }
+        answer
+    }
+
+    fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+        self.inner.rebuild(progress)
+    }
+
+    fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        self.inner.backup(to, progress)
+    }
+
+    fn check(&mut self) -> Result<Vec<Finding>> {
+        self.inner.check()
+    }
+
+    fn tidy(&mut self) -> Result<bool> {
+        self.inner.tidy()
+    }
+
+    fn watch(&mut self) -> Result<Box<dyn Watch>> {
+        self.inner.watch()
+    }
+}
+
+/// A transaction that ends at a call.
+struct Failing<'a> {
+    inner: &'a mut dyn Write,
+    calls: &'a Cell<u32>,
+    at: Option<u32>,
+    /// The store's file, and where to keep it as it is at the crash.
+    copy: Option<&'a (PathBuf, PathBuf)>,
+}
+
+impl Failing<'_> {
+    fn call(&mut self) -> Result<()> {
+        let calls = self.calls.get() + 1;
+        self.calls.set(calls);
+        match self.at {
+            Some(at) if calls >= at => {
+                if let Some((file, folder)) = self.copy.take() {
+                    keep(file, folder)?;
+                }
+                Err(crashed())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The database and its log, without the memory that a machine loses.
+fn keep(file: &Path, folder: &Path) -> Result<()> {
+    let unavailable = |error: std::io::Error| StoreError::of_io(folder, &error);
+    std::fs::create_dir_all(folder).map_err(unavailable)?;
+    for ending in ["", "-wal"] {
+        let Some(name) = file.file_name() else { continue };
+        let name = format!("{}{ending}", name.to_string_lossy());
+        let from = file.with_file_name(&name);
+        if from.exists() {
+            std::fs::copy(&from, folder.join(&name)).map_err(unavailable)?;
+        }
+    }
+    Ok(())
+}
+
+macro_rules! counted {
+    ($(fn $name:ident(&mut self $(, $argument:ident: $kind:ty)*) -> $answer:ty;)*) => {
+        $(fn $name(&mut self $(, $argument: $kind)*) -> Result<$answer> {
+            self.call()?;
+            self.inner.$name($($argument),*)
+        })*
+    };
+}
+
+impl Read for Failing<'_> {
+    fn now(&mut self) -> Moment {
+        self.inner.now()
+    }
+
+    counted! {
+        fn project(&mut self) -> Project;
+        fn resolve(&mut self, reference: &TaskRef) -> Vec<Uid>;
+        fn task(&mut self, uid: Uid) -> Option<Task>;
+        fn task_by_origin(&mut self, origin: &Origin) -> Option<Uid>;
+        fn lease(&mut self, task: Uid, token: Token) -> Option<Lease>;
+        fn latest_lease_of(&mut self, task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
+        fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+        fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
+        fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
+        fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> bool;
+        fn indefinite_leases(&mut self, actor: &ActorName) -> (u64, u64);
+        fn walk_ready(&mut self, tier: Tier, due_ms: i64, visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>) -> ();
+        fn next_due(&mut self, after_ms: i64) -> Option<i64>;
+        fn beside(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
+        fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Vec<Number>;
+        fn closure(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
+        fn edges(&mut self, finished: bool) -> Vec<(Uid, Uid)>;
+        fn waits_for(&mut self, task: Uid) -> Vec<Uid>;
+        fn does_wait_for(&mut self, task: Uid, other: Uid) -> bool;
+        fn scopes_near(&mut self, scope: &Scope) -> Vec<(Uid, Token, Glob)>;
+        fn scope_of(&mut self, task: Uid, token: Token) -> Scope;
+        fn scope_len(&mut self, task: Uid, token: Token) -> usize;
+        fn unmet(&mut self, task: Uid, limit: u64) -> Vec<Task>;
+        fn unfinished_children(&mut self, task: Uid, limit: u64) -> Vec<Task>;
+        fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Vec<Task>;
+        fn count_by_state(&mut self) -> Vec<(State, u64)>;
+        fn search(&mut self, words: &[String], limit: u64) -> Vec<Uid>;
+        fn text(&mut self, key: TextKey) -> Option<StoredText>;
+        fn texts(&mut self, stream: Uid, version: Version) -> Vec<StoredText>;
+        fn events(&mut self, query: &EventQuery) -> Vec<Record>;
+        fn event(&mut self, stream: Uid, version: Version) -> Option<Record>;
+        fn notes(&mut self, task: Uid) -> Vec<Record>;
+        fn count_events(&mut self) -> u64;
+        fn ledger_page(&mut self, after: Option<&(String, u64)>, limit: u64) -> Vec<LedgerLine>;
+        fn stray_text(&mut self) -> Option<(String, u64)>;
+        fn head(&mut self, stream: &str) -> Option<StreamHead>;
+        fn walk_heads(&mut self, visit: &mut dyn FnMut(StreamHead) -> Result<()>) -> ();
+        fn actor(&mut self, name: &ActorName) -> Option<Actor>;
+        fn alias(&mut self, name: &ActorName) -> Option<ActorName>;
+        fn actors(&mut self) -> Vec<Actor>;
+        fn aliases(&mut self) -> Vec<(ActorName, ActorName)>;
+        fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Option<KnownInstance>;
+        fn instances(&mut self, limit: u64) -> Vec<KnownInstance>;
+        fn instance_of(&mut self, process: &Process) -> Option<KnownInstance>;
+        fn wanting(&mut self, task: Uid, since_ms: i64) -> Vec<KnownInstance>;
+        fn request(&mut self, actor: &ActorName, key: &str) -> Option<KeptRequest>;
+    }
+}
+
+impl Write for Failing<'_> {
+    counted! {
+        fn lock_task(&mut self, uid: Uid) -> Option<Task>;
+        fn lock_project(&mut self) -> Project;
+        fn next_number(&mut self) -> Number;
+        fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> ();
+        fn apply(&mut self, change: &Change) -> ();
+        fn pulse(&mut self, task: Uid, token: Token, pulse: &Pulse) -> ();
+        fn put_instance(&mut self, instance: &KnownInstance) -> ();
+        fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> ();
+        fn erase(&mut self, key: TextKey) -> ();
+        fn savepoint(&mut self) -> ();
+        fn release(&mut self) -> ();
+        fn undo(&mut self) -> ();
+    }
+}

@@ -1,0 +1,88 @@
+//! What was done, what went wrong on purpose, and what should not have.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A promise that was broken, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub seed: u64,
+    pub steps: u64,
+    pub at: u64,
+    pub what: String,
+    pub last: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, step {}: {}", self.seed, self.at, self.what)?;
+        for line in &self.last {
+            writeln!(f, "    {line}")?;
+        }
+        write!(f, "again: cargo run --profile sim -p onus-sim -- --seed {} --steps {}", self.seed, self.steps)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub seeds: u64,
+    pub operations: u64,
+    pub actors: u64,
+    pub events: u64,
+    /// By what was asked: how often it was done, and how often refused.
+    pub commands: BTreeMap<&'static str, (u64, u64)>,
+    pub refusals: BTreeMap<String, u64>,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub lapses: BTreeMap<String, u64>,
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    pub fn fault(&mut self, kind: &'static str) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: Report) {
+        self.seeds += other.seeds;
+        self.operations += other.operations;
+        self.actors += other.actors;
+        self.events += other.events;
+        for (verb, (done, refused)) in other.commands {
+            let sum = self.commands.entry(verb).or_default();
+            *sum = (sum.0 + done, sum.1 + refused);
+        }
+        for (code, count) in other.refusals {
+            *self.refusals.entry(code).or_default() += count;
+        }
+        for (kind, count) in other.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        for (cause, count) in other.lapses {
+            *self.lapses.entry(cause).or_default() += count;
+        }
+        self.violations.extend(other.violations);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |counts: &BTreeMap<String, u64>| {
+            counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        let faults: u64 = self.faults.values().sum();
+        let kinds: BTreeMap<String, u64> =
+            self.faults.iter().map(|(kind, n)| ((*kind).to_owned(), *n)).collect();
+        let commands: Vec<String> =
+            self.commands.iter().map(|(verb, (done, refused))| format!("{verb} {done}/{refused}")).collect();
+        writeln!(
+            f,
+            "{} operations over {} seeds by {} actors, {} events",
+            self.operations, self.seeds, self.actors, self.events
+        )?;
+        writeln!(f, "{faults} faults: {}", counted(&kinds))?;
+        writeln!(f, "commands (done/refused): {}", commands.join(", "))?;
+        writeln!(f, "refusals: {}", counted(&self.refusals))?;
+        writeln!(f, "lapses: {}", counted(&self.lapses))?;
+        write!(f, "{} violations", self.violations.len())
+    }
+}

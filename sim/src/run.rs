@@ -1,0 +1,484 @@
+//! One seed: a history, step by step, with everything that may happen between two steps.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onus_core::policy::{Policy, Unclaimed};
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{Engine, Reply, Request};
+use onus_store::{Access, EventQuery, SqliteStore, Store};
+
+use crate::actors::{Actors, Asked};
+use crate::dice::Dice;
+use crate::fate::{CONTAINER, HOST, World};
+use crate::faulty::{Fault, FaultyStore, Fell};
+use crate::oracle::{Deed, Oracle};
+use crate::report::{Report, Violation};
+
+const TTL_MS: i64 = 60_000;
+const MAX_HOLD_MS: i64 = 600_000;
+const KEEP_MS: i64 = 30_000;
+const LAST: usize = 30;
+/// Two that see the machine's processes, and one that does not.
+const HANDLES: [&str; 3] = [HOST, HOST, CONTAINER];
+
+fn policy(dice: &mut Dice) -> Policy {
+    Policy {
+        ttl_ms: TTL_MS,
+        max_hold_ms: MAX_HOLD_MS,
+        keep_ms: KEEP_MS,
+        indefinite_per_actor: 1,
+        indefinite_per_store: 2,
+        unclaimed: [Unclaimed::Adopt, Unclaimed::Warn, Unclaimed::Refuse][dice.weighted(&[8, 1, 1])],
+        scope_shared: crate::oracle::SHARED
+            .iter()
+            .filter_map(|glob| glob.parse::<onus_core::scope::Glob>().ok())
+            .collect(),
+        ..Policy::default()
+    }
+}
+
+struct Run {
+    dice: Dice,
+    world: World,
+    actors: Actors,
+    oracle: Oracle,
+    policy: Policy,
+    file: PathBuf,
+    folder: PathBuf,
+    cuts: u64,
+    engines: Vec<Engine<FaultyStore>>,
+    /// On their way, with the step at which they arrive.
+    flying: Vec<(u64, Asked)>,
+    report: Report,
+    last: VecDeque<String>,
+}
+
+type Step<T> = Result<T, String>;
+
+/// Runs one seed in a folder of its own under `base`.
+pub fn run(seed: u64, steps: u64, base: &Path) -> Report {
+    let folder = match tempfile::Builder::new().prefix("onus-sim-").tempdir_in(base) {
+        Ok(folder) => folder,
+        Err(error) => {
+            let what = format!("no folder under {}: {error}", base.display());
+            let violation = Violation { seed, steps, at: 0, what, last: Vec::new() };
+            return Report { violations: vec![violation], ..Report::default() };
+        }
+    };
+    let mut at = 0;
+    let mut last = Vec::new();
+    let mut report = Report::default();
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let mut run = Run::new(seed, folder.path())?;
+        let mut outcome = Ok(());
+        while at < steps && outcome.is_ok() {
+            outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run.step(at)))
+                .unwrap_or_else(|panic| Err(format!("it panicked: {}", said(&panic))));
+            at += 1;
+        }
+        let outcome = outcome.and_then(|()| run.finish());
+        run.report.actors = run.actors.born();
+        run.report.events = run.oracle.seq();
+        run.report.lapses = run.oracle.lapses.clone();
+        last = run.last.iter().cloned().collect();
+        report = std::mem::take(&mut run.report);
+        outcome
+    }));
+    report.seeds = 1;
+    let outcome = outcome.unwrap_or_else(|panic| Err(format!("it panicked: {}", said(&panic))));
+    if let Err(what) = outcome {
+        report.violations.push(Violation { seed, steps, at: at.saturating_sub(1), what, last });
+    }
+    report
+}
+
+fn said(panic: &Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+fn text<E: std::fmt::Display>(error: E) -> String {
+    error.to_string()
+}
+
+impl Run {
+    fn new(seed: u64, folder: &Path) -> Step<Run> {
+        let mut dice = Dice::new(seed);
+        let world = World::new();
+        let file = folder.join("onus.db");
+        let (actor, instance) =
+            ("human:founder".parse().map_err(text::<Refusal>)?, "person".parse().map_err(text::<Refusal>)?);
+        let prefix = "ON".parse().map_err(text::<Refusal>)?;
+        let (uid, event) = (world.new_uid(), world.new_uid());
+        SqliteStore::create(&file, &prefix, uid, event, (&actor, &instance), Duration::from_secs(10))
+            .map_err(text)?;
+        let policy = policy(&mut dice);
+        let actors = Actors::new(&mut dice, &mut world.fate());
+        let mut run = Run {
+            dice,
+            world,
+            actors,
+            oracle: Oracle::new(policy.unclaimed == Unclaimed::Adopt),
+            policy,
+            file,
+            folder: folder.to_owned(),
+            cuts: 0,
+            engines: Vec::new(),
+            flying: Vec::new(),
+            report: Report::default(),
+            last: VecDeque::new(),
+        };
+        for pid_ns in HANDLES {
+            let engine = run.open(pid_ns)?;
+            run.engines.push(engine);
+        }
+        let records = run.new_events(0)?;
+        run.oracle.begin(&records);
+        Ok(run)
+    }
+
+    fn open(&self, pid_ns: &'static str) -> Step<Engine<FaultyStore>> {
+        let mut store = SqliteStore::open(&self.file, Access::Write, Duration::from_secs(10))
+            .map_err(|error| format!("P5: the store cannot be opened again: {error}"))?;
+        store.set_clock(self.world.clock());
+        Ok(Engine::with_outside(FaultyStore::new(store), self.policy.clone(), self.world.outside(pid_ns)))
+    }
+
+    fn reopen(&mut self, handle: usize) -> Step<()> {
+        self.engines[handle] = self.open(HANDLES[handle])?;
+        Ok(())
+    }
+
+    fn note(&mut self, at: u64, what: String) {
+        if self.last.len() == LAST {
+            self.last.pop_front();
+        }
+        let fate = self.world.fate();
+        let when = format!("{at:>6} boot {} tick {:>9} wall {:>14}", fate.boot, fate.tick_ms, fate.wall_ms);
+        drop(fate);
+        self.last.push_back(format!("{when}  {what}"));
+    }
+
+    fn new_events(&mut self, handle: usize) -> Step<Vec<onus_core::chain::Record>> {
+        let query = EventQuery { after_seq: self.oracle.seq(), limit: 10_000, ..EventQuery::default() };
+        self.engines[handle].store().read(|read| read.events(&query)).map_err(text)
+    }
+
+    fn step(&mut self, at: u64) -> Step<()> {
+        self.let_time_pass(at)?;
+        // What was asked long ago arrives, before or after what is asked now.
+        let due: Vec<usize> = (0..self.flying.len()).filter(|index| self.flying[*index].0 <= at).collect();
+        if let Some(index) = self.dice.pick(&due).copied()
+            && !self.dice.one_in(3)
+        {
+            let (_, asked) = self.flying.swap_remove(index);
+            return self.deliver(at, vec![asked], "late");
+        }
+        let asked = self.actors.ask(&mut self.dice);
+        if self.dice.one_in(12) {
+            self.report.fault("duplicated");
+            let delay = 1 + self.dice.below(40) as u64;
+            self.flying.push((at + delay, asked.clone()));
+        }
+        if self.dice.one_in(5) {
+            self.report.fault("delayed");
+            let delay = 1 + self.dice.below(60) as u64;
+            self.flying.push((at + delay, asked));
+            return Ok(());
+        }
+        let mut batch = vec![asked];
+        if self.dice.one_in(10) {
+            // A server's batch: several requests, one commit. Each by another, so that it is clear whose an event is.
+            for _ in 0..3 {
+                let asked = self.actors.ask(&mut self.dice);
+                let of = |asked: &Asked| {
+                    let identity = &asked.request.identity;
+                    (self.oracle.actor(identity.actor.as_str()), identity.instance.clone())
+                };
+                if batch.iter().all(|other| of(other) != of(&asked)) {
+                    batch.push(asked);
+                }
+            }
+        }
+        self.deliver(at, batch, "")
+    }
+
+    /// Hands requests to a handle, with or without a fault, and lets the oracle judge what came of it.
+    fn deliver(&mut self, at: u64, batch: Vec<Asked>, how: &str) -> Step<()> {
+        let handle = self.dice.below(HANDLES.len());
+        let fault = match self.fault() {
+            // Which requests of a batch were refused would never be known.
+            Fault::CrashAfterCommit if batch.len() > 1 => Fault::None,
+            fault => fault,
+        };
+        let name = match &fault {
+            Fault::None => "",
+            Fault::CrashAt(_) => "crash in transaction",
+            Fault::PowerCutAt(..) => "power cut in transaction",
+            Fault::CrashAfterCommit => "crash after commit",
+            Fault::RunTwice(_) => "transaction run twice",
+        };
+        let cut = match &fault {
+            Fault::PowerCutAt(_, folder) => Some(folder.clone()),
+            _ => None,
+        };
+        let requests: Vec<Request> = batch.iter().map(|asked| asked.request.clone()).collect();
+        let engine = &mut self.engines[handle];
+        engine.store().fault = fault;
+        let answers = match requests.as_slice() {
+            [request] => vec![engine.run(request)],
+            requests => engine.execute(requests),
+        };
+        let fell = engine.store().fell;
+        engine.store().fault = Fault::None;
+        for (request, answer) in requests.iter().zip(&answers) {
+            self.tally(request, answer, fell);
+            let told = match answer {
+                _ if fell != Fell::Nothing => format!("{fell:?}"),
+                Ok(reply) if reply.replayed => "replayed".to_owned(),
+                Ok(_) => "ok".to_owned(),
+                Err(refusal) => format!("{:?}: {}", refusal.code, refusal.message),
+            };
+            let line = format!("{how} [{handle}] {} -> {told} {name}", told_briefly(request));
+            self.note(at, line);
+        }
+        if fell == Fell::Nothing {
+            let sick = answers
+                .iter()
+                .filter_map(|answer| answer.as_ref().err())
+                .find(|refusal| !is_healthy(refusal.code));
+            if let Some(refusal) = sick {
+                return Err(format!("P5: a healthy store failed: {:?}: {}", refusal.code, refusal.message));
+            }
+        }
+        if fell != Fell::Nothing || name == "transaction run twice" {
+            self.report.fault(name);
+        }
+        match (fell, cut) {
+            (Fell::BeforeCommit, Some(folder)) => self.power_cut(at, &folder)?,
+            (Fell::Nothing, _) => {}
+            _ => self.reopen(handle)?,
+        }
+        self.judge(handle, &batch, &answers, fell)?;
+        if at.is_multiple_of(16) || fell != Fell::Nothing {
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self) -> Fault {
+        let at = |dice: &mut Dice| {
+            let most = if dice.one_in(2) { 15 } else { 60 };
+            1 + u32::try_from(dice.below(most)).unwrap_or_default()
+        };
+        match self.dice.below(100) {
+            0..4 => Fault::CrashAt(at(&mut self.dice)),
+            4..7 => Fault::CrashAfterCommit,
+            7..10 => Fault::RunTwice(at(&mut self.dice)),
+            10 if self.dice.one_in(5) => {
+                self.cuts += 1;
+                Fault::PowerCutAt(at(&mut self.dice), self.folder.join(format!("after-cut-{}", self.cuts)))
+            }
+            _ => Fault::None,
+        }
+    }
+
+    fn judge(
+        &mut self,
+        handle: usize,
+        batch: &[Asked],
+        answers: &[Result<Reply, Refusal>],
+        fell: Fell,
+    ) -> Step<()> {
+        let records = self.new_events(handle)?;
+        let mut rest = records.as_slice();
+        let (world, after_commit) = (self.world.clone(), fell == Fell::AfterCommit);
+        for (asked, answer) in batch.iter().zip(answers) {
+            let identity = &asked.request.identity;
+            let (actor, instance) = (self.oracle.actor(identity.actor.as_str()), identity.instance.as_str());
+            let own =
+                rest.iter().take_while(|record| record.actor == actor && record.instance == instance).count();
+            let (own, others) = rest.split_at(if batch.len() == 1 { rest.len() } else { own });
+            rest = others;
+            let committed = after_commit || answer.is_ok();
+            let answer = Some(answer).filter(|_| fell == Fell::Nothing);
+            let deed = Deed { request: &asked.request, committed, pid_ns: HANDLES[handle], answer };
+            self.oracle.judge(&deed, own, &world.fate())?;
+            match deed.answer {
+                Some(Ok(reply)) => self.actors.learn(asked.by, reply),
+                Some(Err(refusal)) => self.actors.regret(&mut self.dice, asked, refusal),
+                None => {}
+            }
+        }
+        match rest.first() {
+            Some(record) => Err(format!(
+                "P12: {} by {} {}, whom nobody asked",
+                record.kind, record.actor, record.instance
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn tally(&mut self, request: &Request, answer: &Result<Reply, Refusal>, fell: Fell) {
+        self.report.operations += 1;
+        let counts = self.report.commands.entry(request.command.verb()).or_default();
+        match answer {
+            Ok(_) => counts.0 += 1,
+            Err(_) if fell != Fell::Nothing => {}
+            Err(refusal) => {
+                counts.1 += 1;
+                *self.report.refusals.entry(format!("{:?}", refusal.code)).or_default() += 1;
+            }
+        }
+    }
+
+    /// What the store and the engine's readers say of leases, against what the oracle knows.
+    fn compare(&mut self) -> Step<()> {
+        let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
+        let world = self.world.clone();
+        self.oracle.compare_leases(&rows, &world.fate())?;
+        if let Some((task, lease)) = self.dice.pick(&rows).cloned() {
+            let scope =
+                self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
+            self.oracle.compare_scope(&task, &scope)?;
+            self.compare_live(task.number.0)?;
+        }
+        Ok(())
+    }
+
+    fn compare_live(&mut self, number: u64) -> Step<()> {
+        let reference = onus_core::ids::TaskRef::Number(onus_core::ids::Number(number));
+        let shown = self.engines[0].show(None, Some(&reference)).map_err(text)?.value;
+        let world = self.world.clone();
+        match shown.lease {
+            Some(lease) => self.oracle.compare_live(number, lease.live, &world.fate()),
+            None => self.oracle.compare_live(number, false, &world.fate()),
+        }
+    }
+
+    /// Time passes; now and then the world does something else.
+    fn let_time_pass(&mut self, at: u64) -> Step<()> {
+        let ms = match self.dice.below(40) {
+            0..4 => 0,
+            4..26 => self.dice.ms(1, 400),
+            26..38 => self.dice.ms(1, 4_000),
+            38 => self.dice.ms(1, 30_000),
+            _ => self.dice.ms(1, 90_000),
+        };
+        self.world.fate().pass(ms);
+        let event = self.dice.below(400);
+        let is_about_time = event < 6;
+        let what = match event {
+            0..4 => {
+                let ms = self.dice.ms(-7_200_000, 7_200_000);
+                self.world.fate().wall_ms += ms;
+                self.report.fault("wall clock step");
+                format!("the wall clock is stepped by {ms} ms")
+            }
+            4..6 => {
+                let ms = self.dice.ms(1_000, 28_800_000);
+                self.world.fate().wall_ms += ms;
+                self.report.fault("suspend");
+                format!("the machine sleeps for {ms} ms")
+            }
+            6 if self.dice.one_in(4) => {
+                let ms = self.dice.ms(1_000, 600_000);
+                self.world.fate().reboot(ms);
+                self.report.fault("reboot");
+                for handle in 0..HANDLES.len() {
+                    self.reopen(handle)?;
+                }
+                "the machine is started anew".to_owned()
+            }
+            7..15 => {
+                let world = self.world.clone();
+                let Some(what) = self.actors.kill_one(&mut self.dice, &mut world.fate()) else {
+                    return Ok(());
+                };
+                self.report.fault("process killed");
+                what
+            }
+            15..27 => {
+                let world = self.world.clone();
+                self.report.fault("instance replaced");
+                self.actors.replace_one(&mut self.dice, &mut world.fate())
+            }
+            27 if self.dice.one_in(4) => {
+                self.report.fault("rebuild under way");
+                self.rebuild()?;
+                "the rows are derived anew".to_owned()
+            }
+            28 => {
+                self.report.fault("handle reopened");
+                let handle = self.dice.below(HANDLES.len());
+                self.reopen(handle)?;
+                format!("handle {handle} is opened anew")
+            }
+            _ => {
+                let world = self.world.clone();
+                return self.oracle.look(&world.fate());
+            }
+        };
+        self.note(at, what);
+        let world = self.world.clone();
+        self.oracle.look(&world.fate())?;
+        if is_about_time {
+            for number in self.oracle.leased() {
+                self.compare_live(number)?;
+            }
+        }
+        self.compare()
+    }
+
+    /// The machine went down in the middle of a transaction and comes back with the files as they were.
+    fn power_cut(&mut self, at: u64, folder: &Path) -> Step<()> {
+        self.engines.clear();
+        self.file = folder.join("onus.db");
+        let ms = self.dice.ms(1_000, 60_000);
+        self.world.fate().reboot(ms);
+        for pid_ns in HANDLES {
+            let engine = self.open(pid_ns)?;
+            self.engines.push(engine);
+        }
+        self.note(at, format!("the power was cut; back after {ms} ms"));
+        let world = self.world.clone();
+        self.oracle.look(&world.fate())
+    }
+
+    /// P5: the rows are the fold of the ledger.
+    fn rebuild(&mut self) -> Step<()> {
+        let rebuilt = self.engines[0].store().rebuild(&mut |_| {}).map_err(text)?;
+        if rebuilt.changed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("P5: a rebuild changed {:?}", rebuilt.changed))
+        }
+    }
+
+    fn finish(&mut self) -> Step<()> {
+        // P6: the ledger is whole.
+        self.engines[1].verify(&[], &mut |_| {}).map_err(|refusal| format!("P6: {}", refusal.message))?;
+        self.rebuild()?;
+        self.compare()
+    }
+}
+
+fn told_briefly(request: &Request) -> String {
+    let identity = &request.identity;
+    let token = identity.token.as_ref().map(|(_, token)| format!(" token {token}")).unwrap_or_default();
+    let key = request.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
+    let mut command = format!("{:?}", request.command);
+    if command.len() > 300 {
+        command.truncate(command.floor_char_boundary(300));
+        command.push('…');
+    }
+    format!("{} {}{token}{key}: {command}", identity.actor, identity.instance)
+}
+
+/// Whether a refusal is one that a healthy store may give.
+fn is_healthy(code: Code) -> bool {
+    code.exit_code() != 8 && code != Code::Unexpected
+}
