@@ -448,6 +448,7 @@ impl Model for Protocol {
                 })?;
                 let Ok(decide::Reset::Back(drafts)) = reset else { return None };
                 let fenced = last.tasks[task].task.as_ref().map(|row| row.fenced_token);
+                state.reset[task] = last.tasks[task].task.as_ref().map_or(0, |row| row.token.0);
                 self.write(&mut state, (PERSON, task), drafts);
                 if self.broken == Broken::Reset
                     && let (Some(row), Some(fenced)) = (state.tasks[task].task.as_mut(), fenced)
@@ -487,6 +488,10 @@ impl Model for Protocol {
             }),
             Property::always("no live lease was ended as if it had lapsed", |_: &Protocol, state: &State| {
                 !state.robbed
+            }),
+            Property::always("a reset fences every earlier token", |model: &Protocol, state: &State| {
+                (0..state.tasks.len())
+                    .all(|task| model.writers(state, task).iter().all(|token| token.0 > state.reset[task]))
             }),
             Property::always("live leases share no path", |model: &Protocol, state: &State| {
                 model.reserving(state) <= 1

@@ -110,6 +110,8 @@ pub struct State {
     pub alive: bool,
     /// A lease that was live was ended as if it had lapsed.
     pub robbed: bool,
+    /// The highest token of each task when it was last reset.
+    pub reset: Vec<u64>,
     /// An event could not follow the rows that it met.
     pub misplaced: bool,
 }
@@ -144,7 +146,8 @@ impl State {
         };
         let (tasks, misplaced): (Vec<TaskFold>, Vec<bool>) = (0..tasks).map(created).unzip();
         let misplaced = misplaced.contains(&true);
-        let mut state = State { tasks, now: 0, alive: true, robbed: false, misplaced };
+        let mut state = State { tasks, now: 0, alive: true, robbed: false, reset: Vec::new(), misplaced };
+        state.reset = vec![0; state.tasks.len()];
         state.normalize();
         state
     }
@@ -190,7 +193,7 @@ impl State {
                 (row, leases)
             })
             .collect();
-        (tasks, self.now, self.alive, self.robbed, self.misplaced)
+        (tasks, self.now, self.alive, self.robbed, self.reset.clone(), self.misplaced)
     }
 }
 
