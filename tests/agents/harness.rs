@@ -24,6 +24,8 @@ pub(crate) struct Harness {
     /// Added to the environment of hooks and shells alike: what was set before the harness was started.
     env: Map<String, Value>,
     names_conversation: bool,
+    /// Whether it calls the hooks that its configuration names, and no others.
+    reads_configuration: bool,
     turn: Cell<u32>,
 }
 
@@ -99,6 +101,7 @@ impl Harness {
             folder: folder.to_owned(),
             env: Map::new(),
             names_conversation: true,
+            reads_configuration: false,
             turn: Cell::new(1),
         }
     }
@@ -107,6 +110,34 @@ impl Harness {
     pub(crate) fn nameless(mut self) -> Harness {
         self.names_conversation = false;
         self
+    }
+
+    /// One that calls what stands in its configuration, as `onus setup` wrote it.
+    pub(crate) fn as_configured(mut self) -> Harness {
+        self.reads_configuration = true;
+        self
+    }
+
+    /// The command that its configuration names for an event, if it names one.
+    fn configured(&self, event: &str, tool: Option<&str>) -> Option<String> {
+        let file = match self.kind {
+            Kind::Claude => ".claude/settings.json",
+            Kind::Codex => ".codex/hooks.json",
+            Kind::Gemini => ".gemini/settings.json",
+        };
+        let text = std::fs::read_to_string(self.folder.join(file)).unwrap();
+        let settings: Value = serde_json::from_str(&text).unwrap();
+        let groups = settings["hooks"][event].as_array().cloned().unwrap_or_default();
+        let fits = |group: &&Value| match (group["matcher"].as_str(), tool) {
+            (Some(matcher), Some(tool)) => {
+                regex::Regex::new(&format!("^(?:{matcher})$")).unwrap().is_match(tool)
+            }
+            _ => true,
+        };
+        let commands: Vec<&str> =
+            groups.iter().filter(fits).map(|group| group["hooks"][0]["command"].as_str().unwrap()).collect();
+        assert!(commands.len() < 2, "{event} calls onus twice: {commands:?}");
+        commands.first().map(|command| (*command).to_owned())
     }
 
     /// Started by somebody who had this set.
@@ -217,7 +248,16 @@ impl Harness {
     fn hook(&self, event: &Event<'_>) -> Verdict {
         let payload = self.kind.payload(event, self.from()).unwrap();
         let name = self.kind.event_name(event).unwrap();
-        self.hook_with(&payload.to_string(), Some(name))
+        if !self.reads_configuration {
+            return self.hook_with(&payload.to_string(), Some(name));
+        }
+        match self.configured(name, payload["tool_name"].as_str()) {
+            Some(command) => self.hook_under(&payload.to_string(), Some(name), &[], &command),
+            None => {
+                let ran = Ran { code: 0, stdout: String::new(), stderr: String::new() };
+                Verdict { refusal: None, context: None, warning: None, ran }
+            }
+        }
     }
 
     fn from(&self) -> From<'_> {

@@ -24,4 +24,5 @@ mod parts;
 mod payload;
 mod persons;
 mod primer;
+mod set_up;
 mod turns;
