@@ -9,6 +9,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[allow(dead_code, reason = "what other tests need of it")]
 #[path = "../concurrency/history.rs"]
 mod history;
 #[path = "../support/mod.rs"]
