@@ -113,7 +113,7 @@ impl Harness {
     }
 
     /// One that calls what stands in its configuration, as `onus setup` wrote it.
-    pub(crate) fn as_configured(mut self) -> Harness {
+    pub(crate) fn set_up(mut self) -> Harness {
         self.reads_configuration = true;
         self
     }

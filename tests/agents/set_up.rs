@@ -10,8 +10,8 @@ fn after_init_and_setup_two_agents_that_ignore_onus_cannot_collide() {
     for kind in KINDS {
         let sandbox = repository();
         sandbox.run(&human("founder"), &["setup", kind.name()]).ok();
-        let first = Harness::new(kind, &sandbox, "conv-1").as_configured();
-        let second = Harness::new(kind, &sandbox, "conv-2").as_configured();
+        let first = Harness::new(kind, &sandbox, "conv-1").set_up();
+        let second = Harness::new(kind, &sandbox, "conv-2").set_up();
         assert!(first.start().told().contains("coordinated by onus"), "{kind:?}");
         second.start();
         first.edit("src/a.rs").allowed();
@@ -40,7 +40,7 @@ fn after_init_and_setup_two_agents_that_ignore_onus_cannot_collide() {
 fn an_agent_that_was_set_up_passes_where_onus_is_not_installed() {
     let sandbox = repository();
     sandbox.run(&human("founder"), &["setup", "claude"]).ok();
-    let agent = Harness::claude(&sandbox, "conv-1").as_configured().with("PATH", "/usr/bin:/bin");
+    let agent = Harness::claude(&sandbox, "conv-1").set_up().with("PATH", "/usr/bin:/bin");
     let told = agent.start();
     assert!(told.warning.as_deref().unwrap().contains("not on PATH"), "{told:?}");
     agent.edit("src/a.rs").allowed().silent();
@@ -54,7 +54,7 @@ fn set_up_in_a_repository_without_a_store_is_told_once() {
     sandbox.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
     sandbox.run(&human("founder"), &["setup", "claude"]).ok();
     std::fs::remove_dir_all(sandbox.path().join(".git/onus")).unwrap();
-    let agent = Harness::claude(&sandbox, "conv-1").as_configured();
+    let agent = Harness::claude(&sandbox, "conv-1").set_up();
     let told = agent.start();
     assert!(told.warning.as_deref().unwrap().contains("onus init"), "{told:?}");
     agent.edit("src/a.rs").allowed().silent();
