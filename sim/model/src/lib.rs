@@ -1,7 +1,7 @@
 //! The lease protocol, every interleaving within bounds.
 //!
 //! **What is checked is our code.** A state is task rows and lease rows as `onus-core` folds them; a step is a request that
-//! [`decide`](onus_core::decide::decide) allows, folded by [`TaskFold`]. The model adds no rule of its own.
+//! [`decide`](onus_core::decide::decide) allows, folded by [`TaskFold`](onus_core::apply::TaskFold). The model adds no rule of its own.
 //!
 //! **Who acts:** an agent whose lease lives by its TTL, an agent bound to a process that may die and whose turn may be over,
 //! and a person who may force. Each may at any time do anything, without a token or with *any* token it was ever granted.
