@@ -11,8 +11,8 @@
 //! **What is abstracted.** The store (one request at a time, all or nothing: SQLite's write lock), texts, hashes, versions
 //! and wall times (set to constants, so that histories which differ in nothing else are one state), tiers, dependencies,
 //! schedules, idempotency keys, and the glue that the engine puts between rows and the view: which lease is current, who
-//! else is near, a sign of life for the caller's live leases. That glue is written down here again, in [`Protocol::view`] and
-//! [`Protocol::live_on`]; the simulation checks the engine's own. Time is a few ticks; observers see every process.
+//! else is near, a sign of life for the caller's live leases. That glue is written down here again, in `Protocol::view` and
+//! `Protocol::live_on`; the simulation checks the engine's own. Time is a few ticks; observers see every process.
 //!
 //! **What must hold:** in no state two holders are able to write one task; no two live leases reserve one path; tokens grow;
 //! and from every state a task whose holder died or went silent can be taken over.
