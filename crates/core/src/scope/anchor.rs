@@ -5,7 +5,7 @@
 //! it has no special character. **Two globs can match a common path only if their anchors meet:** they are
 //! equal, or one is a folder (or nothing) that the other begins with.
 //!
-//! Braces leave several such parts open. [`each`] follows them: `{src,tests}/auth/*.rs` has the anchors `src/auth/` and
+//! Braces leave several such parts open. `each` follows them: `{src,tests}/auth/*.rs` has the anchors `src/auth/` and
 //! `tests/auth/`, of which every path it matches begins with one, and it has a row in the index for each.
 //!
 //! So, in an index of anchors in byte order, everything that can meet a glob lies
