@@ -89,6 +89,9 @@ pub struct Guard {
     /// Whether the agent is told what is answered. Some harnesses only take a refusal at this moment.
     #[serde(skip)]
     pub is_heard: bool,
+    /// Whether the answer needs the task only if it was opened for this: a hook says nothing else of it.
+    #[serde(skip)]
+    pub is_brief: bool,
 }
 
 /// Where a conversation stands.

@@ -181,7 +181,8 @@ pub enum Answer {
     },
     Actor(ActorView),
     Instance(InstanceView),
-    /// The task that the files belong to now; None: they belong to none, and the caller was warned.
+    /// The task that the files belong to now; None: they belong to none and the caller was warned, or a brief answer was asked
+    /// for and no task was opened.
     Guarded {
         task: Option<Box<TaskView>>,
         adopted: bool,

@@ -162,6 +162,7 @@ impl<'a> Hook<'a> {
             worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
             branch: place.and_then(|place| place.branch.clone()),
             is_heard: self.dialect.hears_before_a_tool(),
+            is_brief: true,
         };
         match self.run(engine, call, Command::Guard(guard)) {
             Ok(reply) => {

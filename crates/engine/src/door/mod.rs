@@ -541,7 +541,8 @@ impl<'a> Door<'a> {
             Made::Tasks(uids) => Ok(Answer::Tasks(self.render_all(uids)?)),
             Made::Present(ended) => Ok(Answer::Present { ended: self.render_all(ended)? }),
             Made::Guarded { adopted } => {
-                let task = match task {
+                let is_brief = matches!(&self.request.command, Command::Guard(guard) if guard.is_brief);
+                let task = match task.filter(|_| adopted || !is_brief) {
                     Some(uid) => self.render_all(vec![uid])?.pop().map(Box::new),
                     None => None,
                 };
