@@ -202,6 +202,7 @@ fn play(seed: u64, long: Duration, tally: &Tally) -> History {
     let tasks: Vec<String> = (0..TASKS).map(|number| sandbox.add(&format!("task {number}"))).collect();
     let log = Mutex::new(Vec::new());
     let until = Instant::now() + long;
+    tools::tidy_after_faketime();
     let can_step = Command::new("faketime").arg("--version").output().is_ok();
     std::thread::scope(|scope| {
         for number in 0..CALLERS {
@@ -219,6 +220,7 @@ fn play(seed: u64, long: Duration, tally: &Tally) -> History {
             });
         }
     });
+    tools::tidy_after_faketime();
     sandbox.is_whole();
     let uids: Vec<String> =
         tasks.iter().map(|id| sandbox.show(id)["uid"].as_str().unwrap().to_owned()).collect();

@@ -47,6 +47,19 @@ pub(crate) fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 16
 }
 
+/// Removes what `faketime` processes that were killed left behind: by their pids, which others get again.
+pub(crate) fn tidy_after_faketime() {
+    for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = ["sem.faketime_sem_", "faketime_sem_", "faketime_shm_"]
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The same command, run by another program: `under(&["faketime", …], &command)`.
 pub(crate) fn under(program: &[&str], command: &Command) -> Command {
     let mut wrapped = Command::new(program[0]);
