@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod caller;
 mod clock;
 mod first_touch;
 mod graph_scenarios;

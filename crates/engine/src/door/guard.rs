@@ -12,7 +12,6 @@ use onus_core::text::Field;
 use onus_core::transition::Verb;
 
 use super::{Door, Made, Outcome, Result, Stop};
-use crate::notices;
 use crate::view::NoticeKind;
 
 /// How many files a title names, and how many the note of finished ad-hoc work does.
@@ -78,16 +77,7 @@ impl Door<'_> {
 
     /// Whoever lost a task since it was last seen here learns that before it writes on.
     fn heed_loss(&mut self) -> Result<()> {
-        let news = notices::for_caller(
-            self.write,
-            &self.project,
-            &self.now,
-            &self.outside.observe,
-            (&self.caller.actor, &self.caller.instance),
-            &self.watch,
-            None,
-        )?;
-        match news.into_iter().find(|notice| notice.kind == NoticeKind::Superseded) {
+        match self.news(None)?.into_iter().find(|notice| notice.kind == NoticeKind::Superseded) {
             Some(notice) => {
                 let mut refusal = Refusal::new(Code::Fenced, notice.message);
                 refusal.task = notice.task.clone();

@@ -510,16 +510,21 @@ impl<'a> Door<'a> {
 
     // ---- answers
 
-    fn reply(&mut self, outcome: Outcome, replayed: bool) -> Result<Reply> {
-        let mut notices = notices::for_caller(
+    /// What the caller should know. `about`: the task it acts on, about whose lease it knows.
+    fn news(&mut self, about: Option<Uid>) -> Result<Vec<Notice>> {
+        Ok(notices::for_caller(
             self.write,
             &self.project,
             &self.now,
             &self.outside.observe,
             (&self.caller.actor, &self.caller.instance),
             &self.watch,
-            outcome.task,
-        )?;
+            about,
+        )?)
+    }
+
+    fn reply(&mut self, outcome: Outcome, replayed: bool) -> Result<Reply> {
+        let mut notices = self.news(outcome.task)?;
         let asides = std::mem::take(&mut self.asides);
         notices.extend(outcome.notices.into_iter().chain(asides).map(|message| Notice {
             kind: NoticeKind::Info,
