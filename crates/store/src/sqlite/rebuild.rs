@@ -130,7 +130,7 @@ struct Folder<'a> {
     project: &'a str,
 }
 
-enum Fold {
+pub(crate) enum Fold {
     Project(ProjectFold),
     Task(TaskFold),
 }
@@ -265,7 +265,11 @@ impl Folder<'_> {
 }
 
 /// Adds one event to its stream's fold, if it follows the one before it.
-fn add(fold: &mut Fold, record: &Record, previous: Option<&Record>) -> std::result::Result<(), String> {
+pub(crate) fn add(
+    fold: &mut Fold,
+    record: &Record,
+    previous: Option<&Record>,
+) -> std::result::Result<(), String> {
     let (version, hash) = previous.map_or((0, ""), |previous| (previous.version, previous.hash.as_str()));
     if record.version != version + 1 {
         return Err(format!("event {} is missing before it", version + 1));

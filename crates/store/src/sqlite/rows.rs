@@ -19,7 +19,7 @@ use onus_core::time::{ClockDomain, Moment, rfc3339};
 
 use crate::StoredText;
 
-pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
+pub(crate) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
     required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
     created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
     kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, ad_hoc, attempts, fenced_token, met, unmet, \
@@ -247,7 +247,7 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     Ok(task)
 }
 
-pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acquired_at_ms, tick_ms, domain, \
+pub(crate) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acquired_at_ms, tick_ms, domain, \
     ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
     active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
     progress_wall_ms, progress_tick_ms, progress_domain, renewals, \
@@ -372,7 +372,7 @@ pub(super) fn project(row: &Row<'_>) -> rusqlite::Result<Project> {
     })
 }
 
-pub(super) const EVENT_COLUMNS: &str =
+pub(crate) const EVENT_COLUMNS: &str =
     "seq, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, prev, hash";
 
 /// An event as it is stored, readable or not: its hash will tell.
@@ -413,7 +413,7 @@ pub(super) fn salt(row: &Row<'_>, column: &str) -> rusqlite::Result<Salt> {
 }
 
 /// SQLite's integers are signed; ours that count things never reach the sign.
-pub(super) fn to_sql(value: u64) -> i64 {
+pub(crate) fn to_sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
