@@ -1,0 +1,12 @@
+//! The stories of leases, scopes, graphs and conversations once more, on a PostgreSQL server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+#[path = "conversations.rs"]
+mod conversations;
+#[path = "graphs.rs"]
+mod graphs;
+#[path = "promises.rs"]
+mod promises;
+#[path = "scopes.rs"]
+mod scopes;
