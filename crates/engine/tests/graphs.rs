@@ -804,7 +804,7 @@ fn whatever_happens_ready_and_resets_are_what_a_naive_look_at_the_graph_says() {
         Err(other) => panic!("{other}"),
     }
     let seen = seen.into_inner();
-    for (what, least) in MUST_HAPPEN {
+    for (what, least) in MUST_HAPPEN.iter().filter(|_| world::TELLS_MUCH) {
         let times = seen.get(what).copied().unwrap_or_default();
         // The numbers are what a run usually has; a fifth of it is what every run must have. What is rare may be missing.
         assert!(times >= *least / 5, "only {times} times: {what}\n{seen:#?}");

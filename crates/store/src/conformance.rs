@@ -13,7 +13,7 @@ mod graph;
 mod leases;
 mod ledger;
 mod scopes;
-mod scribe;
+pub mod scribe;
 pub mod server;
 mod tasks;
 mod watching;

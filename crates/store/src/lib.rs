@@ -25,6 +25,7 @@ mod any;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod copy;
 mod error;
 mod postgres;
 mod sqlite;
@@ -330,6 +331,8 @@ pub trait Read {
     /// The first instances that were refused a path of this task's lease since a wall time.
     fn wanting(&mut self, task: Uid, since_ms: i64) -> Result<Vec<KnownInstance>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;
+    /// Every request that was kept, with its actor and key.
+    fn requests(&mut self) -> Result<Vec<(ActorName, String, KeptRequest)>>;
 }
 
 /// One write transaction.

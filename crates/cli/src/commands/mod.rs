@@ -41,6 +41,7 @@ pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod submit;
 pub(crate) mod takeover;
 pub(crate) mod touch;

@@ -125,6 +125,11 @@ impl Address {
         Ok(Address { config, trust, roots, shown })
     }
 
+    /// A text as it may be shown: without password and options if it is such an address.
+    pub fn mask(text: &str) -> String {
+        if Address::is_one(text) { masked(text) } else { text.to_owned() }
+    }
+
     /// The address without password and options.
     pub fn shown(&self) -> &str {
         &self.shown

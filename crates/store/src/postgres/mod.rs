@@ -56,10 +56,11 @@
 //! # The order of events
 //!
 //! `seq` comes from a sequence, so that writers do not queue for it; it grows within a stream, whose row is locked, but an
-//! event may be committed after one with a higher number. Each event therefore notes the first transaction id that was not
-//! given out yet when it had its number (`fence`): every event with a lower number is of a transaction below that. Once
-//! all of those have ended, nothing can come before it any more: it is *settled*, and those who follow the ledger are
-//! shown only the settled beginning of what is there (`EventQuery::settled`).
+//! event may be committed after one with a higher number. So each write leaves a mark when it begins: a lock, held until
+//! it ends, whose number is the one that events had reached. All of its own are higher. Who follows the ledger reads how
+//! far numbers were given out, then the lowest mark that is held, then takes its snapshot: up to the lower of the two
+//! every event is in the snapshot or never comes. That much is *settled*, and no more is shown to who goes on from the last
+//! one (`EventQuery::settled`). A lock is released after its transaction can be seen, so nothing falls in between.
 //!
 //! # News
 //!

@@ -9,6 +9,7 @@ use onus_core::event::{Body, Event};
 use onus_core::ids::{Prefix, Uid, Version};
 use onus_core::time::ClockDomain;
 
+use crate::copy::unfinished;
 use crate::{Read as _, Result, StoreError, Write as _};
 
 use super::session::{Connection, Lock, Mode, key_of};
@@ -48,6 +49,54 @@ impl PostgresStore {
         store.stream = uid.to_string();
         store.record_project(name, prefix, (uid, event_uid), by)?;
         Ok(store)
+    }
+
+    /// A project without anything in it, for a copy of one, or what an interrupted copy left. It has its name only when it
+    /// is whole: see [`PostgresStore::finish_copy`].
+    pub fn begin_copy(
+        address: &Address,
+        name: &str,
+        project: &onus_core::apply::Project,
+        wait: Duration,
+    ) -> Result<PostgresStore> {
+        let mut store = PostgresStore::connect(address, wait)?;
+        let working = unfinished(name, project.uid);
+        let fail = |error: postgres::Error| failed(&error, address);
+        let taken = store
+            .connection
+            .query(
+                "SELECT name FROM project WHERE name = $1 OR (project = $2 AND name <> $3)",
+                &[&name, &project.uid.0, &working],
+            )
+            .map_err(fail)?;
+        if !taken.is_empty() {
+            return Err(StoreError::Exists(PathBuf::from(format!("{}, project {name}", address.shown()))));
+        }
+        store
+            .connection
+            .query(
+                "INSERT INTO project (project, name, uid, prefix, created_at_ms, version, head, last_number) \
+                 VALUES ($1, $2, $3, $4, $5, 0, '', 0) ON CONFLICT (project) DO NOTHING",
+                &[
+                    &project.uid.0,
+                    &working,
+                    &project.uid.to_string(),
+                    &project.prefix.as_str(),
+                    &project.created_at_ms,
+                ],
+            )
+            .map_err(fail)?;
+        store.project = project.uid.0;
+        store.stream = project.uid.to_string();
+        Ok(store)
+    }
+
+    /// Gives a copy its name.
+    pub fn finish_copy(&mut self, name: &str) -> Result<()> {
+        self.connection
+            .query("UPDATE project SET name = $2 WHERE project = $1", &[&self.project, &name])
+            .map(drop)
+            .map_err(|error| failed(&error, &self.address))
     }
 
     /// Brings the schema up to date: which it was, and which it is. It takes the owner of the tables.

@@ -331,10 +331,10 @@ impl Read for Session<'_> {
                 |row| rows::record(row, project),
             )?,
             None => {
-                let end = if query.settled { self.first_unsettled(after)? } else { i64::MAX };
+                let end = if query.settled { self.settled()? } else { i64::MAX };
                 self.all(
                     &format!(
-                        "SELECT {EVENT_COLUMNS} FROM event WHERE project = $1 AND seq > $2 AND seq < $3 \
+                        "SELECT {EVENT_COLUMNS} FROM event WHERE project = $1 AND seq > $2 AND seq <= $3 \
                          ORDER BY seq {order} LIMIT $4"
                     ),
                     &[&after, &end, &limit],
@@ -539,17 +539,13 @@ impl Read for Session<'_> {
             rows::kept_request,
         )
     }
-}
 
-impl Session<'_> {
-    /// The lowest number of an event after this one before which another may still come.
-    fn first_unsettled(&mut self, after: i64) -> Result<i64> {
-        let first = self.one(
-            "SELECT MIN(seq) FROM event WHERE project = $1 AND seq > $2 \
-             AND fence > pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
-            &[&after],
-            |row| Ok(row.try_get::<_, Option<i64>>(0)?),
-        )?;
-        Ok(first.flatten().unwrap_or(i64::MAX))
+    fn requests(&mut self) -> Result<Vec<(ActorName, String, KeptRequest)>> {
+        self.all(
+            "SELECT digest, salt, verb, task, token, at_ms, actor, key FROM request WHERE project = $1 \
+             ORDER BY actor, key",
+            &[],
+            |row| Ok((parsed(row.try_get("actor")?)?, row.try_get("key")?, rows::kept_request(row)?)),
+        )
     }
 }

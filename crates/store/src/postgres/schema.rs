@@ -33,12 +33,10 @@ DO $$ BEGIN IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'onus_app') THEN
     GRANT DELETE ON onus.task TO onus_app;
     GRANT SELECT, INSERT ON onus.event TO onus_app;
     GRANT USAGE, SELECT ON SEQUENCE onus.event_seq TO onus_app;
-    GRANT EXECUTE ON FUNCTION onus.place_event() TO onus_app;
 END IF; END $$;
 ";
 
-/// The same rows as in SQLite, each with its project. `event.fence` is what tells those who follow the ledger
-/// which events nothing can come before any more: see the module's comment on the order of events.
+/// The same rows as in SQLite, each with its project.
 const FIRST: &str = "
 CREATE TABLE project (
     project uuid PRIMARY KEY,
@@ -67,9 +65,11 @@ CREATE TABLE alias (
 );
 
 CREATE SEQUENCE event_seq;
+-- One is taken: from now on its last value was given out.
+SELECT nextval('event_seq');
 CREATE TABLE event (
     project uuid NOT NULL,
-    seq bigint NOT NULL,
+    seq bigint NOT NULL DEFAULT nextval('onus.event_seq'),
     uid WORD NOT NULL,
     stream WORD NOT NULL,
     version bigint NOT NULL,
@@ -82,22 +82,9 @@ CREATE TABLE event (
     payload WORD NOT NULL,
     prev WORD NOT NULL,
     hash WORD NOT NULL,
-    fence bigint NOT NULL,
     PRIMARY KEY (project, seq)
 );
 CREATE UNIQUE INDEX event_place ON event (project, stream, version);
-CREATE INDEX event_fence ON event (project, fence, seq);
-
--- The number first, then who else is at work: whoever has a lower number was at work then, or had finished. Each statement
--- of a volatile function looks anew.
-CREATE FUNCTION place_event() RETURNS trigger LANGUAGE plpgsql SET search_path = onus, pg_temp AS $$
-BEGIN
-    PERFORM pg_current_xact_id();
-    NEW.seq := nextval('onus.event_seq');
-    NEW.fence := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER place_event BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION place_event();
 
 CREATE TABLE text (
     project uuid NOT NULL,

@@ -99,7 +99,27 @@ impl Lock {
 pub(super) fn key_of(name: &str) -> i64 {
     let digest = onus_core::text::digest(&[0; 16], &format!("onus lock {name}"));
     let first = digest.get(..16).unwrap_or_default();
-    u64::from_str_radix(first, 16).unwrap_or_default().cast_signed()
+    // Negative: what is not is a writer's mark.
+    (u64::from_str_radix(first, 16).unwrap_or_default() | 1 << 63).cast_signed()
+}
+
+/// What the locks that are writers' marks have in their upper bits.
+const MARK: i64 = 0x6f6e;
+
+/// Leaves a writer's mark: the number that events had reached when it began. All of its own will be higher.
+fn leave_mark() -> String {
+    format!("SELECT pg_advisory_xact_lock_shared(({MARK}::bigint << 48) | last_value) FROM onus.event_seq")
+}
+
+/// The number up to which no event can come any more: what was given out, but not beyond the lowest mark of those who are
+/// at work. In this order: who has begun in between has only higher numbers. Two answers, one number each or nothing.
+pub(super) fn settled_up_to() -> String {
+    format!(
+        "SELECT last_value FROM onus.event_seq; \
+         SELECT MIN(((classid::bigint & 65535) << 32) | objid::bigint) FROM pg_locks WHERE locktype = 'advisory' \
+         AND objsubid = 1 AND classid::bigint >> 16 = {MARK} \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
 }
 
 pub(super) struct Session<'a> {
@@ -133,7 +153,8 @@ impl<'a> Session<'a> {
     ) -> Result<(Session<'a>, i64)> {
         let whole = Lock::Whole.key(project);
         let write = |lock: &str| {
-            format!("BEGIN; SELECT {lock}({whole}); SELECT {NOW_MS}, pg_current_xact_id()::text")
+            let mark = leave_mark();
+            format!("BEGIN; SELECT {lock}({whole}); {mark}; SELECT {NOW_MS}, pg_current_xact_id()::text")
         };
         let begin = match mode {
             Mode::Read => format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'"),
@@ -261,6 +282,23 @@ impl<'a> Session<'a> {
         self.last_reading.clone()
     }
 
+    // ---- the order of events
+
+    /// The number up to which no event can come any more. What is read after it is a new snapshot.
+    pub(super) fn settled(&mut self) -> Result<i64> {
+        self.check()?;
+        let ask = settled_up_to();
+        let sql = if self.is_write {
+            ask
+        } else {
+            // A snapshot from before the question could miss what was committed in between.
+            format!("COMMIT; {ask}; COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        };
+        let answers =
+            self.connection.client.simple_query(&sql).map_err(|error| failed(&error, self.address))?;
+        Ok(lowest(&answers))
+    }
+
     // ---- advisory locks
 
     /// Waits for one of the project's locks, and reads the clock once it is had.
@@ -280,6 +318,15 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+/// The lowest number of all answers.
+pub(super) fn lowest(answers: &[SimpleQueryMessage]) -> i64 {
+    let numbers = answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        _ => None,
+    });
+    numbers.min().unwrap_or_default()
 }
 
 /// The server's clock, not the transaction's: milliseconds since 1970.

@@ -1,8 +1,7 @@
 //! Waiting for what others commit: `LISTEN`, and a look now and then.
 //!
 //! **Heard is not seen.** A notification only says when to look. What counts is whether there is an event that this watch
-//! has not counted yet: after the last one that is settled (nothing can come before it any more), and not among those that
-//! were seen beyond it. So each commit is told once, also one that is committed after another with a higher number.
+//! has not counted yet: beyond what is settled (no event can come there any more), and not among those that were seen there. So each commit is told once, also one that is committed after another with a higher number.
 //!
 //! **Where nothing is heard**: a writer that died between its commit and its word, a connection that was lost. Then a look
 //! every [`SILENCE`] finds what there is; a lost connection is made again, soon at first, later every second.
@@ -23,7 +22,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{Result, StoreError, Watch, Woken};
 
-use super::session::{Connection, Lock};
+use super::session::{Connection, Lock, lowest, settled_up_to};
 use super::{Address, PostgresStore, failed};
 
 /// How long a watch trusts that it would have heard.
@@ -73,7 +72,7 @@ pub(super) struct PostgresWatch {
     address: Address,
     project: uuid::Uuid,
     ear: Option<Ear>,
-    /// The last event that nothing can come before any more, and those beyond it that were seen.
+    /// The number up to which no event can come any more, and those beyond it that were seen.
     settled: i64,
     seen: Vec<i64>,
     pause: Duration,
@@ -170,21 +169,11 @@ impl PostgresWatch {
 
     /// Counts what is there as seen.
     fn count(&mut self) -> Result<()> {
-        const SETTLED: &str = "fence <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
-        // One statement, one snapshot: the last of the settled beginning, then all beyond it.
-        let numbers: Vec<i64> = self.ask(
-            &format!(
-                "WITH first AS (SELECT COALESCE(MIN(seq), 9223372036854775807) AS open FROM event \
-                     WHERE project = $1 AND NOT {SETTLED}), \
-                 last AS (SELECT COALESCE(MAX(seq), 0) AS seq FROM event, first WHERE project = $1 AND seq < first.open) \
-                 SELECT seq FROM last UNION ALL \
-                 (SELECT event.seq FROM event, last WHERE project = $1 AND event.seq > last.seq ORDER BY 1)"
-            ),
-            &[&self.project],
-        )?;
-        let (settled, seen) = numbers.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
-        self.settled = settled;
-        self.seen = seen.to_vec();
+        let Some(ear) = &self.ear else { return Err(self.address.fails("the connection was lost")) };
+        let answers = self.runtime.block_on(ear.client.simple_query(&settled_up_to()));
+        self.settled = lowest(&answers.map_err(|error| failed(&error, &self.address))?);
+        self.seen = self
+            .ask("SELECT seq FROM event WHERE project = $1 AND seq > $2", &[&self.project, &self.settled])?;
         Ok(())
     }
 
