@@ -59,6 +59,7 @@ const OTHERS: &[&str] = &[
     "prime",
     "hook",
     "backup",
+    "store",
     "completions",
     "man",
     "demo",

@@ -80,6 +80,7 @@ impl Server {
     }
 
     /// A server of one's own, for who restarts or ends it.
+    #[allow(clippy::zombie_processes, reason = "the keeper outlives this process: it waits for its end")]
     pub fn start() -> Server {
         let (initdb, control) = (program("initdb"), program("pg_ctl"));
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -92,7 +93,7 @@ impl Server {
         } else {
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         }
-        let mut keeper = Command::new("setsid")
+        let mut keeper = unprivileged(Path::new("setsid"))
             .args(["sh", "-c", KEEPER, "keeper"])
             .arg(&control)
             .arg(&folder)
