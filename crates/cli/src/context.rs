@@ -74,7 +74,11 @@ impl Context {
                 .map_err(|error| Refusal::usage(format!("this folder cannot be entered: {error}")))?,
         };
         let place = discover(&folder);
-        let shared = place.as_ref().map(|place| place.root.join("onus.toml"));
+        // Outside git, a folder whose store is on a server has nothing else to be known by.
+        let shared = match &place {
+            Some(place) => Some(place.root.join("onus.toml")),
+            None => folder.ancestors().map(|folder| folder.join("onus.toml")).find(|file| file.is_file()),
+        };
         let config = Config::load(shared.as_deref(), user_file(&env).as_deref(), &env)?;
         let out = Output::new(json, config.color());
         Ok(Context { out, config, place, folder, as_actor })

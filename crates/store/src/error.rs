@@ -106,7 +106,7 @@ impl StoreError {
                 &["try again; if that process is stopped, let it go on (kill -CONT) or end it"]
             }
             StoreError::Busy { pid: None, .. } | StoreError::Again => {
-                &["try again; close other programs that have the store open"]
+                &["try again; close other programs that have the file open"]
             }
             StoreError::Full => &["free some space, then repeat the command: it changed nothing"],
             StoreError::Newer { .. } => &["use the newer onus that wrote this store"],
