@@ -212,7 +212,7 @@ impl<'a> Hook<'a> {
 
 /// Whether the agent is meant, not the state of the store.
 fn is_answer(refusal: &Refusal) -> bool {
-    matches!(refusal.exit_code(), 4 | 5 | 6)
+    matches!(refusal.exit_code(), 4..=6)
 }
 
 fn refused(refusal: &Refusal) -> String {

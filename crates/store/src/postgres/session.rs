@@ -151,13 +151,18 @@ impl<'a> Session<'a> {
         (clock, domain): (Option<&'a Clock>, &'a ClockDomain),
         mode: Mode,
     ) -> Result<(Session<'a>, i64)> {
+        // Whatever a transaction before it left, by an error or a panic, ends first.
         let whole = Lock::Whole.key(project);
         let write = |lock: &str| {
             let mark = leave_mark();
-            format!("BEGIN; SELECT {lock}({whole}); {mark}; SELECT {NOW_MS}, pg_current_xact_id()::text")
+            format!(
+                "ROLLBACK; BEGIN; SELECT {lock}({whole}); {mark}; SELECT {NOW_MS}, pg_current_xact_id()::text"
+            )
         };
         let begin = match mode {
-            Mode::Read => format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'"),
+            Mode::Read => {
+                format!("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'")
+            }
             Mode::Write => write("pg_advisory_xact_lock_shared"),
             Mode::Alone => write("pg_advisory_xact_lock"),
         };
