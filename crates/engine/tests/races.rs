@@ -34,7 +34,13 @@ fn place() -> Place {
     let name = fresh_name();
     let engine = Engine::new(server.project_in(server.shared_database(), &name), Policy::default());
     let obstacle = postgres::Client::connect(server.shared_database(), postgres::NoTls).unwrap();
-    Place { name, engine, obstacle }
+    let mut place = Place { name, engine, obstacle };
+    // Who is new waits for the project's row: all are known, so that nothing but the race is between them.
+    for n in 0..10 {
+        let register = Command::RegisterActor { actor: agent(n).actor, tier: None };
+        place.run(&who("human:founder", ""), register).unwrap();
+    }
+    place
 }
 
 fn request(identity: &Identity, command: Command) -> Request {
