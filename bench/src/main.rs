@@ -15,6 +15,7 @@ mod hook;
 mod measure;
 mod pages;
 mod place;
+mod postgres;
 mod recovery;
 mod scale;
 mod scopes;
@@ -43,6 +44,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "finish", about: graph::ABOUT_FINISH, run: graph::finish },
     Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
     Benchmark { name: "hook", about: hook::ABOUT, run: hook::run },
+    Benchmark { name: "postgres", about: postgres::ABOUT, run: postgres::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];
 

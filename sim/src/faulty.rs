@@ -231,6 +231,7 @@ impl Read for Failing<'_> {
         fn instance_of(&mut self, process: &Process) -> Option<KnownInstance>;
         fn wanting(&mut self, task: Uid, since_ms: i64) -> Vec<KnownInstance>;
         fn request(&mut self, actor: &ActorName, key: &str) -> Option<KeptRequest>;
+        fn requests(&mut self) -> Vec<(ActorName, String, KeptRequest)>;
     }
 }
 

@@ -446,6 +446,24 @@ pub(crate) struct BackupAnswer {
 }
 
 #[derive(JsonSchema, Serialize)]
+pub(crate) struct StoreMigrateAnswer {
+    store: String,
+    /// The schema that was there; 0: none.
+    found: i64,
+    schema: i64,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StoreCopyAnswer {
+    from: String,
+    to: String,
+    events: u64,
+    tasks: u64,
+    instances: u64,
+    requests: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct DemoAnswer {
     ok: bool,
     tasks: u64,
@@ -527,6 +545,8 @@ answers! {
     WhoamiAnswer: "whoami";
     PrimeAnswer: "prime";
     BackupAnswer: "backup";
+    StoreMigrateAnswer: "store migrate";
+    StoreCopyAnswer: "store copy";
     DemoAnswer: "demo";
     HelpAnswer: "help";
     VersionAnswer: "--version";

@@ -163,13 +163,13 @@ fn a_store_with_broken_pages_never_panics() {
 }
 
 #[test]
-fn a_store_elsewhere_than_in_a_file_is_refused_by_name() {
+fn a_store_that_is_neither_a_file_nor_a_server_is_refused_by_name() {
     let sandbox = Sandbox::new();
     let ran = |address: &str| {
         let mut command = sandbox.command(&agent("a"));
         Ran::of(command.args(["status", "--json"]).env("ONUS_STORE", address).output().unwrap())
     };
-    assert!(ran("postgres://db/onus").refused(2)["message"].as_str().unwrap().contains("ONUS_STORE"));
+    assert!(ran("mysql://db/onus").refused(2)["message"].as_str().unwrap().contains("ONUS_STORE"));
     assert_eq!(ran("/dev/null").refused(8)["code"], "damaged");
     assert_eq!(ran("not/there.db").refused(8)["code"], "no_store");
     ran(&format!("sqlite:{}", sandbox.database().display())).ok();

@@ -27,6 +27,7 @@ const CASES: &[(&str, fn())] = &[
     ("identity.actor", identity_actor),
     ("store.path", store_path),
     ("store.wait", store_wait),
+    ("project.name", project_name),
     ("lease.ttl", lease_ttl),
     ("lease.max_hold", lease_max_hold),
     ("lease.stale_after", lease_stale_after),
@@ -69,6 +70,21 @@ fn store_path() {
     sandbox.run(&human("ann"), &["init", "--prefix", "EL"]).ok();
     assert!(elsewhere.exists());
     assert_eq!(sandbox.add("There"), "EL-1");
+}
+
+fn project_name() {
+    let sandbox = Sandbox::empty();
+    let server = onus_store::conformance::server::Server::shared();
+    let on = |name: &str, args: &[&str]| {
+        let variables = [("ONUS_STORE", server.shared_database()), ("ONUS_PROJECT", name)];
+        json_with(&sandbox, &human("ann"), &variables, args)
+    };
+    let (one, two) =
+        (onus_store::conformance::server::fresh_name(), onus_store::conformance::server::fresh_name());
+    on(&one, &["init", "--prefix", "ONE"]).ok();
+    on(&two, &["init", "--prefix", "TWO"]).ok();
+    assert_eq!(on(&one, &["add", "x"]).ok().json()["id"], "ONE-1");
+    assert_eq!(on(&two, &["add", "x"]).ok().json()["id"], "TWO-1");
 }
 
 fn store_wait() {

@@ -61,6 +61,7 @@ const OTHERS: &[&str] = &[
     "prime",
     "hook",
     "backup",
+    "store",
     "completions",
     "man",
     "demo",

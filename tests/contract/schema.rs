@@ -275,6 +275,9 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("prime", &[]);
     tried.run("prime", &["--full"]);
     tried.run("backup", &["copy.db"]);
+    tried.run("store copy", &["copy.db", "copied.db"]);
+    let server = onus_store::conformance::server::Server::shared();
+    tried.run("store migrate", &[server.shared_database()]);
     tried.run("completions", &["bash"]);
     tried.run("man", &[]);
     tried.run("man", &["pages"]);

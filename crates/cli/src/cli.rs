@@ -106,6 +106,7 @@ pub(crate) enum Command {
     Config(c::config::Args),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),
+    Store(c::store::Args),
     Whoami(c::whoami::Args),
     Prime(c::prime::Args),
     Hook(c::hook::Args),

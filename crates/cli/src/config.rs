@@ -11,6 +11,7 @@ use onus_core::policy::{Policy, ScopeMode, Unclaimed};
 use onus_core::refusal::Refusal;
 use onus_core::scope::{Scope, ScopeError};
 use onus_core::time::Span;
+use onus_store::Address;
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,15 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         kind: Kind::Text,
         shared: false,
-        about: "the store's file; without it, the repository's own",
+        about: "the store's file or postgres://USER@HOST/DATABASE; without it, the repository's own file",
+    },
+    Key {
+        name: "project.name",
+        env: "ONUS_PROJECT",
+        default: None,
+        kind: Kind::Text,
+        shared: true,
+        about: "which project of a PostgreSQL store this is, so that all clones agree",
     },
     Key {
         name: "store.wait",
@@ -60,7 +69,7 @@ pub(crate) const KEYS: &[Key] = &[
         default: Some("10s"),
         kind: Kind::Span,
         shared: false,
-        about: "how long a write waits for other writers before exit 8",
+        about: "how long a write waits for other writers, or for the server, before exit 8",
     },
     Key {
         name: "lease.ttl",
@@ -230,6 +239,11 @@ impl Config {
 
     pub(crate) fn get(&self, name: &str) -> Option<(&str, &Source)> {
         self.values.get(name).map(|(value, source)| (value.as_str(), source))
+    }
+
+    /// The same as it may be shown: an address without its password.
+    pub(crate) fn shown(&self, name: &str) -> Option<(String, &Source)> {
+        self.get(name).map(|(value, source)| (Address::mask(value), source))
     }
 
     fn text(&self, name: &str) -> &str {

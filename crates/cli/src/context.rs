@@ -12,7 +12,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_dispatch::group;
 use onus_engine::{Ancestry, Engine, Identity, Orphan, Reply, Request, process};
 use onus_repo::{Place, discover};
-use onus_store::{Access, KnownInstance, SqliteStore, StoreError};
+use onus_store::{Access, Address, AnyStore, KnownInstance, PostgresStore, SqliteStore, StoreError};
 
 use crate::config::{Config, user_file};
 use crate::output::Output;
@@ -74,7 +74,11 @@ impl Context {
                 .map_err(|error| Refusal::usage(format!("this folder cannot be entered: {error}")))?,
         };
         let place = discover(&folder);
-        let shared = place.as_ref().map(|place| place.root.join("onus.toml"));
+        // Outside git, a folder whose store is on a server has nothing else to be known by.
+        let shared = match &place {
+            Some(place) => Some(place.root.join("onus.toml")),
+            None => folder.ancestors().map(|folder| folder.join("onus.toml")).find(|file| file.is_file()),
+        };
         let config = Config::load(shared.as_deref(), user_file(&env).as_deref(), &env)?;
         let out = Output::new(json, config.color());
         Ok(Context { out, config, place, folder, as_actor })
@@ -87,36 +91,43 @@ impl Context {
         move || Context::new(Some(&folder), as_actor.clone(), json)
     }
 
-    /// The store's file: as configured, else the repository's.
-    pub(crate) fn store_path(&self) -> Result<PathBuf, Refusal> {
+    /// Where the store is: as configured, else the repository's file.
+    pub(crate) fn store_at(&self) -> Result<StoreAt, Refusal> {
         if let Some((address, source)) = self.config.get("store.path") {
-            return local_path(address).ok_or_else(|| {
-                Refusal::usage(format!("{source}: this onus keeps its store in a local file only"))
-            });
+            return self.store_named(address, &source.to_string());
         }
         match &self.place {
-            Some(place) => Ok(place.store.clone()),
+            Some(place) => Ok(StoreAt::File(place.store.clone())),
             None => Err(StoreError::Missing(self.folder.join(".onus")).into()),
         }
     }
 
-    pub(crate) fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
+    /// The store with this address; `source` says who gave it.
+    pub(crate) fn store_named(&self, address: &str, source: &str) -> Result<StoreAt, Refusal> {
+        if Address::is_one(address) {
+            let password = env("PGPASSWORD").filter(|password| !password.is_empty());
+            let address = Address::parse(address, password.as_deref(), self.config.store_wait())?;
+            let project = self.config.get("project.name").map(|(name, _)| name.to_owned());
+            return Ok(StoreAt::Server { address: Box::new(address), project });
+        }
+        let file = local_path(address).ok_or_else(|| {
+            Refusal::usage(format!("{source}: a store is a local file, or postgres://USER@HOST/DATABASE"))
+        })?;
+        Ok(StoreAt::File(file))
+    }
+
+    pub(crate) fn engine(&self, access: Access) -> Result<Engine<AnyStore>, Refusal> {
         self.engine_within(access, self.config.store_wait())
     }
 
     /// The same for a caller with little patience for other writers.
-    pub(crate) fn engine_within(
-        &self,
-        access: Access,
-        wait: Duration,
-    ) -> Result<Engine<SqliteStore>, Refusal> {
-        let path = self.store_path()?;
-        let store = SqliteStore::open(&path, access, wait)?;
+    pub(crate) fn engine_within(&self, access: Access, wait: Duration) -> Result<Engine<AnyStore>, Refusal> {
+        let store = self.store_at()?.open(access, wait)?;
         Ok(Engine::new(store, self.config.policy()).ending_orphans(end_orphan))
     }
 
     /// Who calls, or why that is not clear.
-    pub(crate) fn identity(&self, engine: &mut Engine<SqliteStore>) -> Result<Identity, Refusal> {
+    pub(crate) fn identity(&self, engine: &mut Engine<AnyStore>) -> Result<Identity, Refusal> {
         if self.says_everything() {
             return self.identity_with(None, Ancestry::Own, None);
         }
@@ -128,7 +139,7 @@ impl Context {
     /// Who asks through a server that has these processes above it, and the process of that instance if it is registered.
     pub(crate) fn identity_of_client(
         &self,
-        engine: &mut Engine<SqliteStore>,
+        engine: &mut Engine<AnyStore>,
         ancestry: &[Process],
         client: Client<'_>,
     ) -> Result<(Identity, Option<Process>), Refusal> {
@@ -142,10 +153,7 @@ impl Context {
     }
 
     /// Who calls, and how that is known.
-    pub(crate) fn who(
-        &self,
-        engine: &mut Engine<SqliteStore>,
-    ) -> Result<(Who, Option<KnownInstance>), Refusal> {
+    pub(crate) fn who(&self, engine: &mut Engine<AnyStore>) -> Result<(Who, Option<KnownInstance>), Refusal> {
         let registered = registered_among(engine, &process::ancestry())?;
         Ok((self.who_with(registered.as_ref(), None)?, registered))
     }
@@ -204,7 +212,7 @@ impl Context {
     }
 
     /// The engine for reading, and who asks if that is clear: reads need no name.
-    pub(crate) fn reader(&self) -> Result<(Engine<SqliteStore>, Option<Identity>), Refusal> {
+    pub(crate) fn reader(&self) -> Result<(Engine<AnyStore>, Option<Identity>), Refusal> {
         let mut engine = self.engine(Access::Read)?;
         let identity = match self.identity(&mut engine) {
             Ok(identity) => Some(identity),
@@ -264,7 +272,7 @@ impl Context {
         &self,
         command: onus_core::command::Command,
         key: Option<String>,
-        work: impl FnOnce(&mut Engine<SqliteStore>, &Request) -> Result<Reply, Refusal>,
+        work: impl FnOnce(&mut Engine<AnyStore>, &Request) -> Result<Reply, Refusal>,
     ) -> Result<Reply, Refusal> {
         let mut engine = self.engine(Access::Write)?;
         let identity = self.identity(&mut engine)?;
@@ -279,7 +287,7 @@ impl Context {
 /// which, if a hook has registered that one, too. Where none can be seen, as in a sandbox, and one harness was started by
 /// another, whose variables it has, too, it is the one that was started last.
 fn registered_among(
-    engine: &mut Engine<SqliteStore>,
+    engine: &mut Engine<AnyStore>,
     ancestry: &[Process],
 ) -> Result<Option<KnownInstance>, Refusal> {
     let registered = engine.registered_among(ancestry)?;
@@ -297,6 +305,48 @@ fn registered_among(
     }
     let latest = named.into_iter().max_by_key(|named| named.process.as_ref().map(|process| process.start));
     Ok(latest.or(registered))
+}
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+pub(crate) enum StoreAt {
+    File(PathBuf),
+    Server { address: Box<Address>, project: Option<String> },
+}
+
+impl StoreAt {
+    pub(crate) fn open(&self, access: Access, wait: Duration) -> Result<AnyStore, Refusal> {
+        match self {
+            StoreAt::File(path) => Ok(SqliteStore::open(path, access, wait)?.into()),
+            StoreAt::Server { address, .. } => {
+                Ok(PostgresStore::open(address, self.project()?, wait)?.into())
+            }
+        }
+    }
+
+    /// Which project of a server this is. Two repositories of one folder's name must not become one by accident: somebody
+    /// has to say it.
+    pub(crate) fn project(&self) -> Result<&str, Refusal> {
+        match self {
+            StoreAt::Server { project: Some(name), .. } if !name.is_empty() => Ok(name),
+            _ => Err(Refusal::usage("which project of the server is this? That is not said anywhere")
+                .next("write it into onus.toml at the repository's root, and commit that: [project] name = \"…\"")
+                .next("or set ONUS_PROJECT")),
+        }
+    }
+}
+
+/// As it may be shown.
+impl std::fmt::Display for StoreAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreAt::File(path) => f.write_str(&crate::output::path_text(path)),
+            StoreAt::Server { address, project } => {
+                f.write_str(address.shown())?;
+                project.as_ref().map_or(Ok(()), |name| write!(f, ", project {name}"))
+            }
+        }
+    }
 }
 
 /// A path from a store's address: a plain path or `sqlite:PATH`; None for anything on a network.

@@ -176,6 +176,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         // Handled before there was a context.
         Command::Hook(_) => Ok(()),
         Command::Backup(args) => c::backup::run(context, args),
+        Command::Store(args) => c::store::run(context, args),
         Command::Completions(args) => c::completions::run(context, args),
         Command::Man(args) => c::man::run(context, args),
         Command::Demo(args) => c::demo::run(context, args),

@@ -3,7 +3,7 @@
 
 use onus_core::refusal::Refusal;
 use onus_engine::{Engine, Identity, TaskView};
-use onus_store::SqliteStore;
+use onus_store::AnyStore;
 
 use crate::output::escape_line;
 use crate::render;
@@ -29,7 +29,7 @@ Exit codes: 0 done, 2 usage, 3 not found, 4 held by another, 5 your lease is gon
 const FULL: &str = include_str!("../../../docs/contract.md");
 
 pub(crate) fn primer(
-    engine: &mut Engine<SqliteStore>,
+    engine: &mut Engine<AnyStore>,
     identity: Option<&Identity>,
     full: bool,
 ) -> Result<String, Refusal> {
@@ -60,7 +60,7 @@ pub(crate) fn primer(
 }
 
 /// What it holds, how long still, and what its predecessor left word of.
-fn held(engine: &mut Engine<SqliteStore>, identity: &Identity) -> Result<String, Refusal> {
+fn held(engine: &mut Engine<AnyStore>, identity: &Identity) -> Result<String, Refusal> {
     let status = engine.status(Some(identity))?;
     let yours = &status.value.yours;
     if yours.is_empty() {

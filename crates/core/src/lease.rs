@@ -7,7 +7,9 @@
 //!   *rests*, because an agent's turn is over, the TTL counts all the same;
 //! - not bound, an agent's lease lives until its deadline, which every sign of life moves;
 //! - a person's lease has no deadline. It is marked stale after a while, and never taken by a timer;
-//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot.
+//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot;
+//! - where a server's clock decides, its holders are on many machines: there the deadline binds all, bound to a process or
+//!   not. Whoever sees the process die may only shorten it.
 //!
 //! Lapsing is computed, not recorded: the event is written by the first write that needs it.
 
@@ -119,13 +121,20 @@ pub struct Grant {
 
 impl Grant {
     /// When the lease lapses if no sign of life follows. Bound to a process, nothing but the maximum hold
-    /// ends it for those who cannot see the process.
+    /// ends it for those who cannot see the process, unless the clock is a server's.
     pub fn deadline(&self, acquired: &Moment) -> Option<Moment> {
-        let ttl_ms = self.ttl_ms.filter(|_| self.process.is_none());
+        let ttl_ms = self.ttl_ms.filter(|_| self.goes_by_its_ttl(acquired));
         match (ttl_ms, self.max_hold_ms) {
             (Some(ttl_ms), Some(hold_ms)) => Some(acquired.plus(ttl_ms.min(hold_ms))),
             (limit_ms, None) | (None, limit_ms) => limit_ms.map(|ms| acquired.plus(ms)),
         }
+    }
+}
+
+impl Grant {
+    /// Whether its deadline follows from signs of life, and not from a process alone.
+    pub fn goes_by_its_ttl(&self, now: &Moment) -> bool {
+        self.process.is_none() || now.domain.is_server()
     }
 }
 
@@ -224,7 +233,7 @@ impl Lease {
             }
             match seen {
                 Seen::Dead => return Liveness::Lapsed(LapseCause::ProcessDied),
-                Seen::Alive if !self.pulse.resting => return Liveness::Live,
+                Seen::Alive if !self.pulse.resting && !now.domain.is_server() => return Liveness::Live,
                 Seen::Alive | Seen::Unseen => {}
             }
         }
@@ -237,7 +246,7 @@ impl Lease {
     /// When the same rule lapses it by the clock alone, if no sign of life follows; before `now` if it has.
     pub fn lapses_at(&self, now: &Moment, seen: Seen) -> Option<Moment> {
         let lives_with_its_process =
-            self.grant.process.is_some() && seen == Seen::Alive && !self.pulse.resting;
+            !self.grant.goes_by_its_ttl(now) && seen == Seen::Alive && !self.pulse.resting;
         let deadline = self.pulse.deadline.clone().filter(|_| !lives_with_its_process);
         match (self.hold_limit(), deadline) {
             (Some(limit), Some(deadline)) => Some(limit.earlier(deadline, now)),
@@ -247,12 +256,12 @@ impl Lease {
 
     /// Where a sign of life at `now` moves the deadline: never closer, never past the maximum hold.
     pub fn renewed_deadline(&self, now: &Moment, ttl_ms: Option<i64>) -> Option<Moment> {
-        if self.pulse.resting {
+        if self.pulse.resting && !self.grant.goes_by_its_ttl(now) {
             // Whoever goes on is bound to its process alone again.
             return self.hold_limit();
         }
         let old = self.pulse.deadline.clone()?;
-        let Some(ttl_ms) = ttl_ms.or(self.grant.ttl_ms).filter(|_| self.grant.process.is_none()) else {
+        let Some(ttl_ms) = ttl_ms.or(self.grant.ttl_ms).filter(|_| self.grant.goes_by_its_ttl(now)) else {
             return Some(old);
         };
         let moved = now.plus(ttl_ms).later(old, now);
@@ -327,7 +336,15 @@ mod tests {
     }
 
     fn lease(ttl_ms: Option<i64>, max_hold_ms: Option<i64>, bound: bool) -> Lease {
-        let now = moment(0, "b");
+        lease_at(moment(0, "b"), ttl_ms, max_hold_ms, bound)
+    }
+
+    /// A reading of a server's clock.
+    fn on_server(tick_ms: i64) -> Moment {
+        Moment { wall_ms: tick_ms, tick_ms, domain: ClockDomain::new(crate::time::SERVER, "database", "") }
+    }
+
+    fn lease_at(now: Moment, ttl_ms: Option<i64>, max_hold_ms: Option<i64>, bound: bool) -> Lease {
         let process = bound.then(|| Process {
             machine: "m".into(),
             boot: "b".into(),
@@ -411,6 +428,35 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn on_a_server_the_deadline_binds_all_and_a_death_only_shortens_it(
+            ttl in 1i64..100_000, hold in proptest::option::of(1i64..200_000), bound: bool, resting: bool,
+            signs in proptest::collection::vec(0i64..60_000, 0..5), asked in 0i64..500_000
+        ) {
+            let mut lease = lease_at(on_server(0), Some(ttl), hold, bound);
+            let mut at = 0;
+            for sign in signs {
+                at += sign;
+                if lease.liveness(&on_server(at), Seen::Unseen) == Liveness::Live {
+                    let old = lease.pulse.deadline.clone().unwrap();
+                    lease.pulse.deadline = lease.renewed_deadline(&on_server(at), None);
+                    lease.pulse.resting = resting;
+                    let new = lease.pulse.deadline.clone().unwrap();
+                    prop_assert_eq!(new.tick_ms, (at + ttl).max(old.tick_ms).min(hold.unwrap_or(i64::MAX)));
+                }
+            }
+            // Whoever asks, and whatever it sees: the deadline is one for all.
+            let deadline = lease.pulse.deadline.clone().unwrap().tick_ms;
+            for seen in [Seen::Alive, Seen::Unseen] {
+                let is_live = lease.liveness(&on_server(asked), seen) == Liveness::Live;
+                prop_assert_eq!(is_live, asked < deadline, "{:?}", seen);
+                let lapses = lease.lapses_at(&on_server(asked), seen).map(|at| at.tick_ms);
+                prop_assert_eq!(lapses, Some(deadline));
+            }
+            let dead = lease.liveness(&on_server(asked), Seen::Dead) == Liveness::Live;
+            prop_assert_eq!(dead, !bound && asked < deadline);
+        }
+
         #[test]
         fn a_lease_lives_until_the_moment_when_it_is_said_to_lapse(
             ttl in proptest::option::of(1i64..100_000), hold in proptest::option::of(1i64..200_000),

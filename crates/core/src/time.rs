@@ -17,7 +17,15 @@ use crate::refusal::Refusal;
 #[serde(transparent)]
 pub struct ClockDomain(String);
 
+/// The machine of a clock domain that is a server's: nobody's process runs there.
+pub const SERVER: &str = "postgres";
+
 impl ClockDomain {
+    /// Whether the clock is a server's, which no holder shares.
+    pub fn is_server(&self) -> bool {
+        self.machine() == SERVER
+    }
+
     pub fn new(machine: &str, boot: &str, time_ns: &str) -> ClockDomain {
         ClockDomain(format!("{machine}/{boot}/{time_ns}"))
     }

@@ -423,7 +423,7 @@ impl<S: Store> Engine<S> {
 fn latest_seal(read: &mut dyn Read, project: Uid) -> Result<Option<String>, StoreError> {
     let (mut after_seq, mut latest) = (0, None);
     loop {
-        let query = EventQuery { stream: Some(project), after_seq, newest: false, limit: PAGE };
+        let query = EventQuery { stream: Some(project), after_seq, limit: PAGE, ..EventQuery::default() };
         let page: Vec<Record> = read.events(&query)?;
         let Some(last) = page.last() else { return Ok(latest) };
         after_seq = last.seq;

@@ -256,6 +256,23 @@ impl<S: Store> Engine<S> {
         })
     }
 
+    /// Events of one task, or of everything; for who goes on from the last of them, only what nothing can come before any
+    /// more.
+    pub fn follow(
+        &mut self,
+        identity: Option<&Identity>,
+        reference: Option<&TaskRef>,
+        after_seq: u64,
+        newest: bool,
+        limit: u64,
+    ) -> Result<Looked<LogPage>, Refusal> {
+        self.stretch(
+            identity,
+            reference,
+            &EventQuery { after_seq, newest, limit, settled: true, ..EventQuery::default() },
+        )
+    }
+
     /// Events of one task, or of everything.
     pub fn log(
         &mut self,
@@ -265,12 +282,21 @@ impl<S: Store> Engine<S> {
         newest: bool,
         limit: u64,
     ) -> Result<Looked<LogPage>, Refusal> {
+        self.stretch(identity, reference, &EventQuery { after_seq, newest, limit, ..EventQuery::default() })
+    }
+
+    fn stretch(
+        &mut self,
+        identity: Option<&Identity>,
+        reference: Option<&TaskRef>,
+        query: &EventQuery,
+    ) -> Result<Looked<LogPage>, Refusal> {
         self.look(identity, |look| {
             let stream =
                 reference.map(|reference| resolve(look.read, &look.project, reference)).transpose()?;
-            let records = look.read.events(&EventQuery { stream, after_seq, newest, limit })?;
+            let records = look.read.events(&EventQuery { stream, ..query.clone() })?;
             let mut page = LogPage {
-                last_seq: records.iter().map(|record| record.seq).max().unwrap_or(after_seq),
+                last_seq: records.iter().map(|record| record.seq).max().unwrap_or(query.after_seq),
                 records,
                 texts: BTreeMap::new(),
                 ids: BTreeMap::new(),

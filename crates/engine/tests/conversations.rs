@@ -10,7 +10,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::State;
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Conversation, Identity, NoticeKind, TaskView};
-use onus_store::SqliteStore;
+use onus_store::AnyStore;
 use world::{
     MAX_HOLD_MS, TTL_MS, World, claim, forced, on, policy, process, takeover, verb, who, world, world_with,
 };
@@ -22,7 +22,7 @@ fn agent(pid: u32) -> Identity {
     identity
 }
 
-fn registered(world: &mut World<SqliteStore>, pid: u32) -> Identity {
+fn registered(world: &mut World<AnyStore>, pid: u32) -> Identity {
     let identity = agent(pid);
     let (actor, instance) = (identity.actor.clone(), identity.instance.clone());
     let register = Command::RegisterInstance { actor, instance, process: process(pid, 1), group: None };
@@ -36,7 +36,7 @@ fn guard(pid: u32, paths: &[&str]) -> Command {
 }
 
 fn edit(
-    world: &mut World<SqliteStore>,
+    world: &mut World<AnyStore>,
     by: &Identity,
     pid: u32,
     path: &str,
@@ -47,7 +47,7 @@ fn edit(
     }
 }
 
-fn report(world: &mut World<SqliteStore>, by: &Identity, presence: Presence) -> Vec<TaskView> {
+fn report(world: &mut World<AnyStore>, by: &Identity, presence: Presence) -> Vec<TaskView> {
     match world.run(by, Command::Presence(presence)).unwrap().answer {
         Answer::Present { ended } => ended,
         other => panic!("{other:?}"),
@@ -322,7 +322,7 @@ fn a_holder_learns_once_who_waits_for_its_path() {
     let conflict = refusal.conflict.unwrap();
     world.engine.record_wish((&b.actor, &b.instance), &conflict.task, &conflict.path).unwrap();
     world.pass(10);
-    let wanted = |world: &mut World<SqliteStore>| {
+    let wanted = |world: &mut World<AnyStore>| {
         let reply = world.run(&a, Command::Presence(Presence::Here)).unwrap();
         reply.notices.into_iter().filter(|notice| notice.kind == NoticeKind::Wanted).collect::<Vec<_>>()
     };
@@ -333,12 +333,7 @@ fn a_holder_learns_once_who_waits_for_its_path() {
 }
 
 /// What a hook would do with this call: who acts, and whether anything is written.
-fn call(
-    world: &mut World<SqliteStore>,
-    pid: u32,
-    part: Option<&str>,
-    paths: &[&str],
-) -> (String, bool, bool) {
+fn call(world: &mut World<AnyStore>, pid: u32, part: Option<&str>, paths: &[&str]) -> (String, bool, bool) {
     let identity = agent(pid);
     let conversation = Conversation {
         sub_agent: part.map(|part| format!("{}/{part}", identity.instance).parse().unwrap()),

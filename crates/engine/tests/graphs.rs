@@ -21,7 +21,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority, State};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Identity, Reply, TaskView};
-use onus_store::{EventQuery, SqliteStore, Store as _};
+use onus_store::{AnyStore, EventQuery, Store as _};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use world::model::Model;
@@ -181,7 +181,7 @@ struct Past {
 }
 
 struct Play<'a> {
-    world: World<SqliteStore>,
+    world: World<AnyStore>,
     model: Model,
     seq: u64,
     leases: BTreeMap<String, Vec<Past>>,
@@ -790,7 +790,7 @@ const MUST_HAPPEN: &[(&str, u64)] = &[
 #[test]
 fn whatever_happens_ready_and_resets_are_what_a_naive_look_at_the_graph_says() {
     let config = ProptestConfig {
-        cases: 50,
+        cases: world::cases(50),
         max_shrink_iters: 100,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -804,7 +804,7 @@ fn whatever_happens_ready_and_resets_are_what_a_naive_look_at_the_graph_says() {
         Err(other) => panic!("{other}"),
     }
     let seen = seen.into_inner();
-    for (what, least) in MUST_HAPPEN {
+    for (what, least) in MUST_HAPPEN.iter().filter(|_| world::TELLS_MUCH) {
         let times = seen.get(what).copied().unwrap_or_default();
         // The numbers are what a run usually has; a fifth of it is what every run must have. What is rare may be missing.
         assert!(times >= *least / 5, "only {times} times: {what}\n{seen:#?}");

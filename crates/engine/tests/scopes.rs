@@ -14,7 +14,7 @@ use onus_core::scope::{Glob, Scope};
 use onus_core::task::Facts;
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Identity};
-use onus_store::{SqliteStore, Store};
+use onus_store::{AnyStore, Store};
 use proptest::prelude::*;
 use world::{TTL_MS, World, claim, on, policy, process, takeover, verb, who, world, world_with};
 
@@ -190,7 +190,7 @@ fn ready_and_next_leave_out_what_collides_with_a_live_lease_and_why_says_so() {
     let one = declared(&mut world, &["src/**"], Mode::Exclusive);
     let two = declared(&mut world, &["src/lib.rs"], Mode::Exclusive);
     let three = declared(&mut world, &["docs/**"], Mode::Exclusive);
-    let ids = |world: &mut World<SqliteStore>, who: &Identity| {
+    let ids = |world: &mut World<AnyStore>, who: &Identity| {
         let page = world.engine.ready(Some(who), 10).unwrap().value;
         page.tasks.into_iter().map(|task| task.id).collect::<Vec<_>>()
     };
@@ -364,13 +364,16 @@ fn play(ops: &[Op], hits: &mut BTreeMap<&'static str, u32>) -> Result<(), TestCa
 #[test]
 fn no_two_live_leases_ever_have_a_path_in_common() {
     let mut hits = BTreeMap::new();
-    let config = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: world::cases(60), failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let counted = std::cell::RefCell::new(&mut hits);
     runner
         .run(&proptest::collection::vec(op(), 20..60), |ops| play(&ops, &mut counted.borrow_mut()))
         .unwrap();
-    for what in ["claimed", "touched", "revived", "refused", "refused late"] {
-        assert!(hits.get(what).copied().unwrap_or_default() > 2, "the histories say little: {hits:?}");
+    for what in
+        ["claimed", "touched", "revived", "refused", "refused late"].iter().filter(|_| world::TELLS_MUCH)
+    {
+        assert!(hits.get(*what).copied().unwrap_or_default() > 2, "the histories say little: {hits:?}");
     }
 }

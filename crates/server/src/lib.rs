@@ -23,7 +23,7 @@ use onus_core::lease::Process;
 use onus_core::refusal::Refusal;
 use onus_core::scope::Scope;
 use onus_engine::{Engine, Identity};
-use onus_store::{Access, SqliteStore};
+use onus_store::{Access, AnyStore};
 
 pub use mcp::serve as serve_mcp;
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Host {
 /// An open store, and who asks.
 #[derive(Debug)]
 pub struct Entered {
-    pub engine: Engine<SqliteStore>,
+    pub engine: Engine<AnyStore>,
     pub identity: Identity,
     /// What its leases are bound to.
     pub process: Option<Process>,

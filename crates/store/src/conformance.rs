@@ -4,6 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::missing_panics_doc,
     reason = "a case that cannot go on fails"
 )]
@@ -12,7 +13,8 @@ mod graph;
 mod leases;
 mod ledger;
 mod scopes;
-mod scribe;
+pub mod scribe;
+pub mod server;
 mod tasks;
 mod watching;
 

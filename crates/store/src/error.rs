@@ -30,6 +30,18 @@ pub enum StoreError {
     UnsafeFilesystem { path: PathBuf, filesystem: String },
     #[error("{} cannot be opened: {why}", .path.display())]
     Unavailable { path: PathBuf, why: String },
+    #[error("the store at {address} has no project '{name}'")]
+    NoProject { address: String, name: String },
+    #[error("the store has schema {found}, this onus needs {known}")]
+    Older { found: i64, known: i64 },
+    /// Others were preferred. A store runs the transaction again; this is seen only by who runs one by hand.
+    #[error("the store asks to do that again")]
+    Again,
+    #[error("the connection to {} was lost at the commit: whether the command was applied is not known", .0.display())]
+    Unknown(PathBuf),
+    /// What this kind of store does by other means.
+    #[error("{0}")]
+    NotHere(String),
     #[error("the store failed: {0}")]
     Unexpected(String),
 }
@@ -55,23 +67,32 @@ impl StoreError {
 
     pub fn code(&self) -> Code {
         match self {
-            StoreError::Missing(_) => Code::NoStore,
+            StoreError::Missing(_) | StoreError::NoProject { .. } => Code::NoStore,
             StoreError::Exists(_) => Code::NotAllowed,
             StoreError::NotAStore { .. } | StoreError::Damaged(_) => Code::Damaged,
             StoreError::ReadOnly(_) => Code::ReadOnly,
-            StoreError::Busy { .. } => Code::Busy,
+            StoreError::Busy { .. } | StoreError::Again => Code::Busy,
             StoreError::Full => Code::DiskFull,
             StoreError::Newer { .. } => Code::NewerSchema,
             StoreError::Tampered { .. } => Code::Tampered,
             StoreError::UnsafeFilesystem { .. } => Code::UnsafeFilesystem,
-            StoreError::Unavailable { .. } => Code::Unavailable,
+            StoreError::Unavailable { .. } | StoreError::Older { .. } | StoreError::Unknown(_) => {
+                Code::Unavailable
+            }
+            StoreError::NotHere(_) => Code::Usage,
             StoreError::Unexpected(_) => Code::Unexpected,
         }
     }
 
     fn next_steps(&self) -> Vec<String> {
         let steps: &[&str] = match self {
-            StoreError::Missing(_) => &["onus init   # make one here"],
+            StoreError::Missing(_) | StoreError::NoProject { .. } => &["onus init   # make one here"],
+            StoreError::Older { .. } => &["onus store migrate   # as the owner of the tables"],
+            StoreError::Unknown(_) => &[
+                "onus log   # look whether it was",
+                "with --key a command can be repeated: it is applied once",
+            ],
+            StoreError::NotHere(_) => &["onus store copy --help"],
             StoreError::Exists(_) => &["onus status"],
             StoreError::NotAStore { .. } | StoreError::Damaged(_) => &[
                 "onus doctor   # what is wrong",
@@ -84,7 +105,7 @@ impl StoreError {
             StoreError::Busy { pid: Some(_), .. } => {
                 &["try again; if that process is stopped, let it go on (kill -CONT) or end it"]
             }
-            StoreError::Busy { pid: None, .. } => {
+            StoreError::Busy { pid: None, .. } | StoreError::Again => {
                 &["try again; close other programs that have the file open"]
             }
             StoreError::Full => &["free some space, then repeat the command: it changed nothing"],

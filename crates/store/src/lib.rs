@@ -7,7 +7,9 @@
 //!
 //! **Rows are locked before the view is read.** A decision first calls [`Write::lock_task`]; what it reads of that
 //! task afterwards cannot change until the commit. On SQLite the write lock is the whole store's, and the call is a
-//! read; on a store with row locks it is the fence that P1 and P2 stand on.
+//! read; on a store with row locks it is the fence that P1 and P2 stand on. What else a decision rests on has a lock of
+//! its own ([`Write::lock_graph`], [`Write::lock_tasks`], [`Write::lock_scopes`]); where one lock is enough for all,
+//! they do nothing. Time passes while one waits for a lock: the clock is read after the last.
 //!
 //! **The store's clock decides.** [`Read::now`] is read inside the transaction; nobody else's time counts.
 //!
@@ -19,10 +21,15 @@
 //! that are not a fold of the ledger are a live lease's pulse, the instance registry, kept requests and erasable
 //! texts.
 
+mod any;
 pub mod clock;
+mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod copy;
 mod error;
+mod near;
+mod postgres;
 mod sqlite;
 
 use std::os::fd::BorrowedFd;
@@ -40,7 +47,9 @@ use onus_core::task::{Origin, Priority, State, Task, TaskType};
 use onus_core::text::{Field, Salt, TextKey};
 use onus_core::time::Moment;
 
+pub use any::AnyStore;
 pub use error::StoreError;
+pub use postgres::{Address, PooledStore, PostgresPool, PostgresStore};
 pub use sqlite::{Access, Clock, SqliteStore, filesystem_of};
 
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -144,6 +153,21 @@ pub enum Direction {
     Downstream,
 }
 
+/// Which rows are locked with those of some tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Rows,
+    /// Those that count something of them, too: what they depend on, what depends on them, their parents.
+    Neighbours,
+}
+
+/// What to do about a task that another transaction has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Skip,
+    Wait,
+}
+
 /// Which events to read, in the order they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
@@ -152,6 +176,8 @@ pub struct EventQuery {
     pub after_seq: u64,
     /// The last ones rather than the first.
     pub newest: bool,
+    /// Of all streams, only those that no event can come before any more: for who goes on from the last one.
+    pub settled: bool,
     pub limit: u64,
 }
 
@@ -307,6 +333,8 @@ pub trait Read {
     /// The first instances that were refused a path of this task's lease since a wall time.
     fn wanting(&mut self, task: Uid, since_ms: i64) -> Result<Vec<KnownInstance>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;
+    /// Every request that was kept, with its actor and key.
+    fn requests(&mut self) -> Result<Vec<(ActorName, String, KeptRequest)>>;
 }
 
 /// One write transaction.
@@ -315,6 +343,40 @@ pub trait Write: Read {
     fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>>;
     /// Locks the project's row until the commit, then reads it.
     fn lock_project(&mut self) -> Result<Project>;
+    /// Locks the edges between tasks until the commit: for who changes them, or walks along them for a decision. Before any
+    /// task is locked.
+    fn lock_graph(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Locks the rows of tasks until the commit, all at once, in the order that every transaction keeps.
+    fn lock_tasks(&mut self, _tasks: &[Uid], _reach: Reach) -> Result<()> {
+        Ok(())
+    }
+    /// Until the commit nobody else begins or widens a reservation, or moves the deadline of one. Afterwards no task is
+    /// waited for.
+    fn lock_scopes(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Until the commit nobody judges whether reservations lapsed, so that the deadline of one can be moved.
+    /// True: this may have waited, and what was judged before must be judged again, by the clock as it is now.
+    fn steady_scopes(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    /// Locks a lease's row and reads it. None: another transaction has it just now.
+    fn lock_lease(&mut self, task: Uid, token: Token) -> Result<Option<Lease>> {
+        self.lease(task, token)
+    }
+    /// Like [`Read::walk_ready`], but each task is locked before it is shown. True: some were left out because others have
+    /// them locked.
+    fn walk_free(
+        &mut self,
+        tier: Tier,
+        due_ms: i64,
+        _patience: Patience,
+        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
+    ) -> Result<bool> {
+        self.walk_ready(tier, due_ms, visit).map(|()| false)
+    }
     /// The number for the next task. It is taken once a task's creation is applied.
     fn next_number(&mut self) -> Result<Number>;
     /// Writes one event, with its texts beside it.

@@ -91,9 +91,12 @@ impl Held {
             "process_died" => self.process.as_ref().is_some_and(|process| !now.is_alive(process)),
             "rebooted" => self.process.as_ref().is_some_and(|process| process.boot != boot_name(now.boot)),
             "max_hold" => self.limit.is_some_and(|limit| limit.has_come(&at)),
-            // Of a dead process that somebody could not see, the rest may have counted.
             "ttl" => {
-                self.deadline.is_some_and(|deadline| deadline.has_come(&at))
+                // Of a dead process that somebody could not see, the rest may have counted.
+                // One that the wall clock revived across a reboot may have been renewed, and lapsed once more.
+                let was_revived = self.over && self.goes_by_the_wall(now);
+                was_revived
+                    || self.deadline.is_some_and(|deadline| deadline.has_come(&at))
                     || self.process.as_ref().is_some_and(|process| !now.is_alive(process))
             }
             _ => false,

@@ -41,7 +41,7 @@ fn show(context: &Context) -> super::Result {
         let values: Vec<_> = KEYS
             .iter()
             .map(|key| {
-                let (value, source) = match context.config.get(key.name) {
+                let (value, source) = match context.config.shown(key.name) {
                     Some((value, source)) => (Some(value), Some(source.to_string())),
                     None => (None, None),
                 };
@@ -52,8 +52,8 @@ fn show(context: &Context) -> super::Result {
         return Ok(());
     }
     for key in KEYS {
-        let (value, source) = match context.config.get(key.name) {
-            Some((value, source)) => (escape_line(value), source.clone()),
+        let (value, source) = match context.config.shown(key.name) {
+            Some((value, source)) => (escape_line(&value), source.clone()),
             None => ("-".to_owned(), Source::Default),
         };
         out.line(&format!(
@@ -70,11 +70,11 @@ fn get(context: &Context, name: &str) -> super::Result {
         let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         return Err(Refusal::usage(format!("there is no key '{name}'; there are {}", known.join(", "))));
     }
-    match context.config.get(name) {
+    match context.config.shown(name) {
         Some((value, source)) if context.out.json => {
             context.out.document(json!({ "key": name, "value": value, "source": source.to_string() }), &[]);
         }
-        Some((value, _)) => context.out.line(value),
+        Some((value, _)) => context.out.line(&value),
         None => return Err(Refusal::new(Code::NotFound, format!("{name} is not set, and has no default"))),
     }
     Ok(())

@@ -1,8 +1,8 @@
 use onus_core::refusal::{Code, Refusal};
-use onus_store::{Access, Finding, SqliteStore, Store as _, StoreError, filesystem_of};
+use onus_store::{Access, AnyStore, Finding, Store as _, StoreError, filesystem_of};
 use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, StoreAt};
 use crate::output::escape_line;
 
 /// Check the store, the ledger and the leases; say what to do about what is wrong
@@ -16,12 +16,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
-    let path = context.store_path()?;
-    let mut findings = vec![file_system(&path)];
+    let at = context.store_at()?;
+    let mut findings = match &at {
+        StoreAt::File(path) => vec![file_system(path)],
+        StoreAt::Server { .. } => Vec::new(),
+    };
     let mut fixed = Vec::new();
     let mut trouble = None;
     let access = if args.fix { Access::Write } else { Access::Read };
-    match SqliteStore::open(&path, access, context.config.store_wait()) {
+    match at.open(access, context.config.store_wait()) {
         Ok(store) => {
             let mut engine = onus_engine::Engine::new(store, context.config.policy());
             if args.fix {
@@ -32,8 +35,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             let held = leases(&mut engine);
             findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
         }
-        Err(error) => {
-            let refusal = Refusal::from(error);
+        Err(refusal) => {
             findings.push(of_refusal("store", &refusal));
             trouble = Some(refusal);
         }
@@ -96,12 +98,12 @@ fn file_system(path: &std::path::Path) -> Finding {
     }
 }
 
-fn checked(engine: &mut onus_engine::Engine<SqliteStore>) -> Vec<Finding> {
+fn checked(engine: &mut onus_engine::Engine<AnyStore>) -> Vec<Finding> {
     engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
 }
 
 /// Mends what can be mended. What cannot is left to the findings that follow.
-fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Refusal> {
+fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusal> {
     let before = checked(engine);
     let mut fixed = Vec::new();
     match engine.store().rebuild(&mut |_| {}) {
@@ -124,7 +126,7 @@ fn fix(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<String>, Ref
     Ok(fixed)
 }
 
-fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
+fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {
     match engine.verify(&[], &mut |_| {}) {
         Ok(verified) => finding(
             "ledger",
@@ -135,7 +137,7 @@ fn ledger(engine: &mut onus_engine::Engine<SqliteStore>) -> Finding {
     }
 }
 
-fn leases(engine: &mut onus_engine::Engine<SqliteStore>) -> Result<Vec<Finding>, Refusal> {
+fn leases(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Refusal> {
     let status = engine.status(None)?.value;
     let mut findings = Vec::new();
     for held in status.lapsed.iter().chain(&status.stale).chain(&status.stalled) {

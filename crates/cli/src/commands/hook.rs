@@ -9,7 +9,7 @@ use onus_core::actor::KnownBy;
 use onus_core::command::{Command, Guard, Presence};
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Ancestry, Call, Conversation, Engine, Identity, Notice, Reply, Request, process};
-use onus_store::{Access, SqliteStore};
+use onus_store::{Access, AnyStore};
 
 use crate::context::{Context, env};
 use crate::output::{Output, note};
@@ -113,7 +113,7 @@ impl<'a> Hook<'a> {
 
     fn answer(
         &self,
-        engine: &mut Engine<SqliteStore>,
+        engine: &mut Engine<AnyStore>,
         moment: Moment,
         paths: Vec<String>,
     ) -> Result<Answer, Refusal> {
@@ -151,7 +151,7 @@ impl<'a> Hook<'a> {
 
     fn guard(
         &self,
-        engine: &mut Engine<SqliteStore>,
+        engine: &mut Engine<AnyStore>,
         call: &Call,
         paths: Vec<String>,
     ) -> Result<Answer, Refusal> {
@@ -201,7 +201,7 @@ impl<'a> Hook<'a> {
     }
 
     /// Carries out a command, after the process was registered if it must be; one commit.
-    fn run(&self, engine: &mut Engine<SqliteStore>, call: &Call, command: Command) -> Result<Reply, Refusal> {
+    fn run(&self, engine: &mut Engine<AnyStore>, call: &Call, command: Command) -> Result<Reply, Refusal> {
         let Conversation { actor, instance, process, .. } = &self.conversation;
         let mut batch = Vec::with_capacity(2);
         if let (true, Some(process)) = (call.registers, process) {

@@ -5,10 +5,10 @@ use onus_core::command::Command;
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Engine, Request, SealDocument};
 use onus_repo::SEALS;
-use onus_store::{Access, SqliteStore, Store as _, StoreError};
+use onus_store::{Access, AnyStore, Store as _, StoreError};
 use serde_json::json;
 
-use crate::context::{Context, env};
+use crate::context::{Context, StoreAt, env};
 use crate::output::{escape_line, path_line, path_text, unwritten};
 use crate::progress::Bar;
 use crate::signing;
@@ -183,8 +183,19 @@ fn rebuild(context: &Context) -> super::Result {
     Ok(())
 }
 
+/// Beside the store; of a server's project, in this repository.
+fn seals_folder(context: &Context) -> Result<PathBuf, Refusal> {
+    match (context.store_at()?, &context.place) {
+        (StoreAt::File(path), _) => Ok(path.with_file_name("seals")),
+        (StoreAt::Server { .. }, Some(place)) => Ok(place.store.with_file_name("seals")),
+        (StoreAt::Server { .. }, None) => {
+            Err(Refusal::usage("there is no repository here to keep the seal in: name a file with --out"))
+        }
+    }
+}
+
 /// An error about a stream, with the task's id instead of its uid.
-fn named(engine: &mut Engine<SqliteStore>, error: StoreError) -> Refusal {
+fn named(engine: &mut Engine<AnyStore>, error: StoreError) -> Refusal {
     let StoreError::Tampered { stream, version, why } = &error else { return error.into() };
     let reference = stream.parse().ok();
     let id = reference
@@ -233,7 +244,7 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
 }
 
 /// Line by line, as it is read. With `--json` the lines are the items of one document.
-fn export_to_stdout(engine: &mut Engine<SqliteStore>, json: bool) -> super::Result {
+fn export_to_stdout(engine: &mut Engine<AnyStore>, json: bool) -> super::Result {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let (mut before, between) = if json { ("{\"lines\":[", ",") } else { ("", "\n") };
     let end = if json { "]}\n" } else { "\n" };
@@ -262,7 +273,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
     let file = match out {
         Some(file) => file,
         None => {
-            let folder = engine.store().path().with_file_name("seals");
+            let folder = seals_folder(context)?;
             std::fs::create_dir_all(&folder).map_err(|error| StoreError::of_io(&folder, &error))?;
             folder.join(format!(
                 "{}-{}.jsonl",

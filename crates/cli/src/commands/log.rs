@@ -25,7 +25,11 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let task = args.task;
     // Before the first look: what happens after it is heard.
     let mut watch = if args.follow { Some(engine.store().watch()?) } else { None };
-    let mut looked = engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?;
+    // Who follows goes on from the last event: it is shown none that another could still come before.
+    let mut looked = match watch {
+        Some(_) => engine.follow(identity.as_ref(), task.as_ref(), 0, true, args.limit)?,
+        None => engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?,
+    };
     loop {
         let page = &looked.value;
         if context.out.json {
@@ -52,6 +56,6 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 *watch = engine.store().watch()?;
             }
         }
-        looked = engine.log(None, task.as_ref(), after, false, args.limit)?;
+        looked = engine.follow(None, task.as_ref(), after, false, args.limit)?;
     }
 }

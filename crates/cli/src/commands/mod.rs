@@ -43,6 +43,7 @@ pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod submit;
 pub(crate) mod takeover;
 pub(crate) mod touch;

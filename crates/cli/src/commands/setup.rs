@@ -8,7 +8,7 @@ use onus_core::refusal::{Code, Refusal};
 use onus_store::Access;
 use serde_json::{Value, json};
 
-use crate::context::{Context, env};
+use crate::context::{Context, StoreAt, env};
 use crate::output::{escape, escape_line, note, path_text};
 
 /// Set up coding agents to work under onus: hooks, MCP server, instructions
@@ -51,9 +51,21 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     }
     let root = context.place.as_ref().map_or(&context.folder, |place| &place.root).clone();
     let home = env("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let store = context.store_path().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let folder_of = |store: &Path| store.parent().map(Path::to_owned);
+    let store = match context.store_at() {
+        Ok(StoreAt::File(path)) => folder_of(&path),
+        Ok(StoreAt::Server { .. }) if args.allow_store => {
+            return Err(Refusal::usage("--allow-store is for a store in a file; this one is on a server")
+                .next("let the sandbox reach the server, or set the agent up with `onus mcp` outside of it"));
+        }
+        Ok(StoreAt::Server { .. }) | Err(_) => None,
+    };
     let receipts = match level {
-        Level::Project => store.clone().unwrap_or_else(|| root.join(".onus")).join("setup"),
+        Level::Project => store
+            .clone()
+            .or_else(|| folder_of(&context.place.as_ref()?.store))
+            .unwrap_or_else(|| root.join(".onus"))
+            .join("setup"),
         Level::User => state_folder(home.as_deref())?.join("setup"),
     };
     let ground = Ground { level, root, home, store, receipts, env: &env };

@@ -277,7 +277,7 @@ pub(super) fn renew_late(
         domain: view.now.domain.clone(),
         renewals: active.renewals + 1,
         active_s: active.active_s,
-        deadline_in_ms: match ttl_ms.filter(|_| lease.grant.process.is_none()) {
+        deadline_in_ms: match ttl_ms.filter(|_| lease.grant.goes_by_its_ttl(view.now)) {
             Some(ttl_ms) => Some(left_ms.map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms))),
             None => left_ms,
         },

@@ -9,7 +9,7 @@ use onus_core::ids::{Number, TaskRef, Uid, Version};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
 use onus_core::{graph, plan};
-use onus_store::{Direction, StoreError};
+use onus_store::{Direction, Reach, StoreError};
 
 use super::{Door, Made, Outcome, Result, Stop};
 use crate::view::TouchedView;
@@ -19,6 +19,7 @@ impl Door<'_> {
         if let Some(uid) = self.known_origin(new)? {
             return Ok(Outcome { existing: true, ..Outcome::on(Made::Task, uid) });
         }
+        self.lock_links(std::iter::once(new))?;
         let uid = (self.outside.new_uid)(self.now.wall_ms);
         let named = self.named(new, &BTreeMap::new())?;
         self.create(uid, new, &named)?;
@@ -33,6 +34,24 @@ impl Door<'_> {
             }
         }
         Ok(Outcome::on(Made::Task, uid))
+    }
+
+    /// Locks what new tasks are linked with: numbers first, then the edges, then the tasks that are there.
+    fn lock_links<'n>(&mut self, new: impl Iterator<Item = &'n NewTask>) -> Result<()> {
+        let links: Vec<&TaskLink> = new.flat_map(|new| new.parent.iter().chain(&new.deps)).collect();
+        if links.is_empty() {
+            return Ok(());
+        }
+        self.write.next_number()?;
+        self.write.lock_graph()?;
+        let mut ends = BTreeSet::new();
+        for link in links {
+            if let TaskLink::Task(reference) = link {
+                // What names nothing is refused when it is its turn.
+                ends.extend(self.write.resolve(reference)?);
+            }
+        }
+        Ok(self.write.lock_tasks(&Vec::from_iter(ends), Reach::Rows)?)
     }
 
     fn known_origin(&mut self, new: &NewTask) -> Result<Option<Uid>> {
@@ -67,6 +86,7 @@ impl Door<'_> {
     /// All tasks of a plan, or none. Their uids are given first, so that they can name one another in any order.
     pub(super) fn add_plan(&mut self, plan: &[PlannedTask]) -> Result<Outcome> {
         let order = plan::order(plan, &self.project.prefix)?;
+        self.lock_links(plan.iter().map(|planned| &planned.task))?;
         let mut uids = Vec::with_capacity(plan.len());
         let mut new: BTreeSet<Uid> = BTreeSet::new();
         for planned in plan {
@@ -172,7 +192,7 @@ impl Door<'_> {
     pub(super) fn reset(&mut self, root: Uid, reason: &str, force: Option<&Force>) -> Result<Outcome> {
         let mut plan = Vec::new();
         let mut held: Option<(Refusal, u64)> = None;
-        for uid in std::iter::once(root).chain(self.write.closure(root, Direction::Downstream)?) {
+        for uid in self.locked_closure(root)? {
             let task = self.locked(uid)?;
             self.caller.token = self.token_for(uid)?;
             let scene = self.scene(&task, None)?;
@@ -219,12 +239,13 @@ impl Door<'_> {
         message: Option<&str>,
         force: Option<&Force>,
     ) -> Result<Outcome> {
+        let closure = self.locked_closure(root)?;
         let task = self.locked(root)?;
         self.caller.token = self.token_for(root)?;
         let scene = self.scene(&task, None)?;
         let decision = decide::retry(&self.view(&task, &scene), message, force)?;
         self.append_to_task(root, &mut Some(task), decision.drafts)?;
-        for uid in self.write.closure(root, Direction::Downstream)? {
+        for uid in closure.into_iter().skip(1) {
             let task = self.locked(uid)?;
             if !task.leased {
                 continue;
@@ -240,8 +261,19 @@ impl Door<'_> {
         Ok(Outcome::on(Made::Task, root))
     }
 
+    /// A task, then all downstream of it, each locked with those that count something of it.
+    fn locked_closure(&mut self, root: Uid) -> Result<Vec<Uid>> {
+        self.write.lock_graph()?;
+        let mut closure = vec![root];
+        closure.extend(self.write.closure(root, Direction::Downstream)?);
+        self.write.lock_tasks(&closure, Reach::Neighbours)?;
+        Ok(closure)
+    }
+
+    /// A task's row as it is until the commit, and the time from when on it is.
     pub(super) fn locked(&mut self, uid: Uid) -> Result<Task> {
         let task = self.write.lock_task(uid)?;
+        self.now = self.write.now();
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?)
     }
 

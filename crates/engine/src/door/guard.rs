@@ -172,13 +172,15 @@ impl Door<'_> {
 
     /// From now on the lease's TTL counts, until its holder goes on.
     fn rest(&mut self, lease: &Lease) -> Result<()> {
-        let live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
-        let Some(deadline) = lease.resting_deadline(&self.now).filter(|_| live && !lease.pulse.resting)
-        else {
+        let now = self.steady_now()?;
+        let Some(lease) = self.write.lock_lease(lease.task, lease.token)? else { return Ok(()) };
+        let live = self.is_live(&lease, now.as_ref());
+        let now = now.unwrap_or_else(|| self.now.clone());
+        let Some(deadline) = lease.resting_deadline(&now).filter(|_| live && !lease.pulse.resting) else {
             return Ok(());
         };
         let pulse = onus_core::lease::Pulse {
-            last: self.now.clone(),
+            last: now,
             renewals: lease.pulse.renewals + 1,
             deadline: Some(deadline),
             resting: true,

@@ -10,7 +10,7 @@ pub(crate) mod scene;
 use onus_core::actor::{Actor, ActorName, Caller, KnownBy, Tier};
 use onus_core::apply::{Change, Project, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
-use onus_core::command::{Act, Command, Force, Presence, Terms};
+use onus_core::command::{Act, Command, Edit, Force, Presence, Terms};
 use onus_core::decide::{Decision, decide};
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{TaskRef, Token, Uid, Version, no_such_task};
@@ -20,7 +20,8 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
 use onus_core::text::{Field, Salt, TextKey, digest};
 use onus_core::time::Moment;
-use onus_store::{KnownInstance, Read, StoreError, Write};
+use onus_core::transition::Verb;
+use onus_store::{KnownInstance, Reach, Read, StoreError, Write};
 
 use crate::notices::{self, Watch};
 use crate::orphans::Orphan;
@@ -308,10 +309,38 @@ impl<'a> Door<'a> {
             }
             act => act,
         };
+        self.lock_for(uid, act)?;
         let task = self.locked(uid)?;
         self.caller.token = self.token_for(uid)?;
         let decision = self.decide(&task, act, force)?;
         self.carry_out(task, act, decision)
+    }
+
+    /// Locks all that an act may change beside the task itself, before the task is locked.
+    fn lock_for(&mut self, uid: Uid, act: &Act) -> Result<()> {
+        match act {
+            Act::AddDeps { on } | Act::RemoveDeps { on } => {
+                self.write.lock_graph()?;
+                let mut ends = self.resolve_all(on)?;
+                ends.insert(uid);
+                self.write.lock_tasks(&Vec::from_iter(ends), Reach::Rows)?;
+            }
+            Act::Edit(Edit { parent: Some(parent), .. }) => {
+                self.write.lock_graph()?;
+                let mut ends = vec![uid];
+                if let Some(parent) = parent {
+                    ends.push(self.resolve(parent)?);
+                }
+                // The parent that it had is among its neighbours.
+                self.write.lock_tasks(&ends, Reach::Neighbours)?;
+            }
+            // Who is finished, or no longer, counts with its neighbours.
+            Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. } => {
+                self.write.lock_tasks(&[uid], Reach::Neighbours)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// An agent whose process is registered holds what it claims as long as that process lives.
@@ -467,15 +496,41 @@ impl<'a> Door<'a> {
     // ---- signs of life
 
     fn pulse(&mut self, task: Uid, token: Token, ttl_ms: Option<i64>, progress: bool) -> Result<()> {
+        let now = self.steady_now()?;
         let Some(lease) = self.write.lease(task, token)? else { return Ok(()) };
+        if now.is_some() && !self.is_live(&lease, now.as_ref()) {
+            // It lapsed while this waited: whether it may go on is another question.
+            return Err(StoreError::Again.into());
+        }
+        self.beat(&lease, now, ttl_ms, progress)
+    }
+
+    fn beat(
+        &mut self,
+        lease: &Lease,
+        now: Option<Moment>,
+        ttl_ms: Option<i64>,
+        progress: bool,
+    ) -> Result<()> {
+        let now = now.unwrap_or_else(|| self.now.clone());
         let pulse = Pulse {
-            last: self.now.clone(),
-            progress: if progress { self.now.clone() } else { lease.pulse.progress.clone() },
+            progress: if progress { now.clone() } else { lease.pulse.progress.clone() },
             renewals: lease.pulse.renewals + 1,
-            deadline: lease.renewed_deadline(&self.now, ttl_ms),
+            deadline: lease.renewed_deadline(&now, ttl_ms),
             resting: false,
+            last: now,
         };
-        Ok(self.write.pulse(task, token, &pulse)?)
+        Ok(self.write.pulse(lease.task, lease.token, &pulse)?)
+    }
+
+    /// Before a deadline is moved. None: nothing was waited for, and the time is what it was.
+    pub(super) fn steady_now(&mut self) -> Result<Option<Moment>> {
+        Ok(if self.write.steady_scopes()? { Some(self.write.now()) } else { None })
+    }
+
+    pub(super) fn is_live(&self, lease: &Lease, now: Option<&Moment>) -> bool {
+        let liveness = lease.liveness(now.unwrap_or(&self.now), self.seen(Some(lease)));
+        lease.ended.is_none() && liveness == Liveness::Live
     }
 
     /// A changing command shows that the caller lives: its live leases are renewed.
@@ -484,10 +539,19 @@ impl<'a> Door<'a> {
         // One known only by its folder may be another conversation: it renews nothing silently.
         if self.caller.known_by != KnownBy::Worktree {
             for lease in self.write.leases_held_by(&self.caller.actor, &self.caller.instance)? {
-                let live = lease.liveness(&self.now, self.seen(Some(&lease))) == Liveness::Live;
                 let progress = progressed == Some(lease.task);
-                if live && (progress || lease.pulse.resting || lease.pulse.last != self.now) {
-                    self.pulse(lease.task, lease.token, None, progress)?;
+                if !self.is_live(&lease, None)
+                    || !progress && !lease.pulse.resting && lease.pulse.last == self.now
+                {
+                    continue;
+                }
+                let now = self.steady_now()?;
+                // Whoever has it just now is at work on it: that is a sign of life, or its end.
+                let Some(lease) = self.write.lock_lease(lease.task, lease.token)? else { continue };
+                if self.is_live(&lease, now.as_ref())
+                    && (progress || lease.pulse.resting || lease.pulse.last != self.now)
+                {
+                    self.beat(&lease, now, None, progress)?;
                 }
             }
         }

@@ -7,6 +7,7 @@ use onus_core::decide::can_be_taken_over;
 use onus_core::ids::Uid;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::Task;
+use onus_store::Patience;
 
 use super::{Door, Outcome, Result, Stop};
 use crate::scopes::Around;
@@ -15,12 +16,9 @@ impl Door<'_> {
     /// Fresh work first, then what lapsed. A person's task is never handed out.
     pub(super) fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
         let act = Act::Claim(terms.clone());
-        let mut passed_over = BTreeSet::new();
-        while let Some(uid) = self.best_fresh(terms, &passed_over)? {
-            if let Some(outcome) = self.try_claim(uid, &act)? {
-                return Ok(outcome);
-            }
-            passed_over.insert(uid);
+        let (fresh, left_out) = self.claim_fresh(terms, &act, Patience::Skip)?;
+        if let Some(outcome) = fresh {
+            return Ok(outcome);
         }
         for (task, lease) in self.write.open_leases(u64::from(u32::MAX))? {
             let liveness = lease.liveness(&self.now, self.seen(Some(&lease)));
@@ -31,10 +29,33 @@ impl Door<'_> {
                 return Ok(outcome);
             }
         }
+        // What others had locked may not have become theirs.
+        if left_out && let (Some(outcome), _) = self.claim_fresh(terms, &act, Patience::Wait)? {
+            return Ok(outcome);
+        }
         Err(Refusal::new(Code::Nothing, format!("there is nothing that {} could claim now", self.actor.name))
             .next("onus ready --explain   # what is in the way")
             .next("onus status   # what is held, blocked or in review")
             .into())
+    }
+
+    /// The first fresh task that can be had, and whether some could not be looked at.
+    fn claim_fresh(
+        &mut self,
+        terms: &Terms,
+        act: &Act,
+        patience: Patience,
+    ) -> Result<(Option<Outcome>, bool)> {
+        let (mut passed_over, mut any_left_out) = (BTreeSet::new(), false);
+        loop {
+            let (best, left_out) = self.best_fresh(terms, &passed_over, patience)?;
+            any_left_out |= left_out;
+            let Some(uid) = best else { return Ok((None, any_left_out)) };
+            if let Some(outcome) = self.try_claim(uid, act)? {
+                return Ok((Some(outcome), any_left_out));
+            }
+            passed_over.insert(uid);
+        }
     }
 
     fn is_ready(&mut self, task: &Task, terms: &Terms) -> Result<bool> {
@@ -42,22 +63,28 @@ impl Door<'_> {
         Ok(around.is_ready(self.write, task, Some(&self.actor), terms)?)
     }
 
-    fn best_fresh(&mut self, terms: &Terms, passed_over: &BTreeSet<Uid>) -> Result<Option<Uid>> {
+    fn best_fresh(
+        &mut self,
+        terms: &Terms,
+        passed_over: &BTreeSet<Uid>,
+        patience: Patience,
+    ) -> Result<(Option<Uid>, bool)> {
         let actor = &self.actor;
         let around = Around::new(&self.now, self.policy, &self.project.prefix, &self.outside.observe);
         let mut best = None;
-        self.write.walk_ready(actor.tier, self.now.wall_ms, &mut |read, task| {
+        let left_out = self.write.walk_free(actor.tier, self.now.wall_ms, patience, &mut |read, task| {
             let fits =
                 !passed_over.contains(&task.uid) && around.is_ready(read, &task, Some(actor), terms)?;
             best = Some(task.uid).filter(|_| fits);
             Ok(!fits)
         })?;
-        Ok(best)
+        Ok((best, left_out))
     }
 
     /// None: it cannot be had after all, as when another took it between the index and the lock.
     fn try_claim(&mut self, uid: Uid, act: &Act) -> Result<Option<Outcome>> {
         let Some(task) = self.write.lock_task(uid)? else { return Ok(None) };
+        self.now = self.write.now();
         match self.decide(&task, act, None) {
             Ok(decision) => self.carry_out(task, act, decision).map(Some),
             Err(Stop::Refused(refusal)) if refusal.code == Code::Limit || refusal.code == Code::Usage => {

@@ -70,6 +70,19 @@ impl Scene {
         })
     }
 
+    /// Whether an act may begin or widen a reservation, or bring one back that lapsed.
+    fn looks_around(&self, task: &Task, act: &Act) -> bool {
+        match act {
+            Act::Claim(terms) | Act::Takeover(terms) => {
+                !wanted(task, terms).0.is_empty()
+                    || self.lease.as_ref().is_some_and(|lease| lease.ended.is_none())
+            }
+            Act::Move { verb, .. } => verb.claims_first() && !task.leased && !task.facts.scope.is_empty(),
+            Act::AddScope { .. } | Act::RemoveScope { .. } | Act::Touch { .. } | Act::Renew { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Looks around for what collides with a claim, a widening or a late renewal.
     pub(crate) fn look_around<R: Read + ?Sized>(
         &mut self,
@@ -153,6 +166,7 @@ impl Door<'_> {
         let actor = self.caller.actor.clone();
         match act {
             Some(Act::Claim(terms) | Act::Takeover(terms)) if terms.ttl_ms == Some(0) => {
+                self.lock_scopes()?;
                 scene.indefinite = self.write.indefinite_leases(&actor)?;
             }
             Some(Act::Move { verb: Verb::Approve, .. }) => {
@@ -163,10 +177,20 @@ impl Door<'_> {
             None => {}
         }
         if let Some(act) = act {
+            if scene.looks_around(task, act) {
+                self.lock_scopes()?;
+            }
             let around = Around::new(&self.now, self.policy, &self.project.prefix, &self.outside.observe);
             scene.look_around(self.write, &around, task, act)?;
         }
         Ok(scene)
+    }
+
+    /// Whether a lease is late, its own or a rival's, is asked after the wait for this lock.
+    fn lock_scopes(&mut self) -> Result<()> {
+        self.write.lock_scopes()?;
+        self.now = self.write.now();
+        Ok(())
     }
 
     pub(super) fn view<'s>(&'s self, task: &'s Task, scene: &'s Scene) -> View<'s> {
@@ -214,7 +238,7 @@ impl Door<'_> {
         Ok(named)
     }
 
-    fn resolve_all(&mut self, references: &[TaskRef]) -> Result<BTreeSet<Uid>> {
+    pub(super) fn resolve_all(&mut self, references: &[TaskRef]) -> Result<BTreeSet<Uid>> {
         references.iter().map(|reference| self.resolve(reference)).collect()
     }
 

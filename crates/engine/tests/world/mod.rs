@@ -19,7 +19,8 @@ use onus_core::task::Facts;
 use onus_core::time::{ClockDomain, Moment};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Engine, Identity, LeaseView, Outside, Reply, Request, TaskView};
-use onus_store::{SqliteStore, Store};
+use onus_store::conformance::server::Server;
+use onus_store::{AnyStore, SqliteStore, Store};
 
 /// What the test decides.
 #[derive(Debug)]
@@ -63,12 +64,22 @@ fn counted(fate: &Mutex<Fate>) -> u64 {
     fate.uids
 }
 
-/// A world on SQLite.
-pub fn world() -> World<SqliteStore> {
+/// The stories in `tests/postgres.rs` are told on a server, all others on SQLite.
+const IS_ON_SERVER: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"postgres");
+
+/// How many random histories: a server takes longer over each.
+pub fn cases(on_sqlite: u32) -> u32 {
+    if IS_ON_SERVER { on_sqlite / 6 } else { on_sqlite }
+}
+
+/// Whether there are enough histories to ask how often each thing happened in them.
+pub const TELLS_MUCH: bool = !IS_ON_SERVER;
+
+pub fn world() -> World<AnyStore> {
     world_with(policy())
 }
 
-pub fn world_with(policy: Policy) -> World<SqliteStore> {
+pub fn world_with(policy: Policy) -> World<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let fate =
         Fate { tick_ms: 1_000_000, wall_ms: 1_700_000_000_000, boot: 1, dead: BTreeSet::new(), uids: 0 };
@@ -78,7 +89,11 @@ pub fn world_with(policy: Policy) -> World<SqliteStore> {
     let path = folder.path().join("onus.db");
     let wait = Duration::from_secs(10);
     let prefix = "ON".parse().unwrap();
-    let mut store = SqliteStore::create(&path, &prefix, uid(1), uid(2), (&actor, &instance), wait).unwrap();
+    let mut store = if IS_ON_SERVER {
+        AnyStore::from(Server::shared().project())
+    } else {
+        SqliteStore::create(&path, &prefix, uid(1), uid(2), (&actor, &instance), wait).unwrap().into()
+    };
     let clock = Arc::clone(&fate);
     store.set_clock(Box::new(move || moment(&clock.lock().unwrap())));
     let (seen, uids, salts) = (Arc::clone(&fate), Arc::clone(&fate), Arc::clone(&fate));

@@ -12,25 +12,25 @@ use onus_core::time::Moment;
 
 use crate::{Result, Store, Write};
 
-pub(super) fn actor(name: &str) -> ActorName {
+pub fn actor(name: &str) -> ActorName {
     format!("agent:{name}").parse().unwrap()
 }
 
-pub(super) fn instance(name: &str) -> InstanceId {
+pub fn instance(name: &str) -> InstanceId {
     name.parse().unwrap()
 }
 
 /// A uid whose text begins with one number and ends with another.
-pub(super) fn uid(start: u32, end: u32) -> Uid {
+pub fn uid(start: u32, end: u32) -> Uid {
     format!("{start:08x}-0000-7000-8000-0000{end:08x}").parse().unwrap()
 }
 
 /// Appends a draft to a task's stream and applies it; returns the row after.
-pub(super) fn append(write: &mut dyn Write, task: Uid, draft: Draft) -> Result<Task> {
+pub fn append(write: &mut dyn Write, task: Uid, draft: Draft) -> Result<Task> {
     append_as(write, task, draft, ("a", "i"))
 }
 
-pub(super) fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&str, &str)) -> Result<Task> {
+pub fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&str, &str)) -> Result<Task> {
     let before = write.lock_task(task)?;
     let (version, prev) =
         before.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
@@ -58,7 +58,7 @@ pub(super) fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&st
     Ok(write.task(task)?.expect("the task was just written"))
 }
 
-pub(super) fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
+pub fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
     let project = write.lock_project()?;
     let mut event = Event {
         uid: uid(0xaaaa_0000, u32::try_from(project.version.0).unwrap()),
@@ -83,7 +83,7 @@ pub(super) fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()>
 }
 
 /// A new open task.
-pub(super) fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts) -> Result<Task> {
+pub fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts) -> Result<Task> {
     let number = write.next_number()?;
     let created = Body::TaskCreated {
         number,
@@ -96,7 +96,12 @@ pub(super) fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts
     append(write, task, Draft::new(created).text(Field::Title, Some(title.to_owned())))
 }
 
-pub(super) fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
+/// A note on a task.
+pub fn append_note(write: &mut dyn Write, task: Uid) -> Result<()> {
+    append(write, task, Draft::new(Body::NoteAdded {}).text(Field::Note, Some("a note".to_owned()))).map(drop)
+}
+
+pub fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
     Grant {
         tier: Tier(1),
         tick_ms: now.tick_ms,
@@ -113,12 +118,7 @@ pub(super) fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
 }
 
 /// A lease for somebody, with the next token.
-pub(super) fn claim(
-    write: &mut dyn Write,
-    task: Uid,
-    by: (&str, &str),
-    ttl_ms: Option<i64>,
-) -> Result<Token> {
+pub fn claim(write: &mut dyn Write, task: Uid, by: (&str, &str), ttl_ms: Option<i64>) -> Result<Token> {
     let token = write.task(task)?.expect("the task exists").token.next();
     let now = write.now();
     let acquired = Draft::new(Body::LeaseAcquired { grant: grant(&now, ttl_ms), scope: Default::default() })
@@ -127,16 +127,16 @@ pub(super) fn claim(
     Ok(token)
 }
 
-pub(super) fn end() -> LeaseEnd {
+pub fn end() -> LeaseEnd {
     LeaseEnd { renewals: 3, last_sign_ms: 1_000, active_s: 42 }
 }
 
 /// One committed transaction.
-pub(super) fn commit<S: Store, R>(store: &mut S, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> R {
+pub fn commit<S: Store, R>(store: &mut S, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> R {
     store.write(|write| work(write)).expect("the transaction commits")
 }
 
 /// One snapshot.
-pub(super) fn look<S: Store, R>(store: &mut S, work: impl FnOnce(&mut dyn crate::Read) -> Result<R>) -> R {
+pub fn look<S: Store, R>(store: &mut S, work: impl FnOnce(&mut dyn crate::Read) -> Result<R>) -> R {
     store.read(work).expect("the snapshot can be read")
 }

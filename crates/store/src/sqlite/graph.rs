@@ -22,7 +22,7 @@ const WAITS: &str = "SELECT dep.needs FROM dep JOIN reached ON dep.task = reache
     UNION SELECT task.uid FROM task JOIN reached ON task.parent = reached.uid";
 
 /// The order in which `ready` offers tasks.
-pub(super) fn rank(task: &Task) -> (onus_core::task::Priority, std::cmp::Reverse<u64>, u64) {
+pub(crate) fn rank(task: &Task) -> (onus_core::task::Priority, std::cmp::Reverse<u64>, u64) {
     (task.facts.priority, std::cmp::Reverse(task.counts.open_dependents), task.number.0)
 }
 

@@ -127,7 +127,7 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
     ])
 }
 
-fn rows_problem(differing: Result<Vec<(String, u64)>>) -> Result<Finding> {
+pub(crate) fn rows_problem(differing: Result<Vec<(String, u64)>>) -> Result<Finding> {
     let name = "rows";
     match differing {
         Ok(none) if none.is_empty() => {

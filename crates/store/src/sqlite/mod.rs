@@ -18,13 +18,13 @@
 //! log's side files are there, else straight from the file if the log is empty, else from a private copy.
 
 mod filesystem;
-mod graph;
-mod maintain;
+pub(crate) mod graph;
+pub(crate) mod maintain;
 mod open;
 mod queue;
 mod read;
-mod rebuild;
-mod rows;
+pub(crate) mod rebuild;
+pub(crate) mod rows;
 mod schema;
 mod scope;
 mod watch;

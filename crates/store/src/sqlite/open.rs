@@ -134,6 +134,50 @@ impl SqliteStore {
         SqliteStore::open(path, Access::Write, wait)
     }
 
+    /// A store without anything in it, for a copy of a project, or what an interrupted copy left. It has its name only when
+    /// it is whole: see [`SqliteStore::finish_copy`].
+    pub fn begin_copy(path: &Path, uid: Uid, wait: Duration) -> Result<SqliteStore> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        refuse_unsafe(folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder))?;
+        if path.exists() {
+            return Err(StoreError::Exists(path.to_owned()));
+        }
+        fs::create_dir_all(folder).map_err(|error| StoreError::of_io(folder, &error))?;
+        let building = side_file(path, ".copying");
+        let is_new = !building.exists();
+        let connection =
+            connect(&building, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        if is_new {
+            schema::migrate(&connection, 0).map_err(|error| failed(&error, path))?;
+            connection_to_wal(&connection, path)?;
+        }
+        let mut store = SqliteStore::new(connection, &building, wait, None);
+        store.project = uid.to_string();
+        let other = store.read(|read| read.project()).ok().filter(|project| project.uid != uid);
+        match other {
+            Some(_) => Err(StoreError::Exists(building)),
+            None => Ok(store),
+        }
+    }
+
+    /// Gives a copy its name. Nobody has it open any more.
+    pub fn finish_copy(path: &Path) -> Result<()> {
+        let building = side_file(path, ".copying");
+        let connection = connect(&building, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(|error| failed(&error, path))?;
+        drop(connection);
+        for side in ["-wal", "-shm"] {
+            let _ = fs::remove_file(side_file(&building, side));
+        }
+        fs::rename(&building, path).map_err(|error| StoreError::of_io(path, &error))?;
+        if let Some(Ok(folder)) = path.parent().map(fs::File::open) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+
     fn record_project(
         &mut self,
         prefix: &Prefix,

@@ -558,18 +558,26 @@ impl Read for Session<'_> {
         self.one(
             "SELECT digest, salt, verb, task, token, at_ms FROM request WHERE actor = ?1 AND key = ?2",
             params![actor.as_str(), key],
-            |row| {
-                Ok(KeptRequest {
-                    digest: row.get("digest")?,
-                    salt: rows::salt(row, "salt")?,
-                    verb: row.get("verb")?,
-                    task: rows::optional(row, "task")?,
-                    token: rows::optional_unsigned(row, "token")?.map(Token),
-                    at_ms: row.get("at_ms")?,
-                })
-            },
+            kept_request,
         )
     }
+
+    fn requests(&mut self) -> Result<Vec<(ActorName, String, KeptRequest)>> {
+        self.all("SELECT * FROM request ORDER BY actor, key", [], |row| {
+            Ok((rows::text(row, "actor")?, row.get("key")?, kept_request(row)?))
+        })
+    }
+}
+
+fn kept_request(row: &Row<'_>) -> rusqlite::Result<KeptRequest> {
+    Ok(KeptRequest {
+        digest: row.get("digest")?,
+        salt: rows::salt(row, "salt")?,
+        verb: row.get("verb")?,
+        task: rows::optional(row, "task")?,
+        token: rows::optional_unsigned(row, "token")?.map(Token),
+        at_ms: row.get("at_ms")?,
+    })
 }
 
 /// Where an event or a text stands, as well as that can be said of one that was damaged.

@@ -130,7 +130,7 @@ struct Folder<'a> {
     project: &'a str,
 }
 
-enum Fold {
+pub(crate) enum Fold {
     Project(ProjectFold),
     Task(TaskFold),
 }
@@ -243,7 +243,7 @@ impl Folder<'_> {
             let lease = fold.leases.get(token);
             let task = lease.map(|lease| lease.task.to_string());
             let held = lease.is_some_and(|lease| lease.ended.is_none());
-            for (glob, anchor) in super::scope::rows_of(scope) {
+            for (glob, anchor) in crate::near::rows_of(scope) {
                 self.connection
                     .prepare_cached("INSERT INTO temp.new_scope VALUES (?1, ?2, ?3, ?4, ?5)")?
                     .execute(params![task, to_sql(token.0), glob, anchor, held])?;
@@ -265,7 +265,11 @@ impl Folder<'_> {
 }
 
 /// Adds one event to its stream's fold, if it follows the one before it.
-fn add(fold: &mut Fold, record: &Record, previous: Option<&Record>) -> std::result::Result<(), String> {
+pub(crate) fn add(
+    fold: &mut Fold,
+    record: &Record,
+    previous: Option<&Record>,
+) -> std::result::Result<(), String> {
     let (version, hash) = previous.map_or((0, ""), |previous| (previous.version, previous.hash.as_str()));
     if record.version != version + 1 {
         return Err(format!("event {} is missing before it", version + 1));

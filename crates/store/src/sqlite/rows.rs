@@ -1,4 +1,4 @@
-//! Between rows and domain types. One list of columns a table, used for reading, writing and rebuilding.
+//! Between rows and domain types.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -18,41 +18,8 @@ use onus_core::text::{Salt, TextKey};
 use onus_core::time::{ClockDomain, Moment, rfc3339};
 
 use crate::StoredText;
-
-pub(super) const TASK_COLUMNS: &str = "number, uid, uid_reversed, version, head, state, type, priority, \
-    required_tier, area, iteration, owner, tags, refs, title_version, body_version, origin, created_at_ms, \
-    created_by, updated_at_ms, token, leased, opened_token, kept_actor, kept_wall_ms, kept_tick_ms, kept_domain, \
-    kept_version, submitter, parent, relates, not_before_ms, max_attempts, scope, mode, ad_hoc, attempts, fenced_token, \
-    met, finished, unmet, open_children, open_dependents";
-
-/// What never changes in a task's row: number, uid, origin and how it was created.
-const TASK_CONSTANTS: [&str; 6] = ["number", "uid", "uid_reversed", "origin", "created_at_ms", "created_by"];
-
-/// What most events change. SQLite writes anew each index that a changed column *might* be in, and to prepare a column
-/// costs more than to write it: so none that is not needed.
-const TASK_MOVES: [&str; 15] = [
-    "version",
-    "head",
-    "state",
-    "updated_at_ms",
-    "token",
-    "leased",
-    "opened_token",
-    "kept_actor",
-    "kept_wall_ms",
-    "kept_tick_ms",
-    "kept_domain",
-    "kept_version",
-    "submitter",
-    "attempts",
-    "fenced_token",
-];
-
-/// The last columns are the counts of its neighbours, which only change relatively: no update has them.
-const TASK_COUNTS: usize = 3;
-
-/// Before them is what follows from whether the task is finished, which no move changes.
-const TASK_ENDS: usize = 2;
+pub(super) use crate::columns::{EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS};
+use crate::columns::{TASK_COUNTS, TASK_ENDS, changes, moves};
 
 /// The values that [`UPDATE_TASK`] takes, of all.
 pub(super) fn updated<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b dyn rusqlite::ToSql] {
@@ -65,17 +32,14 @@ pub(super) fn moved<'a, 'b>(values: &'a [&'b dyn rusqlite::ToSql]) -> &'a [&'b d
 }
 
 /// To prepare, an `UPDATE` costs a third of what an upsert does, and nearly every change is to a task that exists.
-pub(super) static UPDATE_TASK: LazyLock<String> =
-    LazyLock::new(|| update_task(|column| !TASK_CONSTANTS.contains(&column)));
+pub(super) static UPDATE_TASK: LazyLock<String> = LazyLock::new(|| update_task(changes));
 
-pub(super) static MOVE_TASK: LazyLock<String> =
-    LazyLock::new(|| update_task(|column| TASK_MOVES.contains(&column)));
+pub(super) static MOVE_TASK: LazyLock<String> = LazyLock::new(|| update_task(moves));
 
 fn update_task(changes: impl Fn(&str) -> bool) -> String {
     let changes: Vec<String> = TASK_COLUMNS
         .split(", ")
         .enumerate()
-        .take(TASK_COLUMNS.split(", ").count() - TASK_COUNTS)
         .filter(|(_, column)| changes(column))
         .map(|(index, column)| format!("{column} = ?{}", index + 1))
         .collect();
@@ -283,12 +247,6 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     Ok(task)
 }
 
-pub(super) const LEASE_COLUMNS: &str = "task, token, actor, instance, tier, acquired_at_ms, tick_ms, domain, \
-    ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, active_wall_ms, \
-    active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
-    progress_wall_ms, progress_tick_ms, progress_domain, renewals, \
-    deadline_wall_ms, deadline_tick_ms, deadline_domain, resting, ended_how, ended_at_ms, ended_version, ended_active_s";
-
 pub(super) static INSERT_LEASE: LazyLock<String> = LazyLock::new(|| insert_lease_into("lease"));
 
 pub(super) fn insert_lease_into(table: &str) -> String {
@@ -408,9 +366,6 @@ pub(super) fn project(row: &Row<'_>) -> rusqlite::Result<Project> {
     })
 }
 
-pub(super) const EVENT_COLUMNS: &str =
-    "seq, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, prev, hash";
-
 /// An event as it is stored, readable or not: its hash will tell.
 pub(super) fn record(row: &Row<'_>, project: &str) -> rusqlite::Result<Record> {
     let mut cells = Cells { row, next: 0 };
@@ -449,7 +404,7 @@ pub(super) fn salt(row: &Row<'_>, column: &str) -> rusqlite::Result<Salt> {
 }
 
 /// SQLite's integers are signed; ours that count things never reach the sign.
-pub(super) fn to_sql(value: u64) -> i64 {
+pub(crate) fn to_sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

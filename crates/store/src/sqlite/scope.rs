@@ -2,59 +2,37 @@
 //! a claim or a first touch meets only the few globs that could collide with its own; of those, only the ones whose
 //! heads allow it are read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rusqlite::{Params, Row, params};
 
 use onus_core::ids::{Token, Uid};
-use onus_core::scope::{Glob, Heads, Scope, anchor, head};
+use onus_core::scope::{Glob, Heads, Scope, head};
 
 use crate::Result;
+use crate::near::{Look, Span, looks, rows_of};
 
 use super::read::Session;
 use super::rows::{parsed, to_sql, unsigned};
 
-/// The rows of a scope.
-pub(super) fn rows_of(scope: &Scope) -> impl Iterator<Item = (&str, String)> {
-    scope.globs().iter().flat_map(|glob| glob.anchors().into_iter().map(|anchor| (glob.as_str(), anchor)))
-}
-
-/// Heads of one's own globs, by the anchor they are looked for at.
-type Looks<'a> = BTreeMap<&'a str, Vec<&'a str>>;
-
 impl Session<'_> {
     pub(super) fn held_near(&self, scope: &Scope) -> Result<Vec<(Uid, Token, Glob)>> {
-        let mine: Vec<(String, &str)> = scope
-            .globs()
-            .iter()
-            .flat_map(|glob| glob.anchors().into_iter().map(|anchor| (anchor, glob.head())))
-            .collect();
-        let (mut below, mut above) = (Looks::new(), Looks::new());
-        for (anchor, head) in &mine {
-            below.entry(anchor).or_default().push(head);
-            for ancestor in anchor::ancestors(anchor) {
-                above.entry(ancestor).or_default().push(head);
-            }
-        }
         let mut found = BTreeSet::new();
-        for (anchor, heads) in above {
-            self.meeting(
-                "SELECT task, token, glob FROM scope WHERE held = 1 AND anchor = ?1",
-                [anchor],
-                &heads.into_iter().collect(),
-                &mut found,
-            )?;
-        }
-        for (anchor, heads) in below {
-            let heads = heads.into_iter().collect();
-            match anchor::range_end(anchor) {
-                Some(end) => self.meeting(
-                    "SELECT task, token, glob FROM scope WHERE held = 1 AND anchor >= ?1 AND anchor < ?2",
-                    [anchor, end.as_str()],
+        for Look { anchor, span, heads } in looks(scope) {
+            match span {
+                Span::Itself => self.meeting(
+                    "SELECT task, token, glob FROM scope WHERE held = 1 AND anchor = ?1",
+                    [anchor],
                     &heads,
                     &mut found,
                 )?,
-                None => self.meeting(
+                Span::Until(end) => self.meeting(
+                    "SELECT task, token, glob FROM scope WHERE held = 1 AND anchor >= ?1 AND anchor < ?2",
+                    [anchor, end],
+                    &heads,
+                    &mut found,
+                )?,
+                Span::Rest => self.meeting(
                     "SELECT task, token, glob FROM scope WHERE held = 1 AND anchor >= ?1",
                     [anchor],
                     &heads,

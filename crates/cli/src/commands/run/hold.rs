@@ -3,7 +3,6 @@
 //! It is held by an instance of its own, fresh for each run, and bound to this process. The store is opened anew for each
 //! request: a run may last for hours, and what is open for hours is in the way of backups and upgrades.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use onus_core::actor::{InstanceId, KnownBy};
@@ -16,9 +15,9 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
 use onus_dispatch::Renewal;
 use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView, process};
-use onus_store::{Access, SqliteStore};
+use onus_store::{Access, AnyStore};
 
-use crate::context::{Context, end_orphan};
+use crate::context::{Context, StoreAt, end_orphan};
 
 /// Rare enough to cost nothing, often enough that one who was superseded does little harm.
 const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
@@ -30,7 +29,7 @@ const LATEST: u64 = 100;
 /// A lease, and the way to the store that granted it.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    store: PathBuf,
+    store: StoreAt,
     wait: Duration,
     policy: Policy,
     identity: Identity,
@@ -62,7 +61,7 @@ impl Hold {
         let caller = context.identity(&mut context.engine(Access::Write)?)?;
         let uid = onus_engine::new_uid(onus_store::clock::now().wall_ms);
         let mut hold = Hold {
-            store: context.store_path()?,
+            store: context.store_at()?,
             wait: context.config.store_wait(),
             policy: context.config.policy(),
             identity: Identity {
@@ -110,8 +109,8 @@ impl Hold {
         ]
     }
 
-    fn engine(&self, access: Access) -> Result<Engine<SqliteStore>, Refusal> {
-        let store = SqliteStore::open(&self.store, access, self.wait)?;
+    fn engine(&self, access: Access) -> Result<Engine<AnyStore>, Refusal> {
+        let store = self.store.open(access, self.wait)?;
         Ok(Engine::new(store, self.policy.clone()).ending_orphans(end_orphan))
     }
 

@@ -1,0 +1,210 @@
+//! A PostgreSQL server of one's own: started when it is first asked for, on a socket in a temporary folder, with `fsync` on
+//! as in earnest; ended and removed with the process that started it, also if that panics or is killed.
+//!
+//! The server refuses to run as root: then it runs as an unprivileged user. Where it is not installed, tests fail.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{Address, PostgresStore};
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    folder: PathBuf,
+    pub port: u16,
+}
+
+/// Who ends the server when this process is gone, however it went: its end of the pipe closes with it.
+const KEEPER: &str = r#"
+cat >/dev/null
+"$1" -D "$2/data" -m immediate -w stop >/dev/null 2>&1
+rm -rf "$2"
+"#;
+
+fn program(name: &str) -> PathBuf {
+    let mut folders: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        folders.extend(versions.flatten().map(|version| version.path().join("bin")));
+    }
+    // A link in a common folder may hide where the rest of the server is.
+    let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.and_then(|path| path.canonicalize().ok()).unwrap_or_else(|| {
+        panic!("there is no {name}: PostgreSQL is not installed; scripts/test installs it")
+    })
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// An unprivileged user that exists.
+fn user() -> &'static str {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let is_there = |name: &&str| users.lines().any(|line| line.starts_with(&format!("{name}:")));
+    ["postgres", "nobody"].into_iter().find(is_there).expect("there is an unprivileged user")
+}
+
+/// As the user that may run a server.
+fn unprivileged(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--reuid={}", user())).arg("--clear-groups").arg(program);
+    command
+}
+
+fn must(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+impl Server {
+    /// The one server of this process.
+    pub fn shared() -> &'static Server {
+        static SERVER: OnceLock<Server> = OnceLock::new();
+        SERVER.get_or_init(Server::start)
+    }
+
+    /// A server of one's own, for who restarts or ends it.
+    #[allow(clippy::zombie_processes, reason = "the keeper outlives this process: it waits for its end")]
+    pub fn start() -> Server {
+        let (initdb, control) = (program("initdb"), program("pg_ctl"));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("onus-pg-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        if is_root() {
+            must(Command::new("chown").arg(user()).arg(&folder));
+        } else {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let mut keeper = unprivileged(Path::new("setsid"))
+            .args(["sh", "-c", KEEPER, "keeper"])
+            .arg(&control)
+            .arg(&folder)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Held open until this process ends.
+        std::mem::forget(keeper.stdin.take());
+        let port = free_port();
+        must(
+            unprivileged(&initdb)
+                .current_dir(&folder)
+                .args(["-A", "trust", "-U", "onus_owner", "-E", "UTF8", "--locale=C", "-D"])
+                .arg(folder.join("data")),
+        );
+        let mut config =
+            fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).unwrap();
+        writeln!(
+            config,
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nmax_connections = 120\n\
+             shared_buffers = 128MB\nfsync = on\ndeadlock_timeout = 200ms\nlog_min_messages = fatal\n",
+            folder.display()
+        )
+        .unwrap();
+        drop(config);
+        let server = Server { folder, port };
+        server.control(&["-w", "-t", "60", "start"]);
+        server
+    }
+
+    /// Runs `pg_ctl` on it.
+    pub fn control(&self, what: &[&str]) {
+        must(
+            unprivileged(&program("pg_ctl"))
+                .current_dir(&self.folder)
+                .arg("-D")
+                .arg(self.folder.join("data"))
+                .arg("-l")
+                .arg(self.folder.join("log"))
+                .args(what)
+                .stdout(Stdio::null()),
+        );
+    }
+
+    /// An address by which a role reaches a database of it.
+    pub fn address_of(&self, role: &str, database: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    /// A new database with our tables, and the owner's address.
+    pub fn database(&self) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("d{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut client =
+            postgres::Client::connect(&self.address_of("onus_owner", "postgres"), postgres::NoTls).unwrap();
+        client.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        let address = self.address_of("onus_owner", &name);
+        PostgresStore::migrate(&parsed(&address)).unwrap();
+        address
+    }
+
+    /// The database that most tests share.
+    pub fn shared_database(&self) -> &'static str {
+        static DATABASE: OnceLock<String> = OnceLock::new();
+        DATABASE.get_or_init(|| self.database())
+    }
+
+    /// A fresh project of the shared database.
+    pub fn project(&self) -> PostgresStore {
+        self.project_in(self.shared_database(), &fresh_name())
+    }
+
+    /// A fresh project of this name.
+    pub fn project_in(&self, database: &str, name: &str) -> PostgresStore {
+        let (actor, instance) = ("human:founder".parse().unwrap(), "person".parse().unwrap());
+        let uid = |n: u32| format!("01900000-0000-7000-8000-{n:04x}{:08x}", hash_of(name)).parse().unwrap();
+        let wait = Duration::from_secs(10);
+        let uids = (uid(0), uid(1));
+        let prefix = "ON".parse().unwrap();
+        PostgresStore::create(&parsed(database), name, &prefix, uids, (&actor, &instance), wait).unwrap()
+    }
+}
+
+/// A name that no other project of this process has.
+pub fn fresh_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("p{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn hash_of(name: &str) -> u32 {
+    let digest = onus_core::text::digest(&[1; 16], name);
+    u32::from_str_radix(&digest[..8], 16).unwrap()
+}
+
+/// An address for tests, that waits for ten seconds.
+pub fn parsed(address: &str) -> Address {
+    Address::parse(address, None, Duration::from_secs(10)).unwrap()
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().port()
+}
+
+/// Waits until something holds, and fails if it never does.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < until, "it never came to be: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,175 @@
+//! Copying a project from one store into another.
+//!
+//! The ledger is read in the order it was written, and each event is applied to the new store as the engine applied it to
+//! the old one: event, texts, rows. What is no history comes after it: signs of life, instances, kept requests. A copy that
+//! was interrupted has the beginning of the ledger, and goes on with what comes next. At the end the heads of all streams
+//! are compared, and the rows with the ledger.
+
+use onus_core::apply::{apply_to_project, apply_to_task};
+use onus_core::chain::Record;
+use onus_core::ids::{Uid, Version};
+use onus_core::lease::{Liveness, Process, Seen};
+use onus_core::seal::StreamHead;
+use onus_core::text::{Field, Salt};
+
+use crate::{EventQuery, Progress, Read, Result, Store, StoreError, StoredText, Write};
+
+/// Events that are copied in one transaction.
+const PAGE: u64 = 500;
+
+const MANY: u64 = u32::MAX as u64;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    pub events: u64,
+    pub tasks: u64,
+    pub instances: u64,
+    pub requests: u64,
+}
+
+/// The tasks that somebody holds live, and who does.
+pub fn live_leases<S: Store>(
+    store: &mut S,
+    observe: &dyn Fn(&Process) -> Seen,
+) -> Result<Vec<(String, String)>> {
+    store.read(|read| {
+        let (now, prefix) = (read.now(), read.project()?.prefix);
+        let held = read.open_leases(MANY)?.into_iter().filter(|(_, lease)| {
+            let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
+            lease.liveness(&now, seen) == Liveness::Live
+        });
+        Ok(held.map(|(task, lease)| (prefix.id(task.number), lease.actor.to_string())).collect())
+    })
+}
+
+/// Copies all that `from` has into `to`, which has the beginning of it or nothing.
+pub fn copy<F: Store, T: Store>(
+    from: &mut F,
+    to: &mut T,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Copied> {
+    let mut done = to.read(|read| read.count_events())?;
+    let total = from.read(|read| read.count_events())?;
+    let mut after_seq = skip(from, done)?;
+    let mut copied = Copied::default();
+    loop {
+        let query = EventQuery { after_seq, limit: PAGE, settled: true, ..EventQuery::default() };
+        let page = from.read(|read| {
+            let project = read.project()?.uid;
+            let mut page = Vec::new();
+            for record in read.events(&query)? {
+                let stream = match &record.task {
+                    Some(uid) => uid.parse().map_err(|_| unreadable(&record))?,
+                    None => project,
+                };
+                let texts = read.texts(stream, Version(record.version))?;
+                page.push((record, texts));
+            }
+            Ok(page)
+        })?;
+        let Some((last, _)) = page.last() else { break };
+        after_seq = last.seq;
+        to.write(|write| page.iter().try_for_each(|(record, texts)| put(write, record, texts)))?;
+        done += page.len() as u64;
+        progress(Progress { done, total: total.max(done) });
+    }
+    put_beside(from, to, &mut copied)?;
+    compare(from, to)?;
+    let rebuilt = to.rebuild(&mut |_| {})?;
+    if !rebuilt.changed.is_empty() {
+        return Err(StoreError::Damaged(format!(
+            "the copy's rows are not what its ledger says: {:?}",
+            rebuilt.changed
+        )));
+    }
+    Ok(Copied { events: rebuilt.events, tasks: rebuilt.tasks, ..copied })
+}
+
+fn unreadable(record: &Record) -> StoreError {
+    StoreError::Tampered {
+        stream: record.task.clone().unwrap_or_default(),
+        version: record.version,
+        why: "it cannot be read".to_owned(),
+    }
+}
+
+/// The place behind the first so many events.
+fn skip<S: Store>(from: &mut S, mut count: u64) -> Result<u64> {
+    let mut after_seq = 0;
+    while count > 0 {
+        let query =
+            EventQuery { after_seq, limit: count.min(10_000), settled: true, ..EventQuery::default() };
+        let page = from.read(|read| read.events(&query))?;
+        let Some(last) = page.last() else {
+            return Err(StoreError::Damaged("the copy has more events than there are to copy".to_owned()));
+        };
+        after_seq = last.seq;
+        count -= page.len() as u64;
+    }
+    Ok(after_seq)
+}
+
+/// One event, with its texts and its changes.
+fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<()> {
+    let event = record.to_event().map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let texts: Vec<(Field, Salt, String)> =
+        texts.iter().map(|stored| (stored.key.field, stored.salt, stored.text.clone())).collect();
+    let misplaced = |error: onus_core::apply::Misplaced| StoreError::Damaged(error.to_string());
+    let changes = match event.task {
+        Some(uid) => apply_to_task(write.task(uid)?.as_ref(), &event).map_err(misplaced)?,
+        None => {
+            let before = if event.version.0 > 1 { Some(write.project()?) } else { None };
+            apply_to_project(before.as_ref(), &event).map_err(misplaced)?
+        }
+    };
+    write.append(&event, &texts)?;
+    changes.iter().try_for_each(|change| write.apply(change))
+}
+
+/// What is no history.
+fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied) -> Result<()> {
+    let (leases, instances, requests) =
+        from.read(|read| Ok((read.open_leases(MANY)?, read.instances(MANY)?, read.requests()?)))?;
+    copied.instances = instances.len() as u64;
+    copied.requests = requests.len() as u64;
+    to.write(|write| {
+        for (_, lease) in &leases {
+            write.pulse(lease.task, lease.token, &lease.pulse)?;
+        }
+        instances.iter().try_for_each(|known| write.put_instance(known))?;
+        for (actor, key, request) in &requests {
+            if write.request(actor, key)?.is_none() {
+                write.keep_request(actor, key, request)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn heads(read: &mut dyn Read) -> Result<Vec<StreamHead>> {
+    let mut heads = Vec::new();
+    read.walk_heads(&mut |head| {
+        heads.push(head);
+        Ok(())
+    })?;
+    Ok(heads)
+}
+
+fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
+    let (old, new) = (from.read(heads)?, to.read(heads)?);
+    match old.iter().zip(&new).find(|(old, new)| old != new) {
+        None if old.len() == new.len() => Ok(()),
+        other => {
+            let stream = other.map_or_else(|| "a stream".to_owned(), |(old, _)| old.uid.clone());
+            Err(StoreError::Damaged(format!(
+                "the old store was changed while it was copied ({stream}): copy again, it goes on from there"
+            )))
+        }
+    }
+}
+
+/// The name under which a project is copied, until it is whole.
+pub(crate) fn unfinished(name: &str, uid: Uid) -> String {
+    format!("{name} (copying {uid})")
+}

@@ -1,0 +1,402 @@
+//! Where a server is and how it is spoken to: a `postgres://` address, its `sslmode`, and what of it may be shown.
+//!
+//! The address may carry a password. What is shown anywhere (messages, logs, answers) is [`Address::shown`], which has
+//! neither that nor any option; the address itself has no `Debug` that prints it.
+//!
+//! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
+//! Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who names a host and says
+//! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+};
+use tokio_postgres::config::{Host, SslMode};
+
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::{Result, StoreError};
+
+/// How sure one must be of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Not encrypted at all.
+    Disable,
+    /// Encrypted if the server can.
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+/// A server's address. Holds a password, perhaps: shown only by [`Address::shown`].
+#[derive(Clone)]
+pub struct Address {
+    pub(super) config: tokio_postgres::Config,
+    trust: Trust,
+    roots: Option<PathBuf>,
+    shown: String,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address").field("shown", &self.shown).field("trust", &self.trust).finish()
+    }
+}
+
+impl Address {
+    /// Whether a text is the address of a PostgreSQL server.
+    pub fn is_one(text: &str) -> bool {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }
+
+    /// `password`: for an address without one. `wait`: how long to wait for the server, and for others' locks.
+    pub fn parse(text: &str, password: Option<&str>, wait: Duration) -> Result<Address> {
+        let shown = masked(text);
+        let refuse = |why: String| StoreError::Unavailable {
+            path: PathBuf::from(&shown),
+            why: format!("its address {why}"),
+        };
+        let (base, options) = text.split_once('?').unwrap_or((text, ""));
+        let (mut trust, mut roots, mut rest) = (None, None, Vec::new());
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslmode", mode)) => {
+                    trust = Some(match mode {
+                        "disable" => Trust::Disable,
+                        "allow" | "prefer" => Trust::Prefer,
+                        "require" => Trust::Require,
+                        "verify-ca" => Trust::VerifyCa,
+                        "verify-full" => Trust::VerifyFull,
+                        _ => {
+                            let modes = "disable, prefer, require, verify-ca and verify-full";
+                            return Err(refuse(format!("has an sslmode that is none of {modes}")));
+                        }
+                    });
+                }
+                Some(("sslrootcert", file)) => roots = Some(PathBuf::from(unescaped(file))),
+                _ => rest.push(option),
+            }
+        }
+        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        // What the parser says may repeat a piece of what it could not read.
+        let mut config: tokio_postgres::Config = plain
+            .parse()
+            .map_err(|_| refuse("cannot be understood: postgres://USER@HOST:PORT/DATABASE".to_owned()))?;
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        let is_local = config.get_hosts().iter().all(is_local);
+        let trust = trust.unwrap_or(if is_local { Trust::Prefer } else { Trust::VerifyFull });
+        config.ssl_mode(match trust {
+            Trust::Disable => SslMode::Disable,
+            Trust::Prefer => SslMode::Prefer,
+            Trust::Require | Trust::VerifyCa | Trust::VerifyFull => SslMode::Require,
+        });
+        if let (None, Some(password)) = (config.get_password(), password) {
+            config.password(password);
+        }
+        let wait = wait.max(Duration::from_millis(1));
+        // Nothing waits for ever: a lock for as long as the user said, a statement for that and the work itself.
+        let statement = wait * 2 + Duration::from_secs(20);
+        let options = format!(
+            "{} -c search_path=onus,pg_temp -c timezone=UTC -c client_min_messages=error -c lock_timeout={} \
+             -c statement_timeout={} -c idle_in_transaction_session_timeout={}",
+            config.get_options().unwrap_or_default(),
+            wait.as_millis(),
+            statement.as_millis(),
+            (statement * 2).as_millis(),
+        );
+        config
+            .options(options.trim_start())
+            .application_name("onus")
+            .connect_timeout(wait.max(Duration::from_secs(1)))
+            .tcp_user_timeout(statement)
+            .keepalives_idle(Duration::from_secs(30));
+        Ok(Address { config, trust, roots, shown })
+    }
+
+    /// A text as it may be shown: without password and options if it is such an address.
+    pub fn mask(text: &str) -> String {
+        if Address::is_one(text) { masked(text) } else { text.to_owned() }
+    }
+
+    /// The address without password and options.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn fails(&self, why: impl fmt::Display) -> StoreError {
+        StoreError::Unavailable { path: PathBuf::from(&self.shown), why: why.to_string() }
+    }
+
+    pub(super) fn connect(&self) -> Result<postgres::Client> {
+        let config = postgres::Config::from(self.config.clone());
+        let connected = match self.tls()? {
+            None => config.connect(postgres::NoTls),
+            Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
+        };
+        connected.map_err(|error| self.fails(said(&error)))
+    }
+
+    /// How to encrypt, if at all.
+    pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
+        match self.trust {
+            Trust::Disable => Ok(None),
+            trust => self.tls_for(trust).map(Some),
+        }
+    }
+
+    fn tls_for(&self, trust: Trust) -> Result<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| self.fails(error))?
+            .dangerous();
+        let verifier: Arc<dyn ServerCertVerifier> = match trust {
+            Trust::Disable | Trust::Prefer | Trust::Require => Arc::new(Anyone { provider }),
+            Trust::VerifyCa | Trust::VerifyFull => {
+                let roots = Arc::new(self.roots()?);
+                let strict = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|error| self.fails(format!("no certificate can be checked: {error}")))?;
+                if trust == Trust::VerifyFull { strict } else { Arc::new(AnyName { strict }) }
+            }
+        };
+        Ok(builder.with_custom_certificate_verifier(verifier).with_no_client_auth())
+    }
+
+    fn roots(&self) -> Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        match &self.roots {
+            Some(file) => {
+                let unreadable = |error: rustls::pki_types::pem::Error| {
+                    self.fails(format!("sslrootcert {} cannot be read: {error}", file.display()))
+                };
+                for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
+                    roots.add(certificate.map_err(unreadable)?).map_err(|error| self.fails(error))?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        if roots.is_empty() {
+            return Err(self.fails(
+                "there are no root certificates to check the server's by: name a file, sslrootcert=FILE",
+            ));
+        }
+        Ok(roots)
+    }
+}
+
+/// What a client's error says, without what the rows contained.
+pub(super) fn said(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => error.message().to_owned(),
+        None => {
+            let mut text = error.to_string();
+            let mut cause = std::error::Error::source(error);
+            while let Some(error) = cause {
+                text = format!("{text}: {error}");
+                cause = error.source();
+            }
+            text
+        }
+    }
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn masked(text: &str) -> String {
+    let bare = text.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = bare.split_once("://") else { return "postgres://…".to_owned() };
+    // Everything up to the last @ may be a password that nobody escaped.
+    match rest.rsplit_once('@') {
+        Some((user, rest)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{rest}")
+        }
+        None => format!("{scheme}://{rest}"),
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut ahead = rest.clone();
+        let hex =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        match (byte, hex(ahead.next()), hex(ahead.next())) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(high * 16 + low);
+                rest = ahead;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Encrypts, and does not ask who answers.
+#[derive(Debug)]
+struct Anyone {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, TlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Somebody whom a root vouches for, under whatever name.
+#[derive(Debug)]
+struct AnyName {
+    strict: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, TlsError> {
+        match self.strict.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(TlsError::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
+        self.strict.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
+        self.strict.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.strict.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Address> {
+        Address::parse(text, None, Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        for text in [
+            "postgres://ada:s3cret@db.example/onus",
+            "postgres://ada:s3c@ret@db.example/onus?sslmode=require",
+            "postgres://ada@db.example/onus?password=s3cret",
+            "postgres://ada:s3cret@db.example:notaport/onus",
+            "postgres://ada:s3cret@db.example/onus?sslmode=s3cret",
+            "postgres://ada:s3cret@db.example/onus?s3cret=1",
+        ] {
+            let shown = match parse(text) {
+                Ok(address) => format!("{address:?} {}", address.fails("x")),
+                Err(error) => format!("{error:?} {error}"),
+            };
+            assert!(!shown.contains("s3c"), "{shown}");
+            assert!(shown.contains("db.example"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_host_elsewhere_is_checked_unless_the_address_says_otherwise() {
+        let trust = |text: &str| parse(text).unwrap().trust;
+        assert_eq!(trust("postgres://a@db.example/onus"), Trust::VerifyFull);
+        assert_eq!(trust("postgres://a@10.0.0.7/onus"), Trust::VerifyFull);
+        assert_eq!(trust("postgres://a@localhost/onus"), Trust::Prefer);
+        assert_eq!(trust("postgres://a@127.0.0.1:5433/onus"), Trust::Prefer);
+        assert_eq!(trust("postgresql:///onus?host=/run/postgresql"), Trust::Prefer);
+        for (mode, wanted) in [
+            ("disable", Trust::Disable),
+            ("prefer", Trust::Prefer),
+            ("require", Trust::Require),
+            ("verify-ca", Trust::VerifyCa),
+            ("verify-full", Trust::VerifyFull),
+        ] {
+            assert_eq!(trust(&format!("postgres://a@db.example/onus?sslmode={mode}")), wanted);
+        }
+        assert!(parse("postgres://a@db.example/onus?sslmode=maybe").is_err());
+    }
+}

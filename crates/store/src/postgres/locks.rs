@@ -1,0 +1,155 @@
+//! Locking rows before they are read. The order of it all, and why, is told in the module above.
+//!
+//! Rows are locked `FOR NO KEY UPDATE`: their keys never change. Where a statement may have waited, the clock is read
+//! above what waited, in the same round trip.
+
+use std::collections::BTreeSet;
+
+use onus_core::actor::Tier;
+use onus_core::ids::{Token, Uid};
+use onus_core::lease::Lease;
+use onus_core::task::Task;
+
+use crate::{Patience, Reach, Read, Result, StoreError};
+
+use super::graph::READY;
+use super::rows::{self, LEASE_COLUMNS, TASK_COLUMNS};
+use super::session::{Lock, NOW_MS, Scopes, Session};
+
+/// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something scheduled
+/// is due, which may come before it.
+fn first_free() -> String {
+    const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
+    let first_of = |tier: u8| {
+        format!(
+            "(SELECT required_tier, priority, open_dependents, number FROM task WHERE project = $1 AND {READY} \
+             AND not_before_ms IS NULL AND required_tier = {tier} {ORDER})"
+        )
+    };
+    let tops: Vec<String> = (0..=Tier::MAX.0).map(first_of).collect();
+    format!(
+        "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
+         AND required_tier = (SELECT required_tier FROM ({}) AS tops WHERE required_tier <= $2 {ORDER}) \
+         AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
+             AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
+             AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
+         {ORDER} FOR NO KEY UPDATE SKIP LOCKED",
+        tops.join(" UNION ALL ")
+    )
+}
+
+impl Session<'_> {
+    /// One row, waited for if need be.
+    pub(super) fn lock_row(&mut self, uid: Uid) -> Result<Option<Task>> {
+        let sql = format!(
+            "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
+             FOR NO KEY UPDATE) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had"
+        );
+        self.read_with_lock = None;
+        let locked =
+            self.one(&sql, &[&uid.to_string()], |row| Ok((rows::task(row)?, row.try_get("now_ms")?)))?;
+        Ok(locked.map(|(task, wall_ms)| {
+            let now = self.read(wall_ms);
+            self.read_with_lock = Some(now);
+            task
+        }))
+    }
+
+    pub(super) fn lock_rows(&mut self, tasks: &[Uid], reach: Reach) -> Result<()> {
+        let named: BTreeSet<String> = tasks.iter().map(ToString::to_string).collect();
+        let mut all = named.clone();
+        if reach == Reach::Neighbours {
+            all.extend(self.neighbours(&named)?);
+        }
+        let ordered: Vec<&String> = all.iter().collect();
+        self.read_with_lock = None;
+        self.rows(
+            "SELECT uid FROM task WHERE project = $1 AND uid = ANY($2) ORDER BY uid FOR NO KEY UPDATE",
+            &[&ordered],
+        )?;
+        // Who came to be a neighbour before the lock was had is not locked, and could not be in its place.
+        if reach == Reach::Neighbours && !self.neighbours(&named)?.is_subset(&all) {
+            return Err(StoreError::Again);
+        }
+        Ok(())
+    }
+
+    /// What these tasks depend on, what depends on them, and their parents: the rows that count something of theirs.
+    fn neighbours(&mut self, tasks: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let tasks: Vec<&String> = tasks.iter().collect();
+        let found = self.all(
+            "SELECT needs FROM dep WHERE project = $1 AND task = ANY($2) \
+             UNION SELECT task FROM dep WHERE project = $1 AND needs = ANY($2) \
+             UNION SELECT parent FROM task WHERE project = $1 AND uid = ANY($2) AND parent IS NOT NULL",
+            &[&tasks],
+            |row| Ok(row.try_get(0)?),
+        )?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// A lease's row if nobody else has it just now.
+    pub(super) fn lock_lease_row(&mut self, task: Uid, token: Token) -> Result<Option<Lease>> {
+        self.one(
+            &format!(
+                "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND task = $2 AND token = $3 \
+                 FOR NO KEY UPDATE SKIP LOCKED"
+            ),
+            &[&task.to_string(), &rows::to_sql(token.0)],
+            rows::lease,
+        )
+    }
+
+    /// The lock on reservations, alone or beside others who only keep theirs. False: it was had already.
+    pub(super) fn lock_reservations(&mut self, wanted: Scopes) -> Result<bool> {
+        if self.scopes >= wanted {
+            return Ok(false);
+        }
+        self.lock(Lock::Scopes, wanted == Scopes::Steady)?;
+        self.scopes = wanted;
+        Ok(true)
+    }
+
+    pub(super) fn walk_unlocked(
+        &mut self,
+        tier: Tier,
+        due_ms: i64,
+        patience: Patience,
+        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut tried = None;
+        if patience == Patience::Skip {
+            let first = self.one(&first_free(), &[&i64::from(tier.0), &due_ms], rows::task)?;
+            if let Some(task) = first {
+                tried = Some(task.uid);
+                if !visit(self, task)? {
+                    return Ok(false);
+                }
+            }
+        }
+        let mut left_out = false;
+        self.merge_ready(tier, due_ms, &mut |session, task| {
+            if tried == Some(task.uid) {
+                return Ok(true);
+            }
+            let locked = match patience {
+                Patience::Skip => session.one(
+                    &format!(
+                        "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 AND {READY} \
+                         FOR NO KEY UPDATE SKIP LOCKED"
+                    ),
+                    &[&task.uid.to_string()],
+                    rows::task,
+                )?,
+                Patience::Wait => session.lock_row(task.uid)?,
+            };
+            match locked {
+                Some(task) => visit(session, task),
+                None => {
+                    left_out = true;
+                    Ok(true)
+                }
+            }
+        })?;
+        Ok(left_out)
+    }
+}

@@ -1,0 +1,352 @@
+//! PostgreSQL: one database for many machines and many projects.
+//!
+//! Everything that `decide` rests on is locked before it is read, so READ COMMITTED is enough: each statement sees what
+//! was committed when it began, and a row that was waited for is read as it is now. What a transaction has locked is its
+//! own until the commit.
+//!
+//! # The locks, in the order in which they are taken
+//!
+//! 1. **whole**, shared by every write, taken with `BEGIN`. A rebuild has it alone.
+//! 2. **key**: the idempotency key, if there is one, by reading what was kept under it. Two that ask with one key come one
+//!    after the other; the second finds the first one's result.
+//! 3. **project**: the project's row, by who appends to its stream (a new actor, a seal) or needs a number for a task.
+//! 4. **graph**: who changes edges, or walks along them for a decision (circles, reset, retry).
+//! 5. **task rows**, all that one request may change in one statement, in the order of their uids: an order on which two
+//!    transactions agree whatever they know of the graph. (Uids grow with time, and what is waited for is mostly older: it
+//!    is upstream first nearly always. But "upstream" is what the graph says, and that changes; the uid does not.)
+//! 6. **scopes**: exclusive for who begins or widens a reservation, shared for who moves a deadline. After it no row of a
+//!    task is waited for.
+//! 7. **lease rows** of the caller's other leases, by signs of life; skipped if another has them. **instance**.
+//!
+//! A transaction that has to go back in this order (a batch of requests, a guard that ends one task and begins another)
+//! may meet another that does; the server then ends one of them (40P01), and it is run again from the beginning.
+//! `Write::lock_tasks` lets a batch lock all it names at once.
+//!
+//! # The races, one by one
+//!
+//! - *Two claim one task.* Both lock its row; the second reads it as the first left it, and is refused.
+//! - *Two `claim --next` at once.* Each takes the first row of the index that nobody has locked (`SKIP LOCKED`). A row
+//!   that was skipped may come free again (its claimer was refused, its dependency's `done` only counted): whoever finds
+//!   nothing else looks once more, waiting, before it says that there is nothing.
+//! - *Two dependencies of one task finish at once.* Each locks the task that waits for it and counts relatively: the second
+//!   subtracts from what the first wrote.
+//! - *`dep add` beside `done`.* Who adds an edge locks both its ends. If `done` was first, the new edge finds its upstream
+//!   end met; if the edge was first, `done` finds it among those that wait. An edge changes only while both its ends are
+//!   locked: so `done`, which holds its own row, needs no graph lock to know them. It reads its neighbours, locks them
+//!   all, and reads them again: if one came meanwhile, it is run again.
+//! - *A→B beside B→A.* Edges change under the graph lock: the second walks over the first one's edge and finds the circle.
+//! - *claim beside reset of what is upstream.* Reset locks the whole closure, the claim its own row, in which `unmet` says
+//!   what its upstream is. Whoever comes second sees the other: the reset a live lease, the claim an unmet dependency.
+//! - *Two scopes that overlap.* Both come to the scope lock before they look around; the second sees the first one's rows.
+//! - *A renewal beside a claim that finds its scope lapsed.* The claim looks at deadlines under the exclusive scope lock,
+//!   the renewal moves its own under the shared one, and each reads the clock when it has it. If the claim was first and
+//!   found the lease lapsed, the renewal's clock is later still: it is late, and makes claim's whole check.
+//! - *Limits on leases without a TTL* are counted under the scope lock, too.
+//! - *Numbers* of tasks are taken under the project's row: one by one, without a gap.
+//! - *One origin, twice.* The second insert meets the first one's unique key (23505) and is run again: it finds the task.
+//! - *A sign of life beside a takeover.* It changes only a lease that has not ended, judged on the row as it is when the
+//!   row is had.
+//!
+//! # Time
+//!
+//! `clock_timestamp()` of the server decides, and is read after the last lock that a decision waited for: time spent in a
+//! queue is no time in which nothing happened. All moments carry one clock domain, `postgres/<database>/`; no tick of any
+//! client's machine is mixed in. (See `Lease::liveness` for what binds whom.)
+//!
+//! # The order of events
+//!
+//! `seq` comes from a sequence, so that writers do not queue for it; it grows within a stream, whose row is locked, but an
+//! event may be committed after one with a higher number. So each write leaves a mark when it begins: a lock, held until
+//! it ends, whose number is the one that events had reached. All of its own are higher. Who follows the ledger reads how
+//! far numbers were given out, then the lowest mark that is held, then takes its snapshot: up to the lower of the two
+//! every event is in the snapshot or never comes. That much is *settled*, and no more is shown to who goes on from the last
+//! one (`EventQuery::settled`). A lock is released after its transaction can be seen, so nothing falls in between.
+//!
+//! # News
+//!
+//! `NOTIFY` inside a transaction makes commits queue behind one another. So it goes out after the commit, and only if
+//! somebody listens, which a lock that listeners share tells. A writer that dies in between is the reason why who waits
+//! also looks now and then.
+//!
+//! # A commit whose outcome is unknown
+//!
+//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for by its number
+//! (`pg_xact_status`) over a new one: committed is the answer, aborted is run again, and what cannot be found out in time
+//! is said to be unknown. It is never simply made again.
+
+mod address;
+mod graph;
+mod locks;
+mod maintain;
+mod open;
+mod pool;
+mod read;
+mod rebuild;
+mod rows;
+mod schema;
+mod scope;
+mod search;
+mod session;
+mod watch;
+mod write;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use postgres::error::SqlState;
+
+use onus_core::time::ClockDomain;
+
+use crate::{Clock, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
+
+pub use address::Address;
+pub use pool::{PooledStore, PostgresPool};
+use session::{Connection, Mode, Session};
+
+/// The longest pause before a transaction that another was preferred to is run again.
+const MAX_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the outcome of a commit is asked for, at least.
+const MIN_ASKING: Duration = Duration::from_secs(5);
+
+pub struct PostgresStore {
+    connection: Connection,
+    address: Address,
+    /// How long to wait for a lock before giving up.
+    wait: Duration,
+    clock: Option<Clock>,
+    domain: ClockDomain,
+    project: uuid::Uuid,
+    /// The uid of the project's own stream.
+    stream: String,
+    jitter: u64,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("address", &self.address.shown())
+            .field("project", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a transaction ended.
+enum Ended {
+    Committed,
+    /// Not applied, or known not to be: it can be run again.
+    Again(StoreError),
+}
+
+impl PostgresStore {
+    /// The address without its password.
+    pub fn address(&self) -> &str {
+        self.address.shown()
+    }
+
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = Some(clock);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.connection.client.is_closed()
+    }
+
+    fn session(&mut self, mode: Mode) -> Result<(Session<'_>, i64)> {
+        if self.is_closed() {
+            self.reconnect()?;
+        }
+        Session::begin(
+            &mut self.connection,
+            (&self.address, self.project, &self.stream),
+            (self.clock.as_ref(), &self.domain),
+            mode,
+        )
+    }
+
+    /// One transaction, run once. The answer, and how it ended.
+    fn attempt<R>(&mut self, work: &mut impl FnMut(&mut dyn Write) -> Result<R>) -> Result<(R, Ended)> {
+        let (mut session, xid) = match self.session(Mode::Write) {
+            Ok(begun) => begun,
+            Err(error) => {
+                let _ = self.connection.client.batch_execute("ROLLBACK");
+                return Err(error);
+            }
+        };
+        let outcome = work(&mut session).and_then(|answer| match session.broken.take() {
+            Some(error) => Err(error),
+            None => Ok(answer),
+        });
+        let has_news = session.has_news;
+        let answer = match outcome {
+            Ok(answer) => answer,
+            Err(error) => {
+                // On a connection that is gone there is nothing left to undo.
+                let _ = self.connection.client.batch_execute("ROLLBACK");
+                return Err(error);
+            }
+        };
+        let ended = match self.connection.client.batch_execute("COMMIT") {
+            Ok(()) => Ended::Committed,
+            Err(error) if error.as_db_error().is_some() => {
+                let _ = self.connection.client.batch_execute("ROLLBACK");
+                Ended::Again(failed(&error, &self.address))
+            }
+            Err(_) => self.ask_for_outcome(xid)?,
+        };
+        if has_news && matches!(ended, Ended::Committed) {
+            watch::tell(&mut self.connection, self.project);
+        }
+        Ok((answer, ended))
+    }
+
+    /// What became of a transaction whose commit was not answered.
+    fn ask_for_outcome(&mut self, xid: i64) -> Result<Ended> {
+        let until = Instant::now() + self.wait.max(MIN_ASKING);
+        let mut pause = Duration::from_millis(20);
+        while Instant::now() < until {
+            let asked = self.reconnect().and_then(|()| {
+                self.connection
+                    .query("SELECT pg_xact_status($1::text::xid8)", &[&xid.to_string()])
+                    .and_then(|rows| rows.first().map(|row| row.try_get::<_, Option<String>>(0)).transpose())
+                    .map_err(|error| failed(&error, &self.address))
+            });
+            match asked.ok().flatten().flatten().as_deref() {
+                Some("committed") => return Ok(Ended::Committed),
+                Some("aborted") => return Ok(Ended::Again(StoreError::Again)),
+                // Still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
+                _ => std::thread::sleep(pause),
+            }
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+        Err(StoreError::Unknown(PathBuf::from(self.address.shown())))
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.connection = Connection::new(self.address.connect()?);
+        Ok(())
+    }
+
+    /// A little longer each time, and never the same for two.
+    fn pause(&mut self, attempt: u32) {
+        self.jitter = self.jitter.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let most = (Duration::from_millis(2) * 2_u32.saturating_pow(attempt.min(8))).min(MAX_PAUSE);
+        std::thread::sleep(most.mul_f64((self.jitter >> 33) as f64 / f64::from(u32::MAX / 2)));
+    }
+}
+
+impl Store for PostgresStore {
+    fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
+        let (mut session, _) = self.session(Mode::Read)?;
+        let outcome = work(&mut session);
+        let broken = session.broken.take();
+        let ended = self.connection.client.batch_execute("COMMIT");
+        let answer = outcome?;
+        match (broken, ended) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(failed(&error, &self.address)),
+            (None, Ok(())) => Ok(answer),
+        }
+    }
+
+    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
+            let error = match self.attempt(&mut work) {
+                Ok((answer, Ended::Committed)) => return Ok(answer),
+                Ok((_, Ended::Again(error))) => error,
+                Err(error) => error,
+            };
+            if !matches!(error, StoreError::Again) {
+                return Err(error);
+            }
+            if began.elapsed() > self.wait {
+                return Err(StoreError::Busy { pid: None, waited: began.elapsed() });
+            }
+            self.pause(attempt);
+            attempt += 1;
+        }
+    }
+
+    fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
+        rebuild::rebuild(self, progress)
+    }
+
+    fn backup(&mut self, _to: &std::path::Path, _progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        Err(StoreError::NotHere(
+            "a PostgreSQL store is backed up by its server's own means (pg_dump); 'onus store copy' copies this project into a file".to_owned(),
+        ))
+    }
+
+    fn check(&mut self) -> Result<Vec<Finding>> {
+        maintain::check(self)
+    }
+
+    fn tidy(&mut self) -> Result<bool> {
+        maintain::tidy(self)
+    }
+
+    fn watch(&mut self) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(watch::watch(self)?))
+    }
+}
+
+/// Why a row cannot be used.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Row(postgres::Error),
+    Value(String),
+}
+
+impl From<postgres::Error> for Broken {
+    fn from(error: postgres::Error) -> Broken {
+        Broken::Row(error)
+    }
+}
+
+impl Broken {
+    fn into_error(self) -> StoreError {
+        match self {
+            Broken::Row(error) => StoreError::Damaged(format!("a row cannot be read: {error}")),
+            Broken::Value(why) => StoreError::Damaged(format!("a row cannot be read: {why}")),
+        }
+    }
+}
+
+/// What an error of the server or of the way to it means to the user.
+fn failed(error: &postgres::Error, address: &Address) -> StoreError {
+    let Some(said) = error.as_db_error() else { return address.fails(address::said(error)) };
+    let code = said.code();
+    match code {
+        // Another was preferred, or came first with the same key: run again, it sees what the other did.
+        &SqlState::T_R_DEADLOCK_DETECTED
+        | &SqlState::T_R_SERIALIZATION_FAILURE
+        | &SqlState::UNIQUE_VIOLATION => StoreError::Again,
+        &SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED => {
+            let waited = wait_of(address);
+            StoreError::Busy { pid: None, waited }
+        }
+        &SqlState::DISK_FULL => StoreError::Full,
+        &SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly(PathBuf::from(address.shown())),
+        &SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED => {
+            StoreError::Damaged(said.message().to_owned())
+        }
+        &SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME => {
+            StoreError::Missing(PathBuf::from(address.shown()))
+        }
+        // 08: connection, 28: who one is, 3D: no such database, 53: resources, 57P: the server goes or starts.
+        _ if ["08", "28", "3D", "53", "57"].iter().any(|class| code.code().starts_with(class))
+            || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
+        {
+            address.fails(said.message())
+        }
+        _ => StoreError::Unexpected(format!("{} ({})", said.message(), code.code())),
+    }
+}
+
+fn wait_of(address: &Address) -> Duration {
+    let options = address.config.get_options().unwrap_or_default();
+    let wait_ms = options.split("lock_timeout=").nth(1).and_then(|rest| rest.split(' ').next());
+    Duration::from_millis(wait_ms.and_then(|ms| ms.parse().ok()).unwrap_or_default())
+}

@@ -1,0 +1,198 @@
+//! Opening a project of a database, making one, and migrating.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use onus_core::actor::{ActorName, InstanceId};
+use onus_core::apply::apply_to_project;
+use onus_core::event::{Body, Event};
+use onus_core::ids::{Prefix, Uid, Version};
+use onus_core::time::ClockDomain;
+
+use crate::copy::unfinished;
+use crate::{Read as _, Result, StoreError, Write as _};
+
+use super::session::{Connection, Lock, Mode, key_of};
+use super::{Address, PostgresStore, failed, schema};
+
+/// The machine of a server's clock domain.
+const SERVER: &str = onus_core::time::SERVER;
+
+impl PostgresStore {
+    /// Opens a project that exists. The schema is not touched: see [`PostgresStore::migrate`].
+    pub fn open(address: &Address, name: &str, wait: Duration) -> Result<PostgresStore> {
+        let mut store = PostgresStore::connect(address, wait)?;
+        let found = store
+            .connection
+            .query("SELECT project, uid FROM project WHERE name = $1", &[&name])
+            .map_err(|error| failed(&error, address))?;
+        let Some(row) = found.first() else {
+            return Err(StoreError::NoProject { address: address.shown().to_owned(), name: name.to_owned() });
+        };
+        let read = |error: postgres::Error| failed(&error, address);
+        store.project = row.try_get(0).map_err(read)?;
+        store.stream = row.try_get(1).map_err(read)?;
+        Ok(store)
+    }
+
+    /// Makes a new project in a database that has our schema. `Exists` if there is one of that name.
+    pub fn create(
+        address: &Address,
+        name: &str,
+        prefix: &Prefix,
+        (uid, event_uid): (Uid, Uid),
+        by: (&ActorName, &InstanceId),
+        wait: Duration,
+    ) -> Result<PostgresStore> {
+        let mut store = PostgresStore::connect(address, wait)?;
+        store.project = uid.0;
+        store.stream = uid.to_string();
+        store.record_project(name, prefix, (uid, event_uid), by)?;
+        Ok(store)
+    }
+
+    /// A project without anything in it, for a copy of one, or what an interrupted copy left. It has its name only when it
+    /// is whole: see [`PostgresStore::finish_copy`].
+    pub fn begin_copy(
+        address: &Address,
+        name: &str,
+        project: &onus_core::apply::Project,
+        wait: Duration,
+    ) -> Result<PostgresStore> {
+        let mut store = PostgresStore::connect(address, wait)?;
+        let working = unfinished(name, project.uid);
+        let fail = |error: postgres::Error| failed(&error, address);
+        let taken = store
+            .connection
+            .query(
+                "SELECT name FROM project WHERE name = $1 OR (project = $2 AND name <> $3)",
+                &[&name, &project.uid.0, &working],
+            )
+            .map_err(fail)?;
+        if !taken.is_empty() {
+            return Err(StoreError::Exists(PathBuf::from(format!("{}, project {name}", address.shown()))));
+        }
+        store
+            .connection
+            .query(
+                "INSERT INTO project (project, name, uid, prefix, created_at_ms, version, head, last_number) \
+                 VALUES ($1, $2, $3, $4, $5, 0, '', 0) ON CONFLICT (project) DO NOTHING",
+                &[
+                    &project.uid.0,
+                    &working,
+                    &project.uid.to_string(),
+                    &project.prefix.as_str(),
+                    &project.created_at_ms,
+                ],
+            )
+            .map_err(fail)?;
+        store.project = project.uid.0;
+        store.stream = project.uid.to_string();
+        Ok(store)
+    }
+
+    /// Gives a copy its name.
+    pub fn finish_copy(&mut self, name: &str) -> Result<()> {
+        self.connection
+            .query("UPDATE project SET name = $2 WHERE project = $1", &[&self.project, &name])
+            .map(drop)
+            .map_err(|error| failed(&error, &self.address))
+    }
+
+    /// Brings the schema up to date: which it was, and which it is. It takes the owner of the tables.
+    pub fn migrate(address: &Address) -> Result<(i64, i64)> {
+        schema::migrate(&mut address.connect()?, address)
+    }
+
+    fn connect(address: &Address, wait: Duration) -> Result<PostgresStore> {
+        let mut connection = Connection::new(address.connect()?);
+        let format = connection
+            .query("SELECT version, cluster FROM format", &[])
+            .and_then(|rows| match rows.first() {
+                Some(row) => Ok(Some(schema::Format { version: row.try_get(0)?, cluster: row.try_get(1)? })),
+                None => Ok(None),
+            })
+            .map_err(|error| failed(&error, address))?;
+        let Some(format) = format else { return Err(StoreError::Missing(PathBuf::from(address.shown()))) };
+        if format.version > schema::KNOWN {
+            return Err(StoreError::Newer { found: format.version, known: schema::KNOWN });
+        }
+        if format.version < schema::KNOWN {
+            return Err(StoreError::Older { found: format.version, known: schema::KNOWN });
+        }
+        Ok(PostgresStore {
+            connection,
+            address: address.clone(),
+            wait,
+            clock: None,
+            domain: ClockDomain::new(SERVER, &format.cluster, ""),
+            project: uuid::Uuid::nil(),
+            stream: String::new(),
+            jitter: key_of(&format!("{:?} {}", std::thread::current().id(), std::process::id()))
+                .cast_unsigned(),
+        })
+    }
+
+    fn record_project(
+        &mut self,
+        name: &str,
+        prefix: &Prefix,
+        (uid, event_uid): (Uid, Uid),
+        (actor, instance): (&ActorName, &InstanceId),
+    ) -> Result<()> {
+        let exists = StoreError::Exists(PathBuf::from(format!("{}, project {name}", self.address.shown())));
+        // Two that begin at once: the second finds what the first has made.
+        let naming = key_of(&format!("name {name}"));
+        let address = self.address.clone();
+        let is_new = |store: &mut PostgresStore| -> Result<bool> {
+            let rows = store
+                .connection
+                .query("SELECT 1 FROM project WHERE name = $1", &[&name])
+                .map_err(|error| failed(&error, &address))?;
+            Ok(rows.is_empty())
+        };
+        if !is_new(self)? {
+            return Err(exists);
+        }
+        let (mut session, _) = self.session(Mode::Write)?;
+        let made = (|| {
+            session.lock_key(naming, false)?;
+            session.lock(Lock::Graph, false)?;
+            let mut event = Event {
+                uid: event_uid,
+                task: None,
+                version: Version(1),
+                body: Body::ProjectCreated { uid, prefix: prefix.clone() },
+                actor: actor.clone(),
+                instance: instance.clone(),
+                token: None,
+                at_ms: session.now().wall_ms,
+                cause: None,
+                texts: Default::default(),
+                prev: String::new(),
+                hash: String::new(),
+            };
+            event.hash = onus_core::chain::Record::from_event(&event).hash;
+            session.run(
+                "INSERT INTO project (project, name, uid, prefix, created_at_ms, version, head, last_number) \
+                 VALUES ($1, $2, $3, $4, $5, 0, '', 0)",
+                &[&name, &uid.to_string(), &prefix.as_str(), &event.at_ms],
+            )?;
+            session.append(&event, &[])?;
+            let changes =
+                apply_to_project(None, &event).map_err(|error| StoreError::Unexpected(error.to_string()))?;
+            changes.iter().try_for_each(|change| session.apply(change))
+        })();
+        let ended = made.and_then(|()| {
+            self.connection.client.batch_execute("COMMIT").map_err(|error| failed(&error, &self.address))
+        });
+        match ended {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let _ = self.connection.client.batch_execute("ROLLBACK");
+                // Only another of the same name stands in the way of a fresh uid.
+                Err(if matches!(error, StoreError::Again) && !is_new(self)? { exists } else { error })
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! One transaction: its connection, its clock, and the helpers that every statement goes through.
+//!
+//! Each statement names its project as its first parameter, put there by the helpers: no statement can forget it.
+
+use std::collections::HashMap;
+
+use postgres::types::ToSql;
+use postgres::{Client, Row, SimpleQueryMessage, Statement};
+
+use onus_core::ids::Uid;
+use onus_core::time::{ClockDomain, Moment};
+
+use crate::{Clock, Result, StoreError};
+
+use super::address::Address;
+use super::rows::parsed;
+use super::{Broken, failed};
+
+pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
+
+/// A connection, and the statements that it has prepared.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+impl Connection {
+    pub(super) fn new(client: Client) -> Connection {
+        Connection { client, statements: HashMap::new() }
+    }
+
+    fn prepared(&mut self, sql: &str) -> std::result::Result<Statement, postgres::Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    pub(super) fn query(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+    ) -> std::result::Result<Vec<Row>, postgres::Error> {
+        let statement = self.prepared(sql)?;
+        self.client.query(&statement, values)
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> std::result::Result<u64, postgres::Error> {
+        let statement = self.prepared(sql)?;
+        self.client.execute(&statement, values)
+    }
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// One snapshot.
+    Read,
+    /// Beside every other write, never beside one that is alone.
+    Write,
+    Alone,
+}
+
+/// What a transaction holds of the lock on reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scopes {
+    Free,
+    Steady,
+    Locked,
+}
+
+/// Which of a project's advisory locks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lock {
+    /// Shared by every write; a rebuild has it alone.
+    Whole,
+    Graph,
+    Scopes,
+    /// Shared by those who listen.
+    Watched,
+}
+
+impl Lock {
+    /// The number of a project's lock, spread over all there are.
+    pub(super) fn key(self, project: uuid::Uuid) -> i64 {
+        let number = match self {
+            Lock::Whole => "whole",
+            Lock::Graph => "graph",
+            Lock::Scopes => "scopes",
+            Lock::Watched => "watched",
+        };
+        key_of(&format!("{project} {number}"))
+    }
+}
+
+/// A number for a lock that has a name. Two names with one number only wait for one another.
+pub(super) fn key_of(name: &str) -> i64 {
+    let digest = onus_core::text::digest(&[0; 16], &format!("onus lock {name}"));
+    let first = digest.get(..16).unwrap_or_default();
+    // Negative: what is not is a writer's mark.
+    (u64::from_str_radix(first, 16).unwrap_or_default() | 1 << 63).cast_signed()
+}
+
+/// What the locks that are writers' marks have in their upper bits.
+const MARK: i64 = 0x6f6e;
+
+/// Leaves a writer's mark: the number that events had reached when it began. All of its own will be higher.
+fn leave_mark() -> String {
+    format!("SELECT pg_advisory_xact_lock_shared(({MARK}::bigint << 48) | last_value) FROM onus.event_seq")
+}
+
+/// The number up to which no event can come any more: what was given out, but not beyond the lowest mark of those who are
+/// at work. In this order: who has begun in between has only higher numbers. Two answers, one number each or nothing.
+pub(super) fn settled_up_to() -> String {
+    format!(
+        "SELECT last_value FROM onus.event_seq; \
+         SELECT MIN(((classid::bigint & 65535) << 32) | objid::bigint) FROM pg_locks WHERE locktype = 'advisory' \
+         AND objsubid = 1 AND classid::bigint >> 16 = {MARK} \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+}
+
+pub(super) struct Session<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) address: &'a Address,
+    pub(super) project: uuid::Uuid,
+    /// The same as text: the uid of the project's own stream.
+    pub(super) stream: &'a str,
+    pub(super) clock: Option<&'a Clock>,
+    pub(super) domain: &'a ClockDomain,
+    /// The clock as it was read with the last lock, until somebody asks.
+    pub(super) read_with_lock: Option<Moment>,
+    last_reading: Moment,
+    pub(super) is_write: bool,
+    /// Whether an event was written: somebody may wait for it.
+    pub(super) has_news: bool,
+    pub(super) scopes: Scopes,
+    /// The same as each part that was begun found it.
+    pub(super) parts: Vec<Scopes>,
+    /// An error where none could be returned. The transaction cannot stand.
+    pub(super) broken: Option<StoreError>,
+}
+
+impl<'a> Session<'a> {
+    /// Begins a transaction. Its number comes back with the clock, so that its outcome can be asked for later.
+    pub(super) fn begin(
+        connection: &'a mut Connection,
+        (address, project, stream): (&'a Address, uuid::Uuid, &'a str),
+        (clock, domain): (Option<&'a Clock>, &'a ClockDomain),
+        mode: Mode,
+    ) -> Result<(Session<'a>, i64)> {
+        // Whatever a transaction before it left, by an error or a panic, ends first.
+        let whole = Lock::Whole.key(project);
+        let write = |lock: &str| {
+            let mark = leave_mark();
+            format!(
+                "ROLLBACK; BEGIN; SELECT {lock}({whole}); {mark}; SELECT {NOW_MS}, pg_current_xact_id()::text"
+            )
+        };
+        let begin = match mode {
+            Mode::Read => {
+                format!("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'")
+            }
+            Mode::Write => write("pg_advisory_xact_lock_shared"),
+            Mode::Alone => write("pg_advisory_xact_lock"),
+        };
+        let answers = connection.client.simple_query(&begin).map_err(|error| failed(&error, address))?;
+        let numbers = answers.iter().rev().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) if row.len() == 2 => {
+                Some((row.get(0)?.parse().ok()?, row.get(1)?.parse().ok()?))
+            }
+            _ => None,
+        });
+        let (wall_ms, xid): (i64, i64) =
+            numbers.ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))?;
+        let now = Moment { wall_ms, tick_ms: wall_ms, domain: domain.clone() };
+        let session = Session {
+            connection,
+            address,
+            project,
+            stream,
+            clock,
+            domain,
+            read_with_lock: Some(now.clone()),
+            last_reading: now,
+            is_write: mode != Mode::Read,
+            has_news: false,
+            scopes: Scopes::Free,
+            parts: Vec::new(),
+            broken: None,
+        };
+        Ok((session, xid))
+    }
+
+    pub(super) fn all<T>(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        mut map: impl FnMut(&Row) -> std::result::Result<T, Broken>,
+    ) -> Result<Vec<T>> {
+        let rows = self.rows(sql, values)?;
+        rows.iter().map(|row| map(row).map_err(Broken::into_error)).collect()
+    }
+
+    pub(super) fn one<T>(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        map: impl FnOnce(&Row) -> std::result::Result<T, Broken>,
+    ) -> Result<Option<T>> {
+        let rows = self.rows(sql, values)?;
+        rows.first().map(|row| map(row).map_err(Broken::into_error)).transpose()
+    }
+
+    pub(super) fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        self.check()?;
+        let project = self.project;
+        let mut all: Vec<Value<'_>> = vec![&project];
+        all.extend(values);
+        self.connection.query(sql, &all).map_err(|error| failed(&error, self.address))
+    }
+
+    pub(super) fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
+        self.check()?;
+        let project = self.project;
+        let mut all: Vec<Value<'_>> = vec![&project];
+        all.extend(values);
+        self.connection.execute(sql, &all).map_err(|error| failed(&error, self.address))
+    }
+
+    /// A change to a row that must be there.
+    pub(super) fn run_on_one(&mut self, sql: &str, values: &[Value<'_>]) -> Result<()> {
+        match self.run(sql, values)? {
+            1 => Ok(()),
+            _ => Err(StoreError::Damaged("a row that the ledger speaks of is missing".to_owned())),
+        }
+    }
+
+    pub(super) fn number(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
+        let count = self.one(sql, values, |row| Ok(row.try_get::<_, i64>(0)?))?;
+        Ok(u64::try_from(count.unwrap_or_default()).unwrap_or_default())
+    }
+
+    pub(super) fn uids(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Uid>> {
+        self.all(sql, values, |row| parsed(row.try_get(0)?))
+    }
+
+    /// A statement without parameters or answer.
+    pub(super) fn say(&mut self, sql: &str) -> Result<()> {
+        self.check()?;
+        self.connection.client.batch_execute(sql).map_err(|error| failed(&error, self.address))
+    }
+
+    fn check(&mut self) -> Result<()> {
+        match self.broken.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    // ---- time
+
+    /// The clock that decides: the server's, but in simulations. Read anew, unless it was just read with a lock.
+    pub(super) fn clock_now(&mut self) -> Moment {
+        if let Some(clock) = self.clock {
+            return clock();
+        }
+        if let Some(now) = self.read_with_lock.take() {
+            return now;
+        }
+        let read = self.connection.query(&format!("SELECT {NOW_MS}"), &[]);
+        match read.and_then(|rows| rows.first().map(|row| row.try_get(0)).transpose()) {
+            Ok(wall_ms) => self.read(wall_ms.unwrap_or(self.last_reading.wall_ms)),
+            Err(error) => {
+                self.broken = Some(failed(&error, self.address));
+                self.last_reading.clone()
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, wall_ms: i64) -> Moment {
+        // One transaction's time does not go back, whatever is done to the server's clock meanwhile.
+        let wall_ms = wall_ms.max(self.last_reading.wall_ms);
+        self.last_reading = Moment { wall_ms, tick_ms: wall_ms, domain: self.domain.clone() };
+        self.last_reading.clone()
+    }
+
+    // ---- the order of events
+
+    /// The number up to which no event can come any more. What is read after it is a new snapshot.
+    pub(super) fn settled(&mut self) -> Result<i64> {
+        self.check()?;
+        let ask = settled_up_to();
+        let sql = if self.is_write {
+            ask
+        } else {
+            // A snapshot from before the question could miss what was committed in between.
+            format!("COMMIT; {ask}; COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        };
+        let answers =
+            self.connection.client.simple_query(&sql).map_err(|error| failed(&error, self.address))?;
+        Ok(lowest(&answers))
+    }
+
+    // ---- advisory locks
+
+    /// Waits for one of the project's locks, and reads the clock once it is had.
+    pub(super) fn lock(&mut self, lock: Lock, shared: bool) -> Result<()> {
+        self.lock_key(lock.key(self.project), shared)
+    }
+
+    pub(super) fn lock_key(&mut self, key: i64, shared: bool) -> Result<()> {
+        self.check()?;
+        let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
+        // The clock is read above what has waited.
+        let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");
+        let rows = self.connection.query(&sql, &[&key]).map_err(|error| failed(&error, self.address))?;
+        if let Some(wall_ms) = rows.first().and_then(|row| row.try_get(0).ok()) {
+            let now = self.read(wall_ms);
+            self.read_with_lock = Some(now);
+        }
+        Ok(())
+    }
+}
+
+/// The lowest number of all answers.
+pub(super) fn lowest(answers: &[SimpleQueryMessage]) -> i64 {
+    let numbers = answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        _ => None,
+    });
+    numbers.min().unwrap_or_default()
+}
+
+/// The server's clock, not the transaction's: milliseconds since 1970.
+pub(super) const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";

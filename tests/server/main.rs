@@ -1,0 +1,215 @@
+//! The real binary on a real PostgreSQL server: what a user of one does, and what must not show.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use onus_store::conformance::server::{Server, fresh_name};
+use support::{As, Ran, Sandbox, agent, human};
+
+/// A clone of a repository whose project is on the server.
+struct Clone {
+    sandbox: Sandbox,
+    address: String,
+}
+
+fn clone_of(project: &str) -> Clone {
+    let sandbox = Sandbox::empty();
+    std::fs::write(sandbox.path().join("onus.toml"), format!("[project]\nname = \"{project}\"\n")).unwrap();
+    Clone { sandbox, address: Server::shared().shared_database().to_owned() }
+}
+
+fn project() -> Clone {
+    let clone = clone_of(&fresh_name());
+    clone.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
+    clone
+}
+
+impl Clone {
+    fn command(&self, who: &As) -> Command {
+        let mut command = self.sandbox.command(who);
+        command.env("ONUS_STORE", &self.address);
+        command
+    }
+
+    fn run(&self, who: &As, args: &[&str]) -> Ran {
+        Ran::of(self.command(who).args(args).output().unwrap())
+    }
+
+    fn json(&self, who: &As, args: &[&str]) -> Ran {
+        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
+        Ran::of(self.command(who).args(own).arg("--json").args(rest).output().unwrap())
+    }
+
+    fn add(&self, title: &str) -> String {
+        self.json(&human("founder"), &["add", title]).ok().json()["id"].as_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn two_clones_share_one_project_and_a_day_of_work() {
+    let name = fresh_name();
+    let (one, two) = (clone_of(&name), clone_of(&name));
+    let made = one.json(&human("ann"), &["init", "--prefix", "WS"]).ok().json();
+    assert_eq!((&made["created"], &made["prefix"]), (&true.into(), &"WS".into()));
+    assert_eq!(two.json(&human("bob"), &["init"]).ok().json()["created"], false);
+    let id = one.add("Fix the login");
+    assert_eq!(id, "WS-1");
+    two.json(&agent("b"), &["claim", &id]).ok();
+    assert_eq!(one.json(&agent("a"), &["claim", "1"]).refused(4)["code"], "held");
+    two.json(&agent("b"), &["note", &id, "half of it"]).ok();
+    two.json(&agent("b"), &["done", &id, "-m", "all of it"]).ok();
+    let task = one.json(&human("ann"), &["show", &id]).ok().json();
+    assert_eq!((&task["state"], &task["notes"].as_array().unwrap().len()), (&"done".into(), &2));
+    assert_eq!(one.json(&human("ann"), &["search", "login"]).ok().json()["tasks"][0]["id"], "WS-1");
+    assert_eq!(one.json(&human("ann"), &["ledger", "verify"]).ok().json()["ok"], true);
+    let rebuilt = two.json(&human("bob"), &["ledger", "rebuild"]).ok().json();
+    assert_eq!(rebuilt["changed"], serde_json::json!({}));
+    assert_eq!(one.json(&human("ann"), &["doctor"]).ok().json()["ok"], true);
+    assert_eq!(one.json(&human("ann"), &["ledger", "seal", "--out", "seal.jsonl"]).ok().json()["streams"], 2);
+    // What was erased is gone, and the owner's tidying reaches the server's files.
+    let erased = two.json(&agent("b"), &["redact", &id, "3", "--reason", "secret"]).ok().json();
+    assert_eq!(erased["erased_everywhere"], true);
+    assert!(one.json(&human("ann"), &["search", "half"]).ok().json()["tasks"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_project_must_be_named_and_be_there() {
+    let nameless = clone_of("");
+    let refused = nameless.json(&human("ann"), &["list"]).refused(2);
+    assert!(refused["next"].to_string().contains("onus.toml"), "{refused}");
+    nameless.json(&human("ann"), &["init"]).refused(2);
+    let unknown = clone_of(&fresh_name());
+    assert_eq!(unknown.json(&human("ann"), &["list"]).refused(8)["code"], "no_store");
+}
+
+#[test]
+fn a_backup_is_the_servers_and_says_so() {
+    let refused = project().json(&human("ann"), &["backup", "copy.db"]).refused(2);
+    assert!(refused["message"].as_str().unwrap().contains("pg_dump"), "{refused}");
+}
+
+#[test]
+fn a_password_is_never_shown() {
+    let mut clone = project();
+    let server = clone.address.clone();
+    for address in [
+        server.replace("onus_owner@", "onus_owner:hunter2@"),
+        "postgres://ann:hunter2@127.0.0.1:1/onus".to_owned(),
+        "postgres://ann:hunter2@no.such.host.invalid/onus".to_owned(),
+        "postgres://ann:hunter2@127.0.0.1/onus?sslmode=hunter2".to_owned(),
+        "mysql://ann:hunter2@127.0.0.1/onus".to_owned(),
+    ] {
+        clone.address = address;
+        for args in [
+            &["list"][..],
+            &["add", "x"],
+            &["doctor"],
+            &["config"],
+            &["config", "get", "store.path"],
+            &["init"],
+        ] {
+            for ran in [clone.run(&human("ann"), args), clone.json(&human("ann"), args)] {
+                let said = format!("{ran:?}");
+                assert!(!said.contains("hunter2") || said.contains("mysql"), "{args:?}: {said}");
+            }
+        }
+    }
+    let mut unreachable = project();
+    unreachable.address = "postgres://ann@127.0.0.1:1/onus".to_owned();
+    assert_eq!(unreachable.json(&human("ann"), &["list"]).refused(8)["code"], "unavailable");
+}
+
+#[test]
+fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
+    let clone = project();
+    let mut follower = clone
+        .command(&human("ann"))
+        .args(["log", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("project.created"));
+    let began = Instant::now();
+    let waiter = clone
+        .command(&agent("a"))
+        .args(["claim", "--next", "--wait", "30s", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let id = clone.add("Something to do");
+    let got = Ran::of(waiter.wait_with_output().unwrap());
+    assert_eq!(got.ok().json()["task"]["id"], id.as_str());
+    assert!(began.elapsed() < Duration::from_secs(15), "it was woken, and did not find it by chance");
+    let mut seen = String::new();
+    while !seen.contains("lease.acquired") {
+        seen.push_str(&lines.next().unwrap().unwrap());
+    }
+    assert!(seen.contains("task.created"));
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+}
+
+#[test]
+fn a_run_holds_its_task_by_a_deadline_that_it_moves() {
+    let clone = project();
+    let id = clone.add("Long work");
+    let mut run = clone
+        .command(&agent("a"))
+        .env("ONUS_LEASE_TTL", "20s")
+        .args(["run", "--grace", "1s", &id, "--", "sleep", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(9));
+    let lease = clone.json(&human("ann"), &["show", &id]).ok().json()["lease"].clone();
+    assert_eq!(lease["live"], true, "{lease}");
+    // Not moved it would be eleven seconds.
+    assert!((14..=20).contains(&lease["expires_in_s"].as_i64().unwrap()), "{lease}");
+    // It dies: here that is seen at once, elsewhere when the deadline has come.
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let got = clone.json(&agent("b"), &["claim", &id]).ok().json();
+    assert_eq!(got["takeover"], true);
+}
+
+#[test]
+fn a_project_is_copied_there_and_back() {
+    let file = Sandbox::new();
+    for n in 0..5 {
+        file.add(&format!("task {n}"));
+    }
+    let worker = agent("a");
+    file.json(&worker, &["claim", "ON-2"]).ok();
+    let name = fresh_name();
+    let database = file.database().to_string_lossy().into_owned();
+    let address = Server::shared().shared_database();
+    let there = ["store", "copy", &database, address, "--project", &name];
+    assert_eq!(file.json(&human("ann"), &there).refused(6)["code"], "not_allowed");
+    let copied = file.json(&human("ann"), &[&there[..], &["--with-live-leases"]].concat()).ok().json();
+    assert_eq!(copied["tasks"], 5);
+    let clone = clone_of(&name);
+    assert_eq!(clone.json(&human("ann"), &["list"]).ok().json()["tasks"].as_array().unwrap().len(), 5);
+    clone.json(&worker, &["done", "ON-2", "-m", "there"]).ok();
+    assert_eq!(clone.add("one more"), "ON-6");
+    let back = file.path().join("back.db").to_string_lossy().into_owned();
+    file.json(&human("ann"), &["store", "copy", address, &back, "--project", &name]).ok();
+    file.json(&human("ann"), &["store", "copy", address, &back, "--project", &name]).refused(2);
+    let listed = Ran::of(
+        file.command(&human("ann"))
+            .env("ONUS_STORE", &back)
+            .args(["list", "--all", "--json"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(listed.ok().json()["tasks"].as_array().unwrap().len(), 6);
+}
