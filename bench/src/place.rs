@@ -19,8 +19,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Builds what is measured, and says so if the disk is none.
-    pub(crate) fn prepare() -> Result<Place> {
+    /// Builds the programs that are started, if any is, and says so if the disk is none.
+    pub(crate) fn prepare(starts_programs: bool) -> Result<Place> {
         let bench = std::env::current_exe()?;
         let binaries = bench.parent().ok_or("this program has no folder")?;
         let target = binaries.parent().ok_or("this program is not in a target folder")?;
@@ -30,8 +30,10 @@ impl Place {
             onus: binaries.join("onus"),
             empty: binaries.join("empty"),
         };
-        build(&["-p", "onus"])?;
-        build(&["-p", "onus-bench", "--bin", "empty"])?;
+        if starts_programs {
+            build(&["-p", "onus"])?;
+            build(&["-p", "onus-bench", "--bin", "empty"])?;
+        }
         match fs::remove_dir_all(&place.scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}

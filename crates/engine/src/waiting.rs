@@ -113,9 +113,18 @@ impl<S: Store> Engine<S> {
         let mut ends = Vec::new();
         let mut spent = None;
         loop {
-            let attention = self.attend(request, &refusal, ends)?;
+            let looked = self
+                .attend(request, &refusal, ends)
+                .and_then(|attention| Ok((attention, self.is_worth_a_try(request, &refusal)?)));
+            let (attention, is_worth_a_try) = match looked {
+                // A server that is away for a moment: nothing was asked of it yet.
+                Err(away) if away.code == Code::Unavailable => {
+                    (Attention { at: Instant::now() + LOOK_AGAIN, ends: Vec::new() }, false)
+                }
+                looked => looked?,
+            };
             self.check_bound(request)?;
-            if self.is_worth_a_try(request, &refusal)? {
+            if is_worth_a_try {
                 if stop.is_some_and(has_spoken) {
                     return Err(refusal);
                 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use onus_core::command::{Act, Command, NewTask, Terms};
+use onus_core::command::{Act, Command, NewTask, PlannedTask, TaskLink, Terms};
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
@@ -101,6 +101,12 @@ impl Place {
 
     /// Waits until so many wait, then steps aside.
     fn release(&mut self, waiting: i64) {
+        self.waiting(waiting);
+        self.obstacle.batch_execute("COMMIT").unwrap();
+    }
+
+    /// Waits until so many wait.
+    fn waiting(&mut self, waiting: i64) {
         let name = format!("{waiting} wait");
         let mut look =
             postgres::Client::connect(Server::shared().shared_database(), postgres::NoTls).unwrap();
@@ -112,7 +118,6 @@ impl Place {
                 SELECT COUNT(*) - 1 FROM behind";
             look.query_one(waits, &[&pid]).unwrap().get::<_, i64>(0) >= waiting
         });
-        self.obstacle.batch_execute("COMMIT").unwrap();
     }
 
     /// The ledger is whole, and every row is its fold.
@@ -419,4 +424,27 @@ fn leases_without_a_ttl_are_limited_also_when_asked_for_at_once() {
         ids.iter().map(|id| place.start(who("agent:a1", id), on(id, Act::Claim(forever.clone())))).collect();
     let granted = all.into_iter().filter_map(|one| one.join().unwrap().ok()).count();
     assert_eq!(granted, 1, "the limit for one actor");
+}
+
+/// A plan names a task that is there by its origin: the edge to it is added beside its `done`.
+#[test]
+fn a_plan_that_waits_for_a_known_origin_beside_its_done_is_not_stuck() {
+    let mut place = place();
+    let founder = who("human:founder", "");
+    let known = NewTask { origin: Some("gh:1".parse().unwrap()), ..NewTask::titled("known") };
+    let upstream = task_of(place.run(&founder, Command::Add(known.clone()))).id;
+    let other = place.add(Facts::default());
+    place.depend(&other, &upstream).unwrap();
+    // `done` has its own row and waits for that of who waits for it.
+    place.block_task(&other);
+    let done = place.start(agent(1), on(&upstream, verb(Verb::Done)));
+    place.waiting(1);
+    let planned = |name: &str, task| PlannedTask { name: Some(name.to_owned()), task };
+    let waits = NewTask { deps: vec![TaskLink::Planned("a".to_owned())], ..NewTask::titled("waits") };
+    let plan = place.start(founder, Command::AddPlan(vec![planned("a", known), planned("b", waits)]));
+    place.release(2);
+    done.join().unwrap().unwrap();
+    let Answer::Tasks(tasks) = plan.join().unwrap().unwrap().answer else { panic!("no plan") };
+    place.run(&agent(2), on(&tasks[1].id, claim())).unwrap();
+    place.is_whole();
 }

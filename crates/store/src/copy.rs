@@ -5,12 +5,16 @@
 //! was interrupted has the beginning of the ledger, and goes on with what comes next. At the end the heads of all streams
 //! are compared, and the rows with the ledger.
 
+use std::collections::BTreeSet;
+
+use onus_core::actor::ActorName;
 use onus_core::apply::{apply_to_project, apply_to_task};
 use onus_core::chain::Record;
+use onus_core::event::Body;
 use onus_core::ids::{Uid, Version};
 use onus_core::lease::{Liveness, Process, Seen};
 use onus_core::seal::StreamHead;
-use onus_core::text::{Field, Salt};
+use onus_core::text::{Field, Salt, TextKey};
 
 use crate::{EventQuery, Progress, Read, Result, Store, StoreError, StoredText, Write};
 
@@ -124,7 +128,17 @@ fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<(
         }
     };
     write.append(&event, &texts)?;
-    changes.iter().try_for_each(|change| write.apply(change))
+    changes.iter().try_for_each(|change| write.apply(change))?;
+    if let (Some(stream), Body::TextRedacted { version, fields, .. }) = (event.task, &event.body) {
+        for field in fields {
+            let key = TextKey { stream, version: *version, field: *field };
+            // A copy that was interrupted before it was erased in the old store has it still.
+            if write.text(key)?.is_some() {
+                write.erase(key)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What is no history.
@@ -138,12 +152,11 @@ fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied)
             write.pulse(lease.task, lease.token, &lease.pulse)?;
         }
         instances.iter().try_for_each(|known| write.put_instance(known))?;
-        for (actor, key, request) in &requests {
-            if write.request(actor, key)?.is_none() {
-                write.keep_request(actor, key, request)?;
-            }
-        }
-        Ok(())
+        // Looked up one by one, each would be locked.
+        let kept: BTreeSet<(ActorName, String)> =
+            write.requests()?.into_iter().map(|(actor, key, _)| (actor, key)).collect();
+        let missing = requests.iter().filter(|(actor, key, _)| !kept.contains(&(actor.clone(), key.clone())));
+        missing.into_iter().try_for_each(|(actor, key, request)| write.keep_request(actor, key, request))
     })
 }
 
@@ -156,7 +169,8 @@ fn heads(read: &mut dyn Read) -> Result<Vec<StreamHead>> {
     Ok(heads)
 }
 
-fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
+/// Whether both have the same heads: nobody wrote into the old store since it was copied.
+pub fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
     let (old, new) = (from.read(heads)?, to.read(heads)?);
     match old.iter().zip(&new).find(|(old, new)| old != new) {
         None if old.len() == new.len() => Ok(()),

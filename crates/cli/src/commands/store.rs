@@ -94,6 +94,11 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
     let copied = copied?;
     let mut engine = Engine::new(target, context.config.policy());
     engine.verify(&[], &mut |_| {})?;
+    // All that took its time: whoever went on working in the old store meanwhile is not left behind.
+    copy::compare(&mut source, engine.store())?;
+    if !with_live_leases {
+        refuse_live(&mut source)?;
+    }
     match to {
         StoreAt::File(path) => {
             drop(engine);

@@ -4,10 +4,17 @@ use onus_core::actor::{ActorName, Tier};
 use onus_core::event::{Body, Draft};
 use onus_core::refusal::{Code, Refusal};
 
+use onus_store::StoreError;
+
 use super::{Door, Made, Outcome, Result};
 
 impl Door<'_> {
     pub(super) fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
+        // It was new before the project's row was waited for.
+        self.write.lock_project()?;
+        if self.write.alias(actor)?.is_some() || self.write.actor(actor)?.is_some() {
+            return Err(StoreError::Again.into());
+        }
         self.append_to_project(Draft::new(Body::ActorRegistered { actor: actor.clone(), tier }))
     }
 
@@ -49,6 +56,7 @@ impl Door<'_> {
 
     pub(super) fn add_alias(&mut self, actor: &ActorName, alias: &ActorName) -> Result<Outcome> {
         self.people_only("join names")?;
+        self.write.lock_project()?;
         let actor = self.known_actor(actor)?;
         if actor.is_person() != alias.is_person() {
             return Err(Refusal::usage(

@@ -19,7 +19,7 @@ impl Door<'_> {
         if let Some(uid) = self.known_origin(new)? {
             return Ok(Outcome { existing: true, ..Outcome::on(Made::Task, uid) });
         }
-        self.lock_links(std::iter::once(new))?;
+        self.lock_links(std::iter::once(new), BTreeSet::new())?;
         let uid = (self.outside.new_uid)(self.now.wall_ms);
         let named = self.named(new, &BTreeMap::new())?;
         self.create(uid, new, &named)?;
@@ -36,15 +36,19 @@ impl Door<'_> {
         Ok(Outcome::on(Made::Task, uid))
     }
 
-    /// Locks what new tasks are linked with: numbers first, then the edges, then the tasks that are there.
-    fn lock_links<'n>(&mut self, new: impl Iterator<Item = &'n NewTask>) -> Result<()> {
+    /// Locks what new tasks are linked with: numbers first, then the edges, then the tasks that are there. `ends`: those of
+    /// them that a plan names by what is known of its own entries.
+    fn lock_links<'n>(
+        &mut self,
+        new: impl Iterator<Item = &'n NewTask>,
+        mut ends: BTreeSet<Uid>,
+    ) -> Result<()> {
         let links: Vec<&TaskLink> = new.flat_map(|new| new.parent.iter().chain(&new.deps)).collect();
         if links.is_empty() {
             return Ok(());
         }
         self.write.next_number()?;
         self.write.lock_graph()?;
-        let mut ends = BTreeSet::new();
         for link in links {
             if let TaskLink::Task(reference) = link {
                 // What names nothing is refused when it is its turn.
@@ -86,7 +90,6 @@ impl Door<'_> {
     /// All tasks of a plan, or none. Their uids are given first, so that they can name one another in any order.
     pub(super) fn add_plan(&mut self, plan: &[PlannedTask]) -> Result<Outcome> {
         let order = plan::order(plan, &self.project.prefix)?;
-        self.lock_links(plan.iter().map(|planned| &planned.task))?;
         let mut uids = Vec::with_capacity(plan.len());
         let mut new: BTreeSet<Uid> = BTreeSet::new();
         for planned in plan {
@@ -103,6 +106,9 @@ impl Door<'_> {
                 None => new.extend(uids.last()),
             }
         }
+        // One that becomes known from now on meets the same origin when it is created, and all of this is run again.
+        let known = uids.iter().copied().filter(|uid| !new.contains(uid)).collect();
+        self.lock_links(plan.iter().map(|planned| &planned.task), known)?;
         let by_name: BTreeMap<&str, Uid> = plan
             .iter()
             .zip(&uids)

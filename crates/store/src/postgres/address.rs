@@ -1,15 +1,20 @@
 //! Where a server is and how it is spoken to: a `postgres://` address, its `sslmode`, and what of it may be shown.
 //!
 //! The address may carry a password. What is shown anywhere (messages, logs, answers) is [`Address::shown`], which has
-//! neither that nor any option; the address itself has no `Debug` that prints it.
+//! neither that nor any option; the address itself has no `Debug` that prints it. It is put together from what was understood
+//! of the address: of one that cannot be understood nothing is shown.
 //!
 //! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
 //! Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who names a host and says
-//! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`.
+//! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`; as with libpq, `require` beside
+//! such a file means `verify-ca`.
+//!
+//! What a session needs (the schema, limits on how long anything waits) is said once it is connected, not by a startup
+//! option: poolers refuse those or drop them.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
@@ -45,6 +50,8 @@ pub struct Address {
     trust: Trust,
     roots: Option<PathBuf>,
     shown: String,
+    /// How long to wait for the server, and for others' locks.
+    wait: Duration,
 }
 
 impl fmt::Debug for Address {
@@ -61,12 +68,12 @@ impl Address {
 
     /// `password`: for an address without one. `wait`: how long to wait for the server, and for others' locks.
     pub fn parse(text: &str, password: Option<&str>, wait: Duration) -> Result<Address> {
-        let shown = masked(text);
+        let shown = shown_of(text);
         let refuse = |why: String| StoreError::Unavailable {
             path: PathBuf::from(&shown),
             why: format!("its address {why}"),
         };
-        let (base, options) = text.split_once('?').unwrap_or((text, ""));
+        let (base, options) = split(text);
         let (mut trust, mut roots, mut rest) = (None, None, Vec::new());
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
@@ -95,8 +102,15 @@ impl Address {
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
-        let is_local = config.get_hosts().iter().all(is_local);
-        let trust = trust.unwrap_or(if is_local { Trust::Prefer } else { Trust::VerifyFull });
+        let is_local = config.get_hosts().iter().all(is_local)
+            && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+        let trust = match trust {
+            // Who names a root wants it asked.
+            Some(Trust::Require) if roots.is_some() => Trust::VerifyCa,
+            Some(trust) => trust,
+            None if is_local => Trust::Prefer,
+            None => Trust::VerifyFull,
+        };
         config.ssl_mode(match trust {
             Trust::Disable => SslMode::Disable,
             Trust::Prefer => SslMode::Prefer,
@@ -105,29 +119,51 @@ impl Address {
         if let (None, Some(password)) = (config.get_password(), password) {
             config.password(password);
         }
-        let wait = wait.max(Duration::from_millis(1));
-        // Nothing waits for ever: a lock for as long as the user said, a statement for that and the work itself.
-        let statement = wait * 2 + Duration::from_secs(20);
-        let options = format!(
-            "{} -c search_path=onus,pg_temp -c timezone=UTC -c client_min_messages=error -c lock_timeout={} \
-             -c statement_timeout={} -c idle_in_transaction_session_timeout={}",
-            config.get_options().unwrap_or_default(),
-            wait.as_millis(),
+        config.application_name("onus");
+        Ok(Address { config, trust, roots, shown, wait }.within(wait))
+    }
+
+    /// The same with another patience.
+    pub(super) fn within(&self, wait: Duration) -> Address {
+        let mut address = self.clone();
+        address.wait = wait.max(Duration::from_millis(1));
+        let (connect, statement) = (address.wait.max(Duration::from_secs(1)), address.statement_wait());
+        address
+            .config
+            .connect_timeout(connect)
+            .tcp_user_timeout(statement)
+            .keepalives_idle(Duration::from_secs(20))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3);
+        address
+    }
+
+    pub(super) fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// The longest that the server works on one statement: all its waiting, and the work itself.
+    fn statement_wait(&self) -> Duration {
+        self.wait * 2 + Duration::from_secs(20)
+    }
+
+    /// What a session says first: where the tables are, that no statement waits for ever, and that an acknowledged commit is on
+    /// the disk, whatever the database's own default is.
+    pub(super) fn settings(&self) -> String {
+        let statement = self.statement_wait();
+        format!(
+            "SET search_path = onus, pg_temp; SET timezone = 'UTC'; SET client_min_messages = error; \
+             SET lock_timeout = {}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
+             SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+            self.wait.as_millis(),
             statement.as_millis(),
             (statement * 2).as_millis(),
-        );
-        config
-            .options(options.trim_start())
-            .application_name("onus")
-            .connect_timeout(wait.max(Duration::from_secs(1)))
-            .tcp_user_timeout(statement)
-            .keepalives_idle(Duration::from_secs(30));
-        Ok(Address { config, trust, roots, shown })
+        )
     }
 
     /// A text as it may be shown: without password and options if it is such an address.
     pub fn mask(text: &str) -> String {
-        if Address::is_one(text) { masked(text) } else { text.to_owned() }
+        if Address::is_one(text) { shown_of(text) } else { text.to_owned() }
     }
 
     /// The address without password and options.
@@ -139,13 +175,28 @@ impl Address {
         StoreError::Unavailable { path: PathBuf::from(&self.shown), why: why.to_string() }
     }
 
+    /// Connects. A server that takes the connection and then says nothing is given up, too: the thread that waits for it
+    /// is left behind.
     pub(super) fn connect(&self) -> Result<postgres::Client> {
-        let config = postgres::Config::from(self.config.clone());
-        let connected = match self.tls()? {
-            None => config.connect(postgres::NoTls),
-            Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
-        };
-        connected.map_err(|error| self.fails(said(&error)))
+        let (config, tls, settings) =
+            (postgres::Config::from(self.config.clone()), self.tls()?, self.settings());
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let connected = match tls {
+                None => config.connect(postgres::NoTls),
+                Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
+            };
+            // Nobody may be there any more to hear it.
+            let _ = tell.send(connected.and_then(|mut client| {
+                client.batch_execute(&settings)?;
+                Ok(client)
+            }));
+        });
+        let patience = self.wait.max(Duration::from_secs(1)) * 2;
+        match told.recv_timeout(patience) {
+            Ok(connected) => connected.map_err(|error| self.fails(said(&error))),
+            Err(_) => Err(self.fails(format!("it did not answer within {} s", patience.as_secs()))),
+        }
     }
 
     /// How to encrypt, if at all.
@@ -225,17 +276,36 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-fn masked(text: &str) -> String {
-    let bare = text.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = bare.split_once("://") else { return "postgres://…".to_owned() };
-    // Everything up to the last @ may be a password that nobody escaped.
-    match rest.rsplit_once('@') {
-        Some((user, rest)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}@{rest}")
-        }
-        None => format!("{scheme}://{rest}"),
+/// The address and its options. What is before the first `@` is who one is, whatever characters it has.
+fn split(text: &str) -> (&str, &str) {
+    let who = text.find('@').unwrap_or_default();
+    match text[who..].find('?') {
+        Some(at) => (&text[..who + at], &text[who + at + 1..]),
+        None => (text, ""),
     }
+}
+
+/// What may be shown of an address: who, where, which database; nothing of one that cannot be understood.
+fn shown_of(text: &str) -> String {
+    let Ok(config) = split(text).0.parse::<tokio_postgres::Config>() else {
+        return "postgres://…".to_owned();
+    };
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let ports = config.get_ports();
+    let places: Vec<String> = hosts
+        .enumerate()
+        .map(|(n, host)| match ports.get(n).or(ports.first().filter(|_| ports.len() == 1)) {
+            Some(port) if *port != 5432 => format!("{host}:{port}"),
+            _ => host,
+        })
+        .collect();
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let database = config.get_dbname().map(|name| format!("/{name}")).unwrap_or_default();
+    format!("postgres://{user}{}{database}", places.join(","))
 }
 
 fn unescaped(text: &str) -> String {
@@ -367,16 +437,27 @@ mod tests {
             "postgres://ada:s3cret@db.example/onus",
             "postgres://ada:s3c@ret@db.example/onus?sslmode=require",
             "postgres://ada@db.example/onus?password=s3cret",
-            "postgres://ada:s3cret@db.example:notaport/onus",
+            "postgres://ada:s3cret#x@db.example/onus",
+            "postgres://ada:s3cret?x@db.example/onus",
+            "postgres://ada:x/s3cret@db.example/onus",
             "postgres://ada:s3cret@db.example/onus?sslmode=s3cret",
             "postgres://ada:s3cret@db.example/onus?s3cret=1",
+            "postgres://ada:x?sslmode=s3cret@db.example/onus?sslmode=require",
         ] {
             let shown = match parse(text) {
                 Ok(address) => format!("{address:?} {}", address.fails("x")),
                 Err(error) => format!("{error:?} {error}"),
             };
             assert!(!shown.contains("s3c"), "{shown}");
-            assert!(shown.contains("db.example"), "{shown}");
+            assert!(shown.contains("db.example"), "{text}: {shown}");
+        }
+        for text in [
+            "postgres://ada:s3cret@db.example:notaport/onus",
+            "postgres://ada:s3cret",
+            "postgres://s3cret:x:y",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(!format!("{error:?} {error} {}", Address::mask(text)).contains("s3c"), "{error:?}");
         }
     }
 
@@ -388,6 +469,9 @@ mod tests {
         assert_eq!(trust("postgres://a@localhost/onus"), Trust::Prefer);
         assert_eq!(trust("postgres://a@127.0.0.1:5433/onus"), Trust::Prefer);
         assert_eq!(trust("postgresql:///onus?host=/run/postgresql"), Trust::Prefer);
+        assert_eq!(trust("postgres://a@localhost/onus?hostaddr=10.0.0.7"), Trust::VerifyFull);
+        assert_eq!(trust("postgres:///onus?hostaddr=10.0.0.7"), Trust::VerifyFull);
+        assert_eq!(trust("postgres://a@db.example/onus?sslmode=require&sslrootcert=ca.pem"), Trust::VerifyCa);
         for (mode, wanted) in [
             ("disable", Trust::Disable),
             ("prefer", Trust::Prefer),

@@ -45,7 +45,8 @@
 //! - *Numbers* of tasks are taken under the project's row: one by one, without a gap.
 //! - *One origin, twice.* The second insert meets the first one's unique key (23505) and is run again: it finds the task.
 //! - *A sign of life beside a takeover.* It changes only a lease that has not ended, judged on the row as it is when the
-//!   row is had.
+//!   row is had. It needs no lock on the task, so whoever ends a lease may have judged it by a row from before: it ends only
+//!   one that was not renewed since, or else is run again.
 //!
 //! # Time
 //!
@@ -71,7 +72,8 @@
 //! # A commit whose outcome is unknown
 //!
 //! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for by its number
-//! (`pg_xact_status`) over a new one: committed is the answer, aborted is run again, and what cannot be found out in time
+//! (`pg_xact_status`) over a new one: committed is the answer, if its last event is there (a server that crashed may give the
+//! number of a transaction of which it kept nothing to another); aborted is run again, and what cannot be found out in time
 //! is said to be unknown. It is never simply made again.
 
 mod address;
@@ -93,7 +95,7 @@ mod write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use postgres::error::SqlState;
+use postgres::error::{Severity, SqlState};
 
 use onus_core::time::ClockDomain;
 
@@ -101,7 +103,7 @@ use crate::{Clock, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, 
 
 pub use address::Address;
 pub use pool::{PooledStore, PostgresPool};
-use session::{Connection, Mode, Session};
+use session::{Connection, LastEvent, Mode, Session};
 
 /// The longest pause before a transaction that another was preferred to is run again.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
@@ -156,12 +158,21 @@ impl PostgresStore {
         if self.is_closed() {
             self.reconnect()?;
         }
-        Session::begin(
+        let begun = match session::begin(&mut self.connection, &self.address, self.project, mode) {
+            // The server went while nobody spoke to it. Nothing has been said yet: once more, to the one that is there now.
+            Err(StoreError::Unavailable { .. }) => {
+                self.reconnect()?;
+                session::begin(&mut self.connection, &self.address, self.project, mode)?
+            }
+            begun => begun?,
+        };
+        let session = Session::new(
             &mut self.connection,
             (&self.address, self.project, &self.stream),
             (self.clock.as_ref(), &self.domain),
-            mode,
-        )
+            (mode, begun.now_ms),
+        );
+        Ok((session, begun.xid))
     }
 
     /// One transaction, run once. The answer, and how it ended.
@@ -177,7 +188,7 @@ impl PostgresStore {
             Some(error) => Err(error),
             None => Ok(answer),
         });
-        let has_news = session.has_news;
+        let last_event = session.last_event.take();
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -188,20 +199,20 @@ impl PostgresStore {
         };
         let ended = match self.connection.client.batch_execute("COMMIT") {
             Ok(()) => Ended::Committed,
-            Err(error) if error.as_db_error().is_some() => {
+            Err(error) if is_refusal(&error) => {
                 let _ = self.connection.client.batch_execute("ROLLBACK");
                 Ended::Again(failed(&error, &self.address))
             }
-            Err(_) => self.ask_for_outcome(xid)?,
+            Err(_) => self.ask_for_outcome(xid, last_event.as_ref())?,
         };
-        if has_news && matches!(ended, Ended::Committed) {
+        if last_event.is_some() && matches!(ended, Ended::Committed) {
             watch::tell(&mut self.connection, self.project);
         }
         Ok((answer, ended))
     }
 
-    /// What became of a transaction whose commit was not answered.
-    fn ask_for_outcome(&mut self, xid: i64) -> Result<Ended> {
+    /// What became of a transaction whose commit was not answered, and which wrote this event last.
+    fn ask_for_outcome(&mut self, xid: i64, last: Option<&LastEvent>) -> Result<Ended> {
         let until = Instant::now() + self.wait.max(MIN_ASKING);
         let mut pause = Duration::from_millis(20);
         while Instant::now() < until {
@@ -212,7 +223,12 @@ impl PostgresStore {
                     .map_err(|error| failed(&error, &self.address))
             });
             match asked.ok().flatten().flatten().as_deref() {
-                Some("committed") => return Ok(Ended::Committed),
+                Some("committed") => match last.map(|event| self.has_event(event)) {
+                    None | Some(Ok(true)) => return Ok(Ended::Committed),
+                    // A server that lost its last moments may have given the number to another since.
+                    Some(Ok(false)) => return Ok(Ended::Again(StoreError::Again)),
+                    Some(Err(_)) => std::thread::sleep(pause),
+                },
                 Some("aborted") => return Ok(Ended::Again(StoreError::Again)),
                 // Still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
                 _ => std::thread::sleep(pause),
@@ -220,6 +236,14 @@ impl PostgresStore {
             pause = (pause * 2).min(Duration::from_millis(500));
         }
         Err(StoreError::Unknown(PathBuf::from(self.address.shown())))
+    }
+
+    fn has_event(&mut self, event: &LastEvent) -> Result<bool> {
+        let sql = "SELECT 1 FROM event WHERE project = $1 AND stream = $2 AND version = $3 AND hash = $4";
+        self.connection
+            .query(sql, &[&self.project, &event.stream, &event.version, &event.hash])
+            .map(|rows| !rows.is_empty())
+            .map_err(|error| failed(&error, &self.address))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -314,6 +338,15 @@ impl Broken {
     }
 }
 
+/// Whether the server itself said that a commit is not made. What a pooler says of a server that it lost, or a server of
+/// its own end, tells nothing of that.
+fn is_refusal(error: &postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|said| {
+        let code = said.code().code();
+        said.parsed_severity() == Some(Severity::Error) && !code.starts_with("08") && !code.starts_with("57P")
+    })
+}
+
 /// What an error of the server or of the way to it means to the user.
 fn failed(error: &postgres::Error, address: &Address) -> StoreError {
     let Some(said) = error.as_db_error() else { return address.fails(address::said(error)) };
@@ -324,8 +357,7 @@ fn failed(error: &postgres::Error, address: &Address) -> StoreError {
         | &SqlState::T_R_SERIALIZATION_FAILURE
         | &SqlState::UNIQUE_VIOLATION => StoreError::Again,
         &SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED => {
-            let waited = wait_of(address);
-            StoreError::Busy { pid: None, waited }
+            StoreError::Busy { pid: None, waited: address.wait() }
         }
         &SqlState::DISK_FULL => StoreError::Full,
         &SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly(PathBuf::from(address.shown())),
@@ -343,10 +375,4 @@ fn failed(error: &postgres::Error, address: &Address) -> StoreError {
         }
         _ => StoreError::Unexpected(format!("{} ({})", said.message(), code.code())),
     }
-}
-
-fn wait_of(address: &Address) -> Duration {
-    let options = address.config.get_options().unwrap_or_default();
-    let wait_ms = options.split("lock_timeout=").nth(1).and_then(|rest| rest.split(' ').next());
-    Duration::from_millis(wait_ms.and_then(|ms| ms.parse().ok()).unwrap_or_default())
 }

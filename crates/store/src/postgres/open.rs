@@ -105,6 +105,7 @@ impl PostgresStore {
     }
 
     fn connect(address: &Address, wait: Duration) -> Result<PostgresStore> {
+        let address = &address.within(wait);
         let mut connection = Connection::new(address.connect()?);
         let format = connection
             .query("SELECT version, cluster FROM format", &[])

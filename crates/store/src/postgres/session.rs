@@ -122,6 +122,56 @@ pub(super) fn settled_up_to() -> String {
     )
 }
 
+/// An event by its place and its content.
+#[derive(Clone, Debug)]
+pub(super) struct LastEvent {
+    pub(super) stream: String,
+    pub(super) version: i64,
+    pub(super) hash: String,
+}
+
+/// What the server says when a transaction begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) now_ms: i64,
+    /// Its number, by which its outcome can be asked for later.
+    pub(super) xid: i64,
+}
+
+/// Begins a transaction. The isolation is said: what a database has as its default may be another, and then everything that
+/// is read after a lock would be from before it.
+pub(super) fn begin(
+    connection: &mut Connection,
+    address: &Address,
+    project: uuid::Uuid,
+    mode: Mode,
+) -> Result<Begun> {
+    // Whatever a transaction before it left, by an error or a panic, ends first.
+    let whole = Lock::Whole.key(project);
+    let write = |lock: &str| {
+        let mark = leave_mark();
+        format!(
+            "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT {lock}({whole}); {mark}; \
+             SELECT {NOW_MS}, pg_current_xact_id()::text"
+        )
+    };
+    let begin = match mode {
+        Mode::Read => {
+            format!("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'")
+        }
+        Mode::Write => write("pg_advisory_xact_lock_shared"),
+        Mode::Alone => write("pg_advisory_xact_lock"),
+    };
+    let answers = connection.client.simple_query(&begin).map_err(|error| failed(&error, address))?;
+    let begun = answers.iter().rev().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) if row.len() == 2 => {
+            Some(Begun { now_ms: row.get(0)?.parse().ok()?, xid: row.get(1)?.parse().ok()? })
+        }
+        _ => None,
+    });
+    begun.ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))
+}
+
 pub(super) struct Session<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) address: &'a Address,
@@ -134,8 +184,8 @@ pub(super) struct Session<'a> {
     pub(super) read_with_lock: Option<Moment>,
     last_reading: Moment,
     pub(super) is_write: bool,
-    /// Whether an event was written: somebody may wait for it.
-    pub(super) has_news: bool,
+    /// If one was written, somebody may wait for it; and it shows whether the transaction came to stand.
+    pub(super) last_event: Option<LastEvent>,
     pub(super) scopes: Scopes,
     /// The same as each part that was begun found it.
     pub(super) parts: Vec<Scopes>,
@@ -144,39 +194,15 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Begins a transaction. Its number comes back with the clock, so that its outcome can be asked for later.
-    pub(super) fn begin(
+    /// A transaction that has begun.
+    pub(super) fn new(
         connection: &'a mut Connection,
         (address, project, stream): (&'a Address, uuid::Uuid, &'a str),
         (clock, domain): (Option<&'a Clock>, &'a ClockDomain),
-        mode: Mode,
-    ) -> Result<(Session<'a>, i64)> {
-        // Whatever a transaction before it left, by an error or a panic, ends first.
-        let whole = Lock::Whole.key(project);
-        let write = |lock: &str| {
-            let mark = leave_mark();
-            format!(
-                "ROLLBACK; BEGIN; SELECT {lock}({whole}); {mark}; SELECT {NOW_MS}, pg_current_xact_id()::text"
-            )
-        };
-        let begin = match mode {
-            Mode::Read => {
-                format!("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'")
-            }
-            Mode::Write => write("pg_advisory_xact_lock_shared"),
-            Mode::Alone => write("pg_advisory_xact_lock"),
-        };
-        let answers = connection.client.simple_query(&begin).map_err(|error| failed(&error, address))?;
-        let numbers = answers.iter().rev().find_map(|answer| match answer {
-            SimpleQueryMessage::Row(row) if row.len() == 2 => {
-                Some((row.get(0)?.parse().ok()?, row.get(1)?.parse().ok()?))
-            }
-            _ => None,
-        });
-        let (wall_ms, xid): (i64, i64) =
-            numbers.ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))?;
+        (mode, wall_ms): (Mode, i64),
+    ) -> Session<'a> {
         let now = Moment { wall_ms, tick_ms: wall_ms, domain: domain.clone() };
-        let session = Session {
+        Session {
             connection,
             address,
             project,
@@ -186,12 +212,11 @@ impl<'a> Session<'a> {
             read_with_lock: Some(now.clone()),
             last_reading: now,
             is_write: mode != Mode::Read,
-            has_news: false,
+            last_event: None,
             scopes: Scopes::Free,
             parts: Vec::new(),
             broken: None,
-        };
-        Ok((session, xid))
+        }
     }
 
     pub(super) fn all<T>(

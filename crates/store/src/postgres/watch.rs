@@ -1,7 +1,10 @@
 //! Waiting for what others commit: `LISTEN`, and a look now and then.
 //!
 //! **Heard is not seen.** A notification only says when to look. What counts is whether there is an event that this watch
-//! has not counted yet: beyond what is settled (no event can come there any more), and not among those that were seen there. So each commit is told once, also one that is committed after another with a higher number.
+//! has not counted yet: beyond what is settled (no event can come there any more), and not among those that were seen there.
+//! So each commit is told once, also one that is committed after another with a higher number. What was seen and is not
+//! settled is told once more when it is: who follows in the order of numbers sees it only then, and nobody else tells of a
+//! writer that ended without a word. As long as there is such an event, a look comes soon.
 //!
 //! **Where nothing is heard**: a writer that died between its commit and its word, a connection that was lost. Then a look
 //! every [`SILENCE`] finds what there is; a lost connection is made again, soon at first, later every second.
@@ -27,6 +30,9 @@ use super::{Address, PostgresStore, failed};
 
 /// How long a watch trusts that it would have heard.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How soon to look whether what was seen is settled.
+const UNSETTLED: Duration = Duration::from_millis(250);
 
 /// How soon a lost connection is made again.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
@@ -133,6 +139,7 @@ impl PostgresWatch {
         let fail = |error: tokio_postgres::Error| failed(&error, &self.address);
         let tls = self.address.tls()?;
         let (channel, lock) = (channel(self.project), Lock::Watched.key(self.project));
+        let settings = self.address.settings();
         self.runtime.block_on(async {
             let config = &self.address.config;
             let (client, driver, news) = match tls {
@@ -149,7 +156,9 @@ impl PostgresWatch {
                 }
             };
             client
-                .batch_execute(&format!("LISTEN {channel}; SELECT pg_advisory_lock_shared({lock})"))
+                .batch_execute(&format!(
+                    "{settings}; LISTEN {channel}; SELECT pg_advisory_lock_shared({lock})"
+                ))
                 .await
                 .map_err(fail)?;
             Ok(Ear { client, news, driver })
@@ -183,11 +192,12 @@ impl PostgresWatch {
             "SELECT seq FROM event WHERE project = $1 AND seq > $2 AND NOT seq = ANY($3) LIMIT 1",
             &[&self.project, &self.settled, &self.seen],
         )?;
-        if new.is_empty() {
+        if new.is_empty() && self.seen.is_empty() {
             return Ok(false);
         }
+        let seen = std::mem::take(&mut self.seen);
         self.count()?;
-        Ok(true)
+        Ok(!new.is_empty() || seen.iter().any(|seq| *seq <= self.settled))
     }
 
     /// Looks, over a new connection if the old one is lost. None: there is none now.
@@ -214,7 +224,8 @@ impl Watch for PostgresWatch {
         loop {
             let pause = match self.look() {
                 Some(true) => return Ok(Woken::Committed),
-                Some(false) => SILENCE,
+                Some(false) if self.seen.is_empty() => SILENCE,
+                Some(false) => UNSETTLED,
                 None => {
                     let next = (self.pause * 2).min(MAX_PAUSE);
                     std::mem::replace(&mut self.pause, next)

@@ -19,7 +19,7 @@ use super::rows::{
     with_task,
 };
 use super::search::vector;
-use super::session::{Lock, Scopes, Session};
+use super::session::{LastEvent, Lock, Scopes, Session};
 
 impl Session<'_> {
     /// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream
@@ -132,7 +132,11 @@ impl Session<'_> {
                 &hash,
             ],
         )?;
-        self.has_news = true;
+        self.last_event = Some(LastEvent {
+            stream: stream.to_owned(),
+            version: to_sql(record.version),
+            hash: hash.to_owned(),
+        });
         Ok(())
     }
 
@@ -277,7 +281,11 @@ impl Write for Session<'_> {
                 &[&task.to_string(), &to_sql(token.0)],
             ),
             Change::EndLease { task, token, ended } => {
-                self.set_pulse(*task, *token, &Pulse::of_ended(&ended.end), "")?;
+                // Judged by a row from before a renewal, it must be judged again.
+                let unchanged = format!("AND renewals <= {}", ended.end.renewals);
+                if self.set_pulse(*task, *token, &Pulse::of_ended(&ended.end), &unchanged)? == 0 {
+                    return Err(StoreError::Again);
+                }
                 self.hold(*task, *token, false)?;
                 self.run_on_one(
                     "UPDATE lease SET ended_how = $4, ended_at_ms = $5, ended_version = $6, ended_active_s = $7 \

@@ -171,7 +171,12 @@ impl SqliteStore {
         for side in ["-wal", "-shm"] {
             let _ = fs::remove_file(side_file(&building, side));
         }
-        fs::rename(&building, path).map_err(|error| StoreError::of_io(path, &error))?;
+        // Unlike a rename this does not replace what somebody else made meanwhile.
+        fs::hard_link(&building, path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
+            _ => StoreError::of_io(path, &error),
+        })?;
+        let _ = fs::remove_file(&building);
         if let Some(Ok(folder)) = path.parent().map(fs::File::open) {
             let _ = folder.sync_all();
         }
