@@ -58,20 +58,29 @@ fn filled(tasks: u64) -> Result<String> {
         "UPDATE onus.project SET last_number = $2 WHERE project = $1",
         &[&project, &i64::try_from(tasks)?],
     )?;
-    client.batch_execute("VACUUM ANALYZE onus.task; VACUUM ANALYZE onus.text; CHECKPOINT")?;
+    settle(&mut client, &["onus.task", "onus.text"])?;
     Ok(name)
+}
+
+/// What a server does in time by itself.
+fn settle(client: &mut postgres::Client, tables: &[&str]) -> Result<()> {
+    for table in tables {
+        client.batch_execute(&format!("VACUUM ANALYZE {table}"))?;
+    }
+    Ok(client.batch_execute("CHECKPOINT")?)
 }
 
 /// A table of its own for the bare loop; its name.
 fn bare(tasks: u64) -> Result<String> {
     let name = format!("bare_{tasks}");
-    client()?.batch_execute(&format!(
+    let mut client = client()?;
+    client.batch_execute(&format!(
         "CREATE TABLE {name} (id bigint PRIMARY KEY, state text NOT NULL, priority text NOT NULL, holder text, token bigint NOT NULL);
          CREATE INDEX ON {name} (priority, id) WHERE state = 'open';
          CREATE TABLE {name}_event (seq bigserial PRIMARY KEY, task bigint NOT NULL, holder text NOT NULL, payload text NOT NULL);
-         INSERT INTO {name} SELECT n, 'open', 'P' || n % 5, NULL, 0 FROM generate_series(1, {tasks}) AS n;
-         VACUUM ANALYZE {name}; CHECKPOINT"
+         INSERT INTO {name} SELECT n, 'open', 'P' || n % 5, NULL, 0 FROM generate_series(1, {tasks}) AS n"
     ))?;
+    settle(&mut client, &[&name])?;
     Ok(name)
 }
 

@@ -8,7 +8,7 @@ use onus_core::apply::Project;
 use onus_core::ids::Uid;
 use onus_core::lease::{EndKind, LapseCause, Liveness, Process, Seen};
 use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
-use onus_store::{EventQuery, Read, Result, Wanted};
+use onus_store::{EventQuery, KnownInstance, Read, Result, Wanted};
 
 use crate::view::{Notice, NoticeKind};
 
@@ -37,13 +37,18 @@ impl Watch {
         actor: &ActorName,
         instance: &InstanceId,
     ) -> Result<Watch> {
-        let known = read.instance(actor, instance)?;
-        Ok(Watch {
+        Ok(read.instance(actor, instance)?.into())
+    }
+}
+
+impl From<Option<KnownInstance>> for Watch {
+    fn from(known: Option<KnownInstance>) -> Watch {
+        Watch {
             seen_at_ms: known.as_ref().map(|known| known.seen_at_ms),
             group: known.as_ref().and_then(|known| known.group),
             wants: known.as_ref().and_then(|known| known.wants.clone()),
             process: known.and_then(|known| known.process),
-        })
+        }
     }
 }
 

@@ -216,6 +216,7 @@ impl Renderer<'_> {
     }
 
     pub(crate) fn task_with(&mut self, task: &Task, lease: Option<&Lease>) -> Result<TaskView> {
+        self.read.ahead(task, lease)?;
         let body = match task.body_version {
             Some(version) => {
                 let text = self.text(task.uid, version, Field::Body)?;

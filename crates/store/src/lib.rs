@@ -194,6 +194,15 @@ pub struct KeptRequest {
     pub at_ms: i64,
 }
 
+/// What every command begins with: the project, the name behind the one that the caller gave, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerRows {
+    pub project: Project,
+    pub name: ActorName,
+    pub actor: Option<Actor>,
+    pub instance: Option<KnownInstance>,
+}
+
 /// A known instance of an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownInstance {
@@ -243,6 +252,19 @@ pub struct LooseText {
 pub trait Read {
     fn now(&mut self) -> Moment;
     fn project(&mut self) -> Result<Project>;
+
+    /// What every command begins with, in one question.
+    fn caller(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<CallerRows> {
+        let project = self.project()?;
+        let name = self.alias(actor)?.unwrap_or_else(|| actor.clone());
+        let (actor, instance) = (self.actor(&name)?, self.instance(&name, instance)?);
+        Ok(CallerRows { project, name, actor, instance })
+    }
+
+    /// Says that a task is to be shown next, with this lease: a store that is far away asks for all of that at once.
+    fn ahead(&mut self, _task: &Task, _lease: Option<&Lease>) -> Result<()> {
+        Ok(())
+    }
     /// The tasks a reference may mean: none, one, or some of several.
     fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>>;
     fn task(&mut self, uid: Uid) -> Result<Option<Task>>;

@@ -21,7 +21,7 @@ use onus_core::task::Task;
 use onus_core::text::{Field, Salt, TextKey, digest};
 use onus_core::time::Moment;
 use onus_core::transition::Verb;
-use onus_store::{KnownInstance, Reach, Read, StoreError, Write};
+use onus_store::{CallerRows, KnownInstance, Reach, Read, StoreError, Write};
 
 use crate::notices::{self, Watch};
 use crate::orphans::Orphan;
@@ -125,10 +125,9 @@ impl<'a> Door<'a> {
     ) -> Result<Door<'a>> {
         let Identity { actor, instance, known_by, .. } = &request.identity;
         let now = write.now();
-        let project = write.project()?;
-        let actor = write.alias(actor)?.unwrap_or_else(|| actor.clone());
-        let known = write.actor(&actor)?;
-        let watch = Watch::of(write, &actor, instance)?;
+        let CallerRows { project, name: actor, actor: known, instance: seen } =
+            write.caller(actor, instance)?;
+        let watch = Watch::from(seen);
         let caller = Caller {
             actor: actor.clone(),
             instance: instance.clone(),

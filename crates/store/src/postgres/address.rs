@@ -14,7 +14,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
@@ -25,11 +25,15 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
 };
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
-
+use tokio_postgres::{Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{Result, StoreError};
+
+use super::connection::drive;
 
 /// How sure one must be of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,26 +179,35 @@ impl Address {
         StoreError::Unavailable { path: PathBuf::from(&self.shown), why: why.to_string() }
     }
 
-    /// Connects. A server that takes the connection and then says nothing is given up, too: the thread that waits for it
-    /// is left behind.
-    pub(super) fn connect(&self) -> Result<postgres::Client> {
-        let (config, tls, settings) =
-            (postgres::Config::from(self.config.clone()), self.tls()?, self.settings());
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || {
-            let connected = match tls {
-                None => config.connect(postgres::NoTls),
-                Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
+    /// How long an answer is waited for: longer than the server works on any statement.
+    pub(super) fn patience(&self) -> Duration {
+        self.statement_wait() + Duration::from_secs(5)
+    }
+
+    /// Connects, with what drives the connection. A server that takes the connection and then says nothing is given up, too.
+    pub(super) async fn connect(
+        &self,
+        heard: Option<UnboundedSender<()>>,
+    ) -> Result<(Client, JoinHandle<()>)> {
+        let fail = |error: tokio_postgres::Error| self.fails(said(&error));
+        let connecting = async {
+            let (client, driver) = match self.tls()? {
+                None => {
+                    let (client, connection) = self.config.connect(NoTls).await.map_err(fail)?;
+                    (client, drive(connection, heard))
+                }
+                Some(tls) => {
+                    let tls = MakeRustlsConnect::new(tls);
+                    let (client, connection) = self.config.connect(tls).await.map_err(fail)?;
+                    (client, drive(connection, heard))
+                }
             };
-            // Nobody may be there any more to hear it.
-            let _ = tell.send(connected.and_then(|mut client| {
-                client.batch_execute(&settings)?;
-                Ok(client)
-            }));
-        });
+            client.batch_execute(&self.settings()).await.map_err(fail)?;
+            Ok((client, driver))
+        };
         let patience = self.wait.max(Duration::from_secs(1)) * 2;
-        match told.recv_timeout(patience) {
-            Ok(connected) => connected.map_err(|error| self.fails(said(&error))),
+        match tokio::time::timeout(patience, connecting).await {
+            Ok(connected) => connected,
             Err(_) => Err(self.fails(format!("it did not answer within {} s", patience.as_secs()))),
         }
     }
@@ -251,7 +264,7 @@ impl Address {
 }
 
 /// What a client's error says, without what the rows contained.
-pub(super) fn said(error: &postgres::Error) -> String {
+pub(super) fn said(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),
         None => {

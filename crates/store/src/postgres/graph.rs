@@ -12,7 +12,7 @@ use onus_core::task::Task;
 use crate::sqlite::graph::rank;
 use crate::{Direction, Result};
 
-use super::rows::{self, TASK_COLUMNS, parsed, to_sql, unsigned};
+use super::rows::{self, TASK_COLUMNS, parsed, to_sql};
 use super::session::Session;
 
 /// How many tasks of a range are read at first, and at most, at a time.
@@ -72,6 +72,10 @@ impl Range {
         Ok(())
     }
 }
+
+/// The numbers of what a task depends on.
+pub(super) const NEEDS: &str = "SELECT number FROM dep JOIN task ON task.project = $1 AND task.uid = dep.needs \
+    WHERE dep.project = $1 AND dep.task = $2 ORDER BY number";
 
 impl Session<'_> {
     pub(super) fn merge_ready(
@@ -137,16 +141,13 @@ impl Session<'_> {
 
     pub(super) fn numbers_of(&mut self, uid: Uid, direction: Direction) -> Result<Vec<Number>> {
         let sql = match direction {
-            Direction::Upstream => {
-                "SELECT number FROM dep JOIN task ON task.project = $1 AND task.uid = dep.needs \
-                 WHERE dep.project = $1 AND dep.task = $2 ORDER BY number"
-            }
+            Direction::Upstream => NEEDS,
             Direction::Downstream => {
                 "SELECT number FROM dep JOIN task ON task.project = $1 AND task.uid = dep.task \
                  WHERE dep.project = $1 AND dep.needs = $2 ORDER BY number"
             }
         };
-        self.all(sql, &[&uid.to_string()], |row| Ok(Number(unsigned(row.try_get(0)?)?)))
+        self.all(sql, &[&uid.to_string()], rows::number)
     }
 
     pub(super) fn closure_of(&mut self, uid: Uid, direction: Direction) -> Result<Vec<Uid>> {

@@ -4,6 +4,7 @@
 //! above what waited, in the same round trip.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use onus_core::actor::Tier;
 use onus_core::ids::{Token, Uid};
@@ -12,13 +13,14 @@ use onus_core::task::Task;
 
 use crate::{Patience, Reach, Read, Result, StoreError};
 
+use super::connection::Value;
 use super::graph::READY;
 use super::rows::{self, LEASE_COLUMNS, TASK_COLUMNS};
 use super::session::{Lock, NOW_MS, Scopes, Session};
 
 /// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something scheduled
 /// is due, which may come before it.
-fn first_free() -> String {
+static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     let first_of = |tier: u8| {
         format!(
@@ -28,29 +30,39 @@ fn first_free() -> String {
     };
     let tops: Vec<String> = (0..=Tier::MAX.0).map(first_of).collect();
     format!(
-        "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
+        "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
          AND required_tier = (SELECT required_tier FROM ({}) AS tops WHERE required_tier <= $2 {ORDER}) \
          AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
              AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
              AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
-         {ORDER} FOR NO KEY UPDATE SKIP LOCKED",
+         {ORDER} FOR NO KEY UPDATE SKIP LOCKED) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had",
         tops.join(" UNION ALL ")
     )
-}
+});
 
 impl Session<'_> {
     /// One row, waited for if need be.
     pub(super) fn lock_row(&mut self, uid: Uid) -> Result<Option<Task>> {
+        // What is had needs not be waited for: the time is what it was when it was had.
+        if let Some(task) = self.known.tasks.get(&uid).cloned() {
+            self.read_with_lock = Some(self.last_reading.clone()).filter(|_| !self.has_waited);
+            return Ok(Some(task));
+        }
         let sql = format!(
             "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
              FOR NO KEY UPDATE) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had"
         );
-        self.read_with_lock = None;
-        let locked =
-            self.one(&sql, &[&uid.to_string()], |row| Ok((rows::task(row)?, row.try_get("now_ms")?)))?;
+        self.lock_by(&sql, &[&uid.to_string()])
+    }
+
+    /// The row that a statement locks and answers with, and the time from when on it is locked.
+    fn lock_by(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Option<Task>> {
+        self.may_wait();
+        let locked = self.one(sql, values, |row| Ok((rows::task(row)?, row.try_get("now_ms")?)))?;
         Ok(locked.map(|(task, wall_ms)| {
             let now = self.read(wall_ms);
             self.read_with_lock = Some(now);
+            self.known.tasks.insert(task.uid, task.clone());
             task
         }))
     }
@@ -62,7 +74,7 @@ impl Session<'_> {
             all.extend(self.neighbours(&named)?);
         }
         let ordered: Vec<&String> = all.iter().collect();
-        self.read_with_lock = None;
+        self.may_wait();
         self.rows(
             "SELECT uid FROM task WHERE project = $1 AND uid = ANY($2) ORDER BY uid FOR NO KEY UPDATE",
             &[&ordered],
@@ -118,7 +130,7 @@ impl Session<'_> {
     ) -> Result<bool> {
         let mut tried = None;
         if patience == Patience::Skip {
-            let first = self.one(&first_free(), &[&i64::from(tier.0), &due_ms], rows::task)?;
+            let first = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms])?;
             if let Some(task) = first {
                 tried = Some(task.uid);
                 if !visit(self, task)? {

@@ -2,7 +2,9 @@
 
 use crate::{Finding, Result, StoreError};
 
-use super::session::{Mode, Session};
+use super::connection::Trouble;
+use super::rebuild::LONG;
+use super::session::{Mode, NOW_MS, Session};
 use super::{PostgresStore, failed, rebuild};
 
 /// The chore of making erased texts unreadable in the server's files.
@@ -11,7 +13,7 @@ pub(super) const SCRUB: &str = "scrub";
 pub(super) fn check(store: &mut PostgresStore) -> Result<Vec<Finding>> {
     let (mut session, _) = store.session(Mode::Read)?;
     let outcome = findings(&mut session);
-    let _ = store.connection.client.batch_execute("COMMIT");
+    store.connection.rollback();
     outcome
 }
 
@@ -53,34 +55,35 @@ fn must_scrub(session: &mut Session<'_>) -> Result<bool> {
 pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
     let (mut session, _) = store.session(Mode::Read)?;
     let scrub = must_scrub(&mut session);
-    let _ = store.connection.client.batch_execute("COMMIT");
+    store.connection.rollback();
     if !scrub? {
         return Ok(true);
     }
     let address = store.address.clone();
-    let fail = |error: postgres::Error| failed(&error, &address);
-    let is_owner: bool = store
-        .connection
+    let fail = |trouble: Trouble| failed(trouble, &address);
+    let connection = &mut store.connection;
+    let is_owner: bool = connection
         .query("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'onus.text'::regclass", &[])
-        .and_then(|rows| rows.first().map_or(Ok(false), |row| row.try_get(0)))
+        .and_then(|rows| Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?))
         .map_err(fail)?;
     if !is_owner {
         return Ok(false);
     }
-    let client = &mut store.connection.client;
     // What is erased while this runs leaves word of its own: only older word is taken back.
-    let since: i64 = client
-        .query_one(&format!("SELECT {}", super::session::NOW_MS), &[])
-        .and_then(|row| row.try_get(0))
+    let since: Option<i64> = connection
+        .query(&format!("SELECT {NOW_MS}"), &[])
+        .and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
         .map_err(fail)?;
-    client.batch_execute("SET statement_timeout = 0").map_err(fail)?;
-    let written = client.batch_execute("VACUUM (FULL) onus.text");
-    client.batch_execute("RESET statement_timeout").map_err(fail)?;
+    connection.batch("SET statement_timeout = 0").map_err(fail)?;
+    connection.set_patience(LONG);
+    let written = connection.batch("VACUUM (FULL) onus.text");
+    connection.set_patience(address.patience());
+    connection.batch(&address.settings()).map_err(fail)?;
     match written.map_err(fail) {
         Err(StoreError::Busy { .. }) => return Ok(false),
         written => written?,
     }
-    client
+    connection
         .execute(
             "DELETE FROM chore WHERE project = $1 AND name = $2 AND since_ms <= $3",
             &[&store.project, &SCRUB, &since],

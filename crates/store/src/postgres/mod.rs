@@ -77,7 +77,9 @@
 //! is said to be unknown. It is never simply made again.
 
 mod address;
+mod connection;
 mod graph;
+mod known;
 mod locks;
 mod maintain;
 mod open;
@@ -95,15 +97,16 @@ mod write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use postgres::error::{Severity, SqlState};
+use tokio_postgres::error::{Severity, SqlState};
 
 use onus_core::time::ClockDomain;
 
 use crate::{Clock, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
 
 pub use address::Address;
+use connection::{Connection, Trouble, Value};
 pub use pool::{PooledStore, PostgresPool};
-use session::{Connection, LastEvent, Mode, Session};
+use session::{LastEvent, Lock, Mode, Session};
 
 /// The longest pause before a transaction that another was preferred to is run again.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
@@ -151,7 +154,7 @@ impl PostgresStore {
     }
 
     fn is_closed(&self) -> bool {
-        self.connection.client.is_closed()
+        self.connection.is_closed()
     }
 
     fn session(&mut self, mode: Mode) -> Result<(Session<'_>, i64)> {
@@ -180,7 +183,7 @@ impl PostgresStore {
         let (mut session, xid) = match self.session(Mode::Write) {
             Ok(begun) => begun,
             Err(error) => {
-                let _ = self.connection.client.batch_execute("ROLLBACK");
+                self.connection.rollback();
                 return Err(error);
             }
         };
@@ -192,22 +195,27 @@ impl PostgresStore {
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
-                // On a connection that is gone there is nothing left to undo.
-                let _ = self.connection.client.batch_execute("ROLLBACK");
+                self.connection.rollback();
                 return Err(error);
             }
         };
-        let ended = match self.connection.client.batch_execute("COMMIT") {
+        let (channel, listening) = (watch::channel(self.project), Lock::Watched.key(self.project));
+        let tell: (&str, &[Value<'_>]) = (watch::TELL, &[&channel, &listening]);
+        let committed = match self.connection.commit(Some(tell).filter(|_| last_event.is_some())) {
+            Ok(committed) => committed,
+            Err(trouble) => {
+                self.connection.rollback();
+                return Err(failed(trouble, &self.address));
+            }
+        };
+        let ended = match committed {
             Ok(()) => Ended::Committed,
-            Err(error) if is_refusal(&error) => {
-                let _ = self.connection.client.batch_execute("ROLLBACK");
-                Ended::Again(failed(&error, &self.address))
+            Err(Trouble::Said(error)) if is_refusal(&error) => {
+                self.connection.rollback();
+                Ended::Again(failed(error.into(), &self.address))
             }
             Err(_) => self.ask_for_outcome(xid, last_event.as_ref())?,
         };
-        if last_event.is_some() && matches!(ended, Ended::Committed) {
-            watch::tell(&mut self.connection, self.project);
-        }
         Ok((answer, ended))
     }
 
@@ -219,8 +227,10 @@ impl PostgresStore {
             let asked = self.reconnect().and_then(|()| {
                 self.connection
                     .query("SELECT pg_xact_status($1::text::xid8)", &[&xid.to_string()])
-                    .and_then(|rows| rows.first().map(|row| row.try_get::<_, Option<String>>(0)).transpose())
-                    .map_err(|error| failed(&error, &self.address))
+                    .and_then(|rows| {
+                        Ok(rows.first().map(|row| row.try_get::<_, Option<String>>(0)).transpose()?)
+                    })
+                    .map_err(|trouble| failed(trouble, &self.address))
             });
             match asked.ok().flatten().flatten().as_deref() {
                 Some("committed") => match last.map(|event| self.has_event(event)) {
@@ -243,11 +253,11 @@ impl PostgresStore {
         self.connection
             .query(sql, &[&self.project, &event.stream, &event.version, &event.hash])
             .map(|rows| !rows.is_empty())
-            .map_err(|error| failed(&error, &self.address))
+            .map_err(|trouble| failed(trouble, &self.address))
     }
 
     fn reconnect(&mut self) -> Result<()> {
-        self.connection = Connection::new(self.address.connect()?);
+        self.connection = Connection::open(&self.address)?;
         Ok(())
     }
 
@@ -264,11 +274,11 @@ impl Store for PostgresStore {
         let (mut session, _) = self.session(Mode::Read)?;
         let outcome = work(&mut session);
         let broken = session.broken.take();
-        let ended = self.connection.client.batch_execute("COMMIT");
+        let ended = self.connection.commit(None).and_then(|committed| committed);
         let answer = outcome?;
         match (broken, ended) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(failed(&error, &self.address)),
+            (None, Err(trouble)) => Err(failed(trouble, &self.address)),
             (None, Ok(())) => Ok(answer),
         }
     }
@@ -319,12 +329,12 @@ impl Store for PostgresStore {
 /// Why a row cannot be used.
 #[derive(Debug)]
 pub(super) enum Broken {
-    Row(postgres::Error),
+    Row(tokio_postgres::Error),
     Value(String),
 }
 
-impl From<postgres::Error> for Broken {
-    fn from(error: postgres::Error) -> Broken {
+impl From<tokio_postgres::Error> for Broken {
+    fn from(error: tokio_postgres::Error) -> Broken {
         Broken::Row(error)
     }
 }
@@ -340,7 +350,7 @@ impl Broken {
 
 /// Whether the server itself said that a commit is not made. What a pooler says of a server that it lost, or a server of
 /// its own end, tells nothing of that.
-fn is_refusal(error: &postgres::Error) -> bool {
+fn is_refusal(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|said| {
         let code = said.code().code();
         said.parsed_severity() == Some(Severity::Error) && !code.starts_with("08") && !code.starts_with("57P")
@@ -348,8 +358,13 @@ fn is_refusal(error: &postgres::Error) -> bool {
 }
 
 /// What an error of the server or of the way to it means to the user.
-fn failed(error: &postgres::Error, address: &Address) -> StoreError {
-    let Some(said) = error.as_db_error() else { return address.fails(address::said(error)) };
+fn failed(trouble: Trouble, address: &Address) -> StoreError {
+    let error = match trouble {
+        Trouble::Said(error) => error,
+        Trouble::Silence => return address.fails("it does not answer any more"),
+        Trouble::Wrong(error) => return error,
+    };
+    let Some(said) = error.as_db_error() else { return address.fails(address::said(&error)) };
     let code = said.code();
     match code {
         // Another was preferred, or came first with the same key: run again, it sees what the other did.

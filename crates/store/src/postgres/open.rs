@@ -12,7 +12,8 @@ use onus_core::time::ClockDomain;
 use crate::copy::unfinished;
 use crate::{Read as _, Result, StoreError, Write as _};
 
-use super::session::{Connection, Lock, Mode, key_of};
+use super::connection::{Connection, Trouble};
+use super::session::{Lock, Mode, key_of};
 use super::{Address, PostgresStore, failed, schema};
 
 /// The machine of a server's clock domain.
@@ -25,11 +26,11 @@ impl PostgresStore {
         let found = store
             .connection
             .query("SELECT project, uid FROM project WHERE name = $1", &[&name])
-            .map_err(|error| failed(&error, address))?;
+            .map_err(|trouble| failed(trouble, address))?;
         let Some(row) = found.first() else {
             return Err(StoreError::NoProject { address: address.shown().to_owned(), name: name.to_owned() });
         };
-        let read = |error: postgres::Error| failed(&error, address);
+        let read = |error: tokio_postgres::Error| failed(error.into(), address);
         store.project = row.try_get(0).map_err(read)?;
         store.stream = row.try_get(1).map_err(read)?;
         Ok(store)
@@ -61,7 +62,7 @@ impl PostgresStore {
     ) -> Result<PostgresStore> {
         let mut store = PostgresStore::connect(address, wait)?;
         let working = unfinished(name, project.uid);
-        let fail = |error: postgres::Error| failed(&error, address);
+        let fail = |trouble: Trouble| failed(trouble, address);
         let taken = store
             .connection
             .query(
@@ -96,24 +97,24 @@ impl PostgresStore {
         self.connection
             .query("UPDATE project SET name = $2 WHERE project = $1", &[&self.project, &name])
             .map(drop)
-            .map_err(|error| failed(&error, &self.address))
+            .map_err(|trouble| failed(trouble, &self.address))
     }
 
     /// Brings the schema up to date: which it was, and which it is. It takes the owner of the tables.
     pub fn migrate(address: &Address) -> Result<(i64, i64)> {
-        schema::migrate(&mut address.connect()?, address)
+        schema::migrate(&mut Connection::open(address)?, address)
     }
 
     fn connect(address: &Address, wait: Duration) -> Result<PostgresStore> {
         let address = &address.within(wait);
-        let mut connection = Connection::new(address.connect()?);
+        let mut connection = Connection::open(address)?;
         let format = connection
             .query("SELECT version, cluster FROM format", &[])
             .and_then(|rows| match rows.first() {
                 Some(row) => Ok(Some(schema::Format { version: row.try_get(0)?, cluster: row.try_get(1)? })),
                 None => Ok(None),
             })
-            .map_err(|error| failed(&error, address))?;
+            .map_err(|trouble| failed(trouble, address))?;
         let Some(format) = format else { return Err(StoreError::Missing(PathBuf::from(address.shown()))) };
         if format.version > schema::KNOWN {
             return Err(StoreError::Newer { found: format.version, known: schema::KNOWN });
@@ -149,7 +150,7 @@ impl PostgresStore {
             let rows = store
                 .connection
                 .query("SELECT 1 FROM project WHERE name = $1", &[&name])
-                .map_err(|error| failed(&error, &address))?;
+                .map_err(|trouble| failed(trouble, &address))?;
             Ok(rows.is_empty())
         };
         if !is_new(self)? {
@@ -185,12 +186,13 @@ impl PostgresStore {
             changes.iter().try_for_each(|change| session.apply(change))
         })();
         let ended = made.and_then(|()| {
-            self.connection.client.batch_execute("COMMIT").map_err(|error| failed(&error, &self.address))
+            let committed = self.connection.commit(None).and_then(|committed| committed);
+            committed.map_err(|trouble| failed(trouble, &self.address))
         });
         match ended {
             Ok(()) => Ok(()),
             Err(error) => {
-                let _ = self.connection.client.batch_execute("ROLLBACK");
+                self.connection.rollback();
                 // Only another of the same name stands in the way of a fresh uid.
                 Err(if matches!(error, StoreError::Again) && !is_new(self)? { exists } else { error })
             }

@@ -1,5 +1,7 @@
 //! What can be asked of a snapshot.
 
+use std::collections::BTreeSet;
+
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
@@ -13,14 +15,17 @@ use onus_core::time::Moment;
 
 use crate::sqlite::graph::rank;
 use crate::{
-    After, Direction, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText, Read, Result,
-    StoreError, StoredText,
+    After, CallerRows, Direction, EventQuery, Filter, KeptRequest, KnownInstance, LedgerLine, LooseText,
+    Read, Result, StoreError, StoredText,
 };
 
+use super::Broken;
+use super::connection::Value;
+use super::graph::NEEDS;
 use super::rows::{
     self, EVENT_COLUMNS, INSTANCE_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS, parsed, to_sql, unsigned,
 };
-use super::session::{Session, Value, key_of};
+use super::session::{Session, key_of};
 
 /// How many tasks an ambiguous reference may list.
 const CANDIDATES: i64 = 10;
@@ -49,6 +54,43 @@ impl Read for Session<'_> {
         .ok_or_else(|| StoreError::Damaged("it has no project".to_owned()))
     }
 
+    fn caller(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<CallerRows> {
+        let instance_columns: Vec<String> =
+            INSTANCE_COLUMNS.split(", ").map(|column| format!("instance.{column}")).collect();
+        let sql = format!(
+            "SELECT project.uid, prefix, created_at_ms, project.version, project.head, named.name, \
+             actor.name, tier, registered_at_ms, {} FROM project \
+             CROSS JOIN (SELECT COALESCE((SELECT alias.actor FROM alias WHERE alias.project = $1 AND alias = $2), $2) \
+                 COLLATE \"C\" AS name) AS named \
+             LEFT JOIN actor ON actor.project = $1 AND actor.name = named.name \
+             LEFT JOIN instance ON instance.project = $1 AND instance.actor = named.name AND instance.instance = $3 \
+             WHERE project.project = $1",
+            instance_columns.join(", ")
+        );
+        self.one(&sql, &[&actor.as_str(), &instance.as_str()], rows::caller)?
+            .ok_or_else(|| StoreError::Damaged("it has no project".to_owned()))
+    }
+
+    fn ahead(&mut self, task: &Task, lease: Option<&Lease>) -> Result<()> {
+        let versions: BTreeSet<Version> = [Some(task.title_version), task.body_version]
+            .into_iter()
+            .chain([task.kept.as_ref().map(|kept| kept.version), lease.map(|lease| lease.version)])
+            .chain([lease.and_then(|lease| lease.grant.handoff_version)])
+            .flatten()
+            .collect();
+        let (versions, uid) = (Vec::from_iter(versions), task.uid.to_string());
+        let numbers: Vec<i64> = versions.iter().map(|version| to_sql(version.0)).collect();
+        let texts = format!(
+            "SELECT {TEXT_COLUMNS} FROM text WHERE project = $1 AND stream = $2 AND version = ANY($3)"
+        );
+        let (texts, needs) = self.both((&texts, &[&uid, &numbers]), (NEEDS, &[&uid]))?;
+        let texts = texts.iter().map(rows::stored_text).collect::<std::result::Result<_, Broken>>();
+        let needs = needs.iter().map(rows::number).collect::<std::result::Result<_, Broken>>();
+        let (texts, needs) = (texts.map_err(Broken::into_error)?, needs.map_err(Broken::into_error)?);
+        self.known.fetched(task.uid, &versions, texts, needs);
+        Ok(())
+    }
+
     fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>> {
         match reference {
             TaskRef::Number(number) => {
@@ -73,6 +115,9 @@ impl Read for Session<'_> {
     }
 
     fn task(&mut self, uid: Uid) -> Result<Option<Task>> {
+        if let Some(task) = self.known.tasks.get(&uid) {
+            return Ok(Some(task.clone()));
+        }
         self.one(
             &format!("SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2"),
             &[&uid.to_string()],
@@ -85,6 +130,9 @@ impl Read for Session<'_> {
     }
 
     fn lease(&mut self, task: Uid, token: Token) -> Result<Option<Lease>> {
+        if let Some(lease) = self.known.lease(task, token) {
+            return Ok(Some(lease.clone()));
+        }
         self.one(
             &format!("SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND task = $2 AND token = $3"),
             &[&task.to_string(), &to_sql(token.0)],
@@ -195,6 +243,9 @@ impl Read for Session<'_> {
     }
 
     fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>> {
+        if let (Some(numbers), Direction::Upstream) = (self.known.needs(task), direction) {
+            return Ok(numbers.clone());
+        }
         self.numbers_of(task, direction)
     }
 
@@ -236,7 +287,7 @@ impl Read for Session<'_> {
 
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>> {
         let mut conditions = String::new();
-        let mut values: Vec<Box<dyn postgres::types::ToSql + Sync>> = Vec::new();
+        let mut values: Vec<Box<dyn tokio_postgres::types::ToSql + Sync>> = Vec::new();
         let mut narrow = |condition: &str, value: Option<String>| {
             if let Some(value) = value {
                 values.push(Box::new(value));
@@ -301,6 +352,9 @@ impl Read for Session<'_> {
     }
 
     fn text(&mut self, key: TextKey) -> Result<Option<StoredText>> {
+        if let Some(known) = self.known.text(key) {
+            return Ok(known);
+        }
         self.one(
             &format!("SELECT {TEXT_COLUMNS} FROM text WHERE project = $1 AND stream = $2 AND version = $3 AND field = $4"),
             &[&key.stream.to_string(), &to_sql(key.version.0), &key.field.as_str()],

@@ -8,6 +8,7 @@
 //! was damaged, and rebuilding the row would destroy the only evidence inside the store: it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use onus_core::apply::{ProjectFold, TaskFold};
 use onus_core::ids::{Token, Uid};
@@ -26,6 +27,9 @@ use super::rows::{
 use super::session::{Mode, Session};
 use super::{PostgresStore, failed};
 
+/// The longest that one statement of a rebuild may take.
+pub(super) const LONG: Duration = Duration::from_secs(24 * 3_600);
+
 /// How many events are read at a time.
 const PAGE: i64 = 5_000;
 
@@ -34,6 +38,7 @@ const TABLES: [&str; 8] = ["project", "actor", "alias", "task", "lease", "dep", 
 
 pub(super) fn rebuild(store: &mut PostgresStore, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
     let (mut session, _) = store.session(Mode::Alone)?;
+    session.connection.set_patience(LONG);
     let outcome = session.say("SET LOCAL statement_timeout = 0").and_then(|()| {
         let mut comparison = Comparison { session: &mut session, mends: true, changed: BTreeMap::new() };
         let events = comparison.run(progress)?;
@@ -41,10 +46,16 @@ pub(super) fn rebuild(store: &mut PostgresStore, progress: &mut dyn FnMut(Progre
         let tasks = session.number("SELECT COUNT(*) FROM task WHERE project = $1", &[])?;
         Ok(Rebuilt { events, tasks, changed })
     });
-    let end = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = store.connection.client.batch_execute(end).map_err(|error| failed(&error, &store.address));
+    let ended = match outcome.is_ok() {
+        true => store.connection.commit(None).and_then(|committed| committed),
+        false => {
+            store.connection.rollback();
+            Ok(())
+        }
+    };
+    store.connection.set_patience(store.address.patience());
     let rebuilt = outcome?;
-    ended?;
+    ended.map_err(|trouble| failed(trouble, &store.address))?;
     Ok(rebuilt)
 }
 
@@ -299,7 +310,7 @@ impl Comparison<'_, '_> {
             if !self.mends {
                 continue;
             }
-            let place = [&task.to_string() as super::session::Value<'_>, version, field];
+            let place = [&task.to_string() as super::connection::Value<'_>, version, field];
             let body = self.session.one(
                 "SELECT body FROM text WHERE project = $1 AND stream = $2 AND version = $3 AND field = $4",
                 &place,

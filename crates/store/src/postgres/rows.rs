@@ -3,9 +3,9 @@
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use postgres::Row;
-use postgres::types::FromSqlOwned;
 use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSqlOwned;
 
 use onus_core::actor::{Actor, Tier};
 use onus_core::apply::Project;
@@ -20,10 +20,10 @@ use onus_core::time::{ClockDomain, Moment, rfc3339};
 pub(super) use crate::columns::{EVENT_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS};
 use crate::columns::{changes, moves};
 pub(super) use crate::sqlite::rows::to_sql;
-use crate::{KeptRequest, KnownInstance, StoredText, Wanted};
+use crate::{CallerRows, KeptRequest, KnownInstance, StoredText, Wanted};
 
 use super::Broken;
-use super::session::Value;
+use super::connection::Value;
 
 type Result<T> = std::result::Result<T, Broken>;
 
@@ -74,7 +74,7 @@ pub(super) fn with_task<R>(task: &Task, columns: Columns, run: impl FnOnce(&[Val
     let reversed: String = uid.chars().rev().collect();
     let (facts, kept) = (&task.facts, task.kept.as_ref());
     let json = |text: serde_json::Result<String>| text.unwrap_or_default();
-    let owned: [(&str, Box<dyn postgres::types::ToSql + Sync + '_>); 43] = [
+    let owned: [(&str, Box<dyn tokio_postgres::types::ToSql + Sync + '_>); 43] = [
         ("number", Box::new(to_sql(task.number.0))),
         ("uid", Box::new(uid.clone())),
         ("uid_reversed", Box::new(reversed)),
@@ -129,7 +129,7 @@ pub(super) fn with_task<R>(task: &Task, columns: Columns, run: impl FnOnce(&[Val
 pub(super) fn with_lease<R>(lease: &Lease, run: impl FnOnce(&[Value<'_>]) -> R) -> R {
     let (grant, pulse, ended) = (&lease.grant, &lease.pulse, lease.ended.as_ref());
     let deadline = pulse.deadline.as_ref();
-    let named: [(&str, Box<dyn postgres::types::ToSql + Sync + '_>); 36] = [
+    let named: [(&str, Box<dyn tokio_postgres::types::ToSql + Sync + '_>); 36] = [
         ("task", Box::new(lease.task.to_string())),
         ("token", Box::new(to_sql(lease.token.0))),
         ("actor", Box::new(lease.actor.as_str())),
@@ -405,7 +405,10 @@ pub(super) const INSTANCE_COLUMNS: &str = "actor, instance, machine, boot, pid_n
     pgid, wants_task, wants_path, wants_at_ms";
 
 pub(super) fn known_instance(row: &Row) -> Result<KnownInstance> {
-    let mut cells = Cells::of(row);
+    instance(&mut Cells::of(row))
+}
+
+fn instance(cells: &mut Cells<'_>) -> Result<KnownInstance> {
     let (actor, instance) = (cells.parsed()?, cells.parsed()?);
     let [machine, boot, pid_ns, time_ns]: [Option<String>; 4] =
         [cells.get()?, cells.get()?, cells.get()?, cells.get()?];
@@ -437,6 +440,24 @@ pub(super) fn kept_request(row: &Row) -> Result<KeptRequest> {
         token: cells.optional_unsigned()?.map(Token),
         at_ms: cells.get()?,
     })
+}
+
+/// The project, the name that the caller has, and what is known of that.
+pub(super) fn caller(row: &Row) -> Result<CallerRows> {
+    const INSTANCE: usize = 9;
+    let mut cells = Cells { row, next: 5 };
+    let (name, known) = (cells.parsed()?, cells.optional()?);
+    let actor = match known {
+        Some(name) => Some(Actor { name, tier: cells.tier()?, registered_at_ms: cells.get()? }),
+        None => None,
+    };
+    let is_known = row.try_get::<_, Option<&str>>(INSTANCE)?.is_some();
+    let instance = is_known.then(|| instance(&mut Cells { row, next: INSTANCE })).transpose()?;
+    Ok(CallerRows { project: project(row)?, name, actor, instance })
+}
+
+pub(super) fn number(row: &Row) -> Result<Number> {
+    Ok(Number(unsigned(row.try_get(0)?)?))
 }
 
 pub(super) fn actor(row: &Row) -> Result<Actor> {

@@ -13,7 +13,9 @@
 use crate::{Result, StoreError};
 
 use super::address::Address;
+use super::connection::{Connection, Trouble, Value};
 use super::failed;
+use super::rebuild::LONG;
 
 /// Step n turns schema n into schema n + 1. `WORD` is a text that sorts by its bytes, as SQLite's do.
 const STEPS: &[&str] = &[FIRST];
@@ -275,27 +277,39 @@ pub(super) struct Format {
 const OLDEST_SERVER: i32 = 140_000;
 
 /// Takes the steps that are missing, and gives the working role what it needs. Returns what was there and what is now.
-pub(super) fn migrate(client: &mut postgres::Client, address: &Address) -> Result<(i64, i64)> {
-    let fail = |error: postgres::Error| failed(&error, address);
-    let server: i32 = client
-        .query_one("SELECT current_setting('server_version_num')::int", &[])
-        .and_then(|row| row.try_get(0))
-        .map_err(fail)?;
+pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<(i64, i64)> {
+    let server: i32 = single(connection, address, "SELECT current_setting('server_version_num')::int", &[])?
+        .unwrap_or_default();
     if server < OLDEST_SERVER {
         return Err(
             address.fails(format!("the server is PostgreSQL {}; onus needs 14 or newer", server / 10_000))
         );
     }
-    let mut steps = client.transaction().map_err(fail)?;
     // Two that migrate at once: the second finds what the first has done.
-    steps.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]).map_err(fail)?;
-    let there: bool = steps
-        .query_one("SELECT to_regclass('onus.format') IS NOT NULL", &[])
-        .and_then(|row| row.try_get(0))
-        .map_err(fail)?;
-    if !there {
-        steps
-            .batch_execute(
+    let begun = connection.begin("BEGIN", "SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]);
+    begun.map_err(|trouble| failed(trouble, address))?;
+    connection.set_patience(LONG);
+    let found = take_steps(connection, address);
+    let ended = match &found {
+        Ok(_) => connection.commit(None).and_then(|committed| committed),
+        Err(_) => {
+            connection.rollback();
+            Ok(())
+        }
+    };
+    connection.set_patience(address.patience());
+    let found = found?;
+    ended.map_err(|trouble| failed(trouble, address))?;
+    Ok((found, KNOWN))
+}
+
+fn take_steps(connection: &mut Connection, address: &Address) -> Result<i64> {
+    let fail = |trouble: Trouble| failed(trouble, address);
+    connection.batch("SET LOCAL statement_timeout = 0").map_err(fail)?;
+    let there = "SELECT to_regclass('onus.format') IS NOT NULL";
+    if single(connection, address, there, &[])? != Some(true) {
+        connection
+            .batch(
                 "CREATE SCHEMA IF NOT EXISTS onus;
                  CREATE TABLE onus.format (
                      id integer PRIMARY KEY CHECK (id = 1), version bigint NOT NULL, cluster text NOT NULL
@@ -304,18 +318,27 @@ pub(super) fn migrate(client: &mut postgres::Client, address: &Address) -> Resul
             )
             .map_err(fail)?;
     }
-    let found: i64 = steps
-        .query_one("SELECT version FROM onus.format", &[])
-        .and_then(|row| row.try_get(0))
-        .map_err(fail)?;
+    let found = single(connection, address, "SELECT version FROM onus.format", &[])?.unwrap_or_default();
     if found > KNOWN {
         return Err(StoreError::Newer { found, known: KNOWN });
     }
     for (index, step) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or_default()) {
-        steps.batch_execute(&step.replace("WORD", "text COLLATE \"C\"")).map_err(fail)?;
-        steps.execute("UPDATE onus.format SET version = $1", &[&(index as i64 + 1)]).map_err(fail)?;
+        connection.batch(&step.replace("WORD", "text COLLATE \"C\"")).map_err(fail)?;
+        connection.execute("UPDATE onus.format SET version = $1", &[&(index as i64 + 1)]).map_err(fail)?;
     }
-    steps.batch_execute(GRANTS).map_err(fail)?;
-    steps.commit().map_err(fail)?;
-    Ok((found, KNOWN))
+    connection.batch(GRANTS).map_err(fail)?;
+    Ok(found)
+}
+
+/// The one value that a statement answers.
+fn single<T: tokio_postgres::types::FromSqlOwned>(
+    connection: &mut Connection,
+    address: &Address,
+    sql: &str,
+    values: &[Value<'_>],
+) -> Result<Option<T>> {
+    connection
+        .query(sql, values)
+        .and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
+        .map_err(|trouble| failed(trouble, address))
 }

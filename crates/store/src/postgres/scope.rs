@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use postgres::Row;
+use tokio_postgres::Row;
 
 use onus_core::ids::{Token, Uid};
 use onus_core::scope::{Glob, Heads, Scope, head};
@@ -11,6 +11,7 @@ use crate::Result;
 use crate::near::{Look, Span, looks, rows_of};
 
 use super::Broken;
+use super::connection::Must;
 use super::rows::{parsed, to_sql, unsigned};
 use super::session::Session;
 
@@ -67,6 +68,9 @@ impl Session<'_> {
     }
 
     pub(super) fn reserved_by(&mut self, task: Uid, token: Token) -> Result<Scope> {
+        if let Some(scope) = self.known.scope(task, token) {
+            return Ok(scope.clone());
+        }
         let globs = self.all(
             "SELECT task, token, glob FROM scope WHERE project = $1 AND task = $2 AND token = $3",
             &[&task.to_string(), &to_sql(token.0)],
@@ -85,13 +89,13 @@ impl Session<'_> {
 
     pub(super) fn reserve(&mut self, task: Uid, token: Token, scope: &Scope) -> Result<()> {
         let (globs, anchors): (Vec<&str>, Vec<String>) = rows_of(scope).unzip();
-        self.run(
+        self.run_later(
             "INSERT INTO scope (project, task, token, glob, anchor, held) \
              SELECT $1, $2, $3, pair.glob, pair.anchor, true FROM unnest($4::text[], $5::text[]) AS pair (glob, anchor) \
              ON CONFLICT (project, task, token, glob, anchor) DO NOTHING",
             &[&task.to_string(), &to_sql(token.0), &globs, &anchors],
+            Must::Run,
         )
-        .map(drop)
     }
 
     pub(super) fn unreserve(&mut self, task: Uid, token: Token, scope: &Scope) -> Result<()> {
@@ -105,11 +109,11 @@ impl Session<'_> {
 
     /// The lease has ended, or goes on.
     pub(super) fn hold(&mut self, task: Uid, token: Token, held: bool) -> Result<()> {
-        self.run(
+        self.run_later(
             "UPDATE scope SET held = $4 WHERE project = $1 AND task = $2 AND token = $3 AND held <> $4",
             &[&task.to_string(), &to_sql(token.0), &held],
+            Must::Run,
         )
-        .map(drop)
     }
 }
 

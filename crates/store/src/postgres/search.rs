@@ -12,8 +12,9 @@ use onus_core::ids::Uid;
 
 use crate::Result;
 
+use super::connection::Value;
 use super::rows::{parsed, to_sql};
-use super::session::{Session, Value};
+use super::session::Session;
 
 /// What a position and a word may be at most, by the server's rules.
 const MAX_POSITION: usize = 16_383;

@@ -2,10 +2,7 @@
 //!
 //! Each statement names its project as its first parameter, put there by the helpers: no statement can forget it.
 
-use std::collections::HashMap;
-
-use postgres::types::ToSql;
-use postgres::{Client, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{Row, SimpleQueryMessage};
 
 use onus_core::ids::Uid;
 use onus_core::time::{ClockDomain, Moment};
@@ -13,45 +10,10 @@ use onus_core::time::{ClockDomain, Moment};
 use crate::{Clock, Result, StoreError};
 
 use super::address::Address;
+use super::connection::{Connection, Must, Value};
+use super::known::Known;
 use super::rows::parsed;
 use super::{Broken, failed};
-
-pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
-
-/// A connection, and the statements that it has prepared.
-pub(super) struct Connection {
-    pub(super) client: Client,
-    statements: HashMap<String, Statement>,
-}
-
-impl Connection {
-    pub(super) fn new(client: Client) -> Connection {
-        Connection { client, statements: HashMap::new() }
-    }
-
-    fn prepared(&mut self, sql: &str) -> std::result::Result<Statement, postgres::Error> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(sql)?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
-    }
-
-    pub(super) fn query(
-        &mut self,
-        sql: &str,
-        values: &[Value<'_>],
-    ) -> std::result::Result<Vec<Row>, postgres::Error> {
-        let statement = self.prepared(sql)?;
-        self.client.query(&statement, values)
-    }
-
-    fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> std::result::Result<u64, postgres::Error> {
-        let statement = self.prepared(sql)?;
-        self.client.execute(&statement, values)
-    }
-}
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,30 +108,31 @@ pub(super) fn begin(
     project: uuid::Uuid,
     mode: Mode,
 ) -> Result<Begun> {
-    // Whatever a transaction before it left, by an error or a panic, ends first.
-    let whole = Lock::Whole.key(project);
-    let write = |lock: &str| {
-        let mark = leave_mark();
-        format!(
-            "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT {lock}({whole}); {mark}; \
-             SELECT {NOW_MS}, pg_current_xact_id()::text"
-        )
+    let lock = match mode {
+        Mode::Read => None,
+        Mode::Write => Some("pg_advisory_xact_lock_shared"),
+        Mode::Alone => Some("pg_advisory_xact_lock"),
     };
-    let begin = match mode {
-        Mode::Read => {
-            format!("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {NOW_MS}, '0'")
-        }
-        Mode::Write => write("pg_advisory_xact_lock_shared"),
-        Mode::Alone => write("pg_advisory_xact_lock"),
+    let rows = match lock {
+        None => connection.begin(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            &format!("SELECT {NOW_MS}, 0::bigint"),
+            &[],
+        ),
+        Some(lock) => connection.begin(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+            &format!(
+                "WITH had AS MATERIALIZED (SELECT {lock}($1)), marked AS MATERIALIZED ({}) \
+                 SELECT {NOW_MS}, pg_current_xact_id()::text::bigint FROM had, marked",
+                leave_mark()
+            ),
+            &[&Lock::Whole.key(project)],
+        ),
     };
-    let answers = connection.client.simple_query(&begin).map_err(|error| failed(&error, address))?;
-    let begun = answers.iter().rev().find_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) if row.len() == 2 => {
-            Some(Begun { now_ms: row.get(0)?.parse().ok()?, xid: row.get(1)?.parse().ok()? })
-        }
-        _ => None,
-    });
-    begun.ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))
+    let rows = rows.map_err(|trouble| failed(trouble, address))?;
+    let row = rows.first().ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))?;
+    let read = || Ok(Begun { now_ms: row.try_get(0)?, xid: row.try_get(1)? });
+    read().map_err(|error: tokio_postgres::Error| failed(error.into(), address))
 }
 
 pub(super) struct Session<'a> {
@@ -182,13 +145,16 @@ pub(super) struct Session<'a> {
     pub(super) domain: &'a ClockDomain,
     /// The clock as it was read with the last lock, until somebody asks.
     pub(super) read_with_lock: Option<Moment>,
-    last_reading: Moment,
+    pub(super) last_reading: Moment,
+    /// Whether something may have been waited for since.
+    pub(super) has_waited: bool,
     pub(super) is_write: bool,
     /// If one was written, somebody may wait for it; and it shows whether the transaction came to stand.
     pub(super) last_event: Option<LastEvent>,
     pub(super) scopes: Scopes,
     /// The same as each part that was begun found it.
     pub(super) parts: Vec<Scopes>,
+    pub(super) known: Known,
     /// An error where none could be returned. The transaction cannot stand.
     pub(super) broken: Option<StoreError>,
 }
@@ -211,10 +177,12 @@ impl<'a> Session<'a> {
             domain,
             read_with_lock: Some(now.clone()),
             last_reading: now,
+            has_waited: false,
             is_write: mode != Mode::Read,
             last_event: None,
             scopes: Scopes::Free,
             parts: Vec::new(),
+            known: Known::default(),
             broken: None,
         }
     }
@@ -244,7 +212,32 @@ impl<'a> Session<'a> {
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
-        self.connection.query(sql, &all).map_err(|error| failed(&error, self.address))
+        self.connection.query(sql, &all).map_err(|trouble| failed(trouble, self.address))
+    }
+
+    /// Two questions at once.
+    pub(super) fn both(
+        &mut self,
+        one: (&str, &[Value<'_>]),
+        other: (&str, &[Value<'_>]),
+    ) -> Result<(Vec<Row>, Vec<Row>)> {
+        self.check()?;
+        let project = self.project;
+        let [mut first, mut second]: [Vec<Value<'_>>; 2] = [vec![&project], vec![&project]];
+        first.extend(one.1);
+        second.extend(other.1);
+        self.connection
+            .query_both((one.0, &first), (other.0, &second))
+            .map_err(|trouble| failed(trouble, self.address))
+    }
+
+    /// A change whose outcome nobody waits for: it is sent with the next statement.
+    pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Result<()> {
+        self.check()?;
+        let project = self.project;
+        let mut all: Vec<Value<'_>> = vec![&project];
+        all.extend(values);
+        self.connection.execute_later(sql, &all, must).map_err(|trouble| failed(trouble, self.address))
     }
 
     pub(super) fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
@@ -252,7 +245,7 @@ impl<'a> Session<'a> {
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
-        self.connection.execute(sql, &all).map_err(|error| failed(&error, self.address))
+        self.connection.execute(sql, &all).map_err(|trouble| failed(trouble, self.address))
     }
 
     /// A change to a row that must be there.
@@ -275,7 +268,7 @@ impl<'a> Session<'a> {
     /// A statement without parameters or answer.
     pub(super) fn say(&mut self, sql: &str) -> Result<()> {
         self.check()?;
-        self.connection.client.batch_execute(sql).map_err(|error| failed(&error, self.address))
+        self.connection.batch(sql).map_err(|trouble| failed(trouble, self.address))
     }
 
     fn check(&mut self) -> Result<()> {
@@ -296,18 +289,25 @@ impl<'a> Session<'a> {
             return now;
         }
         let read = self.connection.query(&format!("SELECT {NOW_MS}"), &[]);
-        match read.and_then(|rows| rows.first().map(|row| row.try_get(0)).transpose()) {
+        match read.and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?)) {
             Ok(wall_ms) => self.read(wall_ms.unwrap_or(self.last_reading.wall_ms)),
-            Err(error) => {
-                self.broken = Some(failed(&error, self.address));
+            Err(trouble) => {
+                self.broken = Some(failed(trouble, self.address));
                 self.last_reading.clone()
             }
         }
     }
 
+    /// Time passes while one waits: what was read before is no longer the time.
+    pub(super) fn may_wait(&mut self) {
+        self.read_with_lock = None;
+        self.has_waited = true;
+    }
+
     pub(super) fn read(&mut self, wall_ms: i64) -> Moment {
         // One transaction's time does not go back, whatever is done to the server's clock meanwhile.
         let wall_ms = wall_ms.max(self.last_reading.wall_ms);
+        self.has_waited = false;
         self.last_reading = Moment { wall_ms, tick_ms: wall_ms, domain: self.domain.clone() };
         self.last_reading.clone()
     }
@@ -324,8 +324,7 @@ impl<'a> Session<'a> {
             // A snapshot from before the question could miss what was committed in between.
             format!("COMMIT; {ask}; COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         };
-        let answers =
-            self.connection.client.simple_query(&sql).map_err(|error| failed(&error, self.address))?;
+        let answers = self.connection.simple(&sql).map_err(|trouble| failed(trouble, self.address))?;
         Ok(lowest(&answers))
     }
 
@@ -341,7 +340,7 @@ impl<'a> Session<'a> {
         let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
         // The clock is read above what has waited.
         let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");
-        let rows = self.connection.query(&sql, &[&key]).map_err(|error| failed(&error, self.address))?;
+        let rows = self.connection.query(&sql, &[&key]).map_err(|trouble| failed(trouble, self.address))?;
         if let Some(wall_ms) = rows.first().and_then(|row| row.try_get(0).ok()) {
             let now = self.read(wall_ms);
             self.read_with_lock = Some(now);

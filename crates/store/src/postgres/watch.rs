@@ -20,12 +20,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio_postgres::{AsyncMessage, Client, Connection as Driver};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::Client;
 
-use crate::{Result, StoreError, Watch, Woken};
+use crate::{Result, Watch, Woken};
 
-use super::session::{Connection, Lock, lowest, settled_up_to};
+use super::connection::runtime;
+use super::session::{Lock, lowest, settled_up_to};
 use super::{Address, PostgresStore, failed};
 
 /// How long a watch trusts that it would have heard.
@@ -38,20 +38,16 @@ const UNSETTLED: Duration = Duration::from_millis(250);
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-fn channel(project: uuid::Uuid) -> String {
+/// Where a project's commits are told.
+pub(super) fn channel(project: uuid::Uuid) -> String {
     format!("onus_{}", project.simple())
 }
 
 /// Tells those who listen, if there are any, that something was committed. It is no part of any transaction, and need not
-/// last: if it fails, they see it later.
-pub(super) fn tell(connection: &mut Connection, project: uuid::Uuid) {
-    // Listeners share the lock: who gets it alone has nobody to tell. What is told is not worth a sync of the log.
-    let _ = connection.query(
-        "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')::text \
-         WHERE NOT pg_try_advisory_xact_lock($2)",
-        &[&channel(project), &Lock::Watched.key(project)],
-    );
-}
+/// last: if it fails, they see it later. Listeners share the lock: who gets it alone has nobody to tell. What is told is not
+/// worth a sync of the log.
+pub(super) const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')::text \
+    WHERE NOT pg_try_advisory_xact_lock($2)";
 
 /// What ended a sleep: news or the end of its time, one of the others, or the connection's end.
 enum Heard {
@@ -91,12 +87,8 @@ impl std::fmt::Debug for PostgresWatch {
 }
 
 pub(super) fn watch(store: &PostgresStore) -> Result<PostgresWatch> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| StoreError::Unexpected(format!("nothing to wait with: {error}")))?;
     let mut watch = PostgresWatch {
-        runtime,
+        runtime: runtime()?,
         address: store.address.clone(),
         project: store.project,
         ear: None,
@@ -110,57 +102,15 @@ pub(super) fn watch(store: &PostgresStore) -> Result<PostgresWatch> {
     Ok(watch)
 }
 
-/// Hands notifications on until the connection ends.
-fn drive<S, T>(mut connection: Driver<S, T>) -> (tokio::task::JoinHandle<()>, UnboundedReceiver<()>)
-where
-    Driver<S, T>: Send + 'static,
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
-    let (tell, news) = unbounded_channel();
-    let driver = tokio::spawn(async move {
-        loop {
-            match std::future::poll_fn(|context| connection.poll_message(context)).await {
-                Some(Ok(AsyncMessage::Notification(_))) => {
-                    if tell.send(()).is_err() {
-                        return;
-                    }
-                }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return,
-            }
-        }
-    });
-    (driver, news)
-}
-
 impl PostgresWatch {
     fn listen(&self) -> Result<Ear> {
-        let fail = |error: tokio_postgres::Error| failed(&error, &self.address);
-        let tls = self.address.tls()?;
         let (channel, lock) = (channel(self.project), Lock::Watched.key(self.project));
-        let settings = self.address.settings();
         self.runtime.block_on(async {
-            let config = &self.address.config;
-            let (client, driver, news) = match tls {
-                None => {
-                    let (client, connection) = config.connect(tokio_postgres::NoTls).await.map_err(fail)?;
-                    let (driver, news) = drive(connection);
-                    (client, driver, news)
-                }
-                Some(tls) => {
-                    let (client, connection) =
-                        config.connect(MakeRustlsConnect::new(tls)).await.map_err(fail)?;
-                    let (driver, news) = drive(connection);
-                    (client, driver, news)
-                }
-            };
-            client
-                .batch_execute(&format!(
-                    "{settings}; LISTEN {channel}; SELECT pg_advisory_lock_shared({lock})"
-                ))
-                .await
-                .map_err(fail)?;
+            let (heard, news) = unbounded_channel();
+            let (client, driver) = self.address.connect(Some(heard)).await?;
+            let listen = format!("LISTEN {channel}; SELECT pg_advisory_lock_shared({lock})");
+            let listening = client.batch_execute(&listen).await;
+            listening.map_err(|error| failed(error.into(), &self.address))?;
             Ok(Ear { client, news, driver })
         })
     }
@@ -173,14 +123,14 @@ impl PostgresWatch {
         let Some(ear) = &self.ear else { return Err(self.address.fails("the connection was lost")) };
         let rows = self.runtime.block_on(ear.client.query(sql, values));
         rows.and_then(|rows| rows.iter().map(|row| row.try_get(0)).collect())
-            .map_err(|error| failed(&error, &self.address))
+            .map_err(|error| failed(error.into(), &self.address))
     }
 
     /// Counts what is there as seen.
     fn count(&mut self) -> Result<()> {
         let Some(ear) = &self.ear else { return Err(self.address.fails("the connection was lost")) };
         let answers = self.runtime.block_on(ear.client.simple_query(&settled_up_to()));
-        self.settled = lowest(&answers.map_err(|error| failed(&error, &self.address))?);
+        self.settled = lowest(&answers.map_err(|error| failed(error.into(), &self.address))?);
         self.seen = self
             .ask("SELECT seq FROM event WHERE project = $1 AND seq > $2", &[&self.project, &self.settled])?;
         Ok(())

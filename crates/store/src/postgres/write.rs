@@ -13,6 +13,7 @@ use onus_core::text::{Field, Salt, TextKey};
 
 use crate::{KeptRequest, KnownInstance, Patience, Reach, Read, Result, StoreError, Write};
 
+use super::connection::Must;
 use super::maintain::SCRUB;
 use super::rows::{
     self, Columns, INSERT_LEASE, INSERT_TASK, INSTANCE_COLUMNS, MOVE_TASK, UPDATE_TASK, to_sql, with_lease,
@@ -68,24 +69,25 @@ impl Session<'_> {
     }
 
     fn index(&mut self, key: TextKey, indexed: bool) -> Result<()> {
-        self.run(
+        self.run_later(
             "UPDATE text SET indexed = $5 WHERE project = $1 AND stream = $2 AND version = $3 AND field = $4 \
              AND indexed <> $5",
             &[&key.stream.to_string(), &to_sql(key.version.0), &key.field.as_str(), &indexed],
+            Must::Run,
         )
-        .map(drop)
     }
 
-    /// How many rows were changed: one, or none.
-    fn set_pulse(&mut self, task: Uid, token: Token, pulse: &Pulse, only: &str) -> Result<u64> {
-        let deadline = pulse.deadline.as_ref();
-        self.run(
-            &format!(
-                "UPDATE lease SET last_wall_ms = $4, last_tick_ms = $5, last_domain = $6, renewals = $7, \
-                 deadline_wall_ms = $8, deadline_tick_ms = $9, deadline_domain = $10, progress_wall_ms = $11, \
-                 progress_tick_ms = $12, progress_domain = $13, resting = $14 \
-                 WHERE project = $1 AND task = $2 AND token = $3 {only}"
-            ),
+    /// Changes the pulse of a lease that has not ended, or was not renewed more often than this. Any other is to be
+    /// looked at again.
+    fn set_pulse(&mut self, task: Uid, token: Token, pulse: &Pulse, renewed: Option<u64>) -> Result<()> {
+        self.known.forget_lease(task, token);
+        let (deadline, renewed) = (pulse.deadline.as_ref(), renewed.map(to_sql));
+        self.run_later(
+            "UPDATE lease SET last_wall_ms = $4, last_tick_ms = $5, last_domain = $6, renewals = $7, \
+             deadline_wall_ms = $8, deadline_tick_ms = $9, deadline_domain = $10, progress_wall_ms = $11, \
+             progress_tick_ms = $12, progress_domain = $13, resting = $14 \
+             WHERE project = $1 AND task = $2 AND token = $3 \
+             AND CASE WHEN $15::bigint IS NULL THEN ended_how IS NULL ELSE renewals <= $15 END",
             &[
                 &task.to_string(),
                 &to_sql(token.0),
@@ -100,7 +102,9 @@ impl Session<'_> {
                 &pulse.progress.tick_ms,
                 &pulse.progress.domain.as_str(),
                 &pulse.resting,
+                &renewed,
             ],
+            Must::ChangeOneOrAgain,
         )
     }
 
@@ -114,7 +118,7 @@ impl Session<'_> {
     ) -> Result<()> {
         let mut payload = String::new();
         onus_core::chain::write_canonical(&record.payload, &mut payload);
-        self.run(
+        self.run_later(
             "INSERT INTO event (project, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, \
              prev, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             &[
@@ -131,6 +135,7 @@ impl Session<'_> {
                 &record.prev,
                 &hash,
             ],
+            Must::Run,
         )?;
         self.last_event = Some(LastEvent {
             stream: stream.to_owned(),
@@ -148,12 +153,13 @@ impl Session<'_> {
     ) -> Result<()> {
         // What may ever be looked for; whether it is now, the column says.
         let words = matches!(field, "title" | "body" | "note").then(|| vector(text));
-        self.run(
+        self.known.forget_texts();
+        self.run_later(
             "INSERT INTO text (project, stream, version, field, salt, body, words) \
              VALUES ($1, $2, $3, $4, $5, $6, $7::text::tsvector)",
             &[&stream, &to_sql(version), &field, &salt, &text, &words],
+            Must::Run,
         )
-        .map(drop)
     }
 }
 
@@ -163,7 +169,7 @@ impl Write for Session<'_> {
     }
 
     fn lock_project(&mut self) -> Result<Project> {
-        self.read_with_lock = None;
+        self.may_wait();
         self.one(
             "SELECT uid, prefix, created_at_ms, version, head FROM project WHERE project = $1 FOR NO KEY UPDATE",
             &[],
@@ -204,7 +210,7 @@ impl Write for Session<'_> {
     }
 
     fn next_number(&mut self) -> Result<Number> {
-        self.read_with_lock = None;
+        self.may_wait();
         let last =
             self.number("SELECT last_number FROM project WHERE project = $1 FOR NO KEY UPDATE", &[])?;
         Ok(Number(last + 1))
@@ -221,10 +227,12 @@ impl Write for Session<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
+        self.known.learn(change);
         match change {
-            Change::PutProject(project) => self.run_on_one(
+            Change::PutProject(project) => self.run_later(
                 "UPDATE project SET version = $2, head = $3 WHERE project = $1",
                 &[&to_sql(project.version.0), &project.head],
+                Must::ChangeOne,
             ),
             Change::PutActor(actor) => self
                 .run(
@@ -253,12 +261,14 @@ impl Write for Session<'_> {
                 {
                     return Ok(());
                 }
-                with_task(task, Columns::All, |values| self.run(&INSERT_TASK, values)).map(drop)
+                with_task(task, Columns::All, |values| self.run_later(&INSERT_TASK, values, Must::Run))
             }
             Change::MoveTask(task) => {
-                with_task(task, Columns::Moves, |values| self.run_on_one(&MOVE_TASK, values))
+                with_task(task, Columns::Moves, |values| self.run_later(&MOVE_TASK, values, Must::ChangeOne))
             }
-            Change::OpenLease(lease) => with_lease(lease, |values| self.run(&INSERT_LEASE, values)).map(drop),
+            Change::OpenLease(lease) => {
+                with_lease(lease, |values| self.run_later(&INSERT_LEASE, values, Must::Run))
+            }
             Change::ReviveLease { task, token, active_from, active_before_s, pulse } => {
                 self.run_on_one(
                     "UPDATE lease SET active_wall_ms = $4, active_tick_ms = $5, active_domain = $6, \
@@ -282,12 +292,10 @@ impl Write for Session<'_> {
             ),
             Change::EndLease { task, token, ended } => {
                 // Judged by a row from before a renewal, it must be judged again.
-                let unchanged = format!("AND renewals <= {}", ended.end.renewals);
-                if self.set_pulse(*task, *token, &Pulse::of_ended(&ended.end), &unchanged)? == 0 {
-                    return Err(StoreError::Again);
-                }
+                let end = &ended.end;
+                self.set_pulse(*task, *token, &Pulse::of_ended(end), Some(end.renewals))?;
                 self.hold(*task, *token, false)?;
-                self.run_on_one(
+                self.run_later(
                     "UPDATE lease SET ended_how = $4, ended_at_ms = $5, ended_version = $6, ended_active_s = $7 \
                      WHERE project = $1 AND task = $2 AND token = $3",
                     &[
@@ -298,6 +306,7 @@ impl Write for Session<'_> {
                         &to_sql(ended.version.0),
                         &ended.end.active_s,
                     ],
+                    Must::ChangeOne,
                 )
             }
             Change::AddDeps { task, on } => self.add_deps(*task, on),
@@ -329,18 +338,12 @@ impl Write for Session<'_> {
 
     /// Whoever ended the lease meanwhile was first: the whole request is looked at again.
     fn pulse(&mut self, task: Uid, token: Token, pulse: &Pulse) -> Result<()> {
-        if self.set_pulse(task, token, pulse, "AND ended_how IS NULL")? > 0 {
-            return Ok(());
-        }
-        match self.lease(task, token)? {
-            Some(_) => Err(StoreError::Again),
-            None => Err(StoreError::Damaged("a row that the ledger speaks of is missing".to_owned())),
-        }
+        self.set_pulse(task, token, pulse, None)
     }
 
     fn put_instance(&mut self, known: &KnownInstance) -> Result<()> {
         let (process, wants) = (known.process.as_ref(), known.wants.as_ref());
-        self.run(
+        self.run_later(
             &format!(
                 "INSERT INTO instance (project, {INSTANCE_COLUMNS}) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
@@ -364,12 +367,12 @@ impl Write for Session<'_> {
                 &wants.map(|wants| &wants.path),
                 &wants.map(|wants| wants.at_ms),
             ],
+            Must::Run,
         )
-        .map(drop)
     }
 
     fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> Result<()> {
-        self.run(
+        self.run_later(
             "INSERT INTO request (project, actor, key, digest, salt, verb, task, token, at_ms) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             &[
@@ -382,12 +385,13 @@ impl Write for Session<'_> {
                 &request.token.map(|token| to_sql(token.0)),
                 &request.at_ms,
             ],
+            Must::Run,
         )
-        .map(drop)
     }
 
     fn erase(&mut self, key: TextKey) -> Result<()> {
         let (stream, version) = (key.stream.to_string(), to_sql(key.version.0));
+        self.known.forget_texts();
         self.run_on_one(
             "DELETE FROM text WHERE project = $1 AND stream = $2 AND version = $3 AND field = $4",
             &[&stream, &version, &key.field.as_str()],
@@ -430,6 +434,7 @@ impl Write for Session<'_> {
         if let Some(scopes) = self.parts.pop() {
             self.scopes = scopes;
         }
+        self.known.forget();
         self.say("ROLLBACK TO part; RELEASE part")
     }
 }

@@ -131,6 +131,8 @@ fn held_open(mut store: PostgresStore, n: u32) -> (mpsc::Sender<()>, thread::Joi
     let worker = thread::spawn(move || {
         commit(&mut store, |write| {
             append_note(write, uid(n, n))?;
+            // Whatever is asked next, the event is sent before it.
+            write.count_events()?;
             written.send(()).unwrap();
             gone.recv().unwrap();
             Ok(())

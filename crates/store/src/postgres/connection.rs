@@ -1,0 +1,363 @@
+//! A connection, driven on the thread that uses it: statements are prepared once, and those whose answers nobody waits for are
+//! sent together with the next one that somebody does.
+//!
+//! **Nothing waits for ever.** The server ends a statement that takes too long; if not even that comes back, as from a
+//! server that was stopped, or from a commit whose standby is away, the connection is given up.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::future::{join, join_all};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{AsyncMessage, Client, Connection as Driver, Error, Row, SimpleQueryMessage, Statement};
+
+use crate::{Result, StoreError};
+
+use super::Address;
+
+pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
+
+/// How long the goodbye may take.
+const PARTING: Duration = Duration::from_millis(200);
+
+/// So many statements wait at most to be sent.
+const MOST_WAITING: usize = 24;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The server, or the way to it, said so.
+    Said(Error),
+    /// Nothing came back.
+    Silence,
+    /// The server did something else than it was asked for.
+    Wrong(StoreError),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Said(error)
+    }
+}
+
+type Answer<T> = std::result::Result<T, Trouble>;
+
+/// What must be true of a statement that is sent later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Must {
+    /// Nothing: it cannot fail but by an error.
+    Run,
+    /// It changes the one row that the ledger speaks of.
+    ChangeOne,
+    /// It changes one row, or the transaction is run again.
+    ChangeOneOrAgain,
+}
+
+/// A statement that is sent with the next one whose answer is waited for.
+#[derive(Debug)]
+pub(super) struct Later {
+    statement: Statement,
+    values: Vec<Encoded>,
+    must: Must,
+}
+
+impl Later {
+    async fn run(&self, client: &Client) -> std::result::Result<u64, Error> {
+        client
+            .execute_raw(&self.statement, self.values.iter().map(|value| value as &(dyn ToSql + Sync)))
+            .await
+    }
+}
+
+/// A value as it goes over the wire.
+#[derive(Debug)]
+struct Encoded(Option<BytesMut>);
+
+impl ToSql for Encoded {
+    fn to_sql(
+        &self,
+        _kind: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match &self.0 {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(IsNull::No)
+            }
+            None => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_kind: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+pub(super) struct Connection {
+    runtime: Runtime,
+    /// None: it was given up.
+    client: Option<Client>,
+    driver: JoinHandle<()>,
+    statements: HashMap<String, Statement>,
+    patience: Duration,
+    waiting: Vec<Later>,
+    /// Whether a transaction has begun and not ended.
+    is_open: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Without its client the driver takes leave of the server, and ends.
+        if self.client.take().is_some() {
+            let driver = &mut self.driver;
+            let _ = self.runtime.block_on(async { tokio::time::timeout(PARTING, driver).await });
+        }
+    }
+}
+
+/// What drives a thread's connections.
+pub(super) fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StoreError::Unexpected(format!("a connection cannot be driven: {error}")))
+}
+
+/// Keeps a connection going until it ends, and hands notifications on.
+pub(super) fn drive<S, T>(mut connection: Driver<S, T>, heard: Option<UnboundedSender<()>>) -> JoinHandle<()>
+where
+    Driver<S, T>: Send + 'static,
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    tokio::spawn(async move {
+        loop {
+            match std::future::poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(_))) => {
+                    if heard.as_ref().is_some_and(|heard| heard.send(()).is_err()) {
+                        return;
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    })
+}
+
+/// Waits for an answer, but not for ever.
+async fn within<T>(patience: Duration, work: impl Future<Output = T>) -> Answer<T> {
+    tokio::time::timeout(patience, work).await.map_err(|_| Trouble::Silence)
+}
+
+impl Connection {
+    pub(super) fn open(address: &Address) -> Result<Connection> {
+        let runtime = runtime()?;
+        match runtime.block_on(address.connect(None)) {
+            Ok((client, driver)) => Ok(Connection {
+                runtime,
+                client: Some(client),
+                driver,
+                statements: HashMap::new(),
+                patience: address.patience(),
+                waiting: Vec::new(),
+                is_open: false,
+            }),
+            Err(error) => {
+                // A name that is still being looked up is not waited for.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.as_ref().is_none_or(Client::is_closed)
+    }
+
+    /// For what takes its time.
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    fn prepared(&mut self, sql: &str) -> Answer<Statement> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.ask(self.patience, async |client, _| client.prepare(sql).await)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs `work` on the client. Whoever hears nothing for too long gives the connection up.
+    fn ask<T>(
+        &mut self,
+        patience: Duration,
+        work: impl AsyncFnOnce(&Client, &[Later]) -> std::result::Result<T, Error>,
+    ) -> Answer<T> {
+        let Some(client) = &self.client else { return Err(Trouble::Silence) };
+        let answered = self.runtime.block_on(within(patience, work(client, &self.waiting)));
+        if matches!(answered, Err(Trouble::Silence)) {
+            self.driver.abort();
+            self.client = None;
+        }
+        Ok(answered??)
+    }
+
+    /// Sends what waits to be sent, and then this, at once.
+    fn ask_after<T>(
+        &mut self,
+        patience: Duration,
+        work: impl AsyncFnOnce(&Client) -> std::result::Result<T, Error>,
+    ) -> Answer<T> {
+        if self.waiting.is_empty() {
+            return self.ask(patience, async |client, _| work(client).await);
+        }
+        let answered = self.ask(patience, async |client, waiting| {
+            let earlier = join_all(waiting.iter().map(|later| later.run(client)));
+            // Each is sent when it is first looked at, in this order.
+            Ok(join(earlier, work(client)).await)
+        });
+        let waiting = std::mem::take(&mut self.waiting);
+        let (earlier, answer) = answered?;
+        check(&waiting, earlier)?;
+        Ok(answer?)
+    }
+
+    pub(super) fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<Vec<Row>> {
+        let statement = self.prepared(sql)?;
+        self.ask_after(self.patience, async |client| client.query(&statement, values).await)
+    }
+
+    /// Two questions at once.
+    pub(super) fn query_both(
+        &mut self,
+        one: (&str, &[Value<'_>]),
+        other: (&str, &[Value<'_>]),
+    ) -> Answer<(Vec<Row>, Vec<Row>)> {
+        let statements = (self.prepared(one.0)?, self.prepared(other.0)?);
+        self.ask_after(self.patience, async |client| {
+            let (first, second) =
+                join(client.query(&statements.0, one.1), client.query(&statements.1, other.1)).await;
+            Ok((first?, second?))
+        })
+    }
+
+    pub(super) fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<u64> {
+        let statement = self.prepared(sql)?;
+        self.ask_after(self.patience, async |client| client.execute(&statement, values).await)
+    }
+
+    /// To be sent with the next one.
+    pub(super) fn execute_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Answer<()> {
+        let statement = self.prepared(sql)?;
+        let mut encoded = Vec::with_capacity(values.len());
+        for (value, kind) in values.iter().zip(statement.params()) {
+            let mut bytes = BytesMut::new();
+            encoded.push(match value.to_sql_checked(kind, &mut bytes) {
+                Ok(IsNull::No) => Encoded(Some(bytes)),
+                Ok(IsNull::Yes) => Encoded(None),
+                Err(error) => return Err(Trouble::Wrong(StoreError::Unexpected(error.to_string()))),
+            });
+        }
+        self.waiting.push(Later { statement, values: encoded, must });
+        if self.waiting.len() >= MOST_WAITING { self.flush() } else { Ok(()) }
+    }
+
+    pub(super) fn flush(&mut self) -> Answer<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.ask_after(self.patience, async |_| Ok(()))
+    }
+
+    /// Statements without parameters or answer.
+    pub(super) fn batch(&mut self, sql: &str) -> Answer<()> {
+        self.ask_after(self.patience, async |client| client.batch_execute(sql).await)
+    }
+
+    pub(super) fn simple(&mut self, sql: &str) -> Answer<Vec<SimpleQueryMessage>> {
+        self.ask_after(self.patience, async |client| client.simple_query(sql).await)
+    }
+
+    /// Begins a transaction by these words, and asks a first question in it.
+    pub(super) fn begin(&mut self, words: &str, sql: &str, values: &[Value<'_>]) -> Answer<Vec<Row>> {
+        // Whatever a transaction before it left, by an error or a panic, ends first.
+        if self.is_open {
+            self.rollback();
+        }
+        let statement = self.prepared(sql)?;
+        self.is_open = true;
+        self.ask(self.patience, async |client, _| {
+            let (begun, rows) = join(client.batch_execute(words), client.query(&statement, values)).await;
+            begun?;
+            rows
+        })
+    }
+
+    /// Ends a transaction without committing it. On a connection that is gone there is nothing left to undo.
+    pub(super) fn rollback(&mut self) {
+        self.waiting.clear();
+        self.is_open =
+            self.ask(self.patience, async |client, _| client.batch_execute("ROLLBACK").await).is_err();
+    }
+
+    /// Commits, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
+    /// before. Whether the commit was answered is one thing, whether there was anything left to commit another.
+    pub(super) fn commit(&mut self, then: Option<(&str, &[Value<'_>])>) -> Answer<Answer<()>> {
+        if self.waiting.iter().any(|later| later.must != Must::Run) {
+            self.flush()?;
+        }
+        let then = match then {
+            Some((sql, values)) => Some((self.prepared(sql)?, values)),
+            None => None,
+        };
+        self.is_open = false;
+        let answered = self.ask(self.patience, async |client, waiting| {
+            let earlier = join_all(waiting.iter().map(|later| later.run(client)));
+            let commit = client.batch_execute("COMMIT");
+            let after = async {
+                if let Some((statement, values)) = &then {
+                    // Those who are told so would have seen it later.
+                    let _ = client.query(statement, values).await;
+                }
+            };
+            let (earlier, (commit, ())) = join(earlier, join(commit, after)).await;
+            Ok((earlier, commit))
+        });
+        let waiting = std::mem::take(&mut self.waiting);
+        let (earlier, commit) = match answered {
+            Ok(answered) => answered,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if let Err(error) = commit {
+            return Ok(Err(error.into()));
+        }
+        // After an error COMMIT ends a transaction without committing it.
+        check(&waiting, earlier)?;
+        Ok(Ok(()))
+    }
+}
+
+/// Whether what was sent earlier did what it must.
+fn check(waiting: &[Later], outcomes: Vec<std::result::Result<u64, Error>>) -> Answer<()> {
+    for (later, outcome) in waiting.iter().zip(outcomes) {
+        match (later.must, outcome?) {
+            (Must::Run, _) | (_, 1) => {}
+            (Must::ChangeOneOrAgain, _) => return Err(Trouble::Wrong(StoreError::Again)),
+            (Must::ChangeOne, _) => {
+                let what = "a row that the ledger speaks of is missing".to_owned();
+                return Err(Trouble::Wrong(StoreError::Damaged(what)));
+            }
+        }
+    }
+    Ok(())
+}
