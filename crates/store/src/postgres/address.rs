@@ -151,12 +151,14 @@ impl Address {
         self.wait * 2 + Duration::from_secs(20)
     }
 
-    /// What a session says first: where the tables are, that no statement waits for ever, and that an acknowledged commit is on
-    /// the disk, whatever the database's own default is.
+    /// What a session says first: where the tables are, that no statement waits for ever, that a statement is planned once (every
+    /// one names a project and a key: no value makes another plan better), and that an acknowledged commit is on the disk,
+    /// whatever the database's own default is.
     pub(super) fn settings(&self) -> String {
         let statement = self.statement_wait();
         format!(
             "SET search_path = onus, pg_temp; SET timezone = 'UTC'; SET client_min_messages = error; \
+             SET plan_cache_mode = force_generic_plan; \
              SET lock_timeout = {}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
              SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
             self.wait.as_millis(),

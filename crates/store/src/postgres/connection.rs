@@ -26,7 +26,7 @@ pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 /// How long the goodbye may take.
 const PARTING: Duration = Duration::from_millis(200);
 
-/// So many statements wait at most to be sent.
+/// So many changes wait at most to be sent: groups of them are sent at once, in their order.
 const MOST_WAITING: usize = 24;
 
 /// Why there is no answer.
@@ -59,20 +59,68 @@ pub(super) enum Must {
     ChangeOneOrAgain,
 }
 
-/// A statement that is sent with the next one whose answer is waited for.
+/// A change that is sent with the next statement whose answer is waited for.
 #[derive(Debug)]
-pub(super) struct Later {
-    statement: Statement,
+struct Later {
+    sql: String,
     values: Vec<Encoded>,
     must: Must,
 }
 
 impl Later {
-    async fn run(&self, client: &Client) -> std::result::Result<u64, Error> {
-        client
-            .execute_raw(&self.statement, self.values.iter().map(|value| value as &(dyn ToSql + Sync)))
-            .await
+    /// The table that it changes.
+    fn table(&self) -> Option<&str> {
+        let mut words = self.sql.split_ascii_whitespace();
+        match words.next()? {
+            "UPDATE" => words.next(),
+            // INSERT INTO, DELETE FROM
+            _ => words.nth(1),
+        }
     }
+}
+
+/// Changes of different tables, as one statement.
+#[derive(Debug)]
+struct Group {
+    statement: Statement,
+    values: Vec<Encoded>,
+    /// What must be true of each that is counted, in the order of the answer's columns.
+    musts: Vec<Must>,
+}
+
+impl Group {
+    async fn run(&self, client: &Client) -> std::result::Result<Vec<Row>, Error> {
+        let values: Vec<Value<'_>> = self.values.iter().map(|value| value as Value<'_>).collect();
+        client.query(&self.statement, &values).await
+    }
+}
+
+/// The text of one statement that makes all these changes, and counts those that must be counted. They do not see one another, and
+/// none of them changes a table that another changes.
+fn together(changes: &[Later]) -> String {
+    let (mut parts, mut counts, mut before) = (Vec::new(), Vec::new(), 0);
+    for (n, change) in changes.iter().enumerate() {
+        let returning = if change.must == Must::Run { "" } else { " RETURNING 1" };
+        if change.must != Must::Run {
+            counts.push(format!("(SELECT COUNT(*) FROM part{n})"));
+        }
+        parts.push(format!("part{n} AS ({}{returning})", renumbered(&change.sql, before)));
+        before += change.values.len();
+    }
+    let counts = if counts.is_empty() { "1".to_owned() } else { counts.join(", ") };
+    format!("WITH {} SELECT {counts}", parts.join(", "))
+}
+
+/// The same statement with the numbers of its parameters beginning after those before it.
+fn renumbered(sql: &str, before: usize) -> String {
+    let mut pieces = sql.split('$');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
+        let number: usize = piece[..digits].parse().unwrap_or_default();
+        text.push_str(&format!("${}{}", number + before, &piece[digits..]));
+    }
+    text
 }
 
 /// A value as it goes over the wire.
@@ -192,7 +240,7 @@ impl Connection {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.ask(self.patience, async |client, _| client.prepare(sql).await)?;
+        let statement = self.ask(self.patience, async |client| client.prepare(sql).await)?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -201,10 +249,10 @@ impl Connection {
     fn ask<T>(
         &mut self,
         patience: Duration,
-        work: impl AsyncFnOnce(&Client, &[Later]) -> std::result::Result<T, Error>,
+        work: impl AsyncFnOnce(&Client) -> std::result::Result<T, Error>,
     ) -> Answer<T> {
         let Some(client) = &self.client else { return Err(Trouble::Silence) };
-        let answered = self.runtime.block_on(within(patience, work(client, &self.waiting)));
+        let answered = self.runtime.block_on(within(patience, work(client)));
         if matches!(answered, Err(Trouble::Silence)) {
             self.driver.abort();
             self.client = None;
@@ -218,37 +266,38 @@ impl Connection {
         patience: Duration,
         work: impl AsyncFnOnce(&Client) -> std::result::Result<T, Error>,
     ) -> Answer<T> {
-        if self.waiting.is_empty() {
-            return self.ask(patience, async |client, _| work(client).await);
-        }
-        let answered = self.ask(patience, async |client, waiting| {
-            let earlier = join_all(waiting.iter().map(|later| later.run(client)));
+        let groups = self.groups()?;
+        let (earlier, answer) = self.ask(patience, async |client| {
+            let earlier = join_all(groups.iter().map(|group| group.run(client)));
             // Each is sent when it is first looked at, in this order.
             Ok(join(earlier, work(client)).await)
-        });
-        let waiting = std::mem::take(&mut self.waiting);
-        let (earlier, answer) = answered?;
-        check(&waiting, earlier)?;
+        })?;
+        check(&groups, earlier)?;
         Ok(answer?)
+    }
+
+    /// What waits to be sent, in as few statements as possible.
+    fn groups(&mut self) -> Answer<Vec<Group>> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut groups = Vec::new();
+        while !waiting.is_empty() {
+            let is_again =
+                |at: &usize| waiting[..*at].iter().any(|change| change.table() == waiting[*at].table());
+            let end = (1..waiting.len()).find(is_again).unwrap_or(waiting.len());
+            let rest = waiting.split_off(end);
+            groups.push(Group {
+                statement: self.prepared(&together(&waiting))?,
+                musts: waiting.iter().map(|change| change.must).filter(|must| *must != Must::Run).collect(),
+                values: waiting.into_iter().flat_map(|change| change.values).collect(),
+            });
+            waiting = rest;
+        }
+        Ok(groups)
     }
 
     pub(super) fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<Vec<Row>> {
         let statement = self.prepared(sql)?;
         self.ask_after(self.patience, async |client| client.query(&statement, values).await)
-    }
-
-    /// Two questions at once.
-    pub(super) fn query_both(
-        &mut self,
-        one: (&str, &[Value<'_>]),
-        other: (&str, &[Value<'_>]),
-    ) -> Answer<(Vec<Row>, Vec<Row>)> {
-        let statements = (self.prepared(one.0)?, self.prepared(other.0)?);
-        self.ask_after(self.patience, async |client| {
-            let (first, second) =
-                join(client.query(&statements.0, one.1), client.query(&statements.1, other.1)).await;
-            Ok((first?, second?))
-        })
     }
 
     pub(super) fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<u64> {
@@ -268,7 +317,7 @@ impl Connection {
                 Err(error) => return Err(Trouble::Wrong(StoreError::Unexpected(error.to_string()))),
             });
         }
-        self.waiting.push(Later { statement, values: encoded, must });
+        self.waiting.push(Later { sql: sql.to_owned(), values: encoded, must });
         if self.waiting.len() >= MOST_WAITING { self.flush() } else { Ok(()) }
     }
 
@@ -296,7 +345,7 @@ impl Connection {
         }
         let statement = self.prepared(sql)?;
         self.is_open = true;
-        self.ask(self.patience, async |client, _| {
+        self.ask(self.patience, async |client| {
             let (begun, rows) = join(client.batch_execute(words), client.query(&statement, values)).await;
             begun?;
             rows
@@ -307,7 +356,7 @@ impl Connection {
     pub(super) fn rollback(&mut self) {
         self.waiting.clear();
         self.is_open =
-            self.ask(self.patience, async |client, _| client.batch_execute("ROLLBACK").await).is_err();
+            self.ask(self.patience, async |client| client.batch_execute("ROLLBACK").await).is_err();
     }
 
     /// Commits, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
@@ -320,9 +369,10 @@ impl Connection {
             Some((sql, values)) => Some((self.prepared(sql)?, values)),
             None => None,
         };
+        let groups = self.groups()?;
         self.is_open = false;
-        let answered = self.ask(self.patience, async |client, waiting| {
-            let earlier = join_all(waiting.iter().map(|later| later.run(client)));
+        let answered = self.ask(self.patience, async |client| {
+            let earlier = join_all(groups.iter().map(|group| group.run(client)));
             let commit = client.batch_execute("COMMIT");
             let after = async {
                 if let Some((statement, values)) = &then {
@@ -333,7 +383,6 @@ impl Connection {
             let (earlier, (commit, ())) = join(earlier, join(commit, after)).await;
             Ok((earlier, commit))
         });
-        let waiting = std::mem::take(&mut self.waiting);
         let (earlier, commit) = match answered {
             Ok(answered) => answered,
             Err(trouble) => return Ok(Err(trouble)),
@@ -342,22 +391,53 @@ impl Connection {
             return Ok(Err(error.into()));
         }
         // After an error COMMIT ends a transaction without committing it.
-        check(&waiting, earlier)?;
+        check(&groups, earlier)?;
         Ok(Ok(()))
     }
 }
 
 /// Whether what was sent earlier did what it must.
-fn check(waiting: &[Later], outcomes: Vec<std::result::Result<u64, Error>>) -> Answer<()> {
-    for (later, outcome) in waiting.iter().zip(outcomes) {
-        match (later.must, outcome?) {
-            (Must::Run, _) | (_, 1) => {}
-            (Must::ChangeOneOrAgain, _) => return Err(Trouble::Wrong(StoreError::Again)),
-            (Must::ChangeOne, _) => {
-                let what = "a row that the ledger speaks of is missing".to_owned();
-                return Err(Trouble::Wrong(StoreError::Damaged(what)));
+fn check(groups: &[Group], outcomes: Vec<std::result::Result<Vec<Row>, Error>>) -> Answer<()> {
+    for (group, rows) in groups.iter().zip(outcomes) {
+        let rows = rows?;
+        for (n, must) in group.musts.iter().enumerate() {
+            let changed: Option<i64> = rows.first().map(|row| row.try_get(n)).transpose()?;
+            match (must, changed) {
+                (_, Some(1)) => {}
+                (Must::ChangeOneOrAgain, _) => return Err(Trouble::Wrong(StoreError::Again)),
+                (Must::Run | Must::ChangeOne, _) => {
+                    let what = "a row that the ledger speaks of is missing".to_owned();
+                    return Err(Trouble::Wrong(StoreError::Damaged(what)));
+                }
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn later(sql: &str, values: usize, must: Must) -> Later {
+        Later { sql: sql.to_owned(), values: (0..values).map(|_| Encoded(None)).collect(), must }
+    }
+
+    #[test]
+    fn changes_become_one_statement_with_parameters_of_its_own() {
+        let changes = [
+            later("INSERT INTO event (a, b) VALUES ($1, $2::text)", 2, Must::Run),
+            later("UPDATE task SET a = $3 WHERE b = $1 AND c = $2", 3, Must::ChangeOne),
+            later("DELETE FROM scope WHERE a = $1", 1, Must::ChangeOneOrAgain),
+        ];
+        assert_eq!(
+            together(&changes),
+            "WITH part0 AS (INSERT INTO event (a, b) VALUES ($1, $2::text)), \
+             part1 AS (UPDATE task SET a = $5 WHERE b = $3 AND c = $4 RETURNING 1), \
+             part2 AS (DELETE FROM scope WHERE a = $6 RETURNING 1) \
+             SELECT (SELECT COUNT(*) FROM part1), (SELECT COUNT(*) FROM part2)"
+        );
+        let tables: Vec<_> = changes.iter().map(Later::table).collect();
+        assert_eq!(tables, [Some("event"), Some("task"), Some("scope")]);
+    }
 }

@@ -80,13 +80,20 @@ impl Read for Session<'_> {
             .collect();
         let (versions, uid) = (Vec::from_iter(versions), task.uid.to_string());
         let numbers: Vec<i64> = versions.iter().map(|version| to_sql(version.0)).collect();
-        let texts = format!(
-            "SELECT {TEXT_COLUMNS} FROM text WHERE project = $1 AND stream = $2 AND version = ANY($3)"
+        let sql = format!(
+            "SELECT {TEXT_COLUMNS}, NULL::bigint AS number FROM text \
+             WHERE project = $1 AND stream = $2 AND version = ANY($3) \
+             UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, number FROM ({NEEDS}) AS needs"
         );
-        let (texts, needs) = self.both((&texts, &[&uid, &numbers]), (NEEDS, &[&uid]))?;
-        let texts = texts.iter().map(rows::stored_text).collect::<std::result::Result<_, Broken>>();
-        let needs = needs.iter().map(rows::number).collect::<std::result::Result<_, Broken>>();
-        let (texts, needs) = (texts.map_err(Broken::into_error)?, needs.map_err(Broken::into_error)?);
+        let (mut texts, mut needs) = (Vec::new(), Vec::new());
+        for row in self.rows(&sql, &[&uid, &numbers])? {
+            let mut read = || match row.try_get::<_, Option<i64>>("number")? {
+                Some(number) => Ok(needs.push(Number(unsigned(number)?))),
+                None => Ok(texts.push(rows::stored_text(&row)?)),
+            };
+            read().map_err(Broken::into_error)?;
+        }
+        needs.sort_unstable();
         self.known.fetched(task.uid, &versions, texts, needs);
         Ok(())
     }

@@ -207,7 +207,6 @@ CREATE TABLE lease (
     ended_active_s bigint,
     PRIMARY KEY (project, task, token)
 ) WITH (fillfactor = 80);
-CREATE INDEX lease_holder ON lease (project, task, actor, instance, token);
 CREATE INDEX lease_unended ON lease (project, actor, instance) WHERE ended_how IS NULL;
 CREATE INDEX lease_lost ON lease (project, actor, instance, ended_at_ms)
     WHERE ended_how IN ('taken_over', 'revoked', 'reset', 'lapsed');

@@ -215,22 +215,6 @@ impl<'a> Session<'a> {
         self.connection.query(sql, &all).map_err(|trouble| failed(trouble, self.address))
     }
 
-    /// Two questions at once.
-    pub(super) fn both(
-        &mut self,
-        one: (&str, &[Value<'_>]),
-        other: (&str, &[Value<'_>]),
-    ) -> Result<(Vec<Row>, Vec<Row>)> {
-        self.check()?;
-        let project = self.project;
-        let [mut first, mut second]: [Vec<Value<'_>>; 2] = [vec![&project], vec![&project]];
-        first.extend(one.1);
-        second.extend(other.1);
-        self.connection
-            .query_both((one.0, &first), (other.0, &second))
-            .map_err(|trouble| failed(trouble, self.address))
-    }
-
     /// A change whose outcome nobody waits for: it is sent with the next statement.
     pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Result<()> {
         self.check()?;
