@@ -56,7 +56,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         Ok(StoreAt::File(path)) => folder_of(&path),
         Ok(StoreAt::Server { .. }) if args.allow_store => {
             return Err(Refusal::usage("--allow-store is for a store in a file; this one is on a server")
-                .next("let the sandbox reach the server, or set the agent up with `onus mcp` outside of it"));
+                .next(
+                    "let the sandbox reach the server, or set the agent up with `onus mcp` outside of it",
+                ));
         }
         Ok(StoreAt::Server { .. }) | Err(_) => None,
     };

@@ -44,6 +44,8 @@ pub struct Address {
     pub(super) config: tokio_postgres::Config,
     trust: Trust,
     roots: Option<PathBuf>,
+    /// How long to wait for the server, and for others' locks.
+    pub(super) wait: Duration,
     shown: String,
 }
 
@@ -59,7 +61,7 @@ impl Address {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
 
-    /// `password`: for an address without one. `wait`: how long to wait for the server, and for others' locks.
+    /// `password`: for an address without one.
     pub fn parse(text: &str, password: Option<&str>, wait: Duration) -> Result<Address> {
         let shown = masked(text);
         let refuse = |why: String| StoreError::Unavailable {
@@ -122,7 +124,7 @@ impl Address {
             .connect_timeout(wait.max(Duration::from_secs(1)))
             .tcp_user_timeout(statement)
             .keepalives_idle(Duration::from_secs(30));
-        Ok(Address { config, trust, roots, shown })
+        Ok(Address { config, trust, roots, wait, shown })
     }
 
     /// A text as it may be shown: without password and options if it is such an address.

@@ -70,9 +70,13 @@
 //!
 //! # A commit whose outcome is unknown
 //!
-//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for by its number
-//! (`pg_xact_status`) over a new one: committed is the answer, aborted is run again, and what cannot be found out in time
-//! is said to be unknown. It is never simply made again.
+//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for over a new one. Its
+//! number tells whether it is over (`pg_xact_status`), but not whether it was committed: a server that crashed, or a standby
+//! that took over, gives numbers of which it has nothing on disk to others. What tells is an event of its own in the
+//! ledger. It is there: that is the answer, once the standbys that the server waits for have it as well ([`VOUCH`]; who was
+//! to wait for them may have been ended). It is not there: nothing was applied, and it is run again. A transaction without
+//! an event changes signs of life alone; it is run again in either case, and what it tells is true of the second time.
+//! What cannot be found out in time is said to be unknown.
 
 mod address;
 mod graph;
@@ -93,7 +97,7 @@ mod write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use postgres::error::SqlState;
+use postgres::error::{Severity, SqlState};
 
 use onus_core::time::ClockDomain;
 
@@ -101,10 +105,14 @@ use crate::{Clock, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, 
 
 pub use address::Address;
 pub use pool::{PooledStore, PostgresPool};
-use session::{Connection, Mode, Session};
+use session::{Connection, Mode, Session, Trace};
 
 /// The longest pause before a transaction that another was preferred to is run again.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
+
+/// Once this is committed, all that was before it is as safe as the server makes a commit: it waits for the same standbys,
+/// for which a transaction that changes nothing would not wait.
+const VOUCH: &str = "SELECT pg_logical_emit_message(true, 'onus', '')";
 
 /// How long the outcome of a commit is asked for, at least.
 const MIN_ASKING: Duration = Duration::from_secs(5);
@@ -177,7 +185,7 @@ impl PostgresStore {
             Some(error) => Err(error),
             None => Ok(answer),
         });
-        let has_news = session.has_news;
+        let (has_news, trace) = (session.has_news, session.trace.take());
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -188,11 +196,11 @@ impl PostgresStore {
         };
         let ended = match self.connection.client.batch_execute("COMMIT") {
             Ok(()) => Ended::Committed,
-            Err(error) if error.as_db_error().is_some() => {
+            Err(error) if is_undone(&error) => {
                 let _ = self.connection.client.batch_execute("ROLLBACK");
                 Ended::Again(failed(&error, &self.address))
             }
-            Err(_) => self.ask_for_outcome(xid)?,
+            Err(_) => self.ask_for_outcome(xid, trace.as_ref())?,
         };
         if has_news && matches!(ended, Ended::Committed) {
             watch::tell(&mut self.connection, self.project);
@@ -201,25 +209,50 @@ impl PostgresStore {
     }
 
     /// What became of a transaction whose commit was not answered.
-    fn ask_for_outcome(&mut self, xid: i64) -> Result<Ended> {
+    fn ask_for_outcome(&mut self, xid: i64, trace: Option<&Trace>) -> Result<Ended> {
         let until = Instant::now() + self.wait.max(MIN_ASKING);
         let mut pause = Duration::from_millis(20);
         while Instant::now() < until {
-            let asked = self.reconnect().and_then(|()| {
-                self.connection
-                    .query("SELECT pg_xact_status($1::text::xid8)", &[&xid.to_string()])
-                    .and_then(|rows| rows.first().map(|row| row.try_get::<_, Option<String>>(0)).transpose())
-                    .map_err(|error| failed(&error, &self.address))
-            });
-            match asked.ok().flatten().flatten().as_deref() {
-                Some("committed") => return Ok(Ended::Committed),
-                Some("aborted") => return Ok(Ended::Again(StoreError::Again)),
-                // Still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
-                _ => std::thread::sleep(pause),
+            if let Ok(Some(ended)) = self.reconnect().and_then(|()| self.outcome(xid, trace)) {
+                return Ok(ended);
             }
+            // It is still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
+            std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(500));
         }
         Err(StoreError::Unknown(PathBuf::from(self.address.shown())))
+    }
+
+    /// How a transaction ended. None: it has not, or this server does not know.
+    fn outcome(&mut self, xid: i64, trace: Option<&Trace>) -> Result<Option<Ended>> {
+        let status = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_xact_status($1::text::xid8) END";
+        let is_over = match self.connection.query(status, &[&xid.to_string()]) {
+            Ok(rows) => {
+                let status: Option<String> = rows.first().and_then(|row| row.get(0));
+                matches!(status.as_deref(), Some("committed" | "aborted"))
+            }
+            // A number that was never given out, as far as this server knows: nothing of it is here, or will be.
+            Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => true,
+            Err(error) => return Err(failed(&error, &self.address)),
+        };
+        if !is_over {
+            return Ok(None);
+        }
+        let Some(Trace { stream, version, uid }) = trace else {
+            return Ok(Some(Ended::Again(StoreError::Again)));
+        };
+        let sql = "SELECT 1 FROM event WHERE project = $1 AND stream = $2 AND version = $3 AND uid = $4";
+        let is_there = self
+            .connection
+            .query(sql, &[&self.project, stream, version, uid])
+            .and_then(|rows| {
+                if !rows.is_empty() {
+                    self.connection.client.batch_execute(VOUCH)?;
+                }
+                Ok(!rows.is_empty())
+            })
+            .map_err(|error| failed(&error, &self.address))?;
+        Ok(Some(if is_there { Ended::Committed } else { Ended::Again(StoreError::Again) }))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -314,6 +347,11 @@ impl Broken {
     }
 }
 
+/// Whether an answer to `COMMIT` says that nothing was applied. Who is ended may have committed before.
+fn is_undone(error: &postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|said| said.parsed_severity() == Some(Severity::Error))
+}
+
 /// What an error of the server or of the way to it means to the user.
 fn failed(error: &postgres::Error, address: &Address) -> StoreError {
     let Some(said) = error.as_db_error() else { return address.fails(address::said(error)) };
@@ -324,8 +362,7 @@ fn failed(error: &postgres::Error, address: &Address) -> StoreError {
         | &SqlState::T_R_SERIALIZATION_FAILURE
         | &SqlState::UNIQUE_VIOLATION => StoreError::Again,
         &SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED => {
-            let waited = wait_of(address);
-            StoreError::Busy { pid: None, waited }
+            StoreError::Busy { pid: None, waited: address.wait }
         }
         &SqlState::DISK_FULL => StoreError::Full,
         &SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly(PathBuf::from(address.shown())),
@@ -343,10 +380,4 @@ fn failed(error: &postgres::Error, address: &Address) -> StoreError {
         }
         _ => StoreError::Unexpected(format!("{} ({})", said.message(), code.code())),
     }
-}
-
-fn wait_of(address: &Address) -> Duration {
-    let options = address.config.get_options().unwrap_or_default();
-    let wait_ms = options.split("lock_timeout=").nth(1).and_then(|rest| rest.split(' ').next());
-    Duration::from_millis(wait_ms.and_then(|ms| ms.parse().ok()).unwrap_or_default())
 }

@@ -122,6 +122,14 @@ pub(super) fn settled_up_to() -> String {
     )
 }
 
+/// By which a transaction is known once it is committed: an event of its own, in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    pub(super) stream: String,
+    pub(super) version: i64,
+    pub(super) uid: String,
+}
+
 pub(super) struct Session<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) address: &'a Address,
@@ -137,8 +145,10 @@ pub(super) struct Session<'a> {
     /// Whether an event was written: somebody may wait for it.
     pub(super) has_news: bool,
     pub(super) scopes: Scopes,
-    /// The same as each part that was begun found it.
-    pub(super) parts: Vec<Scopes>,
+    /// An event that it has written.
+    pub(super) trace: Option<Trace>,
+    /// The two as each part that was begun found them.
+    pub(super) parts: Vec<(Scopes, Option<Trace>)>,
     /// An error where none could be returned. The transaction cannot stand.
     pub(super) broken: Option<StoreError>,
 }
@@ -188,6 +198,7 @@ impl<'a> Session<'a> {
             is_write: mode != Mode::Read,
             has_news: false,
             scopes: Scopes::Free,
+            trace: None,
             parts: Vec::new(),
             broken: None,
         };

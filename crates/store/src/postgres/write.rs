@@ -19,7 +19,7 @@ use super::rows::{
     with_task,
 };
 use super::search::vector;
-use super::session::{Lock, Scopes, Session};
+use super::session::{Lock, Scopes, Session, Trace};
 
 impl Session<'_> {
     /// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream
@@ -133,6 +133,8 @@ impl Session<'_> {
             ],
         )?;
         self.has_news = true;
+        let (stream, version, uid) = (stream.to_owned(), to_sql(record.version), record.uid.clone());
+        self.trace = Some(Trace { stream, version, uid });
         Ok(())
     }
 
@@ -408,7 +410,7 @@ impl Write for Session<'_> {
     }
 
     fn savepoint(&mut self) -> Result<()> {
-        self.parts.push(self.scopes);
+        self.parts.push((self.scopes, self.trace.clone()));
         self.say("SAVEPOINT part")
     }
 
@@ -419,8 +421,8 @@ impl Write for Session<'_> {
 
     /// What was locked in the part is free again.
     fn undo(&mut self) -> Result<()> {
-        if let Some(scopes) = self.parts.pop() {
-            self.scopes = scopes;
+        if let Some(found) = self.parts.pop() {
+            (self.scopes, self.trace) = found;
         }
         self.say("ROLLBACK TO part; RELEASE part")
     }
