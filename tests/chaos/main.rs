@@ -1,6 +1,7 @@
 //! Chaos: 32 callers with real processes on one store, which are killed -9, stopped for longer than their TTL, and run under
 //! wall clocks that were stepped. On a PostgreSQL server their connections are cut as well, by the server and on the way, also
-//! just when a commit was sent; and the server is crashed and started again. Everybody writes down what it asked, when, and what it was told; the checker of `tests/concurrency`
+//! just when a commit was sent; the server is crashed and started again; and in a test of its own it is gone for good, and its
+//! standby takes over. Everybody writes down what it asked, when, and what it was told; the checker of `tests/concurrency`
 //! then replays it against the ledger: each task's holder register is linearizable (tokens are unique and grow, so that
 //! real-time order decides), nobody wrote past the fence, and no acknowledged command is missing.
 //!
@@ -20,6 +21,7 @@ mod support;
 #[path = "../concurrency/tools.rs"]
 mod tools;
 
+mod failover;
 mod server;
 
 use std::os::unix::process::ExitStatusExt as _;

@@ -6,12 +6,16 @@
 //! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
 //! Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who names a host and says
 //! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`.
+//!
+//! An address may name several hosts: a primary and who stands by for it. They are tried in turn, and the first that takes
+//! writes is it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use postgres::error::SqlState;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -20,11 +24,14 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
 };
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{Result, StoreError};
+
+/// Between two tries to reach a server that will soon be there.
+const COMING_PAUSE: Duration = Duration::from_millis(50);
 
 /// How sure one must be of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +104,12 @@ impl Address {
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
+        // Of several it is the one that takes writes, unless the address says otherwise: the others stand by.
+        if config.get_hosts().len() > 1
+            && !rest.iter().any(|option| option.starts_with("target_session_attrs="))
+        {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         let is_local = config.get_hosts().iter().all(is_local);
         let trust = trust.unwrap_or(if is_local { Trust::Prefer } else { Trust::VerifyFull });
         config.ssl_mode(match trust {
@@ -143,11 +156,18 @@ impl Address {
 
     pub(super) fn connect(&self) -> Result<postgres::Client> {
         let config = postgres::Config::from(self.config.clone());
-        let connected = match self.tls()? {
-            None => config.connect(postgres::NoTls),
-            Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
-        };
-        connected.map_err(|error| self.fails(said(&error)))
+        let tls = self.tls()?;
+        let until = Instant::now() + self.wait;
+        loop {
+            let connected = match tls.clone() {
+                None => config.connect(postgres::NoTls),
+                Some(tls) => config.connect(MakeRustlsConnect::new(tls)),
+            };
+            match connected {
+                Err(error) if is_coming(&error) && Instant::now() < until => std::thread::sleep(COMING_PAUSE),
+                other => return other.map_err(|error| self.fails(said(&error))),
+            }
+        }
     }
 
     /// How to encrypt, if at all.
@@ -215,6 +235,16 @@ pub(super) fn said(error: &postgres::Error) -> String {
             text
         }
     }
+}
+
+/// Whether a server is there and will soon take writes: it starts, or stands by and may be about to take over.
+fn is_coming(error: &postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    // The client's own word for a server that takes none; the system's own has a number.
+    let stands_by = cause.is_some_and(|cause| {
+        cause.kind() == std::io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
+    });
+    stands_by || error.code() == Some(&SqlState::CANNOT_CONNECT_NOW)
 }
 
 fn is_local(host: &Host) -> bool {
@@ -400,5 +430,18 @@ mod tests {
             assert_eq!(trust(&format!("postgres://a@db.example/onus?sslmode={mode}")), wanted);
         }
         assert!(parse("postgres://a@db.example/onus?sslmode=maybe").is_err());
+        assert_eq!(trust("postgres://a@localhost,db.example/onus"), Trust::VerifyFull);
+    }
+
+    #[test]
+    fn of_several_hosts_it_is_the_one_that_takes_writes() {
+        let wanted = |text: &str| parse(text).unwrap().config.get_target_session_attrs();
+        assert_eq!(wanted("postgres://a@one,two:5433/onus"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(wanted("postgres://a@one,two/onus?target_session_attrs=any"), TargetSessionAttrs::Any);
+        assert_eq!(wanted("postgres://a@one/onus"), TargetSessionAttrs::Any);
+        assert_eq!(
+            parse("postgres://a:s3cret@one,two:5433/onus").unwrap().shown(),
+            "postgres://a@one,two:5433/onus"
+        );
     }
 }
