@@ -3,9 +3,9 @@
 //! The address may carry a password. What is shown anywhere (messages, logs, answers) is [`Address::shown`], which has
 //! neither that nor any option; the address itself has no `Debug` that prints it.
 //!
-//! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
-//! Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who names a host and says
-//! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`.
+//! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers; with `sslrootcert` as `verify-ca`),
+//! `verify-ca`, `verify-full`. Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who
+//! names a host and says nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`.
 //!
 //! An address may name several hosts: a primary and who stands by for it. They are tried in turn, and the first that takes
 //! writes is it.
@@ -102,7 +102,13 @@ impl Address {
             .parse()
             .map_err(|_| refuse("cannot be understood: postgres://USER@HOST:PORT/DATABASE".to_owned()))?;
         if config.get_hosts().is_empty() {
-            config.host("localhost");
+            let names: Vec<String> = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+            if names.is_empty() {
+                config.host("localhost");
+            }
+            for name in names {
+                config.host(name);
+            }
         }
         // Of several it is the one that takes writes, unless the address says otherwise: the others stand by.
         if config.get_hosts().len() > 1
@@ -110,8 +116,15 @@ impl Address {
         {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
-        let is_local = config.get_hosts().iter().all(is_local);
-        let trust = trust.unwrap_or(if is_local { Trust::Prefer } else { Trust::VerifyFull });
+        // Whatever it is called: where it is decides.
+        let is_local = config.get_hosts().iter().all(is_local)
+            && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+        let trust = match trust {
+            None if is_local => Trust::Prefer,
+            None => Trust::VerifyFull,
+            Some(Trust::Require) if roots.is_some() => Trust::VerifyCa,
+            Some(trust) => trust,
+        };
         config.ssl_mode(match trust {
             Trust::Disable => SslMode::Disable,
             Trust::Prefer => SslMode::Prefer,
@@ -430,6 +443,12 @@ mod tests {
             assert_eq!(trust(&format!("postgres://a@db.example/onus?sslmode={mode}")), wanted);
         }
         assert!(parse("postgres://a@db.example/onus?sslmode=maybe").is_err());
+        // Who names whom to trust wants that looked at.
+        assert_eq!(trust("postgres://a@db.example/onus?sslmode=require&sslrootcert=ca.crt"), Trust::VerifyCa);
+        // A name of this machine that stands for another one.
+        assert_eq!(trust("postgres://a@localhost/onus?hostaddr=10.0.0.7"), Trust::VerifyFull);
+        assert_eq!(trust("postgres:///onus?user=a&hostaddr=10.0.0.7"), Trust::VerifyFull);
+        assert_eq!(trust("postgres:///onus?user=a&hostaddr=127.0.0.1"), Trust::Prefer);
         assert_eq!(trust("postgres://a@localhost,db.example/onus"), Trust::VerifyFull);
     }
 
