@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use onus_store::conformance::server::{Server, eventually, fresh_name};
 
 use crate::caller::{Company, play};
@@ -14,6 +16,18 @@ use crate::{Tally, alone, judge, met, run, told};
 
 /// How long the callers play on each of the two.
 const TURN: Duration = Duration::from_secs(4);
+
+/// For a while the standby does not hear of what is committed, and never will: the server is gone.
+fn lose_behind_its_back(server: &Server) {
+    let sender = server.client().unwrap().query_one("SELECT pid FROM pg_stat_replication", &[]).unwrap();
+    let sender = Pid::from_raw(sender.get(0)).unwrap();
+    kill_process(sender, Signal::STOP).unwrap();
+    thread::sleep(Duration::from_millis(700));
+    server.control(&["-W", "-m", "immediate", "stop"]);
+    // It must not say the rest when it goes on in order to end.
+    kill_process(sender, Signal::KILL).unwrap();
+    eventually("the server is gone", || !server.is_up());
+}
 
 #[test]
 fn what_was_acknowledged_outlives_the_server_if_its_standby_is_synchronous() {
@@ -40,8 +54,8 @@ fn what_was_acknowledged_outlives_the_server_if_its_standby_is_synchronous() {
         || |command, dice: &mut Dice| run(command, dice, &tally),
         || {
             thread::sleep(TURN);
+            lose_behind_its_back(&first);
             gone_ms.store(wall_ms(), Ordering::Relaxed);
-            first.control(&["-w", "-m", "immediate", "stop"]);
             second.control(&["-w", "promote"]);
         },
     );

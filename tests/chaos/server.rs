@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,22 +24,28 @@ struct Harm {
     cut: AtomicUsize,
     /// The same after a commit had arrived, and before its answer.
     cut_at_commit: AtomicUsize,
+    /// Commits that had not arrived when the server crashed: their numbers are given to others.
+    lost_at_crash: AtomicUsize,
     restarts: AtomicUsize,
 }
 
 /// A way to the server on which connections are cut now and then.
-fn bad_line(to: u16, seed: u64, harm: &Arc<Harm>) -> Proxy {
-    let (harm, rolls) = (Arc::clone(harm), AtomicUsize::new(0));
+fn bad_line(to: u16, seed: u64, harm: &Arc<Harm>, is_crashing: &Arc<AtomicBool>) -> Proxy {
+    let (harm, is_crashing, rolls) = (Arc::clone(harm), Arc::clone(is_crashing), AtomicUsize::new(0));
     Proxy::start(to, move |message| {
         let mut dice = Dice::new(seed.wrapping_add(rolls.fetch_add(1, Ordering::Relaxed) as u64));
         match is_commit(message) {
-            true if dice.one_in(6) => {
+            true if is_crashing.load(Ordering::SeqCst) => {
+                count(&harm.lost_at_crash);
+                Cut::Before(Duration::from_secs(1))
+            }
+            true if dice.one_in(5) => {
                 count(&harm.cut_at_commit);
                 Cut::After(Duration::from_millis(dice.below(30)))
             }
-            false if dice.one_in(300) => {
+            false if dice.one_in(500) => {
                 count(&harm.cut);
-                Cut::Before
+                Cut::Before(Duration::ZERO)
             }
             _ => Cut::Not,
         }
@@ -47,16 +53,19 @@ fn bad_line(to: u16, seed: u64, harm: &Arc<Harm>) -> Proxy {
 }
 
 /// Ends connections, and crashes the server now and then, until the time is over.
-fn trouble(server: &Server, until: Instant, mut dice: Dice, harm: &Harm) {
+fn trouble(server: &Server, until: Instant, mut dice: Dice, harm: &Harm, is_crashing: &AtomicBool) {
     let mut restart_at = Instant::now() + Duration::from_secs(1);
     let mut client = server.client().unwrap();
     while Instant::now() < until {
         thread::sleep(Duration::from_millis(50 + dice.below(250)));
         if Instant::now() > restart_at {
+            is_crashing.store(true, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(50 + dice.below(100)));
             server.control(&["-w", "-t", "60", "-m", "immediate", "restart"]);
+            is_crashing.store(false, Ordering::SeqCst);
             count(&harm.restarts);
             client = server.client().unwrap();
-            restart_at = Instant::now() + Duration::from_millis(1_000 + dice.below(1_000));
+            restart_at = Instant::now() + Duration::from_millis(1_500 + dice.below(1_500));
         }
         let ended = client.query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -71,9 +80,11 @@ fn trouble(server: &Server, until: Instant, mut dice: Dice, harm: &Harm) {
 fn on_a_server_that_crashes_and_by_lines_that_break_the_same_holds() {
     let _alone = alone();
     let (seed, tally, harm) = (fresh_seed(), Tally::default(), Arc::new(Harm::default()));
-    let server = Server::start();
+    // A crash is soon over: its files need not be synced one by one.
+    let server = Server::start_with("recovery_init_sync_method = syncfs\n");
     let (address, project) = (server.database(), fresh_name());
-    let line = bad_line(server.port, seed, &harm);
+    let is_crashing = Arc::new(AtomicBool::new(false));
+    let line = bad_line(server.port, seed, &harm, &is_crashing);
     let direct = Sandbox::on_server(&address, &project);
     direct.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
     let company = Company { callers: 32, tasks: 12, ttl_ms: 100..1_500, seed };
@@ -89,7 +100,7 @@ fn on_a_server_that_crashes_and_by_lines_that_break_the_same_holds() {
                 run(command, dice, &tally)
             }
         },
-        || trouble(&server, until, Dice::new(seed ^ 1), &harm),
+        || trouble(&server, until, Dice::new(seed ^ 1), &harm, &is_crashing),
     );
     judge(&history, (seed, &tally), &[UNKNOWN, 0, 4, 5, 6, 8], &format!(", {harm:?}"));
     met(

@@ -250,7 +250,7 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     // The server has committed: that is found out, and nothing is done again.
     assert_eq!(note(&mut store, arrives).unwrap(), 2);
     // The commit never arrived: it is run again.
-    assert_eq!(note(&mut store, Cut::Before).unwrap(), 4);
+    assert_eq!(note(&mut store, Cut::Before(Duration::ZERO)).unwrap(), 4);
     let version = |store: &mut PostgresStore| look(store, |read| read.task(uid(1, 1))).unwrap().version.0;
     assert_eq!(version(&mut direct), 4, "three notes, each once");
     // Nobody can be asked: that is said.

@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     Not,
-    /// The message never arrives.
-    Before,
-    /// It arrives, and its answer does not: the connection is cut when this time is over.
+    /// The message never arrives; the connection is cut when this time is over.
+    Before(Duration),
+    /// It arrives, and its answer does not; the same.
     After(Duration),
 }
 
@@ -61,7 +61,10 @@ fn hand_on(client: TcpStream, server: TcpStream, judge: Arc<impl Fn(&[u8]) -> Cu
         let mut arrives = server.try_clone().unwrap();
         pass(client, server, |message| match judge(message) {
             Cut::Not => true,
-            Cut::Before => false,
+            Cut::Before(pause) => {
+                thread::sleep(pause);
+                false
+            }
             Cut::After(pause) => {
                 deafened.store(true, Ordering::SeqCst);
                 let _ = arrives.write_all(message);

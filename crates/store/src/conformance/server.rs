@@ -174,6 +174,11 @@ impl Server {
         );
     }
 
+    /// Whether it runs, or has not ended yet.
+    pub fn is_up(&self) -> bool {
+        self.data().join("postmaster.pid").exists()
+    }
+
     /// An address by which a role reaches a database of it.
     pub fn address_of(&self, role: &str, database: &str) -> String {
         format!("postgres://{role}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
