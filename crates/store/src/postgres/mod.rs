@@ -110,9 +110,10 @@ use session::{Connection, Mode, Session, Trace};
 /// The longest pause before a transaction that another was preferred to is run again.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-/// Once this is committed, all that was before it is as safe as the server makes a commit: it waits for the same standbys,
-/// for which a transaction that changes nothing would not wait.
-const VOUCH: &str = "SELECT pg_logical_emit_message(true, 'onus', '')";
+/// Once this is committed, all that was before it is with the standbys that the server waits for, if there are any. A
+/// transaction that changes nothing would not wait for them, though it tells what another did.
+const VOUCH: &str = "SELECT pg_logical_emit_message(true, 'onus', '') \
+                     WHERE current_setting('synchronous_standby_names') <> ''";
 
 /// How long the outcome of a commit is asked for, at least.
 const MIN_ASKING: Duration = Duration::from_secs(5);
@@ -194,7 +195,8 @@ impl PostgresStore {
                 return Err(error);
             }
         };
-        let ended = match self.connection.client.batch_execute("COMMIT") {
+        let commit = if has_news { "COMMIT".to_owned() } else { format!("{VOUCH}; COMMIT") };
+        let ended = match self.connection.client.batch_execute(&commit) {
             Ok(()) => Ended::Committed,
             Err(error) if is_undone(&error) => {
                 let _ = self.connection.client.batch_execute("ROLLBACK");
