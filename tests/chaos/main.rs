@@ -24,6 +24,7 @@ mod tools;
 mod failover;
 mod server;
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,6 +128,14 @@ fn judge(history: &History, (seed, tally): (u64, &Tally), allowed: &[i32], also:
         assert!(allowed.contains(&deed.code), "seed {seed}: {deed:?}");
     }
     let found = complaints(history);
+    // The scheduler's part no seed repeats: what is known of such a task is shown.
+    for task in found.iter().filter_map(|complaint| complaint.split(':').next()).collect::<BTreeSet<_>>() {
+        let mut deeds: Vec<_> = history.deeds.iter().filter(|deed| deed.task == task).collect();
+        deeds.sort_by_key(|deed| deed.start_ms);
+        let events = history.events.iter().filter(|event| event.task == task);
+        deeds.iter().for_each(|deed| eprintln!("{deed:?}"));
+        events.for_each(|event| eprintln!("{event:?}"));
+    }
     assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
 }
 
