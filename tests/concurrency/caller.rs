@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::history::{Deed, Event, History, Term, Verb};
 use crate::support::{As, Sandbox};
-use crate::tools::{Dice, Started, now_ms};
+use crate::tools::{Dice, Started, now_ms, wall_ms};
 
 /// Who plays.
 #[derive(Clone, Debug)]
@@ -48,6 +48,11 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
         format!("{} {}", self.who.actor, self.who.instance)
     }
 
+    /// The clock that the store decides by: the server's is this machine's, by which no process but a caller is stepped.
+    fn now_ms(&self) -> i64 {
+        if self.sandbox.is_on_server() { wall_ms() } else { now_ms() }
+    }
+
     /// Runs one command and writes down when it ran and what it was told.
     fn run(&mut self, verb: Verb, task: &str, token: Option<u64>, term: Term, args: &[&str]) -> Deed {
         let mut command = self.sandbox.command(&self.who);
@@ -55,9 +60,9 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
             command.env("ONUS_TASK", task).env("ONUS_TOKEN", token.to_string());
         }
         command.args(args).arg("--json").env("ONUS_STORE_WAIT", "60s");
-        let start_ms = now_ms();
+        let start_ms = self.now_ms();
         let (code, answer) = (self.carry_out)(command, &mut self.dice);
-        let end_ms = now_ms() + 1;
+        let end_ms = self.now_ms() + 1;
         Deed { who: self.name(), verb, task: task.to_owned(), start_ms, end_ms, code, answer, token, term }
     }
 
@@ -66,7 +71,9 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
         let anchor = self.dice.one_in(3).then(Started::sleeper);
         let Range { start, end } = self.company.ttl_ms;
         let ttl_ms = i64::try_from(start + self.dice.below(end - start)).unwrap();
-        let term = if anchor.is_some() { Term::Bound } else { Term::Ttl(ttl_ms) };
+        // On a server the deadline binds all, and a death only shortens it.
+        let lives_with_it = anchor.is_some() && !self.sandbox.is_on_server();
+        let term = if lives_with_it { Term::Bound } else { Term::Ttl(ttl_ms) };
         let (ttl, pid) = (format!("{ttl_ms}ms"), anchor.as_ref().map(|anchor| anchor.id().to_string()));
         let verb = if self.dice.one_in(4) { Verb::Takeover } else { Verb::Claim };
         let mut args = match verb {
@@ -106,11 +113,12 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
 
     /// The process that a lease is bound to dies.
     fn kill(&mut self, index: usize) {
+        let start_ms = self.now_ms();
         let mine = &mut self.leases[index];
         let Some(anchor) = mine.anchor.take() else { return };
-        let (task, token, start_ms) = (mine.task.clone(), Some(mine.token), now_ms());
+        let (task, token) = (mine.task.clone(), Some(mine.token));
         anchor.kill_and_reap();
-        let (who, end_ms, answer) = (self.name(), now_ms() + 1, Value::Null);
+        let (who, end_ms, answer) = (self.name(), self.now_ms() + 1, Value::Null);
         let term = Term::None;
         self.log.push(Deed { who, verb: Verb::Kill, task, start_ms, end_ms, code: 0, answer, token, term });
     }
@@ -143,19 +151,22 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
     }
 }
 
-/// Lets them play, each until `goes_on` says no to the number of its steps so far; what they did and what the ledger has.
+/// Lets them play in a sandbox, each until `goes_on` says no to the number of its steps so far, while `beside` runs beside
+/// them; what they did and what the ledger has.
 pub(crate) fn play<F: FnMut(Command, &mut Dice) -> (i32, Value)>(
     company: &Company,
+    sandbox: &Sandbox,
     goes_on: impl Fn(usize) -> bool + Sync,
     carry_out: impl Fn() -> F + Sync,
+    beside: impl FnOnce() + Send,
 ) -> History {
-    let sandbox = Sandbox::new();
     let tasks: Vec<String> =
         (0..company.tasks).map(|number| sandbox.add(&format!("task {number}"))).collect();
     let log = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
+        scope.spawn(beside);
         for number in 0..company.callers {
-            let (sandbox, tasks, log, goes_on, carry_out) = (&sandbox, &tasks, &log, &goes_on, &carry_out);
+            let (tasks, log, goes_on, carry_out) = (&tasks, &log, &goes_on, &carry_out);
             scope.spawn(move || {
                 let mut caller = Caller {
                     sandbox,

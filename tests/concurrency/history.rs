@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What somebody did to a task, when, and what they were told. Times are of the monotonic clock.
+/// What somebody did to a task, when, and what they were told. Times are of the clock that the store decides by.
 #[derive(Clone, Debug)]
 pub(crate) struct Deed {
     pub(crate) who: String,
@@ -26,7 +26,7 @@ pub(crate) struct Deed {
     pub(crate) term: Term,
 }
 
-/// The code of a command that was killed before it answered: it was done, or it was not.
+/// The code of a command that was killed before it answered, or that could not find out: it was done, or it was not.
 pub(crate) const UNKNOWN: i32 = -1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ fn trusted_until(deed: &Deed, deeds: &[&Deed]) -> i64 {
     };
     for other in deeds.iter().filter(of_this_lease) {
         let ends = match other.verb {
-            Verb::Kill => deed.term == Term::Bound,
+            Verb::Kill => true,
             Verb::Release | Verb::Done => other.succeeded() || other.code == UNKNOWN,
             _ => false,
         };

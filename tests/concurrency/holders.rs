@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::caller::{Company, play};
 use crate::history::{Term, Verb, complaints};
-use crate::support::Ran;
+use crate::support::{Ran, Sandbox};
 use crate::tools::{Dice, fresh_seed};
 
 /// Of each caller.
@@ -21,7 +21,7 @@ fn run(mut command: Command, _: &mut Dice) -> (i32, Value) {
 fn no_instant_has_two_live_holders_and_every_token_grows() {
     let seed = fresh_seed();
     let company = Company { callers: 6, tasks: 3, ttl_ms: 20..170, seed };
-    let history = play(&company, |steps| steps < STEPS, || run);
+    let history = play(&company, &Sandbox::new(), |steps| steps < STEPS, || run, || ());
     let found = complaints(&history);
     assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
 

@@ -15,6 +15,12 @@ pub(crate) fn now_ms() -> i64 {
     now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
 }
 
+/// This machine's wall clock, in milliseconds, rounded down.
+pub(crate) fn wall_ms() -> i64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
+}
+
 /// Random numbers that a seed repeats (xorshift64*).
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);

@@ -5,50 +5,24 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod tls;
+
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use onus_store::conformance::server::{Server, fresh_name};
-use support::{As, Ran, Sandbox, agent, human};
+use support::{Ran, Sandbox, agent, human};
 
 /// A clone of a repository whose project is on the server.
-struct Clone {
-    sandbox: Sandbox,
-    address: String,
+fn clone_of(project: &str) -> Sandbox {
+    Sandbox::on_server(Server::shared().shared_database(), project)
 }
 
-fn clone_of(project: &str) -> Clone {
-    let sandbox = Sandbox::empty();
-    std::fs::write(sandbox.path().join("onus.toml"), format!("[project]\nname = \"{project}\"\n")).unwrap();
-    Clone { sandbox, address: Server::shared().shared_database().to_owned() }
-}
-
-fn project() -> Clone {
+fn project() -> Sandbox {
     let clone = clone_of(&fresh_name());
     clone.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
     clone
-}
-
-impl Clone {
-    fn command(&self, who: &As) -> Command {
-        let mut command = self.sandbox.command(who);
-        command.env("ONUS_STORE", &self.address);
-        command
-    }
-
-    fn run(&self, who: &As, args: &[&str]) -> Ran {
-        Ran::of(self.command(who).args(args).output().unwrap())
-    }
-
-    fn json(&self, who: &As, args: &[&str]) -> Ran {
-        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
-        Ran::of(self.command(who).args(own).arg("--json").args(rest).output().unwrap())
-    }
-
-    fn add(&self, title: &str) -> String {
-        self.json(&human("founder"), &["add", title]).ok().json()["id"].as_str().unwrap().to_owned()
-    }
 }
 
 #[test]
@@ -97,7 +71,7 @@ fn a_backup_is_the_servers_and_says_so() {
 #[test]
 fn a_password_is_never_shown() {
     let mut clone = project();
-    let server = clone.address.clone();
+    let server = Server::shared().shared_database();
     for address in [
         server.replace("onus_owner@", "onus_owner:hunter2@"),
         "postgres://ann:hunter2@127.0.0.1:1/onus".to_owned(),
@@ -105,7 +79,7 @@ fn a_password_is_never_shown() {
         "postgres://ann:hunter2@127.0.0.1/onus?sslmode=hunter2".to_owned(),
         "mysql://ann:hunter2@127.0.0.1/onus".to_owned(),
     ] {
-        clone.address = address;
+        clone.by(&address);
         for args in [
             &["list"][..],
             &["add", "x"],
@@ -121,7 +95,7 @@ fn a_password_is_never_shown() {
         }
     }
     let mut unreachable = project();
-    unreachable.address = "postgres://ann@127.0.0.1:1/onus".to_owned();
+    unreachable.by("postgres://ann@127.0.0.1:1/onus");
     assert_eq!(unreachable.json(&human("ann"), &["list"]).refused(8)["code"], "unavailable");
 }
 

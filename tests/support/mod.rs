@@ -16,6 +16,8 @@ pub const ONUS: &str = env!("CARGO_BIN_EXE_onus");
 /// A temporary folder with a store in it, and nothing of the environment around it.
 pub struct Sandbox {
     folder: TempDir,
+    /// The server that has the store instead.
+    server: Option<String>,
 }
 
 /// Who calls: an actor and its instance.
@@ -85,7 +87,24 @@ impl Sandbox {
 
     /// A folder without a store.
     pub fn empty() -> Sandbox {
-        Sandbox { folder: tempfile::Builder::new().prefix("onus-test-").tempdir().unwrap() }
+        Sandbox { folder: tempfile::Builder::new().prefix("onus-test-").tempdir().unwrap(), server: None }
+    }
+
+    /// A folder whose project, of this name, is on a server.
+    pub fn on_server(address: &str, project: &str) -> Sandbox {
+        let sandbox = Sandbox { server: Some(address.to_owned()), ..Sandbox::empty() };
+        let config = format!("[project]\nname = \"{project}\"\n");
+        std::fs::write(sandbox.path().join("onus.toml"), config).unwrap();
+        sandbox
+    }
+
+    pub fn is_on_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// The same project by another address.
+    pub fn by(&mut self, address: &str) {
+        self.server = Some(address.to_owned());
     }
 
     pub fn path(&self) -> &Path {
@@ -112,6 +131,7 @@ impl Sandbox {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path().join("home"))
             .env("TZ", "UTC")
+            .envs(self.server.as_ref().map(|address| ("ONUS_STORE", address)))
             .stdin(Stdio::null());
         command
     }

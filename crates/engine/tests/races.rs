@@ -400,6 +400,28 @@ fn a_sign_of_life_that_waited_too_long_brings_no_reservation_back() {
 }
 
 #[test]
+fn a_note_is_a_sign_of_life_also_beside_another_command_of_its_holder_that_comes_to_nothing() {
+    let mut place = place();
+    let mine = place.add(Facts::default());
+    place.run(&agent(1), on(&mine, claim())).unwrap();
+    let renewals = |place: &mut Place| -> i64 {
+        let uid = place.show(&mine).uid;
+        let row =
+            place.engine.store().read(|read| read.lease(uid.parse().unwrap(), onus_core::ids::Token(1)));
+        i64::try_from(row.unwrap().unwrap().pulse.renewals).unwrap()
+    };
+    let before = renewals(&mut place);
+    let uid = place.show(&mine).uid;
+    place.obstacle.batch_execute("BEGIN").unwrap();
+    place.obstacle.execute("SELECT 1 FROM onus.lease WHERE task = $1 FOR UPDATE", &[&uid]).unwrap();
+    let note = place.start(agent(1), on(&mine, Act::Note { text: "n".into() }));
+    place.release(1);
+    note.join().unwrap().unwrap();
+    assert_eq!(renewals(&mut place), before + 1);
+    place.is_whole();
+}
+
+#[test]
 fn a_renewal_that_waited_too_long_makes_claims_whole_check() {
     let mut place = place();
     let (mine, rival) = (place.add(scoped(&["src/**"])), place.add(scoped(&["src/a.rs"])));

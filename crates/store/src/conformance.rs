@@ -12,6 +12,7 @@
 mod graph;
 mod leases;
 mod ledger;
+pub mod proxy;
 mod scopes;
 pub mod scribe;
 pub mod server;

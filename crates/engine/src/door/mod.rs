@@ -537,20 +537,28 @@ impl<'a> Door<'a> {
     fn sign_of_life(&mut self, progressed: Option<Uid>) -> Result<()> {
         // One known only by its folder may be another conversation: it renews nothing silently.
         if self.caller.known_by != KnownBy::Worktree {
-            for lease in self.write.leases_held_by(&self.caller.actor, &self.caller.instance)? {
+            let mut leases = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
+            // First the one that was worked on, whose row is waited for; of the others none is, so that no two wait for
+            // one another.
+            leases.sort_by_key(|lease| progressed != Some(lease.task));
+            for lease in leases {
                 let progress = progressed == Some(lease.task);
                 if !self.is_live(&lease, None)
                     || !progress && !lease.pulse.resting && lease.pulse.last == self.now
                 {
                     continue;
                 }
+                if progress {
+                    // Another command of this caller may have the row, and come to nothing.
+                    self.pulse(lease.task, lease.token, None, true)?;
+                    continue;
+                }
                 let now = self.steady_now()?;
                 // Whoever has it just now is at work on it: that is a sign of life, or its end.
                 let Some(lease) = self.write.lock_lease(lease.task, lease.token)? else { continue };
-                if self.is_live(&lease, now.as_ref())
-                    && (progress || lease.pulse.resting || lease.pulse.last != self.now)
+                if self.is_live(&lease, now.as_ref()) && (lease.pulse.resting || lease.pulse.last != self.now)
                 {
-                    self.beat(&lease, now, None, progress)?;
+                    self.beat(&lease, now, None, false)?;
                 }
             }
         }

@@ -80,9 +80,49 @@ impl Server {
     }
 
     /// A server of one's own, for who restarts or ends it.
-    #[allow(clippy::zombie_processes, reason = "the keeper outlives this process: it waits for its end")]
     pub fn start() -> Server {
-        let (initdb, control) = (program("initdb"), program("pg_ctl"));
+        Server::start_with("")
+    }
+
+    /// The same, with more settings.
+    pub fn start_with(settings: &str) -> Server {
+        let server = Server::unborn();
+        must(
+            unprivileged(&program("initdb"))
+                .current_dir(&server.folder)
+                .args(["-A", "trust", "-U", "onus_owner", "-E", "UTF8", "--locale=C", "-D"])
+                .arg(server.data()),
+        );
+        server.set(&format!(
+            "listen_addresses = '127.0.0.1'\nmax_connections = 120\nshared_buffers = 128MB\nfsync = on\n\
+             deadlock_timeout = 200ms\nlog_min_messages = fatal\n{settings}"
+        ));
+        server.control(&["-w", "-t", "60", "start"]);
+        server
+    }
+
+    /// A running copy of it, which follows it and is called `standby` there.
+    pub fn standby(&self) -> Server {
+        let standby = Server::unborn();
+        // Beside the others: in a common folder it may be a wrapper.
+        must(
+            unprivileged(&program("initdb").with_file_name("pg_basebackup"))
+                .current_dir(&standby.folder)
+                .args(["-R", "-c", "fast", "-X", "stream", "-D"])
+                .arg(standby.data())
+                .args([
+                    "-d",
+                    &format!("{}&application_name=standby", self.address_of("onus_owner", "postgres")),
+                ]),
+        );
+        standby.set("synchronous_standby_names = ''");
+        standby.control(&["-w", "-t", "60", "start"]);
+        standby
+    }
+
+    /// A folder for a server, and who ends it.
+    #[allow(clippy::zombie_processes, reason = "the keeper outlives this process: it waits for its end")]
+    fn unborn() -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("onus-pg-{}-{number}", std::process::id()));
@@ -95,7 +135,7 @@ impl Server {
         }
         let mut keeper = unprivileged(Path::new("setsid"))
             .args(["sh", "-c", KEEPER, "keeper"])
-            .arg(&control)
+            .arg(program("pg_ctl"))
             .arg(&folder)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -105,26 +145,19 @@ impl Server {
             .unwrap();
         // Held open until this process ends.
         std::mem::forget(keeper.stdin.take());
-        let port = free_port();
-        must(
-            unprivileged(&initdb)
-                .current_dir(&folder)
-                .args(["-A", "trust", "-U", "onus_owner", "-E", "UTF8", "--locale=C", "-D"])
-                .arg(folder.join("data")),
-        );
+        Server { folder, port: free_port() }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Settings from its next start on, besides its own port and folder.
+    pub fn set(&self, settings: &str) {
         let mut config =
-            fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).unwrap();
-        writeln!(
-            config,
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nmax_connections = 120\n\
-             shared_buffers = 128MB\nfsync = on\ndeadlock_timeout = 200ms\nlog_min_messages = fatal\n",
-            folder.display()
-        )
-        .unwrap();
-        drop(config);
-        let server = Server { folder, port };
-        server.control(&["-w", "-t", "60", "start"]);
-        server
+            fs::OpenOptions::new().append(true).open(self.data().join("postgresql.conf")).unwrap();
+        let folder = self.folder.display();
+        writeln!(config, "port = {}\nunix_socket_directories = '{folder}'\n{settings}", self.port).unwrap();
     }
 
     /// Runs `pg_ctl` on it.
@@ -133,7 +166,7 @@ impl Server {
             unprivileged(&program("pg_ctl"))
                 .current_dir(&self.folder)
                 .arg("-D")
-                .arg(self.folder.join("data"))
+                .arg(self.data())
                 .arg("-l")
                 .arg(self.folder.join("log"))
                 .args(what)
@@ -141,18 +174,36 @@ impl Server {
         );
     }
 
+    /// Whether it runs, or has not ended yet.
+    pub fn is_up(&self) -> bool {
+        self.data().join("postmaster.pid").exists()
+    }
+
     /// An address by which a role reaches a database of it.
     pub fn address_of(&self, role: &str, database: &str) -> String {
         format!("postgres://{role}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    /// A file of its own, that nobody else reads.
+    pub fn keep(&self, name: &str, content: &[u8]) {
+        let path = self.data().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            must(Command::new("chown").arg(user()).arg(&path));
+        }
+    }
+
+    /// A connection of its owner.
+    pub fn client(&self) -> std::result::Result<postgres::Client, postgres::Error> {
+        postgres::Client::connect(&self.address_of("onus_owner", "postgres"), postgres::NoTls)
     }
 
     /// A new database with our tables, and the owner's address.
     pub fn database(&self) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("d{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut client =
-            postgres::Client::connect(&self.address_of("onus_owner", "postgres"), postgres::NoTls).unwrap();
-        client.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        self.client().unwrap().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
         let address = self.address_of("onus_owner", &name);
         PostgresStore::migrate(&parsed(&address)).unwrap();
         address

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -27,13 +27,17 @@ use rustls::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{Result, StoreError};
 
 use super::connection::drive;
+
+/// Between two tries to reach a server that will soon be there.
+const COMING_PAUSE: Duration = Duration::from_millis(50);
 
 /// How sure one must be of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +108,19 @@ impl Address {
             .parse()
             .map_err(|_| refuse("cannot be understood: postgres://USER@HOST:PORT/DATABASE".to_owned()))?;
         if config.get_hosts().is_empty() {
-            config.host("localhost");
+            let names: Vec<String> = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+            if names.is_empty() {
+                config.host("localhost");
+            }
+            for name in names {
+                config.host(name);
+            }
+        }
+        // Of several it is the one that takes writes, unless the address says otherwise: the others stand by.
+        if config.get_hosts().len() > 1
+            && !rest.iter().any(|option| option.starts_with("target_session_attrs="))
+        {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         let is_local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
@@ -191,27 +207,41 @@ impl Address {
         &self,
         heard: Option<UnboundedSender<()>>,
     ) -> Result<(Client, JoinHandle<()>)> {
-        let fail = |error: tokio_postgres::Error| self.fails(said(&error));
+        let (tls, until) = (self.tls()?, Instant::now() + self.wait);
         let connecting = async {
-            let (client, driver) = match self.tls()? {
-                None => {
-                    let (client, connection) = self.config.connect(NoTls).await.map_err(fail)?;
-                    (client, drive(connection, heard))
+            loop {
+                match self.try_to_connect(tls.clone(), heard.clone()).await {
+                    Err(error) if is_coming(&error) && Instant::now() < until => {
+                        tokio::time::sleep(COMING_PAUSE).await;
+                    }
+                    connected => return connected,
                 }
-                Some(tls) => {
-                    let tls = MakeRustlsConnect::new(tls);
-                    let (client, connection) = self.config.connect(tls).await.map_err(fail)?;
-                    (client, drive(connection, heard))
-                }
-            };
-            client.batch_execute(&self.settings()).await.map_err(fail)?;
-            Ok((client, driver))
+            }
         };
         let patience = self.wait.max(Duration::from_secs(1)) * 2;
         match tokio::time::timeout(patience, connecting).await {
-            Ok(connected) => connected,
+            Ok(connected) => connected.map_err(|error| self.fails(said(&error))),
             Err(_) => Err(self.fails(format!("it did not answer within {} s", patience.as_secs()))),
         }
+    }
+
+    async fn try_to_connect(
+        &self,
+        tls: Option<ClientConfig>,
+        heard: Option<UnboundedSender<()>>,
+    ) -> std::result::Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+        let (client, driver) = match tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, drive(connection, heard))
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(MakeRustlsConnect::new(tls)).await?;
+                (client, drive(connection, heard))
+            }
+        };
+        client.batch_execute(&self.settings()).await?;
+        Ok((client, driver))
     }
 
     /// How to encrypt, if at all.
@@ -279,6 +309,16 @@ pub(super) fn said(error: &tokio_postgres::Error) -> String {
             text
         }
     }
+}
+
+/// Whether a server is there and will soon take writes: it starts, or stands by and may be about to take over.
+fn is_coming(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    // The client's own word for a server that takes none; the system's own has a number.
+    let stands_by = cause.is_some_and(|cause| {
+        cause.kind() == std::io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
+    });
+    stands_by || error.code() == Some(&SqlState::CANNOT_CONNECT_NOW)
 }
 
 fn is_local(host: &Host) -> bool {
@@ -497,5 +537,19 @@ mod tests {
             assert_eq!(trust(&format!("postgres://a@db.example/onus?sslmode={mode}")), wanted);
         }
         assert!(parse("postgres://a@db.example/onus?sslmode=maybe").is_err());
+        assert_eq!(trust("postgres:///onus?user=a&hostaddr=127.0.0.1"), Trust::Prefer);
+        assert_eq!(trust("postgres://a@localhost,db.example/onus"), Trust::VerifyFull);
+    }
+
+    #[test]
+    fn of_several_hosts_it_is_the_one_that_takes_writes() {
+        let wanted = |text: &str| parse(text).unwrap().config.get_target_session_attrs();
+        assert_eq!(wanted("postgres://a@one,two:5433/onus"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(wanted("postgres://a@one,two/onus?target_session_attrs=any"), TargetSessionAttrs::Any);
+        assert_eq!(wanted("postgres://a@one/onus"), TargetSessionAttrs::Any);
+        assert_eq!(
+            parse("postgres://a:s3cret@one,two:5433/onus").unwrap().shown(),
+            "postgres://a@one,two:5433/onus"
+        );
     }
 }

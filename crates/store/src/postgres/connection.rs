@@ -359,9 +359,9 @@ impl Connection {
             self.ask(self.patience, async |client| client.batch_execute("ROLLBACK").await).is_err();
     }
 
-    /// Commits, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
+    /// Commits by these words, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
     /// before. Whether the commit was answered is one thing, whether there was anything left to commit another.
-    pub(super) fn commit(&mut self, then: Option<(&str, &[Value<'_>])>) -> Answer<Answer<()>> {
+    pub(super) fn commit(&mut self, words: &str, then: Option<(&str, &[Value<'_>])>) -> Answer<Answer<()>> {
         if self.waiting.iter().any(|later| later.must != Must::Run) {
             self.flush()?;
         }
@@ -373,7 +373,7 @@ impl Connection {
         self.is_open = false;
         let answered = self.ask(self.patience, async |client| {
             let earlier = join_all(groups.iter().map(|group| group.run(client)));
-            let commit = client.batch_execute("COMMIT");
+            let commit = client.batch_execute(words);
             let after = async {
                 if let Some((statement, values)) = &then {
                     // Those who are told so would have seen it later.

@@ -71,10 +71,13 @@
 //!
 //! # A commit whose outcome is unknown
 //!
-//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for by its number
-//! (`pg_xact_status`) over a new one: committed is the answer, if its last event is there (a server that crashed may give the
-//! number of a transaction of which it kept nothing to another); aborted is run again, and what cannot be found out in time
-//! is said to be unknown. It is never simply made again.
+//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for over a new one. Its
+//! number tells whether it is over (`pg_xact_status`), but not whether it was committed: a server that crashed, or a standby
+//! that took over, gives numbers of which it has nothing on disk to others. What tells is an event of its own in the
+//! ledger. It is there: that is the answer, once the standbys that the server waits for have it as well ([`VOUCH`]; who was
+//! to wait for them may have been ended). It is not there: nothing was applied, and it is run again. A transaction without
+//! an event changes signs of life alone; it is run again in either case, and what it tells is true of the second time.
+//! What cannot be found out in time is said to be unknown.
 
 mod address;
 mod connection;
@@ -110,6 +113,11 @@ use session::{LastEvent, Lock, Mode, Session};
 
 /// The longest pause before a transaction that another was preferred to is run again.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
+
+/// Once this is committed, all that was before it is with the standbys that the server waits for, if there are any. A
+/// transaction that changes nothing would not wait for them, though it tells what another did.
+const VOUCH: &str = "SELECT pg_logical_emit_message(true, 'onus', '') \
+                     WHERE current_setting('synchronous_standby_names') <> ''";
 
 /// How long the outcome of a commit is asked for, at least.
 const MIN_ASKING: Duration = Duration::from_secs(5);
@@ -201,7 +209,11 @@ impl PostgresStore {
         };
         let (channel, listening) = (watch::channel(self.project), Lock::Watched.key(self.project));
         let tell: (&str, &[Value<'_>]) = (watch::TELL, &[&channel, &listening]);
-        let committed = match self.connection.commit(Some(tell).filter(|_| last_event.is_some())) {
+        let committed = match &last_event {
+            Some(_) => self.connection.commit("COMMIT", Some(tell)),
+            None => self.connection.commit(&format!("{VOUCH}; COMMIT"), None),
+        };
+        let committed = match committed {
             Ok(committed) => committed,
             Err(trouble) => {
                 self.connection.rollback();
@@ -224,36 +236,42 @@ impl PostgresStore {
         let until = Instant::now() + self.wait.max(MIN_ASKING);
         let mut pause = Duration::from_millis(20);
         while Instant::now() < until {
-            let asked = self.reconnect().and_then(|()| {
-                self.connection
-                    .query("SELECT pg_xact_status($1::text::xid8)", &[&xid.to_string()])
-                    .and_then(|rows| {
-                        Ok(rows.first().map(|row| row.try_get::<_, Option<String>>(0)).transpose()?)
-                    })
-                    .map_err(|trouble| failed(trouble, &self.address))
-            });
-            match asked.ok().flatten().flatten().as_deref() {
-                Some("committed") => match last.map(|event| self.has_event(event)) {
-                    None | Some(Ok(true)) => return Ok(Ended::Committed),
-                    // A server that lost its last moments may have given the number to another since.
-                    Some(Ok(false)) => return Ok(Ended::Again(StoreError::Again)),
-                    Some(Err(_)) => std::thread::sleep(pause),
-                },
-                Some("aborted") => return Ok(Ended::Again(StoreError::Again)),
-                // Still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
-                _ => std::thread::sleep(pause),
+            if let Ok(Some(ended)) = self.reconnect().and_then(|()| self.outcome(xid, last)) {
+                return Ok(ended);
             }
+            // It is still running: the server has not noticed yet that nobody is there. Or it cannot be reached.
+            std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(500));
         }
         Err(StoreError::Unknown(PathBuf::from(self.address.shown())))
     }
 
-    fn has_event(&mut self, event: &LastEvent) -> Result<bool> {
+    /// How a transaction ended. None: it has not, or this server does not know.
+    fn outcome(&mut self, xid: i64, last: Option<&LastEvent>) -> Result<Option<Ended>> {
+        let status = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_xact_status($1::text::xid8) END";
+        let is_over = match self.connection.query(status, &[&xid.to_string()]) {
+            Ok(rows) => {
+                let status: Option<&str> = rows.first().and_then(|row| row.try_get(0).ok());
+                matches!(status, Some("committed" | "aborted"))
+            }
+            // A number that was never given out, as far as this server knows: nothing of it is here, or will be.
+            Err(Trouble::Said(error)) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => true,
+            Err(trouble) => return Err(failed(trouble, &self.address)),
+        };
+        if !is_over {
+            return Ok(None);
+        }
+        let Some(event) = last else { return Ok(Some(Ended::Again(StoreError::Again))) };
         let sql = "SELECT 1 FROM event WHERE project = $1 AND stream = $2 AND version = $3 AND hash = $4";
-        self.connection
-            .query(sql, &[&self.project, &event.stream, &event.version, &event.hash])
-            .map(|rows| !rows.is_empty())
-            .map_err(|trouble| failed(trouble, &self.address))
+        let found = self.connection.query(sql, &[&self.project, &event.stream, &event.version, &event.hash]);
+        let is_there = found.and_then(|rows| {
+            if !rows.is_empty() {
+                self.connection.batch(VOUCH)?;
+            }
+            Ok(!rows.is_empty())
+        });
+        let is_there = is_there.map_err(|trouble| failed(trouble, &self.address))?;
+        Ok(Some(if is_there { Ended::Committed } else { Ended::Again(StoreError::Again) }))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -274,7 +292,7 @@ impl Store for PostgresStore {
         let (mut session, _) = self.session(Mode::Read)?;
         let outcome = work(&mut session);
         let broken = session.broken.take();
-        let ended = self.connection.commit(None).and_then(|committed| committed);
+        let ended = self.connection.commit("COMMIT", None).and_then(|committed| committed);
         let answer = outcome?;
         match (broken, ended) {
             (Some(error), _) => Err(error),

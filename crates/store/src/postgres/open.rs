@@ -186,7 +186,7 @@ impl PostgresStore {
             changes.iter().try_for_each(|change| session.apply(change))
         })();
         let ended = made.and_then(|()| {
-            let committed = self.connection.commit(None).and_then(|committed| committed);
+            let committed = self.connection.commit("COMMIT", None).and_then(|committed| committed);
             committed.map_err(|trouble| failed(trouble, &self.address))
         });
         match ended {

@@ -87,9 +87,12 @@ impl Read for Session<'_> {
         );
         let (mut texts, mut needs) = (Vec::new(), Vec::new());
         for row in self.rows(&sql, &[&uid, &numbers])? {
-            let mut read = || match row.try_get::<_, Option<i64>>("number")? {
-                Some(number) => Ok(needs.push(Number(unsigned(number)?))),
-                None => Ok(texts.push(rows::stored_text(&row)?)),
+            let mut read = || {
+                match row.try_get::<_, Option<i64>>("number")? {
+                    Some(number) => needs.push(Number(unsigned(number)?)),
+                    None => texts.push(rows::stored_text(&row)?),
+                }
+                Ok(())
             };
             read().map_err(Broken::into_error)?;
         }

@@ -47,7 +47,7 @@ pub(super) fn rebuild(store: &mut PostgresStore, progress: &mut dyn FnMut(Progre
         Ok(Rebuilt { events, tasks, changed })
     });
     let ended = match outcome.is_ok() {
-        true => store.connection.commit(None).and_then(|committed| committed),
+        true => store.connection.commit("COMMIT", None).and_then(|committed| committed),
         false => {
             store.connection.rollback();
             Ok(())

@@ -290,7 +290,7 @@ pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<
     connection.set_patience(LONG);
     let found = take_steps(connection, address);
     let ended = match &found {
-        Ok(_) => connection.commit(None).and_then(|committed| committed),
+        Ok(_) => connection.commit("COMMIT", None).and_then(|committed| committed),
         Err(_) => {
             connection.rollback();
             Ok(())

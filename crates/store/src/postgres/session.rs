@@ -152,8 +152,8 @@ pub(super) struct Session<'a> {
     /// If one was written, somebody may wait for it; and it shows whether the transaction came to stand.
     pub(super) last_event: Option<LastEvent>,
     pub(super) scopes: Scopes,
-    /// The same as each part that was begun found it.
-    pub(super) parts: Vec<Scopes>,
+    /// The two as each part that was begun found them.
+    pub(super) parts: Vec<(Scopes, Option<LastEvent>)>,
     pub(super) known: Known,
     /// An error where none could be returned. The transaction cannot stand.
     pub(super) broken: Option<StoreError>,

@@ -420,7 +420,7 @@ impl Write for Session<'_> {
     }
 
     fn savepoint(&mut self) -> Result<()> {
-        self.parts.push(self.scopes);
+        self.parts.push((self.scopes, self.last_event.clone()));
         self.say("SAVEPOINT part")
     }
 
@@ -431,8 +431,8 @@ impl Write for Session<'_> {
 
     /// What was locked in the part is free again.
     fn undo(&mut self) -> Result<()> {
-        if let Some(scopes) = self.parts.pop() {
-            self.scopes = scopes;
+        if let Some(found) = self.parts.pop() {
+            (self.scopes, self.last_event) = found;
         }
         self.known.forget();
         self.say("ROLLBACK TO part; RELEASE part")

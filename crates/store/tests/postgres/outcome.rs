@@ -1,95 +1,28 @@
-//! A commit whose answer is lost.
+//! A commit whose answer is lost, and what a standby must have.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use onus_store::conformance::scribe::{append_note, look, uid};
-use onus_store::conformance::server::{Server, fresh_name};
+use onus_core::task::Facts;
+use onus_store::conformance::proxy::{Cut, Proxy, is_commit};
+use onus_store::conformance::scribe::{append_note, create, look, uid};
+use onus_store::conformance::server::{Server, eventually, fresh_name, parsed};
 use onus_store::{PostgresStore, Store as _, StoreError};
 
-use super::add;
-
-/// Stands between a client and the server. When it is told to, it lets the next `COMMIT` through, or not, and cuts the
-/// connection before the answer.
-struct Proxy {
-    port: u16,
-    /// 0: hands everything on; 1: cuts after the commit has reached the server; 2: before; 3: as 1, and says what a pooler
-    /// says of a server that it lost.
-    cut: Arc<AtomicU32>,
-    refuses: Arc<AtomicBool>,
-}
-
-impl Proxy {
-    fn start(to: u16) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (cut, refuses) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-        let (cutting, refusing) = (Arc::clone(&cut), Arc::clone(&refuses));
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let Ok(client) = client else { return };
-                if refusing.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
-                let (mut back_from, mut back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let deaf = Arc::new(AtomicBool::new(false));
-                let is_deaf = Arc::clone(&deaf);
-                thread::spawn(move || {
-                    let mut buffer = [0; 16_384];
-                    while let Ok(count @ 1..) = back_from.read(&mut buffer) {
-                        if !is_deaf.load(Ordering::SeqCst) && back_to.write_all(&buffer[..count]).is_err() {
-                            return;
-                        }
-                    }
-                    let _ = back_to.shutdown(std::net::Shutdown::Both);
-                });
-                let cutting = Arc::clone(&cutting);
-                thread::spawn(move || {
-                    let (mut client, mut server) = (client, server);
-                    let mut buffer = [0; 16_384];
-                    while let Ok(count @ 1..) = client.read(&mut buffer) {
-                        let is_commit = buffer[..count].windows(7).any(|word| word == b"COMMIT\0");
-                        let how = if is_commit { cutting.swap(0, Ordering::SeqCst) } else { 0 };
-                        if how > 0 {
-                            deaf.store(true, Ordering::SeqCst);
-                        }
-                        if how != 2 && server.write_all(&buffer[..count]).is_err() {
-                            return;
-                        }
-                        if how > 0 {
-                            thread::sleep(Duration::from_millis(200));
-                            if how == 3 {
-                                let _ = client.write_all(&lost_by_pooler());
-                            }
-                            let _ = client.shutdown(std::net::Shutdown::Both);
-                            let _ = server.shutdown(std::net::Shutdown::Both);
-                            return;
-                        }
-                    }
-                    let _ = server.shutdown(std::net::Shutdown::Both);
-                });
-            }
-        });
-        Proxy { port, cut, refuses }
-    }
-}
-
-/// An error message of the protocol.
-fn lost_by_pooler() -> Vec<u8> {
-    let fields = b"SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0\0";
-    let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-    [b"E", &length[..], &fields[..]].concat()
-}
+use super::{WAIT, add};
 
 #[test]
 fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     let server = Server::shared();
-    let proxy = Proxy::start(server.port);
+    // What becomes of the next commit.
+    let next = Arc::new(Mutex::new(Cut::Not));
+    let judged = Arc::clone(&next);
+    let proxy = Proxy::start(server.port, move |message| match is_commit(message) {
+        true => std::mem::replace(&mut *judged.lock().unwrap(), Cut::Not),
+        false => Cut::Not,
+    });
     let name = fresh_name();
     let mut direct = server.project_in(server.shared_database(), &name);
     add(&mut direct, 1);
@@ -98,29 +31,123 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     let address = onus_store::Address::parse(&address, None, wait).unwrap();
     let mut store = PostgresStore::open(&address, &name, wait).unwrap();
     let mut runs = 0;
-    let mut note = |store: &mut PostgresStore, cut: u32| {
-        proxy.cut.store(cut, Ordering::SeqCst);
+    let arrives = Cut::After(Duration::from_millis(200));
+    let mut note = |store: &mut PostgresStore, cut: Cut| {
+        *next.lock().unwrap() = cut;
         store.write(|write| {
             runs += 1;
             append_note(write, uid(1, 1))
         })?;
         Ok::<u32, StoreError>(runs)
     };
-    assert_eq!(note(&mut store, 0).unwrap(), 1);
+    assert_eq!(note(&mut store, Cut::Not).unwrap(), 1);
     // The server has committed: that is found out, and nothing is done again.
-    assert_eq!(note(&mut store, 1).unwrap(), 2);
-    assert_eq!(note(&mut store, 3).unwrap(), 3);
+    assert_eq!(note(&mut store, arrives).unwrap(), 2);
+    // What a pooler says of a server that it lost tells nothing.
+    assert_eq!(note(&mut store, Cut::Lost(Duration::from_millis(200))).unwrap(), 3);
     // The commit never arrived: it is run again.
-    assert_eq!(note(&mut store, 2).unwrap(), 5);
+    assert_eq!(note(&mut store, Cut::Before(Duration::ZERO)).unwrap(), 5);
     let version = |store: &mut PostgresStore| look(store, |read| read.task(uid(1, 1))).unwrap().version.0;
     assert_eq!(version(&mut direct), 5, "four notes, each once");
     // Nobody can be asked: that is said.
-    let refuses = Arc::clone(&proxy.refuses);
-    refuses.store(true, Ordering::SeqCst);
-    assert!(matches!(note(&mut store, 1), Err(StoreError::Unknown(_))));
-    refuses.store(false, Ordering::SeqCst);
+    proxy.refuses.store(true, Ordering::SeqCst);
+    assert!(matches!(note(&mut store, arrives), Err(StoreError::Unknown(_))));
+    proxy.refuses.store(false, Ordering::SeqCst);
     assert_eq!(version(&mut direct), 6);
     // And the next command finds its way back.
-    note(&mut store, 0).unwrap();
+    note(&mut store, Cut::Not).unwrap();
     assert_eq!(version(&mut direct), 7);
+}
+
+/// An event of a part that was undone vouches for nothing: what was committed beside it is not done again.
+#[test]
+fn an_undone_part_of_a_batch_does_not_decide_about_a_lost_commit() {
+    let server = Server::shared();
+    let next = Arc::new(Mutex::new(Cut::Not));
+    let judged = Arc::clone(&next);
+    let proxy = Proxy::start(server.port, move |message| match is_commit(message) {
+        true => std::mem::replace(&mut *judged.lock().unwrap(), Cut::Not),
+        false => Cut::Not,
+    });
+    let name = fresh_name();
+    let mut direct = server.project_in(server.shared_database(), &name);
+    add(&mut direct, 1);
+    let address = server.shared_database().replace(&server.port.to_string(), &proxy.port.to_string());
+    let mut store = PostgresStore::open(&parsed(&address), &name, WAIT).unwrap();
+    *next.lock().unwrap() = Cut::After(Duration::from_millis(200));
+    let mut runs = 0;
+    store
+        .write(|write| {
+            runs += 1;
+            append_note(write, uid(1, 1))?;
+            write.savepoint()?;
+            create(write, uid(2, 2), "undone", Facts::default())?;
+            write.undo()
+        })
+        .unwrap();
+    assert_eq!(runs, 1);
+    assert_eq!(look(&mut direct, |read| read.task(uid(1, 1))).unwrap().version.0, 2);
+}
+
+#[test]
+fn a_number_that_a_crashed_server_gave_to_another_transaction_vouches_for_nobody() {
+    // Nothing but a commit brings the log to the disk.
+    let server = Server::start_with("wal_writer_delay = 10s\nautovacuum = off\n");
+    let mut store = server.project_in(&server.database(), &fresh_name());
+    add(&mut store, 1);
+    let number = || -> i64 {
+        let row = server.client().unwrap().query_one("SELECT pg_current_xact_id()::text", &[]).unwrap();
+        row.get::<_, String>(0).parse().unwrap()
+    };
+    let (before, mut runs) = (number(), 0);
+    let answer = store.write(|write| {
+        runs += 1;
+        append_note(write, uid(1, 1))?;
+        // Whatever is asked next, the note is sent before it.
+        write.count_events()?;
+        if runs == 1 {
+            server.control(&["-w", "-m", "immediate", "restart"]);
+            assert!(number() <= before + 1, "numbers are given out again");
+            for _ in 0..5 {
+                server.client().unwrap().batch_execute("CREATE TEMPORARY TABLE t ()").unwrap();
+            }
+        }
+        Ok(())
+    });
+    answer.unwrap();
+    let version = look(&mut store, |read| read.task(uid(1, 1))).unwrap().version.0;
+    assert_eq!((version, runs), (2, 2), "what was told was done");
+}
+
+#[test]
+fn what_the_standby_does_not_have_is_not_acknowledged() {
+    let server = Server::start();
+    let standby = server.standby();
+    server.set("synchronous_standby_names = 'standby'");
+    server.control(&["reload"]);
+    let (database, name) = (server.database(), fresh_name());
+    let mut store = server.project_in(&database, &name);
+    add(&mut store, 1);
+    let mut direct = PostgresStore::open(&parsed(&database), &name, WAIT).unwrap();
+    let waiting = |what: &str| {
+        let sql = format!("SELECT {what} FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+        server.client().unwrap().query(&sql, &[]).unwrap().len()
+    };
+    let version = |store: &mut PostgresStore| look(store, |read| read.task(uid(1, 1))).unwrap().version.0;
+    standby.control(&["-w", "-m", "immediate", "stop"]);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| store.write(|write| append_note(write, uid(1, 1))));
+        // Here it is committed, and who waits for the standby is ended: its client asks what became of it.
+        eventually("the commit waits for the standby", || waiting("pg_terminate_backend(pid)") == 1);
+        eventually("it can be seen here", || version(&mut direct) == 2);
+        eventually("its client waits for the standby", || waiting("pid") == 1 || writer.is_finished());
+        // So does who changes nothing, and tells what it found: as by a key.
+        let finder = scope.spawn(|| direct.write(|write| write.task(uid(1, 1))));
+        eventually("who found it waits, too", || waiting("pid") == 2 || finder.is_finished());
+        let is_told = writer.is_finished() || finder.is_finished();
+        standby.control(&["-w", "start"]);
+        writer.join().unwrap().unwrap();
+        assert_eq!(finder.join().unwrap().unwrap().unwrap().version.0, 2);
+        assert!(!is_told, "it was told before the standby had it");
+    });
 }
