@@ -23,7 +23,9 @@ const WAIT: Duration = Duration::from_secs(30);
 const ROUNDS: u32 = 5;
 const CONNECTIONS: [usize; 3] = [1, 8, 32];
 /// Claims of one side in one round, shared by its connections.
-const CLAIMS: u64 = 400;
+const CLAIMS: u64 = 800;
+/// Claims that each connection makes before: its statements are prepared, and planned.
+const BEFORE: u64 = 8;
 
 const SMALL: u64 = 1_000;
 const LARGE: u64 = 1_000_000;
@@ -94,7 +96,11 @@ fn rate(
     let failed = Mutex::new(None);
     let mut workers = Vec::new();
     for n in 0..connections {
-        workers.push(open(n)?);
+        let mut claim = open(n)?;
+        for _ in 0..BEFORE {
+            claim()?;
+        }
+        workers.push(claim);
     }
     let mut began = Instant::now();
     std::thread::scope(|scope| {
@@ -170,7 +176,8 @@ fn bare_claims(name: &str) -> impl Fn(usize) -> Result<Box<dyn FnMut() -> Result
 pub(crate) fn run(_place: &Place) -> Result<Report> {
     let mut report = Report::default();
     let rounds = u64::from(ROUNDS);
-    let enough = CLAIMS * rounds * (CONNECTIONS.len() as u64 + 1) * 2;
+    let before: u64 = CONNECTIONS.iter().map(|connections| *connections as u64 * BEFORE).sum();
+    let enough = (CLAIMS * (CONNECTIONS.len() as u64 + 1) + before) * rounds * 2;
     let (ours, theirs) = (filled(enough)?, bare(enough)?);
     let (ours, theirs) = (engine_claims(&ours), bare_claims(&theirs));
     let mut growth = Vec::new();

@@ -124,9 +124,9 @@ impl<'a> Door<'a> {
         ended_groups: &'a [u32],
     ) -> Result<Door<'a>> {
         let Identity { actor, instance, known_by, .. } = &request.identity;
-        let now = write.now();
         let CallerRows { project, name: actor, actor: known, instance: seen } =
             write.caller(actor, instance)?;
+        let now = write.now();
         let watch = Watch::from(seen);
         let caller = Caller {
             actor: actor.clone(),

@@ -300,6 +300,20 @@ impl Connection {
         self.ask_after(self.patience, async |client| client.query(&statement, values).await)
     }
 
+    /// Two questions at once.
+    pub(super) fn query_both(
+        &mut self,
+        one: (&str, &[Value<'_>]),
+        other: (&str, &[Value<'_>]),
+    ) -> Answer<(Vec<Row>, Vec<Row>)> {
+        let statements = (self.prepared(one.0)?, self.prepared(other.0)?);
+        self.ask_after(self.patience, async |client| {
+            let (first, second) =
+                join(client.query(&statements.0, one.1), client.query(&statements.1, other.1)).await;
+            Ok((first?, second?))
+        })
+    }
+
     pub(super) fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<u64> {
         let statement = self.prepared(sql)?;
         self.ask_after(self.patience, async |client| client.execute(&statement, values).await)
@@ -337,19 +351,39 @@ impl Connection {
         self.ask_after(self.patience, async |client| client.simple_query(sql).await)
     }
 
-    /// Begins a transaction by these words, and asks a first question in it.
-    pub(super) fn begin(&mut self, words: &str, sql: &str, values: &[Value<'_>]) -> Answer<Vec<Row>> {
+    /// Begins a transaction by these words, and asks a first question in it, and a second one if there is one.
+    pub(super) fn begin(
+        &mut self,
+        words: &str,
+        (sql, values): (&str, &[Value<'_>]),
+        second: Option<(&str, &[Value<'_>])>,
+    ) -> Answer<(Vec<Row>, Vec<Row>)> {
         // Whatever a transaction before it left, by an error or a panic, ends first.
         if self.is_open {
             self.rollback();
         }
         let statement = self.prepared(sql)?;
+        let second = match second {
+            Some((sql, values)) => Some((self.prepared(sql)?, values)),
+            None => None,
+        };
         self.is_open = true;
         self.ask(self.patience, async |client| {
-            let (begun, rows) = join(client.batch_execute(words), client.query(&statement, values)).await;
+            let after = async {
+                match &second {
+                    Some((statement, values)) => client.query(statement, values).await,
+                    None => Ok(Vec::new()),
+                }
+            };
+            let first = join(client.batch_execute(words), client.query(&statement, values));
+            let ((begun, first), after) = join(first, after).await;
             begun?;
-            rows
+            Ok((first?, after?))
         })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Ends a transaction without committing it. On a connection that is gone there is nothing left to undo.

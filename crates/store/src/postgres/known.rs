@@ -83,6 +83,13 @@ impl Known {
         self.leases.get(&(task, token)).map(|(_, scope)| scope)
     }
 
+    /// The task on which a lease was begun in this transaction, and that lease: it will be shown.
+    pub(super) fn begun(&self) -> Option<(&Task, &Lease)> {
+        let (lease, _) = self.leases.values().next().filter(|_| self.leases.len() == 1)?;
+        let task = self.tasks.get(&lease.task).filter(|task| !self.needs.contains_key(&task.uid))?;
+        Some((task, lease))
+    }
+
     /// None: it is not known whether there is one.
     pub(super) fn text(&self, key: TextKey) -> Option<Option<StoredText>> {
         let texts = self.texts.get(&(key.stream, key.version))?;

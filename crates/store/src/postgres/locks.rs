@@ -19,7 +19,7 @@ use super::rows::{self, LEASE_COLUMNS, TASK_COLUMNS};
 use super::session::{Lock, NOW_MS, Scopes, Session};
 
 /// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something scheduled
-/// is due, which may come before it.
+/// is due, which may come before it. Who skips what is locked waits for nothing: it may read the clock beside the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     let first_of = |tier: u8| {
@@ -30,12 +30,12 @@ static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     };
     let tops: Vec<String> = (0..=Tier::MAX.0).map(first_of).collect();
     format!(
-        "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
+        "SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
          AND required_tier = (SELECT required_tier FROM ({}) AS tops WHERE required_tier <= $2 {ORDER}) \
          AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
              AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
              AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
-         {ORDER} FOR NO KEY UPDATE SKIP LOCKED) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had",
+         {ORDER} FOR NO KEY UPDATE SKIP LOCKED",
         tops.join(" UNION ALL ")
     )
 });

@@ -11,7 +11,7 @@ use super::{PostgresStore, failed, rebuild};
 pub(super) const SCRUB: &str = "scrub";
 
 pub(super) fn check(store: &mut PostgresStore) -> Result<Vec<Finding>> {
-    let (mut session, _) = store.session(Mode::Read)?;
+    let mut session = store.session(Mode::Read);
     let outcome = findings(&mut session);
     store.connection.rollback();
     outcome
@@ -53,7 +53,7 @@ fn must_scrub(session: &mut Session<'_>) -> Result<bool> {
 /// An erased row is gone for every statement, but its bytes lie in the table's file until that is written anew. Only the
 /// owner of the tables may do so; false: somebody else has to.
 pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
-    let (mut session, _) = store.session(Mode::Read)?;
+    let mut session = store.session(Mode::Read);
     let scrub = must_scrub(&mut session);
     store.connection.rollback();
     if !scrub? {

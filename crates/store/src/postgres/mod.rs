@@ -165,41 +165,23 @@ impl PostgresStore {
         self.connection.is_closed()
     }
 
-    fn session(&mut self, mode: Mode) -> Result<(Session<'_>, i64)> {
-        if self.is_closed() {
-            self.reconnect()?;
-        }
-        let begun = match session::begin(&mut self.connection, &self.address, self.project, mode) {
-            // The server went while nobody spoke to it. Nothing has been said yet: once more, to the one that is there now.
-            Err(StoreError::Unavailable { .. }) => {
-                self.reconnect()?;
-                session::begin(&mut self.connection, &self.address, self.project, mode)?
-            }
-            begun => begun?,
-        };
-        let session = Session::new(
+    fn session(&mut self, mode: Mode) -> Session<'_> {
+        Session::new(
             &mut self.connection,
             (&self.address, self.project, &self.stream),
             (self.clock.as_ref(), &self.domain),
-            (mode, begun.now_ms),
-        );
-        Ok((session, begun.xid))
+            mode,
+        )
     }
 
     /// One transaction, run once. The answer, and how it ended.
     fn attempt<R>(&mut self, work: &mut impl FnMut(&mut dyn Write) -> Result<R>) -> Result<(R, Ended)> {
-        let (mut session, xid) = match self.session(Mode::Write) {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.connection.rollback();
-                return Err(error);
-            }
-        };
+        let mut session = self.session(Mode::Write);
         let outcome = work(&mut session).and_then(|answer| match session.broken.take() {
             Some(error) => Err(error),
             None => Ok(answer),
         });
-        let last_event = session.last_event.take();
+        let (last_event, xid) = (session.last_event.take(), session.xid);
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -207,6 +189,8 @@ impl PostgresStore {
                 return Err(error);
             }
         };
+        // Nothing was asked: there is nothing to commit.
+        let Some(xid) = xid else { return Ok((answer, Ended::Committed)) };
         let (channel, listening) = (watch::channel(self.project), Lock::Watched.key(self.project));
         let tell: (&str, &[Value<'_>]) = (watch::TELL, &[&channel, &listening]);
         let committed = match &last_event {
@@ -289,10 +273,13 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
-        let (mut session, _) = self.session(Mode::Read)?;
+        let mut session = self.session(Mode::Read);
         let outcome = work(&mut session);
         let broken = session.broken.take();
-        let ended = self.connection.commit("COMMIT", None).and_then(|committed| committed);
+        let ended = match self.connection.is_open() {
+            true => self.connection.commit("COMMIT", None).and_then(|committed| committed),
+            false => Ok(()),
+        };
         let answer = outcome?;
         match (broken, ended) {
             (Some(error), _) => Err(error),

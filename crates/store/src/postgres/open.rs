@@ -156,7 +156,7 @@ impl PostgresStore {
         if !is_new(self)? {
             return Err(exists);
         }
-        let (mut session, _) = self.session(Mode::Write)?;
+        let mut session = self.session(Mode::Write);
         let made = (|| {
             session.lock_key(naming, false)?;
             session.lock(Lock::Graph, false)?;

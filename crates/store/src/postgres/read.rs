@@ -1,6 +1,9 @@
 //! What can be asked of a snapshot.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use tokio_postgres::Row;
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
@@ -40,6 +43,56 @@ fn beyond(start: &str) -> String {
 
 const TEXT_COLUMNS: &str = "stream, version, field, salt, body";
 
+/// What a task's picture needs beside its row: texts of some versions, and the numbers of what it depends on.
+static PICTURE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {TEXT_COLUMNS}, NULL::bigint AS number FROM text \
+         WHERE project = $1 AND stream = $2 AND version = ANY($3) \
+         UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, number FROM ({NEEDS}) AS needs"
+    )
+});
+
+struct Picture {
+    uid: String,
+    versions: Vec<i64>,
+}
+
+impl Picture {
+    fn of(task: &Task, lease: Option<&Lease>) -> Picture {
+        let versions: BTreeSet<Version> = [Some(task.title_version), task.body_version]
+            .into_iter()
+            .chain([task.kept.as_ref().map(|kept| kept.version), lease.map(|lease| lease.version)])
+            .chain([lease.and_then(|lease| lease.grant.handoff_version)])
+            .flatten()
+            .collect();
+        Picture {
+            uid: task.uid.to_string(),
+            versions: versions.into_iter().map(|version| to_sql(version.0)).collect(),
+        }
+    }
+}
+
+impl Session<'_> {
+    fn learn_picture(&mut self, task: Uid, picture: &Picture, rows: &[Row]) -> Result<()> {
+        let (mut texts, mut needs) = (Vec::new(), Vec::new());
+        for row in rows {
+            let mut read = || {
+                match row.try_get::<_, Option<i64>>("number")? {
+                    Some(number) => needs.push(Number(unsigned(number)?)),
+                    None => texts.push(rows::stored_text(row)?),
+                }
+                Ok(())
+            };
+            read().map_err(Broken::into_error)?;
+        }
+        needs.sort_unstable();
+        let versions: Vec<Version> =
+            picture.versions.iter().filter_map(|version| u64::try_from(*version).ok()).map(Version).collect();
+        self.known.fetched(task, &versions, texts, needs);
+        Ok(())
+    }
+}
+
 impl Read for Session<'_> {
     fn now(&mut self) -> Moment {
         self.clock_now()
@@ -72,33 +125,12 @@ impl Read for Session<'_> {
     }
 
     fn ahead(&mut self, task: &Task, lease: Option<&Lease>) -> Result<()> {
-        let versions: BTreeSet<Version> = [Some(task.title_version), task.body_version]
-            .into_iter()
-            .chain([task.kept.as_ref().map(|kept| kept.version), lease.map(|lease| lease.version)])
-            .chain([lease.and_then(|lease| lease.grant.handoff_version)])
-            .flatten()
-            .collect();
-        let (versions, uid) = (Vec::from_iter(versions), task.uid.to_string());
-        let numbers: Vec<i64> = versions.iter().map(|version| to_sql(version.0)).collect();
-        let sql = format!(
-            "SELECT {TEXT_COLUMNS}, NULL::bigint AS number FROM text \
-             WHERE project = $1 AND stream = $2 AND version = ANY($3) \
-             UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, number FROM ({NEEDS}) AS needs"
-        );
-        let (mut texts, mut needs) = (Vec::new(), Vec::new());
-        for row in self.rows(&sql, &[&uid, &numbers])? {
-            let mut read = || {
-                match row.try_get::<_, Option<i64>>("number")? {
-                    Some(number) => needs.push(Number(unsigned(number)?)),
-                    None => texts.push(rows::stored_text(&row)?),
-                }
-                Ok(())
-            };
-            read().map_err(Broken::into_error)?;
+        if self.known.needs(task.uid).is_some() {
+            return Ok(());
         }
-        needs.sort_unstable();
-        self.known.fetched(task.uid, &versions, texts, needs);
-        Ok(())
+        let picture = Picture::of(task, lease);
+        let rows = self.rows(&PICTURE, &[&picture.uid, &picture.versions])?;
+        self.learn_picture(task.uid, &picture, &rows)
     }
 
     fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>> {
@@ -167,14 +199,23 @@ impl Read for Session<'_> {
     }
 
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>> {
-        let mut leases = self.all(
-            &format!(
-                "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND actor = $2 AND instance = $3 \
-                 AND ended_how IS NULL"
-            ),
-            &[&actor.as_str(), &instance.as_str()],
-            rows::lease,
-        )?;
+        let sql = format!(
+            "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND actor = $2 AND instance = $3 \
+             AND ended_how IS NULL"
+        );
+        let asked: &[Value<'_>] = &[&actor.as_str(), &instance.as_str()];
+        let shown = self.known.begun().map(|(task, lease)| (task.uid, Picture::of(task, Some(lease))));
+        let rows = match shown {
+            Some((task, picture)) => {
+                let (rows, of_picture) =
+                    self.both((&sql, asked), (&PICTURE, &[&picture.uid, &picture.versions]))?;
+                self.learn_picture(task, &picture, &of_picture)?;
+                rows
+            }
+            None => self.rows(&sql, asked)?,
+        };
+        let leases = rows.iter().map(rows::lease).collect::<std::result::Result<Vec<_>, Broken>>();
+        let mut leases = leases.map_err(Broken::into_error)?;
         leases.sort_by_key(|lease| (lease.acquired_at_ms, lease.task));
         Ok(leases)
     }

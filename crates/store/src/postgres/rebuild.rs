@@ -37,7 +37,7 @@ const PAGE: i64 = 5_000;
 const TABLES: [&str; 8] = ["project", "actor", "alias", "task", "lease", "dep", "scope", "search"];
 
 pub(super) fn rebuild(store: &mut PostgresStore, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
-    let (mut session, _) = store.session(Mode::Alone)?;
+    let mut session = store.session(Mode::Alone);
     session.connection.set_patience(LONG);
     let outcome = session.say("SET LOCAL statement_timeout = 0").and_then(|()| {
         let mut comparison = Comparison { session: &mut session, mends: true, changed: BTreeMap::new() };

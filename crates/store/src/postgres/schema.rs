@@ -285,7 +285,7 @@ pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<
         );
     }
     // Two that migrate at once: the second finds what the first has done.
-    let begun = connection.begin("BEGIN", "SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]);
+    let begun = connection.begin("BEGIN", ("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]), None);
     begun.map_err(|trouble| failed(trouble, address))?;
     connection.set_patience(LONG);
     let found = take_steps(connection, address);

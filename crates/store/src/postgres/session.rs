@@ -70,7 +70,7 @@ const MARK: i64 = 0x6f6e;
 
 /// Leaves a writer's mark: the number that events had reached when it began. All of its own will be higher.
 fn leave_mark() -> String {
-    format!("SELECT pg_advisory_xact_lock_shared(({MARK}::bigint << 48) | last_value) FROM onus.event_seq")
+    format!("pg_advisory_xact_lock_shared(({MARK}::bigint << 48) | (SELECT last_value FROM onus.event_seq))")
 }
 
 /// The number up to which no event can come any more: what was given out, but not beyond the lowest mark of those who are
@@ -92,47 +92,26 @@ pub(super) struct LastEvent {
     pub(super) hash: String,
 }
 
-/// What the server says when a transaction begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    pub(super) now_ms: i64,
-    /// Its number, by which its outcome can be asked for later.
-    pub(super) xid: i64,
-}
-
-/// Begins a transaction. The isolation is said: what a database has as its default may be another, and then everything that
+/// The words that begin a transaction, and what is asked first: the time, and the transaction's number, by which its outcome
+/// can be asked for later. The isolation is said: what a database has as its default may be another, and then everything that
 /// is read after a lock would be from before it.
-pub(super) fn begin(
-    connection: &mut Connection,
-    address: &Address,
-    project: uuid::Uuid,
-    mode: Mode,
-) -> Result<Begun> {
-    let lock = match mode {
-        Mode::Read => None,
-        Mode::Write => Some("pg_advisory_xact_lock_shared"),
-        Mode::Alone => Some("pg_advisory_xact_lock"),
+fn beginning(mode: Mode) -> (&'static str, String) {
+    const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+    let first = |lock: &str| {
+        let mark = leave_mark();
+        // Evaluated in this order: the time is that of when the lock is had.
+        format!(
+            "SELECT {lock}($1)::text, {mark}::text, {NOW_MS} AS now_ms, pg_current_xact_id()::text::bigint AS xid"
+        )
     };
-    let rows = match lock {
-        None => connection.begin(
+    match mode {
+        Mode::Read => (
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            &format!("SELECT {NOW_MS}, 0::bigint"),
-            &[],
+            format!("SELECT {NOW_MS} AS now_ms, 0::bigint AS xid WHERE $1::bigint IS NOT NULL"),
         ),
-        Some(lock) => connection.begin(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-            &format!(
-                "WITH had AS MATERIALIZED (SELECT {lock}($1)), marked AS MATERIALIZED ({}) \
-                 SELECT {NOW_MS}, pg_current_xact_id()::text::bigint FROM had, marked",
-                leave_mark()
-            ),
-            &[&Lock::Whole.key(project)],
-        ),
-    };
-    let rows = rows.map_err(|trouble| failed(trouble, address))?;
-    let row = rows.first().ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))?;
-    let read = || Ok(Begun { now_ms: row.try_get(0)?, xid: row.try_get(1)? });
-    read().map_err(|error: tokio_postgres::Error| failed(error.into(), address))
+        Mode::Write => (WRITE, first("pg_advisory_xact_lock_shared")),
+        Mode::Alone => (WRITE, first("pg_advisory_xact_lock")),
+    }
 }
 
 pub(super) struct Session<'a> {
@@ -143,6 +122,9 @@ pub(super) struct Session<'a> {
     pub(super) stream: &'a str,
     pub(super) clock: Option<&'a Clock>,
     pub(super) domain: &'a ClockDomain,
+    mode: Mode,
+    /// None: it has not begun.
+    pub(super) xid: Option<i64>,
     /// The clock as it was read with the last lock, until somebody asks.
     pub(super) read_with_lock: Option<Moment>,
     pub(super) last_reading: Moment,
@@ -160,14 +142,13 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A transaction that has begun.
+    /// A transaction. It begins with the first thing that is asked in it, in one round trip.
     pub(super) fn new(
         connection: &'a mut Connection,
         (address, project, stream): (&'a Address, uuid::Uuid, &'a str),
         (clock, domain): (Option<&'a Clock>, &'a ClockDomain),
-        (mode, wall_ms): (Mode, i64),
+        mode: Mode,
     ) -> Session<'a> {
-        let now = Moment { wall_ms, tick_ms: wall_ms, domain: domain.clone() };
         Session {
             connection,
             address,
@@ -175,9 +156,11 @@ impl<'a> Session<'a> {
             stream,
             clock,
             domain,
-            read_with_lock: Some(now.clone()),
-            last_reading: now,
-            has_waited: false,
+            mode,
+            xid: None,
+            read_with_lock: None,
+            last_reading: Moment { wall_ms: 0, tick_ms: 0, domain: domain.clone() },
+            has_waited: true,
             is_write: mode != Mode::Read,
             last_event: None,
             scopes: Scopes::Free,
@@ -185,6 +168,47 @@ impl<'a> Session<'a> {
             known: Known::default(),
             broken: None,
         }
+    }
+
+    /// Begins, if it has not begun, and asks this. A server that went while nobody spoke to it is spoken to again, once: nothing
+    /// had been said.
+    fn begin(&mut self, first: Option<(&str, &[Value<'_>])>) -> Result<Vec<Row>> {
+        let (words, question) = beginning(self.mode);
+        let whole = Lock::Whole.key(self.project);
+        let asked: (&str, &[Value<'_>]) = (&question, &[&whole]);
+        if self.connection.is_closed() {
+            *self.connection = Connection::open(self.address)?;
+        }
+        let begun = match self.connection.begin(words, asked, first) {
+            Err(trouble) => match failed(trouble, self.address) {
+                StoreError::Unavailable { .. } => {
+                    *self.connection = Connection::open(self.address)?;
+                    self.connection
+                        .begin(words, asked, first)
+                        .map_err(|trouble| failed(trouble, self.address))
+                }
+                error => Err(error),
+            },
+            Ok(begun) => Ok(begun),
+        };
+        let (begun, rows) = begun?;
+        let row =
+            begun.first().ok_or_else(|| StoreError::Unexpected("the server gave no time".to_owned()))?;
+        let read = |row: &Row| Ok((row.try_get("now_ms")?, row.try_get("xid")?));
+        let (now_ms, xid) =
+            read(row).map_err(|error: tokio_postgres::Error| failed(error.into(), self.address))?;
+        self.xid = Some(xid);
+        let now = self.read(now_ms);
+        self.read_with_lock = Some(now);
+        Ok(rows)
+    }
+
+    /// Before anything that is not asked with the beginning.
+    fn begun(&mut self) -> Result<()> {
+        if self.xid.is_none() {
+            self.begin(None)?;
+        }
+        Ok(())
     }
 
     pub(super) fn all<T>(
@@ -212,12 +236,31 @@ impl<'a> Session<'a> {
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
+        if self.xid.is_none() {
+            return self.begin(Some((sql, &all)));
+        }
         self.connection.query(sql, &all).map_err(|trouble| failed(trouble, self.address))
+    }
+
+    /// Two questions at once.
+    pub(super) fn both(
+        &mut self,
+        one: (&str, &[Value<'_>]),
+        other: (&str, &[Value<'_>]),
+    ) -> Result<(Vec<Row>, Vec<Row>)> {
+        self.ready()?;
+        let project = self.project;
+        let [mut first, mut second]: [Vec<Value<'_>>; 2] = [vec![&project], vec![&project]];
+        first.extend(one.1);
+        second.extend(other.1);
+        self.connection
+            .query_both((one.0, &first), (other.0, &second))
+            .map_err(|trouble| failed(trouble, self.address))
     }
 
     /// A change whose outcome nobody waits for: it is sent with the next statement.
     pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Result<()> {
-        self.check()?;
+        self.ready()?;
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
@@ -225,7 +268,7 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
-        self.check()?;
+        self.ready()?;
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
@@ -251,7 +294,7 @@ impl<'a> Session<'a> {
 
     /// A statement without parameters or answer.
     pub(super) fn say(&mut self, sql: &str) -> Result<()> {
-        self.check()?;
+        self.ready()?;
         self.connection.batch(sql).map_err(|trouble| failed(trouble, self.address))
     }
 
@@ -262,12 +305,22 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Nothing is wrong, and it has begun.
+    fn ready(&mut self) -> Result<()> {
+        self.check()?;
+        self.begun()
+    }
+
     // ---- time
 
     /// The clock that decides: the server's, but in simulations. Read anew, unless it was just read with a lock.
     pub(super) fn clock_now(&mut self) -> Moment {
         if let Some(clock) = self.clock {
             return clock();
+        }
+        if let Err(error) = self.begun() {
+            self.broken = Some(error);
+            return self.last_reading.clone();
         }
         if let Some(now) = self.read_with_lock.take() {
             return now;
@@ -300,7 +353,7 @@ impl<'a> Session<'a> {
 
     /// The number up to which no event can come any more. What is read after it is a new snapshot.
     pub(super) fn settled(&mut self) -> Result<i64> {
-        self.check()?;
+        self.ready()?;
         let ask = settled_up_to();
         let sql = if self.is_write {
             ask
@@ -320,7 +373,7 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn lock_key(&mut self, key: i64, shared: bool) -> Result<()> {
-        self.check()?;
+        self.ready()?;
         let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
         // The clock is read above what has waited.
         let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");

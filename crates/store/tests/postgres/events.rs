@@ -102,7 +102,9 @@ fn a_watch_tells_again_when_what_it_saw_is_settled() {
     let mut wait =
         |patience: u64| watch.wait(Some(Instant::now() + Duration::from_millis(patience)), &[]).unwrap();
     let query = EventQuery { settled: true, limit: 100, ..EventQuery::default() };
-    slow.write(|_| {
+    slow.write(|write| {
+        // It has begun.
+        write.count_events()?;
         commit(&mut one, |write| append_note(write, uid(1, 1)));
         assert_eq!(wait(10_000), Woken::Committed);
         assert_eq!(look(&mut one, |read| read.events(&query)).len(), 2, "it may not be shown yet");
