@@ -99,9 +99,8 @@ fn a_password_is_never_shown() {
     assert_eq!(unreachable.json(&human("ann"), &["list"]).refused(8)["code"], "unavailable");
 }
 
-#[test]
-fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
-    let clone = project();
+/// One waits for a task and one follows the ledger; something happens; then there is a task.
+fn waited_for_and_followed(clone: &Sandbox, meanwhile: impl FnOnce()) {
     let mut follower = clone
         .command(&human("ann"))
         .args(["log", "--follow", "--json"])
@@ -110,7 +109,6 @@ fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
         .unwrap();
     let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains("project.created"));
-    let began = Instant::now();
     let waiter = clone
         .command(&agent("a"))
         .args(["claim", "--next", "--wait", "30s", "--json"])
@@ -119,6 +117,8 @@ fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(700));
+    meanwhile();
+    let began = Instant::now();
     let id = clone.add("Something to do");
     let got = Ran::of(waiter.wait_with_output().unwrap());
     assert_eq!(got.ok().json()["task"]["id"], id.as_str());
@@ -130,6 +130,19 @@ fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
     assert!(seen.contains("task.created"));
     follower.kill().unwrap();
     follower.wait().unwrap();
+}
+
+#[test]
+fn who_waits_is_woken_by_another_machine_and_who_follows_sees_it() {
+    waited_for_and_followed(&project(), || {});
+}
+
+#[test]
+fn who_waits_and_who_follows_outlive_a_restart_of_the_server() {
+    let server = Server::start();
+    let clone = Sandbox::on_server(&server.database(), &fresh_name());
+    clone.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
+    waited_for_and_followed(&clone, || server.control(&["-w", "-m", "fast", "restart"]));
 }
 
 #[test]

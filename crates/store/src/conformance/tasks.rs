@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::Tier;
 use onus_core::event::{Body, Draft};
-use onus_core::ids::{Number, TaskRef, Uid};
+use onus_core::ids::{Number, TaskRef, Uid, Version};
 use onus_core::task::{Facts, Priority, State, TaskType};
 use onus_core::text::{Field, TextKey};
 
@@ -76,6 +76,13 @@ fn parts_are_undone_alone<S: Store>(store: &mut S) {
         write.savepoint()?;
         create(write, uid(2, 2), "undone", Facts::default())?;
         write.undo()?;
+        // Nor is it seen by what comes after it in the same transaction.
+        write.savepoint()?;
+        let token = claim(write, uid(1, 1), ("h", "1"), None)?;
+        write.undo()?;
+        assert_eq!(write.task(uid(1, 1))?.map(|task| task.version), Some(Version(1)));
+        assert_eq!(write.lock_task(uid(1, 1))?.map(|task| task.leased), Some(false));
+        assert!(write.lease(uid(1, 1), token)?.is_none());
         write.savepoint()?;
         create(write, uid(3, 3), "kept too", Facts::default())?;
         write.release()
