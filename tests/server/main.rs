@@ -7,11 +7,12 @@ mod support;
 
 mod tls;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use onus_store::conformance::server::{Server, fresh_name};
+use serde_json::json;
 use support::{Ran, Sandbox, agent, human};
 
 /// A clone of a repository whose project is on the server.
@@ -43,7 +44,7 @@ fn two_clones_share_one_project_and_a_day_of_work() {
     assert_eq!(one.json(&human("ann"), &["search", "login"]).ok().json()["tasks"][0]["id"], "WS-1");
     assert_eq!(one.json(&human("ann"), &["ledger", "verify"]).ok().json()["ok"], true);
     let rebuilt = two.json(&human("bob"), &["ledger", "rebuild"]).ok().json();
-    assert_eq!(rebuilt["changed"], serde_json::json!({}));
+    assert_eq!(rebuilt["changed"], json!({}));
     assert_eq!(one.json(&human("ann"), &["doctor"]).ok().json()["ok"], true);
     assert_eq!(one.json(&human("ann"), &["ledger", "seal", "--out", "seal.jsonl"]).ok().json()["streams"], 2);
     // What was erased is gone, and the owner's tidying reaches the server's files.
@@ -199,4 +200,45 @@ fn a_project_is_copied_there_and_back() {
             .unwrap(),
     );
     assert_eq!(listed.ok().json()["tasks"].as_array().unwrap().len(), 6);
+}
+
+/// An agent that speaks the Model Context Protocol, and waits for a task that another machine adds.
+#[test]
+fn an_agent_over_mcp_works_on_a_server_too() {
+    let clone = project();
+    let mut mcp = clone
+        .command(&agent("a"))
+        .arg("mcp")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut says = mcp.stdin.take().unwrap();
+    let mut answers = BufReader::new(mcp.stdout.take().unwrap()).lines();
+    let mut tell = |message: serde_json::Value| writeln!(says, "{message}").unwrap();
+    let mut answer = |id: u64| {
+        answers
+            .by_ref()
+            .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
+            .find(|answer| answer["id"] == id)
+            .unwrap()
+    };
+    let client = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    tell(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
+    assert!(answer(1)["result"]["serverInfo"].is_object());
+    tell(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let claim = json!({ "name": "claim", "arguments": { "wait": 20 } });
+    tell(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": claim }));
+    std::thread::sleep(Duration::from_millis(300));
+    let id = clone.add("Something to do");
+    let claimed = answer(2);
+    assert!(claimed["result"].to_string().contains(&id), "{claimed}");
+    tell(json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call",
+        "params": { "name": "done", "arguments": { "message": "all of it" } } }));
+    answer(3);
+    assert_eq!(clone.json(&human("ann"), &["show", &id]).ok().json()["state"], "done");
+    drop(says);
+    mcp.wait().unwrap();
 }
