@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -165,9 +166,10 @@ fn a_waiter_that_is_stopped_takes_nothing_more() {
             let (stop, speaks) = std::io::pipe().unwrap();
             let mut other = Engine::new(open(&scene.store()), Policy::default());
             // Stopped first, then the task is free: whoever looked again would have it.
-            let mut speaks = Some(speaks);
+            let mut speaks = speaks;
             let happens = move || {
-                drop(speaks.take());
+                // A word, not its end: a process that another test starts may hold a copy of it for a moment.
+                speaks.write_all(b"x").unwrap();
                 other.run(&release()).is_ok()
             };
             let waited = scene.wait_or_stop(nth, &wanted, Some(stop.as_fd()), happens);
