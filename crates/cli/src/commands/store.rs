@@ -159,5 +159,6 @@ fn refuse_live(source: &mut AnyStore) -> Result<(), Refusal> {
         format!("{actor} holds {id}{more}: another clock would decide about that lease from then on"),
     )
     .next("wait until it is released or done, then copy")
-    .next("onus status   # what is held"))
+    .next("onus status   # what is held")
+    .next("onus store copy --with-live-leases …   # copy it all the same"))
 }

@@ -13,25 +13,39 @@ use onus_store::{PostgresStore, Store as _, StoreError};
 
 use super::{WAIT, add};
 
-#[test]
-fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
-    let server = Server::shared();
-    // What becomes of the next commit.
+/// A project with one task, and a connection to it by a proxy that is told what becomes of the next commit.
+struct Line {
+    next: Arc<Mutex<Cut>>,
+    proxy: Proxy,
+    direct: PostgresStore,
+    store: PostgresStore,
+}
+
+fn line(wait: Duration) -> Line {
+    let (server, name) = (Server::shared(), fresh_name());
     let next = Arc::new(Mutex::new(Cut::Not));
     let judged = Arc::clone(&next);
     let proxy = Proxy::start(server.port, move |message| match is_commit(message) {
         true => std::mem::replace(&mut *judged.lock().unwrap(), Cut::Not),
         false => Cut::Not,
     });
-    let name = fresh_name();
     let mut direct = server.project_in(server.shared_database(), &name);
     add(&mut direct, 1);
     let address = server.shared_database().replace(&server.port.to_string(), &proxy.port.to_string());
-    let wait = Duration::from_secs(1);
     let address = onus_store::Address::parse(&address, None, wait).unwrap();
-    let mut store = PostgresStore::open(&address, &name, wait).unwrap();
+    let store = PostgresStore::open(&address, &name, wait).unwrap();
+    Line { next, proxy, direct, store }
+}
+
+fn version(store: &mut PostgresStore) -> u64 {
+    look(store, |read| read.task(uid(1, 1))).unwrap().version.0
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
+    let Line { next, proxy, mut direct, mut store } = line(Duration::from_secs(1));
     let mut runs = 0;
-    let arrives = Cut::After(Duration::from_millis(200));
+    let pause = Duration::from_millis(200);
     let mut note = |store: &mut PostgresStore, cut: Cut| {
         *next.lock().unwrap() = cut;
         store.write(|write| {
@@ -42,16 +56,15 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     };
     assert_eq!(note(&mut store, Cut::Not).unwrap(), 1);
     // The server has committed: that is found out, and nothing is done again.
-    assert_eq!(note(&mut store, arrives).unwrap(), 2);
+    assert_eq!(note(&mut store, Cut::After(pause)).unwrap(), 2);
     // What a pooler says of a server that it lost tells nothing.
-    assert_eq!(note(&mut store, Cut::Lost(Duration::from_millis(200))).unwrap(), 3);
+    assert_eq!(note(&mut store, Cut::Lost(pause)).unwrap(), 3);
     // The commit never arrived: it is run again.
     assert_eq!(note(&mut store, Cut::Before(Duration::ZERO)).unwrap(), 5);
-    let version = |store: &mut PostgresStore| look(store, |read| read.task(uid(1, 1))).unwrap().version.0;
     assert_eq!(version(&mut direct), 5, "four notes, each once");
     // Nobody can be asked: that is said.
     proxy.refuses.store(true, Ordering::SeqCst);
-    assert!(matches!(note(&mut store, arrives), Err(StoreError::Unknown(_))));
+    assert!(matches!(note(&mut store, Cut::After(pause)), Err(StoreError::Unknown(_))));
     proxy.refuses.store(false, Ordering::SeqCst);
     assert_eq!(version(&mut direct), 6);
     // And the next command finds its way back.
@@ -62,18 +75,7 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
 /// An event of a part that was undone vouches for nothing: what was committed beside it is not done again.
 #[test]
 fn an_undone_part_of_a_batch_does_not_decide_about_a_lost_commit() {
-    let server = Server::shared();
-    let next = Arc::new(Mutex::new(Cut::Not));
-    let judged = Arc::clone(&next);
-    let proxy = Proxy::start(server.port, move |message| match is_commit(message) {
-        true => std::mem::replace(&mut *judged.lock().unwrap(), Cut::Not),
-        false => Cut::Not,
-    });
-    let name = fresh_name();
-    let mut direct = server.project_in(server.shared_database(), &name);
-    add(&mut direct, 1);
-    let address = server.shared_database().replace(&server.port.to_string(), &proxy.port.to_string());
-    let mut store = PostgresStore::open(&parsed(&address), &name, WAIT).unwrap();
+    let Line { next, mut direct, mut store, .. } = line(WAIT);
     *next.lock().unwrap() = Cut::After(Duration::from_millis(200));
     let mut runs = 0;
     store
@@ -85,8 +87,7 @@ fn an_undone_part_of_a_batch_does_not_decide_about_a_lost_commit() {
             write.undo()
         })
         .unwrap();
-    assert_eq!(runs, 1);
-    assert_eq!(look(&mut direct, |read| read.task(uid(1, 1))).unwrap().version.0, 2);
+    assert_eq!((runs, version(&mut direct)), (1, 2));
 }
 
 #[test]
@@ -115,8 +116,7 @@ fn a_number_that_a_crashed_server_gave_to_another_transaction_vouches_for_nobody
         Ok(())
     });
     answer.unwrap();
-    let version = look(&mut store, |read| read.task(uid(1, 1))).unwrap().version.0;
-    assert_eq!((version, runs), (2, 2), "what was told was done");
+    assert_eq!((version(&mut store), runs), (2, 2), "what was told was done");
 }
 
 #[test]
@@ -133,7 +133,6 @@ fn what_the_standby_does_not_have_is_not_acknowledged() {
         let sql = format!("SELECT {what} FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
         server.client().unwrap().query(&sql, &[]).unwrap().len()
     };
-    let version = |store: &mut PostgresStore| look(store, |read| read.task(uid(1, 1))).unwrap().version.0;
     standby.control(&["-w", "-m", "immediate", "stop"]);
     thread::scope(|scope| {
         let writer = scope.spawn(|| store.write(|write| append_note(write, uid(1, 1))));
