@@ -14,7 +14,8 @@ use onus_core::event::{Body, Event};
 use onus_core::ids::{Number, Prefix, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Grant, LeaseEnd, Mode};
 use onus_core::policy::Policy;
-use onus_core::task::{Facts, Priority, State};
+use onus_core::stretch::Stretch;
+use onus_core::task::{Facts, NoteKind, Priority, State};
 use onus_core::text::{Field, Salt, digest};
 use onus_core::time::ClockDomain;
 use onus_engine::{Ancestry, Engine, Identity, Request};
@@ -24,14 +25,14 @@ use crate::Result;
 use crate::place::Place;
 
 /// Part of the cached stores' names: another number, when what is generated changes.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 const TASKS_A_TRANSACTION: u64 = 5_000;
 
 /// How long a writer waits for its turn, as the command line's default.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
 
-const BEGAN_MS: i64 = 1_750_000_000_000;
+pub(crate) const BEGAN_MS: i64 = 1_750_000_000_000;
 
 /// What the tasks of a store have behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) enum History {
     Worked,
     /// Three dependencies each. A third is done, a third is open and waits for done ones alone, a third waits for those.
     Graph,
+    /// Each done after one session of three seconds, a second apart.
+    Done,
 }
 
 impl History {
@@ -50,13 +53,14 @@ impl History {
             History::Fresh => "fresh",
             History::Worked => "worked",
             History::Graph => "graph",
+            History::Done => "done",
         }
     }
 
     /// The number of the nth task that is open.
     pub(crate) fn open_task(self, n: u64) -> u64 {
         match self {
-            History::Fresh => n + 1,
+            History::Fresh | History::Done => n + 1,
             History::Worked => n / 3 * 10 + 6 + n % 3,
             History::Graph => n * 3 + 2,
         }
@@ -162,30 +166,44 @@ impl Stream {
             max_hold_ms: None,
             process: None,
             worktree: None,
+            worktree_id: None,
             branch: None,
             mode: Mode::Exclusive,
+            constraints: Default::default(),
             reserve: false,
             handoff_version: None,
         };
-        let lease = LeaseEnd { renewals: 2, last_sign_ms: at_ms + 3_000, active_s: 3 };
+        let lease = LeaseEnd { renewals: 2, last_sign_ms: at_ms + 3_000, active_ms: 3_000 };
         let note = |random: &mut Random| {
-            (Field::Note, format!("Looked at {} and {}: it goes on", random.word(), random.word()))
+            (Field::Note, format!("WithNotices at {} and {}: it goes on", random.word(), random.word()))
         };
-        stream.add(random, Body::LeaseAcquired { grant, scope: Default::default() }, token, None)?;
-        if history == History::Graph {
+        let (scope, areas) = (Default::default(), Default::default());
+        let acquired = Body::LeaseAcquired { grant, scope, areas, touched: None, own_clock: None };
+        stream.add(random, acquired, token, None)?;
+        if matches!(history, History::Graph | History::Done) {
             stream.add(random, Body::TaskDone { lease }, token, None)?;
             return Ok(stream);
         }
         for _ in 0..2 {
             let text = note(random);
-            stream.add(random, Body::NoteAdded {}, token, Some(text))?;
+            stream.add(
+                random,
+                Body::NoteAdded { kind: NoteKind::Progress, link: None },
+                token,
+                Some(text),
+            )?;
         }
         match number % 10 {
             0..=5 => stream.add(random, Body::TaskDone { lease }, token, None)?,
             6..=8 => stream.add(random, Body::LeaseReleased { lease }, token, None)?,
             _ => {
                 let text = note(random);
-                stream.add(random, Body::NoteAdded {}, token, Some(text))?;
+                stream.add(
+                    random,
+                    Body::NoteAdded { kind: NoteKind::Progress, link: None },
+                    token,
+                    Some(text),
+                )?;
             }
         }
         Ok(stream)
@@ -194,13 +212,17 @@ impl Stream {
     fn add(
         &mut self,
         random: &mut Random,
-        body: Body,
+        mut body: Body,
         token: Option<Token>,
         text: Option<(Field, String)>,
     ) -> Result<()> {
         let before = self.fold.task.as_ref();
         let at_ms = self.at_ms + 100 * i64::try_from(self.lines.len())?;
         let texts: Texts = text.into_iter().map(|(field, text)| (field, random.salt(), text)).collect();
+        // All that was worked is told at the end.
+        let start_ms = self.at_ms;
+        let ended = body.lease_end_mut().map(|end| Stretch { start_ms, active_ms: end.active_ms });
+        let stretches = ended.into_iter().collect();
         let mut event = Event {
             uid: random.uid(at_ms),
             task: Some(self.uid),
@@ -215,6 +237,7 @@ impl Stream {
                 .iter()
                 .map(|(field, salt, text)| (*field, digest(salt, text)))
                 .collect::<BTreeMap<_, _>>(),
+            stretches,
             prev: before.map(|task| task.head.clone()).unwrap_or_default(),
             hash: String::new(),
         };
@@ -238,6 +261,7 @@ impl Stream {
         for lease in self.fold.leases.values() {
             write.apply(&Change::OpenLease(Box::new(lease.clone())))?;
         }
+        write.apply(&Change::AddStretches(self.fold.stretches.clone()))?;
         for key in &self.fold.indexed {
             write.apply(&Change::Index(*key))?;
         }

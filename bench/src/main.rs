@@ -12,6 +12,7 @@ mod crowd;
 mod fixture;
 mod graph;
 mod hook;
+mod lists;
 mod measure;
 mod pages;
 mod place;
@@ -19,6 +20,8 @@ mod postgres;
 mod recovery;
 mod scale;
 mod scopes;
+mod shell;
+mod timesheet;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -39,11 +42,14 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "scale", about: scale::ABOUT, run: scale::run },
     Benchmark { name: "crowd", about: crowd::ABOUT, run: crowd::run },
     Benchmark { name: "pages", about: pages::ABOUT, run: pages::run },
+    Benchmark { name: "lists", about: lists::ABOUT, run: lists::run },
+    Benchmark { name: "timesheet", about: timesheet::ABOUT, run: timesheet::run },
     Benchmark { name: "batch", about: batch::ABOUT, run: batch::run },
     Benchmark { name: "graph", about: graph::ABOUT, run: graph::run },
     Benchmark { name: "finish", about: graph::ABOUT_FINISH, run: graph::finish },
     Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
     Benchmark { name: "hook", about: hook::ABOUT, run: hook::run },
+    Benchmark { name: "shell", about: shell::ABOUT, run: shell::run },
     Benchmark { name: "postgres", about: postgres::ABOUT, run: postgres::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];

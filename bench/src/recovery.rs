@@ -20,7 +20,7 @@ pub(crate) const ABOUT: &str = "kill -9 of a holder to another's `claim --next -
 const ROUNDS: u64 = 5;
 const KILLS: u64 = 10;
 
-/// How long a waiter has to stand still before it counts as asleep.
+/// How long a waiter has to be idle before it counts as asleep.
 const STILL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(30);
 

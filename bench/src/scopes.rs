@@ -81,7 +81,10 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
             // A file in a folder where every lease has some glob.
             let file = format!("docs/{round}/new-{n}.md");
             touch.time(|| repository.run(&place.onus, "toucher", &["touch", &file]))?;
-            let act = Act::Touch { paths: vec![format!("docs/{round}/inside-{n}.md")] };
+            let act = Act::Touch {
+                paths: vec![format!("docs/{round}/inside-{n}.md")],
+                touched: Default::default(),
+            };
             let command = Command::OnTask { task: None, act, force: None };
             let request = Request { identity: fixture::identity("toucher")?, command, key: None };
             touch_inside.time(|| Ok(engine.run(&request)?))?;

@@ -5,14 +5,25 @@
 //! deterministic, needs no nightly compiler and runs in every test. `fuzz/cargo-fuzz` has the same targets for libFuzzer.
 
 pub mod targets;
+pub mod texts;
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onus_sim::dice::Dice;
 
 /// The most bytes that an input grows to.
 const MAX_BYTES: usize = 4_096;
+
+/// A committed corpus.
+pub fn corpus(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name)
+}
+
+/// How many inputs a target gets. More by `FUZZ_EXECS=1000000`.
+pub fn execs(default: u64) -> u64 {
+    std::env::var("FUZZ_EXECS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
 
 /// Runs a target over a corpus and `execs` mutations of it. The seed and the bytes of what fails are in the panic.
 ///
@@ -40,7 +51,7 @@ pub fn run(corpus: &Path, execs: u64, target: impl Fn(&[u8])) {
 }
 
 /// Bytes that parsers care about.
-const TOKENS: [&[u8]; 24] = [
+const TOKENS: [&[u8]; 32] = [
     b"\0",
     b"\n",
     b"/",
@@ -65,6 +76,14 @@ const TOKENS: [&[u8]; 24] = [
     "\u{202e}".as_bytes(),
     "é".as_bytes(),
     "𝟙".as_bytes(),
+    "«".as_bytes(),
+    "»".as_bytes(),
+    b"$(",
+    b"`",
+    b"; ",
+    b"\x1b[",
+    b"</",
+    b"\x1f",
 ];
 
 fn mutated(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {

@@ -1,12 +1,19 @@
 //! One function for each thing that is read from outside.
 
-use onus_agents::hook::Payload;
+use std::path::PathBuf;
+
+use onus_agents::hook::{Payload, shell};
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::ids::TaskRef;
+use onus_core::quote;
 use onus_core::scope::{Glob, overlap};
-use onus_core::task::Origin;
+use onus_core::task::{Origin, is_word};
+use onus_core::text::Field;
 use onus_core::time::{MAX_DURATION_MS, Span};
+use onus_intake::{Channel, Mapper, Paths};
 use onus_sim::oracle::{matches, spelled_out};
+
+use crate::texts::{Cast, assert_one_command, assert_quoted, assert_visible, quotations};
 
 /// References to tasks: what is understood means the same when it is written again.
 pub fn reference(bytes: &[u8]) {
@@ -107,10 +114,152 @@ pub fn glob(bytes: &[u8]) {
     }
 }
 
-/// What harnesses tell their hooks: forgiving, and never more files than were named.
+/// Edits as each harness tells its hook of them. `@` marks places where the guard has no need to look.
+const EDITS: [&str; 7] = [
+    r#"{"session_id":"s","transcript_path":@,"cwd":"/w","permission_mode":@,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"/w/src/a.rs","content":@},"tool_use_id":"u-1"}"#,
+    r#"{"x":@,"session_id":"s","agent_id":"p","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"old_string":@,"new_string":@,"file_path":"/w/src/a.rs"}}"#,
+    r#"{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"MultiEdit","tool_input":{"edits":[@,{"old_string":@}],"file_path":"/w/a b.rs"}}"#,
+    r#"{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"NotebookEdit","tool_input":{"new_source":@,"notebook_path":"/w/n.ipynb"}}"#,
+    r#"{"session_id":"s","timestamp":@,"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"content":@,"file_path":"a.rs"}}"#,
+    r#"{"session_id":"s","cwd":"/w","hook_event_name":"BeforeTool","tool_name":"replace","mcp_context":@,"tool_input":{"file_path":"a.rs","instruction":@}}"#,
+    r#"{"session_id":"s","cwd":"/w","model":@,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"why":@,"command":"*** Begin Patch\n*** Update File: a.rs\n*** End Patch"},"turn_id":@}"#,
+];
+
+/// Bytes as a JSON value of some outline, whatever is in it: a string that ends where it should, or brackets.
+fn outlines(bytes: &[u8]) -> [Vec<u8>; 3] {
+    let mut string = vec![b'"'];
+    let mut rest = bytes.iter();
+    while let Some(byte) = rest.next() {
+        match (byte, rest.as_slice().is_empty()) {
+            (b'"', _) => string.push(b'\''),
+            (b'\\', false) => string.extend([b'\\', *rest.next().unwrap_or(&b'\\')]),
+            (b'\\', true) => {}
+            (byte, _) => string.push(*byte),
+        }
+    }
+    string.push(b'"');
+    let (mut brackets, mut open) = (Vec::new(), Vec::new());
+    for byte in bytes {
+        match byte % 4 {
+            0 => {
+                brackets.push(b'[');
+                open.push(b']');
+            }
+            1 => {
+                brackets.extend(b"{\"file_path\":");
+                open.push(b'}');
+            }
+            _ => {}
+        }
+    }
+    let scalar = bytes.iter().copied().filter(u8::is_ascii_alphanumeric);
+    brackets.push(b'0');
+    brackets.extend(open.into_iter().rev());
+    [string, brackets, std::iter::once(b'0').chain(scalar).collect()]
+}
+
+/// What harnesses tell their hooks: forgiving, never more files than were named, and what the guard does not need decides
+/// nothing.
 pub fn hook(bytes: &[u8]) {
     if let Ok(payload) = Payload::read(bytes) {
         assert!(!payload.conversation.is_empty() && !payload.event.is_empty());
         assert!(payload.files.len() <= bytes.len());
+    }
+    for edit in EDITS {
+        let plain = Payload::read(edit.replace('@', "null").as_bytes());
+        assert!(plain.as_ref().is_ok_and(|payload| payload.files.len() == 1), "{edit}: {plain:?}");
+        for value in outlines(bytes) {
+            let mut text = Vec::new();
+            for (index, part) in edit.split('@').enumerate() {
+                if index > 0 {
+                    text.extend(&value);
+                }
+                text.extend(part.as_bytes());
+            }
+            assert_eq!(Payload::read(&text), plain, "{}", String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+/// Commands for a shell: whatever they are, they are read; quoted, they name nothing but themselves.
+pub fn shell(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes).replace('\0', "");
+    let found = shell::named(&text);
+    assert!(found.patched.len() + found.written.len() <= text.len());
+    if let Ok(quoted) = shlex::try_quote(&text) {
+        assert_eq!(shell::named(&format!("echo {quoted}; grep -e {quoted} x")), shell::Named::default());
+        let target = shell::named(&format!("echo x > {quoted}")).written;
+        let expected = if text.is_empty() { vec![] } else { vec![PathBuf::from(&text)] };
+        assert_eq!(target, expected, "{text:?}");
+    }
+}
+
+/// Texts of others in a sentence and in a command: see [`crate::texts`]. What is short enough is read back whole.
+pub fn text(bytes: &[u8]) {
+    let cast = Cast::of(bytes);
+    let (one, two) = (cast.text(0), cast.text(1));
+    for most in [0, 7, 60, 10_000] {
+        let shown = format!("ON-1 {} and {}.", quote::quoted(one, most), quote::quoted(two, most));
+        assert_quoted(&shown, cast.texts());
+        assert!(shown.len() <= "ON-1  and .".len() + 2 * (most + "«»…".len()), "{shown}");
+        let back = quotations(&shown);
+        assert_eq!(back.len(), 2, "{shown}");
+        if most == 10_000 && one.len() < 1_000 {
+            assert_eq!(back[0], (one.to_owned(), false));
+        }
+    }
+    let named = quote::name(one);
+    assert_quoted(&named, cast.texts());
+    assert!(
+        named.starts_with('«') || named == one && !named.contains([' ', '\'', '"', '`', '$', ';', '<']),
+        "{named}"
+    );
+    assert_quoted(&quote::title(two), cast.texts());
+    for text in cast.texts() {
+        assert_visible(&quote::visible(text));
+        assert_visible(&quote::visible_line(text));
+        assert!(!quote::visible_line(text).contains(['\n', '\t']));
+        if let Some(word) = quote::shell_word(text) {
+            assert_one_command(
+                &format!("onus scope rm --task ON-1 {word}"),
+                &["onus", "scope", "rm", "--task", "ON-1", text],
+            );
+        }
+    }
+}
+
+/// Asks from outside, to every mapper: what is read keeps a task's limits, and says the same when it is read again.
+pub fn intake(bytes: &[u8]) {
+    let path = |text: &str| text.parse().ok();
+    let (Some(reference), Some(title)) = (path("ticket.id"), path("ticket.head.line")) else { return };
+    let paths = Paths {
+        reference,
+        title,
+        body: path("ticket.notes.0.text"),
+        link: path("ticket.url"),
+        author: path("ticket.by"),
+        labels: path("ticket.marks"),
+        kind: path("ticket.kind"),
+        priority: path("ticket.level"),
+    };
+    let mut mappers: Vec<Mapper<'_>> = vec![Mapper::Paths("desk", &paths)];
+    mappers.extend(Channel::ALL.into_iter().filter_map(Mapper::of));
+    for mapper in mappers {
+        let read = mapper.read(bytes);
+        assert_eq!(read, mapper.read(bytes), "the same bytes are the same ask");
+        match read {
+            Ok(ask) => {
+                let new = ask.into_task(true);
+                assert_eq!(Field::Title.check(&new.title).as_ref(), Ok(&new.title));
+                for (field, text) in [(Field::Body, &new.body), (Field::Author, &new.author)] {
+                    assert_eq!(text.as_ref().map(|text| field.check(text)).transpose().as_ref(), Ok(text));
+                }
+                let link = new.facts.link.unwrap_or_default();
+                let leads = ["https://", "http://", "mid:"].iter().any(|scheme| link.starts_with(scheme));
+                assert!(link.is_empty() || leads, "{link}");
+                assert!(new.facts.tags.iter().all(|tag| is_word(tag)));
+            }
+            Err(fault) => assert!(!fault.field.is_empty() && !fault.problem.is_empty(), "{fault:?}"),
+        }
     }
 }

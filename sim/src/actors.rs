@@ -7,18 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{KnownBy, Tier};
 use onus_core::command::{
-    Act, Command, Edit, Force, Guard, NewTask, PlannedTask, Presence, Schedule, TaskLink, Terms,
+    Act, Attachment, ChangedFiles, Command, Edit, Force, Guard, NewTask, PlannedTask, Presence, Schedule,
+    SeatAct, SeatTerms, TaskLink, Terms, Yielding,
 };
+use onus_core::constraint::{Constraint, ConstraintKind, Constraints};
 use onus_core::ids::{Number, TaskRef, Token, Version};
-use onus_core::lease::{Mode, Process};
+use onus_core::lease::{Lease, Mode, Process};
 use onus_core::refusal::{Code, Refusal};
-use onus_core::scope::Scope;
-use onus_core::task::{Facts, Priority};
+use onus_core::scope::{Areas, Scope, Touched, WorktreeId};
+use onus_core::task::{Facts, NoteKind, Priority, Task};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
 
 use crate::dice::Dice;
-use crate::fate::{CONTAINER, Fate, HOST};
+use crate::fate::{Fate, HOST, PLACES, WORKTREES, worktree};
 use crate::oracle::UNIVERSE;
 
 /// What globs are made of: literals, one level, any depth, and ways that only an exact comparison tells apart.
@@ -41,6 +43,9 @@ const GLOBS: [&str; 16] = [
     "shared.lock",
 ];
 
+/// The roles that there are.
+const SEATS: [&str; 3] = ["dispatch", "land:main", "land:next"];
+
 /// Recent tasks are talked about most.
 const HOT: u64 = 14;
 
@@ -53,6 +58,8 @@ pub struct Being {
     process: Option<Process>,
     /// What it was granted, by task number: kept when it is long stale.
     tokens: BTreeMap<u64, u64>,
+    /// The same for seats, by name.
+    seats: BTreeMap<String, u64>,
     /// Its harness reports its process: leases are bound to it.
     binds: bool,
 }
@@ -60,6 +67,11 @@ pub struct Being {
 impl Being {
     fn is_person(&self) -> bool {
         self.actor.starts_with("human:")
+    }
+
+    /// Hooks know a conversation by more than its folder.
+    fn is_hooked(&self) -> bool {
+        !self.is_person() && self.known_by != KnownBy::Worktree
     }
 }
 
@@ -99,6 +111,7 @@ impl Actors {
                 known_by: KnownBy::Person,
                 process: None,
                 tokens: BTreeMap::new(),
+                seats: BTreeMap::new(),
                 binds: false,
             });
         }
@@ -119,7 +132,7 @@ impl Actors {
         let name = ["agent:codex", "agent:claude", "agent:gemini", "agent:old-name", "ci:main"]
             [dice.weighted(&[5, 5, 4, 1, 2])];
         let binds = dice.one_in(2);
-        let pid_ns = if dice.one_in(5) { CONTAINER } else { HOST };
+        let place = if dice.one_in(3) { PLACES[dice.below(PLACES.len())] } else { HOST };
         // A sub-agent runs in the process of the conversation it is a part of.
         let parent = dice
             .one_in(5)
@@ -128,7 +141,7 @@ impl Actors {
             .filter(|being| !being.is_person());
         let (actor, process) = match parent {
             Some(parent) => (parent.actor, parent.process),
-            None => (name.to_owned(), binds.then(|| fate.spawn(dice.below(24), pid_ns)).flatten()),
+            None => (name.to_owned(), binds.then(|| fate.spawn(dice.below(24), place)).flatten()),
         };
         let known_by = if dice.one_in(8) { KnownBy::Worktree } else { KnownBy::Name };
         // Two conversations in one folder are known by the same name.
@@ -136,7 +149,8 @@ impl Actors {
             KnownBy::Worktree => format!("folder-{}", dice.below(3)),
             _ => format!("i{}", self.born),
         };
-        Being { actor, instance, known_by, process, tokens: BTreeMap::new(), binds }
+        let (tokens, seats) = (BTreeMap::new(), BTreeMap::new());
+        Being { actor, instance, known_by, process, tokens, seats, binds }
     }
 
     /// An agent goes and another comes; now and then it only gets a new process.
@@ -185,6 +199,17 @@ impl Actors {
             }
             Answer::Tasks(tasks) | Answer::Present { ended: tasks } => {
                 tasks.iter().for_each(|task| self.hear_of(task));
+                return;
+            }
+            Answer::Seat { seat, .. } => {
+                let Some(being) = self.beings.get_mut(by) else { return };
+                match &seat.lease {
+                    Some(lease) if lease.actor == being.actor && lease.instance == being.instance => {
+                        being.seats.insert(seat.name.clone(), lease.token);
+                    }
+                    // The token is kept: it is stale from now on.
+                    _ => {}
+                }
                 return;
             }
             _ => return,
@@ -249,7 +274,7 @@ impl Actors {
         {
             // Another request under a key that was used.
             key = Some(used.clone());
-            if let Command::OnTask { act: Act::Note { text }, .. } = &mut command {
+            if let Command::OnTask { act: Act::Note { text, .. }, .. } = &mut command {
                 text.push_str(&self.requests.to_string());
             }
         }
@@ -261,18 +286,86 @@ impl Actors {
         let token = match target.and_then(|task| being.tokens.get_key_value(&task)) {
             Some((task, token)) if dice.one_in(2) => Some((*task, *token)),
             None if dice.one_in(12) => being.tokens.iter().next_back().map(|(task, token)| (*task, *token)),
+            None if dice.one_in(12) => target.map(|task| (task, 1 + dice.below(3) as u64)),
             _ => None,
         };
+        let mut token = token.map(|(task, token)| (Some(TaskRef::Number(Number(task))), Token(token)));
+        if let Command::OnSeat { seat, .. } = &command {
+            let known = being.seats.get(seat.as_str()).filter(|_| dice.one_in(2));
+            token = known.map(|token| (None, Token(*token)));
+        }
         let elsewhere = dice.one_in(8);
         let ancestry = being.process.iter().filter(|_| !elsewhere).cloned().collect();
         let identity = Identity {
             actor: parsed(&being.actor),
             instance: parsed(&being.instance),
             known_by: being.known_by,
-            token: token.map(|(task, token)| (Some(TaskRef::Number(Number(task))), Token(token))),
+            token,
             ancestry: Ancestry::Known(ancestry),
         };
         Asked { by, request: Request { identity, command, key } }
+    }
+
+    /// Agents that were away go on with what they did: the first that is heard of them is an edit.
+    pub fn come_back(&mut self, dice: &mut Dice) -> Vec<Asked> {
+        let away = (0..self.beings.len()).filter(|_| dice.one_in(2)).collect::<Vec<_>>();
+        let hooked = away.into_iter().filter(|by| self.beings[*by].is_hooked());
+        let asked = hooked.map(|by| {
+            let being = &self.beings[by];
+            let identity = Identity {
+                actor: parsed(&being.actor),
+                instance: parsed(&being.instance),
+                known_by: being.known_by,
+                token: None,
+                ancestry: Ancestry::Known(being.process.iter().cloned().collect()),
+            };
+            Asked { by, request: Request { identity, command: guard(dice, being), key: None } }
+        });
+        asked.collect()
+    }
+
+    /// Its owner may go on with one of these files meanwhile.
+    pub fn goes_on(&self, dice: &mut Dice, lease: &Lease, files: &[(WorktreeId, String)]) -> Option<Asked> {
+        let is_it =
+            |being: &&Being| being.actor == lease.actor.as_str() && being.instance == lease.instance.as_str();
+        let by = self.beings.iter().position(|being| is_it(&being)).filter(|_| dice.one_in(2))?;
+        let (worktree, path) = dice.pick(files)?.clone();
+        let process = self.beings[by].process.clone();
+        let identity = Identity {
+            actor: lease.actor.clone(),
+            instance: lease.instance.clone(),
+            known_by: self.beings[by].known_by,
+            token: None,
+            ancestry: Ancestry::Known(process.iter().cloned().collect()),
+        };
+        let touched = Touched { worktree: Some(worktree), part: None };
+        let guard = Guard { paths: vec![path], process, touched, ..Guard::default() };
+        Some(Asked { by, request: Request { identity, command: Command::Guard(guard), key: None } })
+    }
+
+    /// Somebody wants files of another's work, and asks for them by what git said of them a while ago.
+    pub fn wants(
+        &self,
+        dice: &mut Dice,
+        task: &Task,
+        lease: &Lease,
+        files: Vec<(WorktreeId, String)>,
+    ) -> Option<Asked> {
+        let by = dice.below(self.beings.len());
+        let being = &self.beings[by];
+        let (worktree, _) = dice.pick(&files)?.clone();
+        let paths = files.into_iter().filter(|(of, _)| *of == worktree).map(|(_, path)| path).collect();
+        let files = Yielding { token: lease.token, renewals: lease.pulse.renewals, worktree, paths };
+        let identity = Identity {
+            actor: parsed(&being.actor),
+            instance: parsed(&being.instance),
+            known_by: being.known_by,
+            token: None,
+            ancestry: Ancestry::Known(being.process.iter().cloned().collect()),
+        };
+        let command =
+            Command::OnTask { task: Some(TaskRef::Number(task.number)), act: Act::Yield(files), force: None };
+        Some(Asked { by, request: Request { identity, command, key: None } })
     }
 
     fn command(&mut self, dice: &mut Dice, by: usize) -> Command {
@@ -282,6 +375,9 @@ impl Actors {
         }
         if self.tasks < 6 || dice.one_in(28) {
             return self.add(dice, &being);
+        }
+        if dice.one_in(9) {
+            return self.on_seat(dice, &being);
         }
         let held = dice.below(being.tokens.len().max(1));
         let held = being.tokens.keys().rev().nth(held).copied();
@@ -294,8 +390,7 @@ impl Actors {
         // Holders mostly speak of what they hold.
         let own = held.filter(|_| !dice.one_in(6)).unwrap_or(any);
         let person = being.is_person();
-        // Hooks know a conversation by more than its folder.
-        let hooked = !person && being.known_by != KnownBy::Worktree;
+        let hooked = being.is_hooked();
         let force =
             (person && dice.one_in(6)).then(|| Force { reason: "it has to be".to_owned(), link: None });
         let on = |task: u64, act: Act, force: Option<Force>| Command::OnTask {
@@ -305,7 +400,8 @@ impl Actors {
         };
         let verb = |verb: Verb| Act::Move { verb, message: Some("so it is".to_owned()) };
         match dice.weighted(&[
-            20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1, 3,
+            20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1,
+            3, 4, 6, 3, 3, 3, 5,
         ]) {
             0 => on(self.in_state(dice, &["open"], any), Act::Claim(self.terms(dice, &being)), force),
             1 => Command::ClaimNext(self.terms(dice, &being)),
@@ -314,10 +410,16 @@ impl Actors {
                 Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false },
                 None,
             ),
-            3 => on(own, Act::Touch { paths: paths(dice) }, None),
-            4 => on(own, Act::AddScope { scope: scope(dice) }, None),
+            3 => on(own, Act::Touch { paths: paths(dice), touched: touched(dice, &being) }, None),
+            4 => {
+                let scope = scope(dice);
+                on(own, Act::AddScope { areas: areas(dice, &scope), scope }, None)
+            }
             5 => on(own, Act::RemoveScope { scope: scope(dice) }, None),
-            6 => on(own, Act::Note { text: "how it goes".to_owned() }, force),
+            6 => {
+                let kind = [NoteKind::Progress, NoteKind::Finding, NoteKind::Decision][dice.below(3)];
+                on(own, Act::Note { text: "how it goes".to_owned(), kind, link: None }, force)
+            }
             7 => on(own, verb(Verb::Done), force),
             8 => on(own, verb(Verb::Submit), force),
             9 => on(own, verb(Verb::Release), force),
@@ -349,13 +451,10 @@ impl Actors {
             22 => on(any, Act::Edit(edit(dice)), force),
             23 => on(any, Act::AddDeps { on: vec![self.some_task(dice)] }, force),
             24 => on(any, Act::RemoveDeps { on: vec![self.some_task(dice)] }, force),
-            25 if hooked => Command::Guard(Guard {
-                paths: paths(dice),
-                process: being.process.clone(),
-                ..Guard::default()
-            }),
+            25 if hooked => guard(dice, &being),
             26 if hooked => Command::Presence(
-                [Presence::Here, Presence::TurnOver, Presence::Gone][dice.weighted(&[3, 4, 1])],
+                [Presence::Here, Presence::TurnBegun, Presence::TurnOver, Presence::Gone]
+                    [dice.weighted(&[3, 3, 4, 1])],
             ),
             27 => match being.process {
                 Some(process) => Command::RegisterInstance {
@@ -388,8 +487,62 @@ impl Actors {
                 act: verb([Verb::Done, Verb::Release][dice.below(2)]),
                 force: None,
             },
+            // What somebody else has, or has left: the verbs that claim in passing.
+            32 => {
+                let task = self.in_state(dice, &["in_progress"], any);
+                on(task, verb([Verb::Done, Verb::Submit, Verb::Fail][dice.below(3)]), force)
+            }
+            33 => {
+                let to = dice.pick(&self.beings).map_or(being.actor.clone(), |other| other.actor.clone());
+                let keep_ms = dice.one_in(2).then(|| dice.ms(1_000, 200_000));
+                let task = self.in_state(dice, &["open", "in_progress"], any);
+                on(task, Act::Assign { to: parsed(&to), keep_ms, reason: "you are free".to_owned() }, force)
+            }
+            34 => on(own, Act::Tick { line: 1 + dice.below(3) as u64, undo: dice.one_in(4) }, force),
+            // By what it is called elsewhere.
+            35 => Command::OnTask {
+                task: Some(elsewhere(dice)),
+                act: Act::Claim(self.terms(dice, &being)),
+                force,
+            },
+            36 => {
+                let id = touched(dice, &being).worktree;
+                let path = format!("/w/{}", dice.below(WORKTREES));
+                on(own, Act::Attach(Attachment { id, path, branch: Some("work".to_owned()) }), None)
+            }
+            37 if hooked => {
+                let worktree = touched(dice, &being).worktree;
+                Command::Changed(ChangedFiles { paths: paths(dice), worktree })
+            }
             _ => on(any, verb([Verb::Done, Verb::Submit][dice.below(2)]), force),
         }
+    }
+
+    /// Few seats, so that they are wanted.
+    fn on_seat(&self, dice: &mut Dice, being: &Being) -> Command {
+        // Who has, or had, one mostly speaks of that.
+        let own = being.seats.keys().next_back().filter(|_| !dice.one_in(4));
+        let seat = own.map_or(SEATS[dice.below(SEATS.len())], String::as_str);
+        let Terms { ttl_ms, process, reason, .. } = self.terms(dice, being);
+        let terms = SeatTerms { ttl_ms, process, reason, ..SeatTerms::default() };
+        let forced = being.is_person() && dice.one_in(3);
+        let weights = if own.is_some() { [3, 6, 4, 2, 6] } else { [12, 1, 1, 5, 1] };
+        let (act, force) = match dice.weighted(&weights) {
+            0 => (SeatAct::Take(terms), None),
+            1 => (SeatAct::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)) }, None),
+            2 => (SeatAct::Release, None),
+            3 => {
+                let force = forced.then(|| Force { reason: "it has to be".to_owned(), link: None });
+                (SeatAct::Takeover(terms), force)
+            }
+            // A write that needs the seat, under whichever token its writer believes in.
+            _ => {
+                let token = Token(being.seats.get(seat).copied().unwrap_or(1));
+                let command = Box::new(Command::Add(NewTask::titled("done from a seat")));
+                return Command::Seated { seat: parsed(seat), token, command };
+            }
+        };
+        Command::OnSeat { seat: parsed(seat), act, force }
     }
 
     fn some_task(&self, dice: &mut Dice) -> TaskRef {
@@ -398,15 +551,20 @@ impl Actors {
     }
 
     fn add(&mut self, dice: &mut Dice, being: &Being) -> Command {
+        let scope = if dice.one_in(2) { scope(dice) } else { Scope::default() };
         let facts = Facts {
+            scope_areas: areas(dice, &scope),
+            scope,
             priority: [Priority::P1, Priority::P2, Priority::P3][dice.below(3)],
             required_tier: if dice.one_in(12) { Tier(2) } else { Tier::DEFAULT },
-            scope: if dice.one_in(2) { scope(dice) } else { Scope::default() },
             mode: if dice.one_in(5) { Mode::Shared } else { Mode::Exclusive },
+            constraints: constraints(dice),
+            refs: if dice.one_in(4) { [called(dice)].into() } else { BTreeMap::new() },
             ..Facts::default()
         };
         let mut new = NewTask { facts, ..NewTask::titled("something to do") };
         new.propose = dice.one_in(8);
+        new.acceptance = (0..dice.below(4)).map(|line| format!("line {line} is true")).collect();
         new.origin = dice.one_in(6).then(|| parsed(&format!("chat:room#{}", dice.below(40))));
         new.not_before = dice.one_in(15).then(|| Schedule::In { ms: dice.ms(1_000, 90_000) });
         if self.tasks > 4 && dice.one_in(4) {
@@ -427,7 +585,11 @@ impl Actors {
     }
 
     fn terms(&self, dice: &mut Dice, being: &Being) -> Terms {
+        let scope = if dice.one_in(3) { scope(dice) } else { Scope::default() };
         Terms {
+            scope_areas: areas(dice, &scope),
+            scope,
+            worktree_id: touched(dice, being).worktree,
             ttl_ms: match dice.below(12) {
                 0 => Some(0),
                 1 | 2 => Some(dice.ms(2_000, 40_000)),
@@ -435,12 +597,40 @@ impl Actors {
             },
             process: being.process.clone().filter(|_| dice.one_in(2)),
             reserve: dice.one_in(7),
-            scope: if dice.one_in(3) { scope(dice) } else { Scope::default() },
             shared: dice.one_in(8),
+            constraints: constraints(dice),
             reason: Some("to do it".to_owned()),
             ..Terms::default()
         }
     }
+}
+
+/// Files that an agent is about to change. Some harnesses tell it what is answered, others only a refusal.
+fn guard(dice: &mut Dice, being: &Being) -> Command {
+    Command::Guard(Guard {
+        paths: paths(dice),
+        process: being.process.clone(),
+        touched: touched(dice, being),
+        is_heard: dice.one_in(3),
+        ..Guard::default()
+    })
+}
+
+/// Where somebody changes files: mostly in a worktree of its own, now and then by a sub-agent.
+fn touched(dice: &mut Dice, being: &Being) -> Touched {
+    let home = being.instance.bytes().fold(0, |sum, byte| sum + usize::from(byte)) % WORKTREES;
+    let at = if dice.one_in(5) { dice.below(WORKTREES) } else { home };
+    let part = dice.one_in(4).then(|| parsed(&format!("{}/{}", being.instance, dice.below(2))));
+    Touched { worktree: worktree(at), part }
+}
+
+/// Some globs are spoken of by the name of an area.
+fn areas(dice: &mut Dice, scope: &Scope) -> Areas {
+    let mut areas = Areas::default();
+    if dice.one_in(3) && !scope.is_empty() {
+        areas.insert(parsed(["api", "docs"][dice.below(2)]), scope.globs().iter().take(1).cloned());
+    }
+    areas
 }
 
 fn named(command: &Command) -> Option<u64> {
@@ -467,12 +657,40 @@ fn paths(dice: &mut Dice) -> Vec<String> {
     picked.into_iter().map(str::to_owned).collect()
 }
 
+/// What something is called in another system, by few names: some tasks share one.
+fn called(dice: &mut Dice) -> (String, String) {
+    ("jira".to_owned(), format!("WEB-{}", dice.below(40)))
+}
+
+fn elsewhere(dice: &mut Dice) -> TaskRef {
+    let (system, reference) = called(dice);
+    TaskRef::External { system, reference }
+}
+
+fn constraints(dice: &mut Dice) -> Constraints {
+    let some = (0..dice.below(3)).map(|_| match dice.below(4) {
+        0 => Constraint::ReadOnly,
+        1 => Constraint::NoLand,
+        2 => Constraint::MaxFiles(1 + dice.below(5) as u64),
+        _ => Constraint::MaxLines(1 + dice.below(50) as u64),
+    });
+    some.collect()
+}
+
 fn edit(dice: &mut Dice) -> Edit {
     let mut edit = Edit { priority: Some([Priority::P0, Priority::P3][dice.below(2)]), ..Edit::default() };
-    match dice.below(4) {
-        0 => edit.add_scope = scope(dice),
+    match dice.below(9) {
+        0 => {
+            edit.add_scope = scope(dice);
+            edit.add_scope_areas = areas(dice, &edit.add_scope);
+        }
         1 => edit.remove_scope = scope(dice),
         2 => edit.title = Some("something else".to_owned()),
+        3 => edit.acceptance = vec!["one more thing".to_owned()],
+        4 => edit.constraints = constraints(dice),
+        5 => edit.lift = [ConstraintKind::ALL[dice.below(5)]].into(),
+        6 => edit.refs = [called(dice)].map(|(system, id)| (system, Some(id))).into(),
+        7 => edit.refs = [("jira".to_owned(), None)].into(),
         _ => edit.required_tier = Some(Tier::DEFAULT),
     }
     edit

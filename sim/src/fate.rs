@@ -1,28 +1,118 @@
-//! What the world decides: what time it is, and which processes live.
+//! What the world decides: what time it is, which processes live, and which files have uncommitted changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onus_core::ids::Uid;
 use onus_core::lease::{Process, Seen};
-use onus_core::time::{ClockDomain, Moment};
+use onus_core::scope::WorktreeId;
+use onus_core::sight::{Mark, Sight, Vantage};
+use onus_core::time::{ClockDomain, Moment, Tick};
+use onus_engine::Looked;
 
 pub const MACHINE: &str = "machine";
 pub const TIME_NS: &str = "time";
-/// Where most processes live, and the handles that can see them.
-pub const HOST: &str = "host";
-/// Where nothing of the others can be seen.
-pub const CONTAINER: &str = "container";
+
+/// How many worktrees there are. One of them is not known by an id, and one is on another machine.
+pub const WORKTREES: usize = 4;
+
+pub fn worktree(at: usize) -> Option<WorktreeId> {
+    let machine = if at + 1 == WORKTREES { "elsewhere" } else { MACHINE };
+    (at > 0).then(|| WorktreeId::new(machine, &at.to_string()))
+}
+
+/// Whether git cannot be asked about this worktree from here.
+pub fn is_far(id: &str) -> bool {
+    worktree(WORKTREES - 1).is_some_and(|far| far.as_str() == id)
+}
+
+/// What an operating system tells those inside a place about it. Holders and handles live in one each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    pub name: &'static str,
+    machine: Option<&'static str>,
+    boot: Boot,
+    pid_ns: Option<&'static str>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Boot {
+    /// The kernel's own.
+    True,
+    /// `/proc` is not there, or not all of it.
+    Hidden,
+    /// A container that shows another, for as long as the kernel runs.
+    Own,
+}
+
+/// Where most live, and all is seen.
+pub const HOST: &Place = &Place { name: "host", machine: Some(MACHINE), boot: Boot::True, pid_ns: INITIAL };
+/// A container that shares nothing but the kernel.
+pub const CONTAINER: &Place =
+    &Place { name: "container", machine: Some(MACHINE), boot: Boot::True, pid_ns: Some("container") };
+/// A sandbox that hides which boot this is.
+const NO_BOOT: &Place =
+    &Place { name: "no boot id", machine: Some(MACHINE), boot: Boot::Hidden, pid_ns: INITIAL };
+/// A container with a boot id of its own, in the host's pid namespace.
+const OWN_BOOT: &Place =
+    &Place { name: "own boot id", machine: Some(MACHINE), boot: Boot::Own, pid_ns: INITIAL };
+/// A sandbox without `/proc`.
+const NO_PROC: &Place = &Place { name: "no /proc", machine: Some(MACHINE), boot: Boot::Hidden, pid_ns: None };
+/// A container that shows neither the machine's id nor a name.
+const NO_MACHINE: &Place = &Place { name: "no machine id", machine: None, boot: Boot::True, pid_ns: INITIAL };
+
+pub const PLACES: [&Place; 6] = [HOST, CONTAINER, NO_BOOT, OWN_BOOT, NO_PROC, NO_MACHINE];
+
+const INITIAL: Option<&str> = Some("4026531836");
+
+impl Place {
+    fn machine(&self) -> Mark {
+        self.machine.map_or(Mark::UNKNOWN, Mark::from)
+    }
+
+    fn pid_ns(&self) -> Mark {
+        self.pid_ns.map_or(Mark::UNKNOWN, Mark::from)
+    }
+
+    /// Whether a process carries the marks of this place and of a boot of its kernel.
+    pub fn is_place_of(&self, process: &Process, is_boot: impl Fn(&str) -> bool) -> bool {
+        let same = |own: Option<&str>, other: &Mark| own.is_some() && own == other.known();
+        same(self.machine, &process.machine)
+            && same(self.pid_ns, &process.pid_ns)
+            && process.boot.known().is_some_and(is_boot)
+    }
+
+    /// Whether those inside can look at a process: it is in the same place, and all of that is known.
+    pub fn sees(&self, process: &Process, now: &Fate) -> bool {
+        self.boot(now.boot).known().is_some_and(|own| self.is_place_of(process, |boot| boot == own))
+    }
+
+    fn boot(&self, boot: u32) -> Mark {
+        match self.boot {
+            Boot::True => Mark::from(boot_name(boot)),
+            Boot::Hidden => Mark::UNKNOWN,
+            Boot::Own => Mark::from(format!("own-{boot}")),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct Fate {
     pub tick_ms: i64,
     pub wall_ms: i64,
     pub boot: u32,
+    /// The latest wall time there was, ticks counted on: no step takes it back.
+    pub latest_ms: i64,
+    /// How long this boot has lasted, sleep included.
+    pub up_ms: i64,
     /// The living processes of this boot: pid to start.
     alive: BTreeMap<u32, u64>,
     started: u64,
     counted: u64,
+    /// Files with uncommitted changes: the worktree's id, and the path.
+    dirty: BTreeSet<(String, String)>,
+    /// Git cannot be asked just now.
+    pub hides_files: bool,
 }
 
 /// Pids are few, so that they are reused.
@@ -31,27 +121,41 @@ const PIDS: u32 = 24;
 impl Fate {
     pub fn now(&self) -> Moment {
         let domain = ClockDomain::new(MACHINE, &boot_name(self.boot), TIME_NS);
-        Moment { wall_ms: self.wall_ms, tick_ms: self.tick_ms, domain }
+        Moment::new(self.wall_ms, self.tick_ms, domain)
     }
 
     pub fn pass(&mut self, ms: i64) {
         self.tick_ms += ms;
+        self.latest_ms += ms;
+        self.up_ms += ms;
+        self.step_wall(ms);
+    }
+
+    pub fn step_wall(&mut self, ms: i64) {
         self.wall_ms += ms;
+        self.latest_ms = self.latest_ms.max(self.wall_ms);
+    }
+
+    /// The wall goes on while the machine sleeps, ticks do not.
+    pub fn sleep(&mut self, ms: i64) {
+        self.up_ms += ms;
+        self.step_wall(ms);
     }
 
     /// A new process, under a pid that is free now. None: all are taken.
-    pub fn spawn(&mut self, at: usize, pid_ns: &str) -> Option<Process> {
+    pub fn spawn(&mut self, at: usize, place: &Place) -> Option<Process> {
         let offset = u32::try_from(at).unwrap_or_default();
         let pid = (0..PIDS).map(|n| 100 + (n + offset) % PIDS).find(|pid| !self.alive.contains_key(pid))?;
         self.started += 1;
         self.alive.insert(pid, self.started);
         Some(Process {
-            machine: MACHINE.to_owned(),
-            boot: boot_name(self.boot),
-            pid_ns: pid_ns.to_owned(),
-            time_ns: TIME_NS.to_owned(),
+            machine: place.machine(),
+            boot: place.boot(self.boot),
+            pid_ns: place.pid_ns(),
+            time_ns: TIME_NS.into(),
             pid,
             start: self.started,
+            unique: false,
         })
     }
 
@@ -61,28 +165,62 @@ impl Fate {
         }
     }
 
+    /// No two processes start at the same time here, in whichever boot.
     pub fn is_alive(&self, process: &Process) -> bool {
-        process.boot == boot_name(self.boot) && self.alive.get(&process.pid) == Some(&process.start)
+        self.alive.get(&process.pid) == Some(&process.start)
     }
 
+    /// Somebody changes a file in a worktree.
+    pub fn change(&mut self, worktree: &str, path: &str) {
+        self.dirty.insert((worktree.to_owned(), path.to_owned()));
+    }
+
+    /// All that is changed in a worktree is committed.
+    pub fn commit(&mut self, worktree: &str) {
+        self.dirty.retain(|(of, _)| of != worktree);
+    }
+
+    pub fn is_dirty(&self, worktree: &str, path: &str) -> bool {
+        self.dirty.contains(&(worktree.to_owned(), path.to_owned()))
+    }
+
+    /// What git says of a file. It cannot be asked about the worktrees of another machine.
+    fn looked(&self, worktree: &str, path: &str) -> Looked {
+        match self.is_dirty(worktree, path) {
+            _ if self.hides_files || is_far(worktree) => Looked::Unknown,
+            true => Looked::Changed,
+            false => Looked::Clean,
+        }
+    }
+
+    /// The machine comes back after this long by the wall, which may have been set back meanwhile.
     pub fn reboot(&mut self, away_ms: i64) {
         self.boot += 1;
-        self.tick_ms = 5_000;
-        self.wall_ms += away_ms;
+        (self.tick_ms, self.up_ms) = (BOOT_MS, BOOT_MS);
+        self.step_wall(away_ms);
         self.alive.clear();
     }
 
-    /// What somebody in a pid namespace can say about a process.
-    fn seen_from(&self, pid_ns: &str, process: &Process) -> Seen {
-        if process.boot != boot_name(self.boot) || process.pid_ns != pid_ns {
-            Seen::Unseen
-        } else if self.is_alive(process) {
-            Seen::Alive
-        } else {
-            Seen::Dead
+    /// What somebody in a place can say about a process.
+    fn seen_from(&self, place: &Place, process: &Process) -> Seen {
+        let vantage = Vantage {
+            machine: place.machine(),
+            boot: place.boot(self.boot),
+            pid_ns: place.pid_ns(),
+            time_ns: TIME_NS.into(),
+            uptime_ms: Some(self.up_ms),
+        };
+        match vantage.sight_of(process) {
+            Sight::Near if self.is_alive(process) => Seen::Alive,
+            Sight::Near => Seen::Dead,
+            Sight::EarlierBoot { uptime_ms } => Seen::EarlierBoot { uptime_ms },
+            Sight::Far => Seen::Unseen,
         }
     }
 }
+
+/// How long a boot takes.
+const BOOT_MS: i64 = 5_000;
 
 pub fn boot_name(boot: u32) -> String {
     format!("boot-{boot}")
@@ -98,9 +236,13 @@ impl World {
             tick_ms: 1_000_000,
             wall_ms: 1_700_000_000_000,
             boot: 1,
+            latest_ms: 1_700_000_000_000,
+            up_ms: 1_000_000,
             alive: BTreeMap::new(),
             started: 0,
             counted: 0,
+            dirty: BTreeSet::new(),
+            hides_files: false,
         })))
     }
 
@@ -120,14 +262,19 @@ impl World {
         Uid(uuid::Uuid::from_u128(mixed))
     }
 
-    /// What the engine asks of the world, by a handle in a pid namespace.
-    pub fn outside(&self, pid_ns: &'static str) -> onus_engine::Outside {
-        let (seen, uids, salts) = (self.clone(), self.clone(), self.clone());
+    /// What the engine asks of the world, by a handle in a place.
+    pub fn outside(&self, place: &'static Place) -> onus_engine::Outside {
+        let [seen, uids, salts, own, files] = [(); 5].map(|()| self.clone());
         onus_engine::Outside {
-            observe: Box::new(move |process| seen.fate().seen_from(pid_ns, process)),
+            observe: Box::new(move |process| seen.fate().seen_from(place, process)),
             new_uid: Box::new(move |_| uids.new_uid()),
             new_salt: Box::new(move || u128::from(salts.count()).to_le_bytes()),
             end_orphan: Box::new(|_| Vec::new()),
+            look: Box::new(move |worktree, paths| {
+                let fate = files.fate();
+                paths.iter().map(|path| fate.looked(worktree.as_str(), path)).collect()
+            }),
+            own_clock: Box::new(move || Tick::of(&own.fate().now())),
         }
     }
 

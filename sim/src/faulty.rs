@@ -14,14 +14,18 @@ use onus_core::chain::Record;
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
-use onus_core::scope::{Glob, Scope};
+use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
 use onus_core::seal::StreamHead;
+use onus_core::seat::{Seat, SeatName};
+use onus_core::session::UsageRow;
+use onus_core::stretch::Recorded;
 use onus_core::task::{Origin, State, Task};
 use onus_core::text::{Field, Salt, TextKey};
 use onus_core::time::Moment;
 use onus_store::{
-    After, Direction, EventQuery, Filter, Finding, KeptRequest, KnownInstance, LedgerLine, Progress, Read,
-    Rebuilt, Result, SqliteStore, Store, StoreError, StoredText, Watch, Write,
+    After, Details, Direction, Ending, EventQuery, Filter, Finding, Finished, KeptRequest, KnownInstance,
+    LedgerLine, Loss, NoteLeft, PendingNotice, Progress, Read, Rebuilt, Result, Seats, Shown, SqliteStore,
+    Store, StoreError, StoredText, Used, Watch, Window, Wish, WorkRow, Write,
 };
 
 /// What goes wrong with the next write.
@@ -33,7 +37,7 @@ pub enum Fault {
     CrashAt(u32),
     /// The machine does; the files are kept in this folder as they were.
     PowerCutAt(u32, PathBuf),
-    /// The transaction is committed, and nobody hears of it.
+    /// The request's own transaction is committed, and nobody hears of it.
     CrashAfterCommit,
     /// The work is undone after this many calls, and done again.
     RunTwice(u32),
@@ -73,7 +77,7 @@ impl Store for FaultyStore {
         self.inner.read(work)
     }
 
-    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+    fn transact<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
         if self.fell != Fell::Nothing {
             return Err(crashed());
         }
@@ -84,27 +88,34 @@ impl Store for FaultyStore {
                 (Some(*at), Some((self.inner.path().to_owned(), folder.clone())))
             }
             Fault::RunTwice(at) => {
-                let _ = self.inner.write(|write| {
+                let _ = self.inner.transact(|write| {
                     let mut write = Failing { inner: write, calls: &calls, at: Some(*at), copy: None };
                     work(&mut write)?;
-                    Err::<(), _>(crashed())
+                    Ok(Ending::RollBack(()))
                 });
                 calls.set(0);
                 (None, None)
             }
             Fault::None | Fault::CrashAfterCommit => (None, None),
         };
-        let answer = self
-            .inner
-            .write(|write| work(&mut Failing { inner: write, calls: &calls, at, copy: copy.as_ref() }));
+        let mut commits = false;
+        let answer = self.inner.transact(|write| {
+            let ending = work(&mut Failing { inner: write, calls: &calls, at, copy: copy.as_ref() });
+            commits = matches!(ending, Ok(Ending::Commit(_)));
+            ending
+        });
         self.calls = calls.get();
         if at.is_some_and(|at| self.calls >= at) {
             self.fell = Fell::BeforeCommit;
             return Err(crashed());
         }
-        if self.fault == Fault::CrashAfterCommit && answer.is_ok() {
+        if self.fault == Fault::CrashAfterCommit && commits && answer.is_ok() {
             self.fell = Fell::AfterCommit;
             return Err(crashed());
+        }
+        // A refusal may be followed by other writes, such as what its caller wished for: those are not the request.
+        if self.fault == Fault::CrashAfterCommit {
+            self.fault = Fault::None;
         }
         answer
     }
@@ -186,38 +197,48 @@ impl Read for Failing<'_> {
 
     counted! {
         fn project(&mut self) -> Project;
+        fn children(&mut self, task: Uid) -> Vec<Number>;
         fn resolve(&mut self, reference: &TaskRef) -> Vec<Uid>;
         fn task(&mut self, uid: Uid) -> Option<Task>;
         fn task_by_origin(&mut self, origin: &Origin) -> Option<Uid>;
         fn lease(&mut self, task: Uid, token: Token) -> Option<Lease>;
         fn latest_lease_of(&mut self, task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
+        fn seat(&mut self, uid: Uid) -> Option<Seat>;
+        fn seat_named(&mut self, name: &SeatName) -> Option<Seat>;
+        fn seats(&mut self, which: Seats, limit: u64) -> Vec<Seat>;
+        fn last_seat(&mut self) -> Number;
         fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
         fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
-        fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
+        fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+        fn losses(&mut self) -> Vec<Loss>;
+        fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Vec<Glob>;
         fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> bool;
         fn indefinite_leases(&mut self, actor: &ActorName) -> (u64, u64);
         fn walk_ready(&mut self, tier: Tier, due_ms: i64, visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>) -> ();
         fn next_due(&mut self, after_ms: i64) -> Option<i64>;
-        fn beside(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
-        fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Vec<Number>;
+        fn neighbours(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
+        fn neighbour_numbers(&mut self, task: Uid, direction: Direction) -> Vec<Number>;
         fn closure(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
         fn edges(&mut self, finished: bool) -> Vec<(Uid, Uid)>;
         fn waits_for(&mut self, task: Uid) -> Vec<Uid>;
         fn does_wait_for(&mut self, task: Uid, other: Uid) -> bool;
-        fn scopes_near(&mut self, scope: &Scope) -> Vec<(Uid, Token, Glob)>;
-        fn scope_of(&mut self, task: Uid, token: Token) -> Scope;
+        fn scopes_near(&mut self, scope: &Scope) -> Vec<(Uid, Token, Reservation)>;
+        fn scope_of(&mut self, task: Uid, token: Token) -> Reservations;
         fn scope_len(&mut self, task: Uid, token: Token) -> usize;
         fn unmet(&mut self, task: Uid, limit: u64) -> Vec<Task>;
         fn unfinished_children(&mut self, task: Uid, limit: u64) -> Vec<Task>;
         fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Vec<Task>;
         fn count_by_state(&mut self) -> Vec<(State, u64)>;
-        fn search(&mut self, words: &[String], limit: u64) -> Vec<Uid>;
+        fn count_ad_hoc(&mut self) -> u64;
+        fn search(&mut self, words: &[String], ad_hoc: bool, limit: u64) -> Vec<Uid>;
         fn text(&mut self, key: TextKey) -> Option<StoredText>;
+        fn same_texts(&mut self, stream: Uid, words: &str) -> Vec<TextKey>;
         fn texts(&mut self, stream: Uid, version: Version) -> Vec<StoredText>;
         fn events(&mut self, query: &EventQuery) -> Vec<Record>;
         fn event(&mut self, stream: Uid, version: Version) -> Option<Record>;
         fn notes(&mut self, task: Uid) -> Vec<Record>;
         fn count_events(&mut self) -> u64;
+        fn last_number(&mut self) -> Number;
         fn ledger_page(&mut self, after: Option<&(String, u64)>, limit: u64) -> Vec<LedgerLine>;
         fn stray_text(&mut self) -> Option<(String, u64)>;
         fn head(&mut self, stream: &str) -> Option<StreamHead>;
@@ -228,8 +249,18 @@ impl Read for Failing<'_> {
         fn aliases(&mut self) -> Vec<(ActorName, ActorName)>;
         fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Option<KnownInstance>;
         fn instances(&mut self, limit: u64) -> Vec<KnownInstance>;
-        fn instance_of(&mut self, process: &Process) -> Option<KnownInstance>;
-        fn wanting(&mut self, task: Uid, since_ms: i64) -> Vec<KnownInstance>;
+        fn instances_of(&mut self, process: &Process, limit: u64) -> Vec<KnownInstance>;
+        fn running_parts(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
+        fn details(&mut self, shown: &Shown) -> Details;
+        fn notes_left_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<NoteLeft>;
+        fn wishes_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Wish>;
+        fn notices_for(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
+        fn notices(&mut self) -> Vec<PendingNotice>;
+        fn work_in(&mut self, window: Window, after: Option<&WorkRow>, limit: u64) -> Vec<WorkRow>;
+        fn stretches_of(&mut self, task: Uid, token: Token) -> Vec<Recorded>;
+        fn usage_in(&mut self, window: Window, after: Option<&Used>, limit: u64) -> Vec<Used>;
+        fn usage_of(&mut self, task: Uid, token: Token) -> Vec<UsageRow>;
+        fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Vec<Finished>;
         fn request(&mut self, actor: &ActorName, key: &str) -> Option<KeptRequest>;
         fn requests(&mut self) -> Vec<(ActorName, String, KeptRequest)>;
     }
@@ -238,12 +269,18 @@ impl Read for Failing<'_> {
 impl Write for Failing<'_> {
     counted! {
         fn lock_task(&mut self, uid: Uid) -> Option<Task>;
+        fn lock_seat(&mut self, name: &SeatName) -> Option<Seat>;
+        fn next_seat(&mut self) -> Number;
         fn lock_project(&mut self) -> Project;
         fn next_number(&mut self) -> Number;
         fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> ();
         fn apply(&mut self, change: &Change) -> ();
-        fn pulse(&mut self, task: Uid, token: Token, pulse: &Pulse) -> ();
+        fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> ();
         fn put_instance(&mut self, instance: &KnownInstance) -> ();
+        fn put_loss(&mut self, loss: &Loss) -> ();
+        fn drop_loss(&mut self, task: Uid, token: Token) -> ();
+        fn put_notice(&mut self, notice: &PendingNotice) -> ();
+        fn drop_notice(&mut self, notice: &PendingNotice) -> ();
         fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> ();
         fn erase(&mut self, key: TextKey) -> ();
         fn savepoint(&mut self) -> ();

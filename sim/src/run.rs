@@ -5,14 +5,18 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_core::policy::{Policy, Unclaimed};
+use onus_core::command::{Act, Command, Guard, Presence};
+use onus_core::lease::Lease;
+use onus_core::policy::{AcrossWorktrees, Policy, Unclaimed};
 use onus_core::refusal::{Code, Refusal};
+use onus_core::scope::WorktreeId;
+use onus_core::task::Task;
 use onus_engine::{Engine, Reply, Request};
-use onus_store::{Access, EventQuery, SqliteStore, Store};
+use onus_store::{Access, EventQuery, Read, Seats, SqliteStore, Store};
 
 use crate::actors::{Actors, Asked};
 use crate::dice::Dice;
-use crate::fate::{CONTAINER, HOST, World};
+use crate::fate::{HOST, PLACES, Place, World, is_far};
 use crate::faulty::{Fault, FaultyStore, Fell};
 use crate::oracle::{Deed, Oracle};
 use crate::report::{Report, Violation};
@@ -20,18 +24,22 @@ use crate::report::{Report, Violation};
 const TTL_MS: i64 = 60_000;
 const MAX_HOLD_MS: i64 = 600_000;
 const KEEP_MS: i64 = 30_000;
+const DAY_MS: i64 = 86_400_000;
 const LAST: usize = 30;
-/// Two that see the machine's processes, and one that does not.
-const HANDLES: [&str; 3] = [HOST, HOST, CONTAINER];
+/// Two that see the machine's processes, and one in each place that shows less.
+const HANDLES: [&Place; 7] = [HOST, PLACES[0], PLACES[1], PLACES[2], PLACES[3], PLACES[4], PLACES[5]];
 
 fn policy(dice: &mut Dice) -> Policy {
     Policy {
         ttl_ms: TTL_MS,
         max_hold_ms: MAX_HOLD_MS,
         keep_ms: KEEP_MS,
+        idle_ms: crate::oracle::IDLE_MS,
         indefinite_per_actor: 1,
         indefinite_per_store: 2,
         unclaimed: [Unclaimed::Adopt, Unclaimed::Warn, Unclaimed::Refuse][dice.weighted(&[8, 1, 1])],
+        across_worktrees: [AcrossWorktrees::Tell, AcrossWorktrees::Refuse, AcrossWorktrees::Ignore]
+            [dice.weighted(&[6, 1, 1])],
         scope_shared: crate::oracle::SHARED
             .iter()
             .filter_map(|glob| glob.parse::<onus_core::scope::Glob>().ok())
@@ -100,6 +108,15 @@ fn said(panic: &Box<dyn std::any::Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
+/// The leases of seats that have not ended, each with its seat as the rules see it.
+fn leased_seats(read: &mut dyn Read) -> onus_store::Result<Vec<(Task, Lease)>> {
+    let mut leases = Vec::new();
+    for seat in read.seats(Seats::Leased, 10_000)? {
+        leases.extend(read.lease(seat.uid, seat.token)?.map(|lease| (seat.as_task(), lease)));
+    }
+    Ok(leases)
+}
+
 fn text<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
@@ -121,7 +138,10 @@ impl Run {
             dice,
             world,
             actors,
-            oracle: Oracle::new(policy.unclaimed == Unclaimed::Adopt),
+            oracle: Oracle::new(
+                policy.unclaimed == Unclaimed::Adopt,
+                policy.across_worktrees == AcrossWorktrees::Refuse,
+            ),
             policy,
             file,
             folder: folder.to_owned(),
@@ -131,8 +151,8 @@ impl Run {
             report: Report::default(),
             last: VecDeque::new(),
         };
-        for pid_ns in HANDLES {
-            let engine = run.open(pid_ns)?;
+        for place in HANDLES {
+            let engine = run.open(place)?;
             run.engines.push(engine);
         }
         let records = run.new_events(0)?;
@@ -140,11 +160,11 @@ impl Run {
         Ok(run)
     }
 
-    fn open(&self, pid_ns: &'static str) -> Step<Engine<FaultyStore>> {
+    fn open(&self, place: &'static Place) -> Step<Engine<FaultyStore>> {
         let mut store = SqliteStore::open(&self.file, Access::Write, Duration::from_secs(10))
             .map_err(|error| format!("P5: the store cannot be opened again: {error}"))?;
         store.set_clock(self.world.clock());
-        Ok(Engine::with_outside(FaultyStore::new(store), self.policy.clone(), self.world.outside(pid_ns)))
+        Ok(Engine::with_outside(FaultyStore::new(store), self.policy.clone(), self.world.outside(place)))
     }
 
     fn reopen(&mut self, handle: usize) -> Step<()> {
@@ -176,6 +196,9 @@ impl Run {
         {
             let (_, asked) = self.flying.swap_remove(index);
             return self.deliver(at, vec![asked], "late");
+        }
+        if self.dice.one_in(4) {
+            self.look_at_files(at)?;
         }
         let asked = self.actors.ask(&mut self.dice);
         if self.dice.one_in(12) {
@@ -225,6 +248,8 @@ impl Run {
             Fault::PowerCutAt(_, folder) => Some(folder.clone()),
             _ => None,
         };
+        // Whose what was yielded is, is clear of one request alone.
+        self.world.fate().hides_files = batch.len() > 1;
         let requests: Vec<Request> = batch.iter().map(|asked| asked.request.clone()).collect();
         let engine = &mut self.engines[handle];
         engine.store().fault = fault;
@@ -242,7 +267,8 @@ impl Run {
                 Ok(_) => "ok".to_owned(),
                 Err(refusal) => format!("{:?}: {}", refusal.code, refusal.message),
             };
-            let line = format!("{how} [{handle}] {} -> {told} {name}", told_briefly(request));
+            let place = HANDLES[handle].name;
+            let line = format!("{how} [{handle}: {place}] {} -> {told} {name}", told_briefly(request));
             self.note(at, line);
         }
         if fell == Fell::Nothing {
@@ -305,10 +331,13 @@ impl Run {
             rest = others;
             let committed = after_commit || answer.is_ok();
             let answer = Some(answer).filter(|_| fell == Fell::Nothing);
-            let deed = Deed { request: &asked.request, committed, pid_ns: HANDLES[handle], answer };
+            let deed = Deed { request: &asked.request, committed, place: HANDLES[handle], answer };
             self.oracle.judge(&deed, own, &world.fate())?;
             match deed.answer {
-                Some(Ok(reply)) => self.actors.learn(asked.by, reply),
+                Some(Ok(reply)) => {
+                    self.use_tools(asked);
+                    self.actors.learn(asked.by, reply);
+                }
                 Some(Err(refusal)) => self.actors.regret(&mut self.dice, asked, refusal),
                 None => {}
             }
@@ -320,6 +349,55 @@ impl Run {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Whoever may change files mostly does, and commits now and then.
+    fn use_tools(&mut self, asked: &Asked) {
+        let (Command::Guard(Guard { paths, touched, .. })
+        | Command::OnTask { act: Act::Touch { paths, touched }, .. }) = &asked.request.command
+        else {
+            return;
+        };
+        if matches!(asked.request.command, Command::Guard(_)) && self.dice.one_in(2) {
+            let command = Command::Presence(Presence::TurnOver);
+            let request = Request { command, key: None, ..asked.request.clone() };
+            self.flying.push((0, Asked { by: asked.by, request }));
+        }
+        let Some(worktree) = touched.worktree.as_ref().map(ToString::to_string) else { return };
+        for path in paths {
+            if self.dice.one_in(2) {
+                self.world.fate().change(&worktree, path);
+            }
+        }
+        if self.dice.one_in(2) {
+            self.world.fate().commit(&worktree);
+        }
+    }
+
+    /// Git looks at what a resting agent has, for somebody whose request arrives later: whatever happens in between.
+    fn look_at_files(&mut self, at: u64) -> Step<()> {
+        let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
+        let resting: Vec<_> =
+            rows.into_iter().filter(|(task, lease)| task.facts.ad_hoc && lease.pulse.resting).collect();
+        let Some((task, lease)) = self.dice.pick(&resting).cloned() else { return Ok(()) };
+        let scope =
+            self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
+        let fate = self.world.clone();
+        let is_clean = |worktree: &WorktreeId, path: &str| {
+            !fate.fate().is_dirty(worktree.as_str(), path) && !is_far(worktree.as_str())
+        };
+        let files = scope.rows().iter().filter_map(|row| {
+            let (worktree, path) = (row.basis.worktree()?.clone(), row.glob.path()?.to_owned());
+            is_clean(&worktree, &path).then_some((worktree, path))
+        });
+        let files: Vec<_> = files.collect();
+        let goes_on = self.actors.goes_on(&mut self.dice, &lease, &files);
+        if let Some(asked) = self.actors.wants(&mut self.dice, &task, &lease, files) {
+            let delay = 1 + self.dice.below(20) as u64;
+            self.flying.push((at + delay, asked));
+            self.flying.extend(goes_on.map(|asked| (at + 1, asked)));
+        }
+        Ok(())
     }
 
     fn tally(&mut self, request: &Request, answer: &Result<Reply, Refusal>, fell: Fell) {
@@ -338,8 +416,10 @@ impl Run {
     /// What the store and the engine's readers say of leases, against what the oracle knows.
     fn compare(&mut self) -> Step<()> {
         let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
+        let seats = self.engines[0].store().read(leased_seats).map_err(text)?;
         let world = self.world.clone();
-        self.oracle.compare_leases(&rows, &world.fate())?;
+        let all: Vec<(Task, Lease)> = rows.iter().cloned().chain(seats).collect();
+        self.oracle.compare_leases(&all, &world.fate())?;
         if let Some((task, lease)) = self.dice.pick(&rows).cloned() {
             let scope =
                 self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
@@ -374,24 +454,27 @@ impl Run {
         let what = match event {
             0..4 => {
                 let ms = self.dice.ms(-7_200_000, 7_200_000);
-                self.world.fate().wall_ms += ms;
+                self.world.fate().step_wall(ms);
                 self.report.fault("wall clock step");
+                if self.dice.one_in(2) {
+                    self.come_back(at);
+                }
                 format!("the wall clock is stepped by {ms} ms")
             }
             4..6 => {
                 let ms = self.dice.ms(1_000, 28_800_000);
-                self.world.fate().wall_ms += ms;
+                self.world.fate().sleep(ms);
                 self.report.fault("suspend");
                 format!("the machine sleeps for {ms} ms")
             }
             6 if self.dice.one_in(4) => {
-                let ms = self.dice.ms(1_000, 600_000);
+                let ms = self.away_ms(600_000);
                 self.world.fate().reboot(ms);
-                self.report.fault("reboot");
+                self.report.fault(if ms < 0 { "reboot, wall clock set back" } else { "reboot" });
                 for handle in 0..HANDLES.len() {
                     self.reopen(handle)?;
                 }
-                "the machine is started anew".to_owned()
+                format!("the machine is started again, {ms} ms later by the wall")
             }
             7..15 => {
                 let world = self.world.clone();
@@ -410,6 +493,13 @@ impl Run {
                 self.report.fault("rebuild under way");
                 self.rebuild()?;
                 "the rows are derived anew".to_owned()
+            }
+            29 if self.dice.one_in(2) => {
+                let ms = self.dice.ms(DAY_MS, 4 * DAY_MS);
+                self.world.fate().pass(ms);
+                self.report.fault("days pass");
+                self.come_back(at);
+                format!("{ms} ms pass")
             }
             28 => {
                 self.report.fault("handle reopened");
@@ -433,14 +523,27 @@ impl Run {
         self.compare()
     }
 
+    /// Agents of which nothing was heard for long go on, one after the other.
+    fn come_back(&mut self, at: u64) {
+        for asked in self.actors.come_back(&mut self.dice) {
+            let delay = 1 + self.dice.below(20) as u64;
+            self.flying.push((at + delay, asked));
+        }
+    }
+
+    /// By how much the wall is on when the machine is back: now and then it was set back meanwhile.
+    fn away_ms(&mut self, most_ms: i64) -> i64 {
+        if self.dice.one_in(3) { self.dice.ms(-7_200_000, 0) } else { self.dice.ms(1_000, most_ms) }
+    }
+
     /// The machine went down in the middle of a transaction and comes back with the files as they were.
     fn power_cut(&mut self, at: u64, folder: &Path) -> Step<()> {
         self.engines.clear();
         self.file = folder.join("onus.db");
-        let ms = self.dice.ms(1_000, 60_000);
+        let ms = self.away_ms(60_000);
         self.world.fate().reboot(ms);
-        for pid_ns in HANDLES {
-            let engine = self.open(pid_ns)?;
+        for place in HANDLES {
+            let engine = self.open(place)?;
             self.engines.push(engine);
         }
         self.note(at, format!("the power was cut; back after {ms} ms"));

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::harness::Harness;
-use crate::kit::{holder_of, only_ad_hoc, repository};
-use crate::payload::KINDS;
+use crate::agents::harness::Harness;
+use crate::agents::kit::{holder_of, only_ad_hoc, repository};
+use crate::agents::payload::KINDS;
 use crate::support::human;
 
 #[test]

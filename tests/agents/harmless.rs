@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::Harness;
-use crate::kit::{bare_repository, configured, read_only_git, repository, store, tasks};
-use crate::payload::{Event, KINDS};
+use crate::agents::harness::{Harness, Verdict};
+use crate::agents::kit::{bare_repository, configured, read_only_git, repository, store, tasks};
+use crate::agents::payload::{Event, KINDS};
 use crate::support::{Sandbox, agent, eventually, human};
 
 /// A whole conversation in which nothing is refused, and the person is warned at its start and then no more.
@@ -103,12 +103,16 @@ fn where_git_is_read_only_agents_work_on() {
         assert!(warning.contains("read but not written"), "{started:?}");
         let path = sandbox.path().join("a.rs");
         hook(&Event::BeforeEdit(&[&path])).silent();
+        // What others have can still be seen.
+        let theirs = sandbox.path().join("theirs.rs");
+        let refused = hook(&Event::BeforeEdit(&[&theirs]));
+        assert!(refused.refused().contains("other"), "{refused:?}");
         hook(&Event::AfterTool("Read")).silent();
         hook(&Event::TurnOver).silent();
         // In its shell it can look, and is told the way that works.
-        let shell = crate::harness::Shell {
+        let shell = crate::agents::harness::Shell {
             under: under.iter().map(ToString::to_string).collect(),
-            ..crate::harness::Shell::default()
+            ..crate::agents::harness::Shell::default()
         };
         agent.shell_in(&shell, "onus ready").ok();
         let refused = agent.shell_in(&shell, &format!("onus claim {id}"));
@@ -120,9 +124,12 @@ fn where_git_is_read_only_agents_work_on() {
 
 #[test]
 fn while_a_stopped_process_has_the_store_agents_work_on() {
-    // Given a process that was stopped in the writer's seat
+    // Given a process that was stopped with the writer lock
     let sandbox = repository();
     sandbox.add("A task");
+    let holder = Harness::codex(&sandbox, "holder");
+    holder.start();
+    holder.edit("theirs.rs").allowed();
     let foreign = Connection::open(store(&sandbox).join("onus.db")).unwrap();
     foreign.busy_timeout(Duration::ZERO).unwrap();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -133,19 +140,35 @@ fn while_a_stopped_process_has_the_store_agents_work_on() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let seat = store(&sandbox).join("writer.lock");
-    eventually("it to sit down", || {
-        let text = std::fs::read_to_string(&seat).unwrap_or_default();
-        (text.trim_matches(['\0', '\n', ' ']) == stopped.id().to_string()).then_some(())
+    let lock = std::fs::File::open(store(&sandbox).join("writer.lock")).unwrap();
+    eventually("it to have the lock", || match lock.try_lock() {
+        Err(std::fs::TryLockError::WouldBlock) => Some(()),
+        outcome => {
+            outcome.unwrap();
+            lock.unlock().unwrap();
+            None
+        }
     });
     kill_process(Pid::from_child(&stopped), Signal::STOP).unwrap();
     foreign.execute_batch("ROLLBACK").unwrap();
-    // Then agents go on
+    // Then agents go on, and are told so
     let process = format!("process {}", stopped.id());
-    goes_on_warned(
-        &|| Harness::claude(&sandbox, "c-1").with("ONUS_STORE_WAIT", "100ms"),
-        &["onus", &process],
-    );
+    for kind in KINDS {
+        let agent = Harness::new(kind, &sandbox, "c-1").with("ONUS_STORE_WAIT", "100ms");
+        let warned = |verdict: Verdict| {
+            assert_eq!(verdict.refusal, None, "{verdict:?}");
+            let warning = verdict.warning.unwrap_or_default();
+            assert!(warning.contains("onus") && warning.contains(&process), "{warning}");
+        };
+        warned(agent.start());
+        agent.prompt().silent();
+        // Nothing can be reserved: a free file passes, and that is seen; another's is refused all the same.
+        warned(agent.edit("a.rs"));
+        agent.after_tool(kind.edit_tool()).silent();
+        assert!(agent.edit("theirs.rs").refused().contains("holder"), "{kind:?}");
+        agent.turn_over().silent();
+        agent.end();
+    }
     // And are guarded again when it does
     kill_process(Pid::from_child(&stopped), Signal::CONT).unwrap();
     assert!(stopped.wait().unwrap().success());
@@ -222,8 +245,9 @@ fn nonsense(agent: &Harness) -> Vec<(&'static str, String)> {
 
 #[test]
 fn no_payload_stops_an_agent() {
-    let sandbox = repository();
     for kind in KINDS {
+        // Of its own: what can be judged in spite of all is judged.
+        let sandbox = repository();
         let agent = Harness::new(kind, &sandbox, "c-1");
         for (what, payload) in nonsense(&agent) {
             let verdict = agent.hook_with(&payload, agent.kind.event_name(&Event::BeforeTool("")));
@@ -232,8 +256,8 @@ fn no_payload_stops_an_agent() {
             assert!(verdict.ran.stderr.len() < 1_000, "{what}: a message does not repeat a flood");
             assert!(!verdict.ran.stderr.contains("unexpected"), "{what}: {verdict:?}");
         }
+        sandbox.is_whole();
     }
-    sandbox.is_whole();
 }
 
 #[test]
@@ -245,12 +269,12 @@ fn a_payload_with_a_large_file_in_it_is_guarded_like_any_other() {
         let mut payload = agent.payload(&Event::BeforeEdit(&[&path]));
         payload["tool_input"]["new_string"] = json!("é\\n\"x".repeat(megabytes << 17));
         let event = agent.kind.event_name(&Event::BeforeEdit(&[])).unwrap();
-        agent.hook_with(&payload.to_string(), Some(event))
+        agent.hook_with(payload.to_string(), Some(event))
     };
     large(&one, 20).allowed();
     assert!(large(&other, 20).refused().contains("one"));
-    // Past any measure it passes.
-    large(&other, 50).allowed();
+    // Past any measure it cannot be judged, and is not let through.
+    assert!(large(&other, 50).refused().contains("32 MiB"));
 }
 
 #[test]

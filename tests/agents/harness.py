@@ -1,10 +1,13 @@
 """Plays the program that runs an agent: it lives as long as the conversation, starts a new shell for every tool call,
 and calls hooks as harnesses do. It is told what to do by JSON lines on stdin, and answers each with one line.
 
-    {"do": "hook", "command": "onus hook claude", "payload": "…", "env": {…}, "cwd": "…", "under": […]}
+    {"do": "hook", "command": "onus hook claude", "payload": "…" (in hex), "env": {…}, "cwd": "…", "under": […]}
     {"do": "shell", "command": "onus ready", "env": {…}, "cwd": "…", "under": […], "pty": false}
     {"do": "nest", "name": "inner", "env": {…}, "cwd": "…"}     another harness, started from one of this one's shells
     {"do": "relay", "to": "inner", "request": {…}}              tells that one what to do
+    {"do": "mcp", "name": "one", "command": "onus mcp", "lines": […], "env": {…}, "cwd": "…"}
+                                                                lines to a server that is started if it does not run yet;
+                                                                each that has an id is answered
     {"do": "leave"}                                             this process ends
 
 `env` is added to what this process was started with, for that one call: nothing is kept from one call to the next.
@@ -18,6 +21,7 @@ import subprocess
 import sys
 
 nested = {}
+servers = {}
 
 
 def environment(request):
@@ -29,7 +33,7 @@ def hook(request):
     ran = subprocess.run(
         argv,
         # A hook that does not read all of it is not the harness's concern.
-        input=request["payload"].encode("utf-8", "surrogateescape"),
+        input=bytes.fromhex(request["payload"]),
         capture_output=True,
         cwd=request["cwd"],
         env=environment(request),
@@ -102,8 +106,28 @@ def relay(request):
     return said
 
 
+def mcp(request):
+    name = request["name"]
+    if name not in servers:
+        servers[name] = subprocess.Popen(
+            request["command"].split(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=request["cwd"],
+            env=environment(request),
+            text=True,
+        )
+    server, answers = servers[name], []
+    for line in request["lines"]:
+        server.stdin.write(json.dumps(line) + "\n")
+        server.stdin.flush()
+        if "id" in line:
+            answers.append(json.loads(server.stdout.readline()))
+    return {"answers": answers}
+
+
 def main():
-    actions = {"hook": hook, "shell": shell, "nest": nest, "relay": relay}
+    actions = {"hook": hook, "shell": shell, "mcp": mcp, "nest": nest, "relay": relay}
     # Not `for line in sys.stdin`, which reads ahead.
     while line := sys.stdin.readline():
         request = json.loads(line)
@@ -111,7 +135,7 @@ def main():
             print("{}", flush=True)
             break
         print(json.dumps(actions[request["do"]](request)), flush=True)
-    for inner in nested.values():
+    for inner in [*nested.values(), *servers.values()]:
         inner.stdin.close()
         inner.wait()
 

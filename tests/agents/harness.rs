@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use crate::payload::{Event, From, Kind};
+use crate::agents::payload::{Event, From, Kind};
 use crate::support::{ONUS, Ran, Sandbox};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/agents/harness.py");
@@ -20,7 +20,7 @@ pub(crate) struct Harness {
     pub(crate) conversation: String,
     part: Option<String>,
     player: Rc<Player>,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// Added to the environment of hooks and shells alike: what was set before the harness was started.
     env: Map<String, Value>,
     names_conversation: bool,
@@ -199,12 +199,44 @@ impl Harness {
         self.hook(&Event::BeforeEdit(&files))
     }
 
+    /// What the hook says after a file was written.
+    pub(crate) fn edited(&self, file: impl AsRef<Path>) -> Verdict {
+        self.hook(&Event::AfterEdit(&[&self.folder.join(file)]))
+    }
+
+    /// The same after an edit that came to nothing.
+    pub(crate) fn edit_failed(&self, file: impl AsRef<Path>) -> Verdict {
+        self.hook(&Event::EditFailed(&[&self.folder.join(file)]))
+    }
+
     pub(crate) fn before_tool(&self, tool: &str) -> Verdict {
         self.hook(&Event::BeforeTool(tool))
     }
 
     pub(crate) fn after_tool(&self, tool: &str) -> Verdict {
         self.hook(&Event::AfterTool(tool))
+    }
+
+    pub(crate) fn tool_failed(&self, tool: &str) -> Verdict {
+        self.hook(&Event::ToolFailed(tool))
+    }
+
+    /// What the hook says before a command is run.
+    pub(crate) fn before_shell(&self, command: &str) -> Verdict {
+        self.hook(&Event::BeforeShell(command, "toolu_02B"))
+    }
+
+    pub(crate) fn after_shell(&self, command: &str) -> Verdict {
+        self.hook(&Event::AfterShell(command, "toolu_02B"))
+    }
+
+    /// A command between its hooks: what the agent hears afterwards.
+    #[track_caller]
+    pub(crate) fn command(&self, command: &str) -> Verdict {
+        self.before_shell(command).allowed();
+        let ran = self.shell(command);
+        assert_eq!(ran.code, 0, "{command}: {ran:?}");
+        self.after_shell(command)
     }
 
     pub(crate) fn prompt(&self) -> Verdict {
@@ -249,10 +281,10 @@ impl Harness {
         let payload = self.kind.payload(event, self.from()).unwrap();
         let name = self.kind.event_name(event).unwrap();
         if !self.reads_configuration {
-            return self.hook_with(&payload.to_string(), Some(name));
+            return self.hook_with(payload.to_string(), Some(name));
         }
         match self.configured(name, payload["tool_name"].as_str()) {
-            Some(command) => self.hook_under(&payload.to_string(), Some(name), &[], &command),
+            Some(command) => self.hook_under(payload.to_string(), Some(name), &[], &command),
             None => {
                 let ran = Ran { code: 0, stdout: String::new(), stderr: String::new() };
                 Verdict { refusal: None, context: None, warning: None, ran }
@@ -277,20 +309,23 @@ impl Harness {
     /// Calls the hook with any text, and checks what holds for every answer: it never blocks by exit code, and stdout is
     /// nothing or one document that this harness understands.
     #[track_caller]
-    pub(crate) fn hook_with(&self, payload: &str, event: Option<&str>) -> Verdict {
+    pub(crate) fn hook_with(&self, payload: impl AsRef<[u8]>, event: Option<&str>) -> Verdict {
         self.hook_under(payload, event, &[], &format!("onus hook {}", self.kind.name()))
     }
 
     #[track_caller]
     pub(crate) fn hook_under(
         &self,
-        payload: &str,
+        payload: impl AsRef<[u8]>,
         event: Option<&str>,
         under: &[&str],
         command: &str,
     ) -> Verdict {
         let mut env = self.env.clone();
         env.extend(self.kind.hook_env(&self.conversation, &self.folder));
+        let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
+        let payload: String =
+            payload.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
         let ran = self.player.ran(&json!({
             "do": "hook", "command": command, "payload": payload, "env": env, "cwd": self.folder, "under": under,
         }));
@@ -315,6 +350,21 @@ impl Harness {
         Verdict { refusal, context, warning, ran }
     }
 
+    // ---- MCP servers
+
+    /// Starts a server and says hello, as harnesses do when they begin.
+    pub(crate) fn server(&self, name: &str) -> Server<'_> {
+        let server = Server { of: self, name: name.to_owned() };
+        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": { "name": self.kind.client(), "version": "1" },
+        } });
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
+        server.lines(&[hello, initialized, list]);
+        server
+    }
+
     // ---- shells
 
     /// One call of the shell tool: a new shell, and nothing in it of the one before.
@@ -331,7 +381,7 @@ impl Harness {
 
     fn shell_env(&self, shell: &Shell) -> Map<String, Value> {
         let mut env = self.env.clone();
-        env.extend(self.kind.shell_env(&self.conversation, self.names_conversation));
+        env.extend(self.kind.shell_env(&self.conversation, self.part.as_deref(), self.names_conversation));
         env.extend(shell.env.clone());
         env
     }
@@ -363,6 +413,39 @@ impl Harness {
     pub(crate) fn pid(&self) -> u64 {
         // The shell stays, as it has more to do: its parent is the harness.
         self.shell("echo $PPID; true").ok().stdout.trim().parse().unwrap()
+    }
+}
+
+/// A server of a harness's process. It keeps the environment that it was started with.
+#[derive(Debug)]
+pub(crate) struct Server<'a> {
+    of: &'a Harness,
+    name: String,
+}
+
+impl Server<'_> {
+    fn lines(&self, lines: &[Value]) -> Vec<Value> {
+        let mut env = self.of.env.clone();
+        env.extend(self.of.kind.server_env(&self.of.conversation));
+        let answer = self.of.player.ask(&json!({
+            "do": "mcp", "name": self.name, "command": "onus mcp", "lines": lines, "env": env, "cwd": self.of.folder,
+        }));
+        answer["answers"].as_array().unwrap().clone()
+    }
+
+    /// A call by a conversation of the same process: the text of its answer, and whether it was refused.
+    pub(crate) fn call(&self, by: &Harness, tool: &str, arguments: Value) -> (String, bool) {
+        let meta = by.kind.call_meta(&by.conversation, by.part.as_deref());
+        self.call_with(meta, tool, arguments)
+    }
+
+    /// The same with whatever metadata.
+    pub(crate) fn call_with(&self, meta: Value, tool: &str, arguments: Value) -> (String, bool) {
+        let params = json!({ "_meta": meta, "name": tool, "arguments": arguments });
+        let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+        let answers = self.lines(&[request]);
+        let result = &answers[0]["result"];
+        (result.to_string(), result["isError"] == true)
     }
 }
 
@@ -401,6 +484,8 @@ impl Player {
             .env("PATH", path.unwrap())
             .env("HOME", sandbox.path().join("home"))
             .env("TZ", "UTC")
+            // On a machine that has other work to do, too.
+            .env("ONUS_GUARD_TREE_BUDGET", "5s")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

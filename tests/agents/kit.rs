@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::Shell;
+use crate::agents::harness::Shell;
 use crate::support::{Sandbox, human};
 
 /// A git repository with one commit and a fresh store.

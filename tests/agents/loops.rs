@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::harness::{Harness, Shell};
-use crate::kit::{holder_of, own_pids, repository, tasks, write};
-use crate::payload::Kind;
+use crate::agents::harness::{Harness, Shell};
+use crate::agents::kit::{holder_of, own_pids, repository, tasks, write};
+use crate::agents::payload::Kind;
 use crate::support::{Sandbox, human};
 
 /// The whole loop, with every shell call made in such a shell.

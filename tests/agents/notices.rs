@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::harness::{Harness, Verdict};
-use crate::kit::repository;
-use crate::payload::KINDS;
+use crate::agents::harness::{Harness, Verdict};
+use crate::agents::kit::repository;
+use crate::agents::payload::KINDS;
 use crate::support::{Sandbox, human};
 
 fn noted(sandbox: &Sandbox, id: &str) {
@@ -53,17 +53,30 @@ fn a_takeover_by_a_person_reaches_the_agent_after_its_next_tool_once() {
 }
 
 #[test]
+fn what_an_agent_should_know_does_not_wait_for_a_tool_that_succeeds() {
+    let sandbox = repository();
+    let id = sandbox.add("A task");
+    sandbox.run(&human("founder"), &["setup", "claude"]).ok();
+    let agent = Harness::claude(&sandbox, "c-1").set_up();
+    agent.start();
+    agent.json(&format!("onus claim {id}"));
+    agent.tool_failed("Edit").silent();
+    noted(&sandbox, &id);
+    told_once(&agent.tool_failed("Edit"), &["human:ann", "note", &id], &agent.tool_failed("Edit"));
+}
+
+#[test]
 fn that_somebody_waits_for_a_path_reaches_its_holder_after_its_next_tool_once() {
     for kind in KINDS {
         let sandbox = repository();
         let (agent, other) = (Harness::new(kind, &sandbox, "c-1"), Harness::codex(&sandbox, "c-2"));
         agent.start();
         agent.edit("a.rs").allowed();
-        agent.after_tool("Edit").silent();
+        agent.after_tool("Edit").allowed();
         other.start();
         other.edit("a.rs").refused();
         let told = agent.after_tool("Read");
-        told_once(&told, &["agent:codex", "waits", "a.rs", "onus scope rm"], &agent.after_tool("Read"));
+        told_once(&told, &["agent:codex", "waits for", "a.rs", "onus scope rm"], &agent.after_tool("Read"));
         // What it was told to do works, and then the other may.
         let line =
             told.told().split("onus scope rm").nth(1).unwrap().split(", or").next().unwrap().to_owned();

@@ -19,8 +19,15 @@ pub(crate) enum Event<'a> {
     /// `startup`, `resume`, `clear` or `compact`.
     Start(&'a str),
     BeforeEdit(&'a [&'a Path]),
+    AfterEdit(&'a [&'a Path]),
+    /// The edit came to nothing, as when the text to replace is not there.
+    EditFailed(&'a [&'a Path]),
     BeforeTool(&'a str),
     AfterTool(&'a str),
+    ToolFailed(&'a str),
+    /// A command, and which use of the shell it is.
+    BeforeShell(&'a str, &'a str),
+    AfterShell(&'a str, &'a str),
     Prompt,
     TurnOver,
     PartBegins,
@@ -56,7 +63,7 @@ impl Kind {
         }
     }
 
-    fn shell_tool(self) -> &'static str {
+    pub(crate) fn shell_tool(self) -> &'static str {
         match self {
             Kind::Claude | Kind::Codex => "Bash",
             Kind::Gemini => "run_shell_command",
@@ -67,21 +74,28 @@ impl Kind {
     pub(crate) fn event_name(self, event: &Event<'_>) -> Option<&'static str> {
         Some(match (event, self) {
             (Event::Start(_), _) => "SessionStart",
-            (Event::BeforeEdit(_) | Event::BeforeTool(_), Kind::Gemini) => "BeforeTool",
-            (Event::BeforeEdit(_) | Event::BeforeTool(_), _) => "PreToolUse",
-            (Event::AfterTool(_), Kind::Gemini) => "AfterTool",
-            (Event::AfterTool(_), _) => "PostToolUse",
+            (Event::BeforeEdit(_) | Event::BeforeTool(_) | Event::BeforeShell(..), Kind::Gemini) => {
+                "BeforeTool"
+            }
+            (Event::BeforeEdit(_) | Event::BeforeTool(_) | Event::BeforeShell(..), _) => "PreToolUse",
+            (Event::EditFailed(_), Kind::Claude) => "PostToolUseFailure",
+            (
+                Event::AfterTool(_) | Event::AfterEdit(_) | Event::AfterShell(..) | Event::EditFailed(_),
+                Kind::Gemini,
+            ) => "AfterTool",
+            (Event::AfterTool(_) | Event::AfterEdit(_) | Event::AfterShell(..) | Event::EditFailed(_), _) => {
+                "PostToolUse"
+            }
             (Event::Prompt, Kind::Gemini) => "BeforeAgent",
             (Event::Prompt, _) => "UserPromptSubmit",
             (Event::TurnOver, Kind::Gemini) => "AfterAgent",
             (Event::TurnOver, _) => "Stop",
             (Event::PartBegins, Kind::Claude | Kind::Codex) => "SubagentStart",
             (Event::PartOver, Kind::Claude | Kind::Codex) => "SubagentStop",
-            (Event::End(_), Kind::Claude | Kind::Gemini) => "SessionEnd",
-            // Codex ends without a word, and Gemini's sub-agents have no events of their own.
-            (Event::End(_), Kind::Codex) | (Event::PartBegins | Event::PartOver, Kind::Gemini) => {
-                return None;
-            }
+            (Event::End(_), _) => "SessionEnd",
+            (Event::ToolFailed(_), Kind::Claude) => "PostToolUseFailure",
+            // Gemini's sub-agents have no events of their own; it and Codex have none for tools that failed.
+            (Event::ToolFailed(_), _) | (Event::PartBegins | Event::PartOver, Kind::Gemini) => return None,
         })
     }
 
@@ -102,6 +116,16 @@ impl Kind {
                 put("tool_input", self.edit(files));
                 self.put_use(from, &mut put);
             }
+            Event::AfterEdit(files) | Event::EditFailed(files) => {
+                put("tool_name", json!(self.edit_tool()));
+                put("tool_input", self.edit(files));
+                let is_done = matches!(event, Event::AfterEdit(_));
+                match self {
+                    Kind::Claude if !is_done => put("error", json!("String to replace not found in file.")),
+                    _ => put("tool_response", self.edit_response(is_done)),
+                };
+                self.put_use(from, &mut put);
+            }
             Event::BeforeTool(tool) => {
                 put("tool_name", json!(tool));
                 put("tool_input", self.input(tool));
@@ -111,6 +135,23 @@ impl Kind {
                 put("tool_name", json!(tool));
                 put("tool_input", self.input(tool));
                 put("tool_response", self.response());
+                self.put_use(from, &mut put);
+            }
+            Event::BeforeShell(command, id) | Event::AfterShell(command, id) => {
+                put("tool_name", json!(self.shell_tool()));
+                put("tool_input", json!({ "command": command, "description": "Run it" }));
+                if matches!(event, Event::AfterShell(..)) {
+                    put("tool_response", self.response());
+                }
+                self.put_use(from, &mut put);
+                if self != Kind::Gemini {
+                    put("tool_use_id", json!(id));
+                }
+            }
+            Event::ToolFailed(tool) => {
+                put("tool_name", json!(tool));
+                put("tool_input", self.input(tool));
+                put("error", json!("String to replace not found in file."));
                 self.put_use(from, &mut put);
             }
             Event::Prompt => {
@@ -199,6 +240,26 @@ impl Kind {
         }
     }
 
+    /// What an edit answers, as each was heard to.
+    fn edit_response(self, is_done: bool) -> Value {
+        match (self, is_done) {
+            (Kind::Claude, _) => json!({ "filePath": "f", "structuredPatch": [], "userModified": false }),
+            (Kind::Codex, true) => json!(
+                "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess. Updated the following files:\nM f\n"
+            ),
+            (Kind::Codex, false) => {
+                json!("Exit code: 1\nWall time: 0 seconds\nOutput:\nFailed to find expected lines\n")
+            }
+            (Kind::Gemini, true) => {
+                json!({ "llmContent": "Successfully modified file", "returnDisplay": {}, "error": null })
+            }
+            (Kind::Gemini, false) => json!({
+                "llmContent": "Failed to edit, 0 occurrences found", "returnDisplay": "Failed to edit",
+                "error": { "message": "Failed to edit, 0 occurrences found", "type": "edit_no_occurrence_found" },
+            }),
+        }
+    }
+
     fn input(self, tool: &str) -> Value {
         if tool == self.shell_tool() {
             json!({ "command": "echo before > notes.txt", "description": "Write a file" })
@@ -215,8 +276,14 @@ impl Kind {
         }
     }
 
-    /// What it sets in the shells that it starts. Some versions do not name the conversation.
-    pub(crate) fn shell_env(self, conversation: &str, names_it: bool) -> Map<String, Value> {
+    /// What it sets in the shells that it starts. Some versions do not name the conversation; a sub-agent of Codex is a thread of
+    /// its own.
+    pub(crate) fn shell_env(
+        self,
+        conversation: &str,
+        part: Option<&str>,
+        names_it: bool,
+    ) -> Map<String, Value> {
         let mut env = Map::new();
         match self {
             Kind::Claude => {
@@ -227,13 +294,46 @@ impl Kind {
                 }
             }
             Kind::Codex => {
-                env.insert("CODEX_THREAD_ID".into(), json!(conversation));
+                env.insert("CODEX_THREAD_ID".into(), json!(part.unwrap_or(conversation)));
+                if names_it {
+                    env.insert("CODEX_SESSION_ID".into(), json!(conversation));
+                }
             }
             Kind::Gemini => {
                 env.insert("GEMINI_CLI".into(), json!("1"));
             }
         }
         env
+    }
+
+    /// What it sets for the MCP servers that it starts: what was true when it started them.
+    pub(crate) fn server_env(self, conversation: &str) -> Map<String, Value> {
+        match self {
+            Kind::Claude => self.shell_env(conversation, None, true),
+            Kind::Codex => Map::new(),
+            Kind::Gemini => self.shell_env(conversation, None, false),
+        }
+    }
+
+    /// What it calls itself to them.
+    pub(crate) fn client(self) -> &'static str {
+        match self {
+            Kind::Claude => "claude-code",
+            Kind::Codex => "codex-mcp-client",
+            Kind::Gemini => "gemini-cli-mcp-client",
+        }
+    }
+
+    /// What it says in each call about where the call comes from.
+    pub(crate) fn call_meta(self, conversation: &str, part: Option<&str>) -> Value {
+        match self {
+            Kind::Claude => json!({ "claudecode/toolUseId": "toolu_01A", "progressToken": 1 }),
+            Kind::Codex => json!({
+                "callId": "exec-1", "progressToken": 1, "sessionId": conversation,
+                "threadId": part.unwrap_or(conversation), "windowId": format!("{conversation}:0"),
+            }),
+            Kind::Gemini => json!({ "progressToken": "1ef9e9f4" }),
+        }
     }
 
     /// What it sets for its hooks.

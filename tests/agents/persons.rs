@@ -1,8 +1,8 @@
 //! A harness is never a person, whatever its shell looks like.
 
-use crate::harness::{Harness, Shell, who};
-use crate::kit::repository;
-use crate::payload::KINDS;
+use crate::agents::harness::{Harness, Shell, who};
+use crate::agents::kit::repository;
+use crate::agents::payload::KINDS;
 
 #[test]
 fn in_a_pseudo_terminal_an_agent_is_an_agent() {

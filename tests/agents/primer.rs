@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::harness::Harness;
-use crate::kit::{bare_repository, configured, repository, store};
+use crate::agents::harness::Harness;
+use crate::agents::kit::{bare_repository, configured, repository, store};
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// Under 600 tokens, at four bytes a token.

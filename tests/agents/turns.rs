@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::Harness;
-use crate::kit::{holder_of, repository, tasks};
-use crate::payload::KINDS;
+use crate::agents::harness::Harness;
+use crate::agents::kit::{holder_of, repository, tasks};
+use crate::agents::payload::KINDS;
 use crate::support::{Sandbox, eventually};
 
 fn agent(sandbox: &Sandbox, conversation: &str, ttl: &str) -> Harness {

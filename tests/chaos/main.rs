@@ -98,8 +98,7 @@ fn run(mut command: Command, dice: &mut Dice, tally: &Tally) -> (i32, Value) {
         // Nobody hammers on a server that is gone.
         std::thread::sleep(Duration::from_millis(50 + dice.below(200)));
     }
-    let message = answer["error"]["message"].as_str().unwrap_or_default();
-    let is_unsure = code == 8 && message.contains("is not known");
+    let is_unsure = code == 8 && answer["error"]["code"] == "not_known";
     (if is_unsure { UNKNOWN } else { code }, answer)
 }
 

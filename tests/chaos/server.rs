@@ -96,7 +96,7 @@ fn on_a_server_that_crashes_and_by_lines_that_break_the_same_holds() {
         |_| Instant::now() < until,
         || {
             |mut command: Command, dice: &mut Dice| {
-                command.env("ONUS_STORE", &by_line);
+                command.env("ONUS_STORE", &by_line).env("ONUS_PROJECT", &project);
                 run(command, dice, &tally)
             }
         },

@@ -131,17 +131,17 @@ fn one_lapse_is_one_event_however_many_look_and_claim() {
 fn who_waited_to_write_is_judged_and_dated_when_it_writes() {
     // Given a lease that is live when another's claim gets in line, and over when it is let in
     let (sandbox, late, next) = (Sandbox::new(), agent("late"), agent("next"));
-    let (turnstile, seat) = (Lock::turnstile(&sandbox), Lock::seat(&sandbox));
+    let (turnstile, lock) = (Lock::turnstile(&sandbox), Lock::writer(&sandbox));
     let id = sandbox.add("a task");
     sandbox.json(&late, &["claim", &id, "--ttl", "500ms"]).ok();
     turnstile.take();
-    seat.take();
+    lock.take();
     let claim = Started::answering(sandbox.command(&next).args(["claim", &id, "--ttl", "2h", "--json"]));
     turnstile.wait_until_waiting(1);
     eventually("the lease to lapse", || (sandbox.show(&id)["lease"]["live"] == false).then_some(()));
     // When it is let in
     let let_in_ms = now_ms();
-    seat.free();
+    lock.free();
     turnstile.free();
     let taken = Ran::of(claim.output()).ok().json();
     // Then it gets the task, from that moment on and not from the one when it began to wait

@@ -10,6 +10,7 @@ mod support;
 
 mod caller;
 mod clock;
+mod deliveries;
 mod first_touch;
 mod graph_scenarios;
 mod history;
@@ -19,6 +20,7 @@ mod liveness;
 mod namespaces;
 mod one_winner;
 mod orphans;
+mod seats;
 mod stopped;
 mod tools;
 mod waiting;

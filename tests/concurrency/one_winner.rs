@@ -85,13 +85,13 @@ fn rounds(round: impl Fn(&Sandbox, &Value) -> Won) {
 #[test]
 fn of_32_that_stand_in_the_queue_together_one_wins() {
     rounds(|sandbox, task| {
-        let (turnstile, seat) = (Lock::turnstile(sandbox), Lock::seat(sandbox));
+        let (turnstile, lock) = (Lock::turnstile(sandbox), Lock::writer(sandbox));
         turnstile.take();
-        seat.take();
+        lock.take();
         let started: Vec<Started> =
             (0..CLAIMANTS).map(|number| Started::answering(&mut claim(sandbox, number, task))).collect();
         turnstile.wait_until_waiting(CLAIMANTS);
-        seat.free();
+        lock.free();
         turnstile.free();
         judge(started.into_iter().map(|claimant| Ran::of(claimant.output())).collect())
     });

@@ -154,7 +154,7 @@ impl Lock {
         Lock::open(sandbox, "turnstile.lock")
     }
 
-    pub(crate) fn seat(sandbox: &Sandbox) -> Lock {
+    pub(crate) fn writer(sandbox: &Sandbox) -> Lock {
         Lock::open(sandbox, "writer.lock")
     }
 
@@ -180,12 +180,12 @@ impl Lock {
         free
     }
 
-    /// The pid that whoever holds it, or held it last, wrote into it.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        use std::os::unix::fs::FileExt as _;
-        let mut text = [0; 12];
-        let read = self.0.read_at(&mut text, 0).unwrap();
-        std::str::from_utf8(&text[..read]).unwrap().trim().parse().ok()
+    /// The process that holds it, as the kernel's table of locks says.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        let inode = format!(":{} ", self.0.metadata().unwrap().ino());
+        let table = std::fs::read_to_string("/proc/locks").unwrap();
+        let held = table.lines().find(|line| line.contains(": FLOCK") && line.contains(&inode))?;
+        held.split_ascii_whitespace().nth(4)?.parse().ok()
     }
 
     /// How many processes wait for it, as the kernel's table of locks says.

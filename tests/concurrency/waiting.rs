@@ -1,6 +1,7 @@
 //! Waiting for a task: what wakes a waiter, what does not, and what it costs.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -228,7 +229,7 @@ fn waiters_leave_busy_writers_the_processor() {
     waiter.got(added);
 }
 
-/// Whoever sits down to write leaves its pid in the writer's seat: a waiter that only looked does not.
+/// While the writer lock is taken, who wants to write stands in the turnstile: a waiter that only looks does not.
 #[test]
 fn a_commit_that_brings_nothing_makes_no_writer_of_a_waiter() {
     let sandbox = Sandbox::new();
@@ -238,14 +239,18 @@ fn a_commit_that_brings_nothing_makes_no_writer_of_a_waiter() {
     let waiters = waits.map(|args| Waiter::asleep(&sandbox, &agent("w"), &args));
     for _ in 0..3 {
         let wakes = waiters.each_ref().map(Waiter::wakes);
-        let note = Started::answering(sandbox.command(&agent("other")).args(["note", &id, "so it goes"]));
-        let pid = note.id();
-        Ran::of(note.output()).ok();
+        let lock = Lock::writer(&sandbox);
+        lock.take();
+        // A commit that changes nothing for anybody, and the bell that goes with it.
+        let foreign = Connection::open(sandbox.database()).unwrap();
+        foreign.execute("UPDATE instance SET seen_at_ms = seen_at_ms", []).unwrap();
+        drop(OpenOptions::new().write(true).open(sandbox.path().join(".onus/bell")).unwrap());
         for (waiter, wakes) in waiters.iter().zip(wakes) {
             eventually("the waiter to look", || (waiter.wakes() > wakes).then_some(()));
             waiter.wait_until_asleep();
         }
-        assert_eq!(Lock::seat(&sandbox).pid(), Some(pid));
+        assert!(Lock::turnstile(&sandbox).is_free());
+        lock.free();
     }
 }
 
@@ -271,6 +276,42 @@ fn a_killed_holder_wakes_who_waits_for_its_task() {
         sandbox.json(&agent("next"), &["release", &id]).ok();
     }
     sandbox.is_whole();
+}
+
+/// A person's task is never handed out when its process dies, but what it reserved is free.
+#[test]
+fn a_killed_process_of_a_person_frees_its_paths_for_who_waits() {
+    for what in ["--next", "ON-1"] {
+        let (sandbox, process) = (Sandbox::new(), Started::sleeper());
+        for title in ["waited for", "held by a person"] {
+            sandbox.json(&human("founder"), &["add", title, "--scope", "src/**"]).ok();
+        }
+        sandbox.json(&human("ann"), &["claim", "ON-2", "--bind", &process.id().to_string()]).ok();
+        let mut waiter = Waiter::asleep(&sandbox, &agent("next"), &[what, "--wait", "5m"]);
+        assert!(!waiter.has_ended());
+        let killed = Instant::now();
+        process.kill();
+        assert_eq!(waiter.got(killed)["task"]["id"], "ON-1");
+        sandbox.is_whole();
+    }
+}
+
+/// What was in the way first is not what is in the way last: each is heard of.
+#[test]
+fn a_waiter_hears_of_the_second_obstacle_after_the_first_is_gone() {
+    let (sandbox, process) = (Sandbox::new(), Started::sleeper());
+    for title in ["waited for", "has the paths"] {
+        sandbox.json(&human("founder"), &["add", title]).ok();
+    }
+    sandbox.json(&agent("holder"), &["claim", "ON-1"]).ok();
+    let pid = process.id().to_string();
+    sandbox.json(&agent("other"), &["claim", "ON-2", "--scope", "src/**", "--bind", &pid]).ok();
+    let waiter = Waiter::asleep(&sandbox, &agent("next"), &["ON-1", "--scope", "src/a", "--wait", "5m"]);
+    sandbox.json(&agent("holder"), &["release", "ON-1"]).ok();
+    waiter.wait_until_asleep();
+    let killed = Instant::now();
+    process.kill();
+    assert_eq!(waiter.got(killed)["task"]["id"], "ON-1");
 }
 
 #[test]
@@ -434,7 +475,7 @@ fn a_waiter_can_be_interrupted_and_holds_nothing() {
     let sandbox = Sandbox::new();
     let waiter = Waiter::asleep(&sandbox, &agent("w"), &["--next", "--wait", "5m"]);
     // It stands in nobody's way: not the writers', not the log's.
-    assert!(Lock::seat(&sandbox).is_free() && Lock::turnstile(&sandbox).is_free());
+    assert!(Lock::writer(&sandbox).is_free() && Lock::turnstile(&sandbox).is_free());
     let blocked: i64 = Connection::open(sandbox.database())
         .unwrap()
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
@@ -603,13 +644,13 @@ fn a_task_is_not_taken_for_a_process_that_died_while_it_waited() {
 fn a_store_that_is_busy_for_a_while_does_not_end_the_wait() {
     let sandbox = Sandbox::new();
     sandbox.add("a task");
-    let seat = Lock::seat(&sandbox);
-    seat.take();
+    let lock = Lock::writer(&sandbox);
+    lock.take();
     let mut command = sandbox.command(&agent("w"));
     let mut waiter = Waiter::start(command.env("ONUS_STORE_WAIT", "50ms"), &["--next", "--wait", "5m"]);
     std::thread::sleep(Duration::from_millis(500));
     assert!(!waiter.has_ended());
-    seat.free();
+    lock.free();
     waiter.got(Instant::now());
 }
 
@@ -625,6 +666,6 @@ fn a_person_is_told_that_it_waits() {
         command.env_clear().envs(onus.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let ran = Ran::of(command.output().unwrap());
         assert_eq!(ran.code, 7, "{ran:?}");
-        assert_eq!(ran.stdout.contains("waiting for a task, 300ms at most"), told, "{ran:?}");
+        assert_eq!(ran.stdout.contains("waiting for a task, 300 ms at most"), told, "{ran:?}");
     }
 }

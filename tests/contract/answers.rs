@@ -6,22 +6,29 @@
 use std::collections::BTreeMap;
 
 use onus_core::lease::Mode;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::RefusalView as Refusal;
 use onus_engine::{
-    ActorView, GraphView, InstanceView, LeaseView, Notice, SealHeader, StatusView, TaskView, TouchedView,
-    Verified, WhyView,
+    ActorView, CostView, DayView, FlowView, GraphView, InstanceView, LeaseView, LinksView, SealHeader,
+    SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView, TouchedView, Verified,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What may stand beside any answer.
+// What has steps in it, in words.
+type HeldView = onus_engine::HeldView<String>;
+type Notice = onus_engine::Notice<String>;
+type StandupView = onus_engine::StandupView<String>;
+type StatusView = onus_engine::StatusView<String>;
+type WhyView = onus_engine::WhyView<String>;
+
+/// What any answer may also contain.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Beside {
     /// What the caller should know: its lease lapses, was taken, somebody wrote to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     notices: Option<Vec<Notice>>,
-    /// The request had been applied before, under the same key.
+    /// The request was already applied, under the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<bool>,
 }
@@ -39,15 +46,83 @@ pub(crate) struct TaskAnswer {
     task: TaskView,
     #[serde(flatten)]
     beside: Beside,
-    /// In `add`: the origin was known, and this is the task it had become.
+    /// In `add` and `intake`: the origin was known, and this is the task it had become.
     #[serde(skip_serializing_if = "Option::is_none")]
     existing: Option<bool>,
-    /// In `add`: nothing was changed, and this is what would be added now.
+    /// In `edit`, `tick` and `dep`: all of it was so already, and nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unchanged: Option<bool>,
+    /// In `add` and `intake`: nothing was changed, and this is what would be added now.
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
+    /// In `intake`: what of a task that was there was brought up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<Vec<String>>,
     /// In `redact`: whether the words are gone from the store's log too.
     #[serde(skip_serializing_if = "Option::is_none")]
     erased_everywhere: Option<bool>,
+    /// In `undo`: the kinds of the events that were taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undone: Option<Vec<String>>,
+}
+
+/// A line that `intake --follow` answers: the task of the ask, or what is wrong with it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct IntakeLine {
+    /// The line of the input, counted from 1.
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<TaskView>,
+    /// The task was there already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existing: Option<bool>,
+    /// What of it was brought up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+/// What became of each of several tasks that `show` or a verb was given.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SeveralAnswer {
+    /// Those that were shown or changed.
+    tasks: Vec<TaskView>,
+    /// The first refusal: the exit code is its.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+    /// Every refusal, with the task as it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Vec<RefusedTask>>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RefusedTask {
+    named: String,
+    error: Refusal,
+}
+
+/// What a task depends on, and what depends on it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LinksAnswer {
+    #[serde(flatten)]
+    links: LinksView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// Leases that nobody may count on.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StaleAnswer {
+    lapsed: Vec<HeldView>,
+    stale: Vec<HeldView>,
+    stalled: Vec<HeldView>,
+    #[serde(flatten)]
+    beside: Beside,
 }
 
 /// The task and the lease that was got, kept or (`handoff`: null) given away.
@@ -59,6 +134,47 @@ pub(crate) struct LeaseAnswer {
     renewed: bool,
     /// Another's lease was ended for it.
     takeover: bool,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// The seat and its lease after what was done; null if it was released.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SeatAnswer {
+    seat: SeatView,
+    lease: Option<LeaseView>,
+    /// The lease was held before, and goes on under its token.
+    renewed: bool,
+    /// Another's lease was ended for it.
+    takeover: bool,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// The seat that the caller holds live.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SeatCheckAnswer {
+    seat: SeatView,
+    lease: Option<LeaseView>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SeatShowAnswer {
+    #[serde(flatten)]
+    seat: SeatView,
+    #[serde(flatten)]
+    beside: Beside,
+    /// In `seat redact`: whether the words are gone from the store's log too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased_everywhere: Option<bool>,
+}
+
+/// Every seat that was ever taken, by name.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SeatsAnswer {
+    seats: Vec<SeatView>,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -101,6 +217,9 @@ pub(crate) struct TasksAnswer {
     /// Where the next page begins, if this one is full: pass it as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
+    /// In `list`: unfinished ad-hoc tasks that were left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ad_hoc: Option<u64>,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -174,7 +293,7 @@ pub(crate) struct ResetPreviewAnswer {
 pub(crate) struct Event {
     seq: u64,
     uid: String,
-    /// The task's uid; null in the project's own stream.
+    /// The uid of the stream: a task's or a seat's; null in the project's own.
     task: Option<String>,
     version: u64,
     kind: String,
@@ -191,8 +310,67 @@ pub(crate) struct Event {
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct EventsAnswer {
     events: Vec<Event>,
-    /// The words beside each event, by its uid and field; what was erased is missing.
+    /// The texts of each event, by its uid and field; erased ones are missing.
     texts: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// Work sessions, the newest first.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SessionsAnswer {
+    sessions: Vec<SessionView>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TimesheetAnswer {
+    #[serde(flatten)]
+    sheet: SheetView,
+    /// With `--explain`: what stands behind the sums, by its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stretches: Option<Vec<SheetPart>>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// The month as it was sealed.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TimesheetSealAnswer {
+    sealed: Option<SealedView>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StandupAnswer {
+    #[serde(flatten)]
+    standup: StandupView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct DayAnswer {
+    #[serde(flatten)]
+    day: DayView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct CostAnswer {
+    #[serde(flatten)]
+    cost: CostView,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct FlowAnswer {
+    #[serde(flatten)]
+    flow: FlowView,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -268,21 +446,61 @@ pub(crate) struct SealAnswer {
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ConfigValue {
     key: String,
-    value: Option<String>,
+    value: Option<SettingValue>,
     source: Option<String>,
-    env: String,
+    /// Null for a table.
+    env: Option<String>,
     about: String,
+    /// What files say, too, and does not count because another is stricter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    looser: Vec<LooserValue>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LooserValue {
+    value: SettingValue,
+    source: String,
 }
 
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ConfigAnswer {
     config: Vec<ConfigValue>,
+    /// The tables that a project may define.
+    tables: Vec<ConfigTable>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigTable {
+    /// How it is written, such as `area.NAME`.
+    table: String,
+    about: String,
+}
+
+/// A key's value: a text, a list, or a table.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(crate) enum SettingValue {
+    Text(String),
+    Number(i64),
+    Flag(bool),
+    List(Vec<String>),
+    Area { paths: Vec<String> },
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ConfigEditAnswer {
+    key: String,
+    /// As the file has it; null: no longer set there.
+    value: Option<SettingValue>,
+    file: String,
+    /// The file is new.
+    created: bool,
 }
 
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ConfigGetAnswer {
     key: String,
-    value: String,
+    value: SettingValue,
     source: String,
 }
 
@@ -336,6 +554,9 @@ pub(crate) struct SetupFile {
     path: String,
     /// `created`, `changed`, `restored` (as it was, byte for byte), `removed` or `unchanged`.
     done: String,
+    /// What bore the name or mark of onus, was not as it is written, and is put right: lines and keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differed: Option<Vec<String>>,
     /// With `--print`: line by line, `-` what goes and `+` what comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
@@ -374,6 +595,9 @@ pub(crate) struct SetupPart {
     part: String,
     /// `present`, `changed` or `missing`.
     state: String,
+    /// If it is changed: how, by lines and keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences: Option<Vec<String>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -383,10 +607,12 @@ pub(crate) struct SetupChecked {
     detected: Option<String>,
     set_up: bool,
     parts: Vec<SetupPart>,
+    /// Why the agent does not run the hooks that are there.
+    untrusted: Option<String>,
     sandbox: SetupSandbox,
 }
 
-/// What stands where. Exit 6 and an `error` if something is missing.
+/// Which parts are where. Exit 6 and an `error` if something is missing.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct SetupCheckAnswer {
     level: SetupLevel,
@@ -431,6 +657,8 @@ pub(crate) struct WhoamiAnswer {
     process: Option<onus_core::lease::Process>,
     /// The tasks it holds.
     holds: Vec<String>,
+    /// The seats it holds.
+    seats: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notices: Option<Vec<Notice>>,
 }
@@ -451,6 +679,8 @@ pub(crate) struct StoreMigrateAnswer {
     /// The schema that was there; 0: none.
     found: i64,
     schema: i64,
+    /// Whether any role of the server may connect to the database.
+    open_to_all: bool,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -512,19 +742,35 @@ macro_rules! answers {
 
 answers! {
     Failure: ;
-    TaskAnswer: "add", "show", "edit", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
-        "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact";
+    TaskAnswer: "add", "intake", "show", "edit", "tick", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
+        "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact", "undo", "session record",
+        "session correct";
+    SeveralAnswer: ;
+    IntakeLine: ;
+    LinksAnswer: "dep list";
+    StaleAnswer: "stale";
     PlanAnswer: "add --file";
     ExplainedAnswer: "ready --explain";
     WhyAnswer: "why";
     GraphAnswer: "graph";
     ResetAnswer: "reset";
     ResetPreviewAnswer: "reset --dry-run";
-    LeaseAnswer: "claim", "renew", "handoff", "takeover", "scope add", "scope rm", "touch";
+    LeaseAnswer: "claim", "renew", "assign", "handoff", "takeover", "scope add", "scope rm", "touch";
+    SeatAnswer: "seat take", "seat renew", "seat release", "seat takeover";
+    SeatCheckAnswer: "seat check";
+    SeatShowAnswer: "seat show", "seat redact";
+    SeatsAnswer: "seat list";
     ScopeAnswer: "scope show";
     RunAnswer: "run";
-    TasksAnswer: "list", "ready", "search";
+    TasksAnswer: "list", "ready", "search", "blocked";
     EventsAnswer: "log";
+    SessionsAnswer: "sessions";
+    TimesheetAnswer: "timesheet";
+    TimesheetSealAnswer: "timesheet seal";
+    StandupAnswer: "report standup";
+    DayAnswer: "report actor";
+    FlowAnswer: "report flow";
+    CostAnswer: "report cost";
     StatusAnswer: "status";
     InitAnswer: "init";
     ActorAnswer: "actor register", "actor tier", "actor alias";
@@ -540,6 +786,7 @@ answers! {
     SetupListAnswer: "setup --list";
     ConfigAnswer: "config", "config show";
     ConfigGetAnswer: "config get";
+    ConfigEditAnswer: "config set", "config unset";
     ConfigFilesAnswer: "config files";
     DoctorAnswer: "doctor";
     WhoamiAnswer: "whoami";

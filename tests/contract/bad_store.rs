@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::kit::{claim, tamper};
+use crate::contract::kit::{claim, tamper};
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// Reads, writes, upkeep: each is refused by a store that is none.
@@ -88,8 +88,8 @@ fn a_folder_is_not_a_store() {
 #[test]
 fn a_store_from_the_future_is_left_to_the_onus_that_wrote_it() {
     let sandbox = store();
-    tamper(&sandbox, "PRAGMA user_version = 4");
-    is_refused(&sandbox, "newer_schema", "schema 4, this onus knows up to 3");
+    tamper(&sandbox, "PRAGMA user_version = 3");
+    is_refused(&sandbox, "newer_schema", "schema 3, but this version of onus supports only up to 2");
 }
 
 #[test]
@@ -159,6 +159,35 @@ fn a_store_with_broken_pages_never_panics() {
         assert_eq!(doctor.code, 8, "page {page}: {doctor:?}");
         assert_eq!(doctor.json()["ok"], false);
         assert!(doctor.json()["error"]["code"].is_string());
+    }
+}
+
+#[test]
+fn triggers_that_a_file_brings_do_not_run() {
+    let sandbox = store();
+    tamper(
+        &sandbox,
+        "CREATE TRIGGER brought AFTER INSERT ON event BEGIN UPDATE task SET priority = 'P0'; END",
+    );
+    let id = sandbox.add("More");
+    assert_eq!(sandbox.show("1")["priority"], "P2");
+    assert_eq!(sandbox.show(&id)["priority"], "P2");
+}
+
+#[test]
+fn an_expression_without_end_in_a_file_is_damage_and_no_crash() {
+    let sandbox = store();
+    let file = Connection::open(sandbox.database()).unwrap();
+    file.execute_batch("PRAGMA writable_schema = ON").unwrap();
+    let deep = format!(", CHECK ({}number))", "number AND ".repeat(200_000));
+    let sql: String =
+        file.query_row("SELECT sql FROM sqlite_schema WHERE name = 'task'", [], |row| row.get(0)).unwrap();
+    let end = sql.rfind(')').unwrap();
+    let changed = format!("{}{deep}{}", &sql[..end], &sql[end + 1..]);
+    file.execute("UPDATE sqlite_schema SET sql = ?1 WHERE name = 'task'", [changed]).unwrap();
+    drop(file);
+    for args in [vec!["list"], vec!["add", "More"]] {
+        assert_eq!(sandbox.json(&agent("a"), &args).refused(8)["code"], "damaged", "{args:?}");
     }
 }
 

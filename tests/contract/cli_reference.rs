@@ -1,6 +1,6 @@
 //! The command reference in the manual is the program's own help, page by page.
 
-use crate::kit::{commands, documented};
+use crate::contract::kit::{commands, documented};
 use crate::support::{Sandbox, human};
 
 fn help(sandbox: &Sandbox, path: &[&str]) -> String {
@@ -33,7 +33,7 @@ fn the_command_reference_in_the_manual_is_the_programs_help() {
     assert_eq!(names.len(), commands(&sandbox).len());
     let mut page = format!(
         "# Command reference\n\nWhat `onus help` says, command by command. This page is made from the program: \
-         `UPDATE_DOCS=1 cargo test` writes it.\n\n```text\n{overview}\n```\n"
+         `ONUS_UPDATE=1 cargo test` writes it.\n\n```text\n{overview}\n```\n"
     );
     let mut pages = 0;
     for name in names {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
-use crate::support::{Ran, Sandbox, agent, human};
+use serde_json::Value;
+
+use crate::contract::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
+use crate::support::{As, Ran, Sandbox, agent, human};
 
 fn user_file(sandbox: &Sandbox, text: &str) {
     let folder = sandbox.path().join("home/.config/onus");
@@ -22,6 +26,20 @@ fn known_keys() -> BTreeSet<String> {
     keys.iter().map(|key| key["key"].as_str().unwrap().to_owned()).collect()
 }
 
+fn known_tables() -> BTreeSet<String> {
+    let shown = Sandbox::new().json(&human("ann"), &["config"]).ok().json();
+    let tables = shown["tables"].as_array().unwrap();
+    tables.iter().map(|table| table["table"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A value as it is typed: a list of one is that one.
+fn flat(value: &Value) -> Value {
+    match value {
+        Value::Array(items) if items.len() == 1 => items[0].clone(),
+        other => other.clone(),
+    }
+}
+
 /// Each key with a test that fails if nothing reads it.
 const CASES: &[(&str, fn())] = &[
     ("identity.actor", identity_actor),
@@ -33,24 +51,65 @@ const CASES: &[(&str, fn())] = &[
     ("lease.stale_after", lease_stale_after),
     ("lease.keep", lease_keep),
     ("lease.stalled_after", lease_stalled_after),
+    ("lease.unique_machines", lease_unique_machines),
+    ("sessions.idle", sessions_idle),
+    ("sessions.people", sessions_people),
+    ("timesheet.billable", timesheet_prices),
+    ("timesheet.rates", timesheet_prices),
     ("retry.max_attempts", retry_max_attempts),
+    ("run.keep_output", run_keep_output),
     ("lease.indefinite_per_actor", lease_indefinite_per_actor),
     ("lease.indefinite_per_store", lease_indefinite_per_store),
     ("scope.mode", scope_mode),
+    ("scope.across_worktrees", scope_across_worktrees),
     ("scope.shared", scope_shared),
     ("guard.unclaimed", guard_unclaimed),
+    ("guard.tree_budget", guard_tree_budget),
+    ("refs.unique", refs_unique),
     ("force.needs_link", force_needs_link),
     ("seal.signers", seal_signers),
     ("ui.color", ui_color),
+    ("area.NAME", areas),
+    ("intake.NAME", intake),
 ];
 
 #[test]
 fn every_key_changes_what_the_program_does() {
     let cased: BTreeSet<String> = CASES.iter().map(|(key, _)| (*key).to_owned()).collect();
-    assert_eq!(cased, known_keys(), "a key that nothing reads is a lie: give it a case");
+    let known: BTreeSet<String> = known_keys().union(&known_tables()).cloned().collect();
+    assert_eq!(cased, known, "a key that nothing reads is a lie: give it a case");
     for (_, case) in CASES {
         case();
     }
+}
+
+/// An area stands for its globs wherever one is taken, and is what a task's area may be.
+fn areas() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("one");
+    assert_eq!(
+        sandbox.json(&agent("a"), &["claim", &id, "--scope", "area:auth"]).refused(2)["code"],
+        "usage"
+    );
+    shared_file(&sandbox, "[area.auth]\npaths = [\"src/auth/**\", \"login.rs\"]\n");
+    let claimed = sandbox.json(&agent("a"), &["claim", &id, "--scope", "area:auth"]).ok().json();
+    assert_eq!(claimed["lease"]["scope"], serde_json::json!(["login.rs", "src/auth/**"]));
+    sandbox.json(&human("ann"), &["add", "x", "--area", "web"]).refused(2);
+    sandbox.json(&human("ann"), &["add", "x", "--area", "auth"]).ok();
+}
+
+/// A channel's table says how its JSON is read, and whether its asks need nobody to accept them.
+fn intake() {
+    let sandbox = Sandbox::new();
+    let deliver =
+        || fed(&sandbox, &agent("a"), &["intake", "desk", "--json"], br#"{"n": {"id": 7}, "what": "x"}"#);
+    deliver().refused(2);
+    shared_file(&sandbox, "[intake.desk]\nreference = \"n.id\"\ntitle = \"what\"\n");
+    let asked = deliver().ok().json();
+    assert_eq!((&asked["origin"], &asked["state"]), (&"desk:7".into(), &"proposed".into()));
+    shared_file(&sandbox, "[intake.desk]\nreference = \"what\"\ntitle = \"what\"\ntrust = true\n");
+    let asked = deliver().ok().json();
+    assert_eq!((&asked["origin"], &asked["state"]), (&"desk:x".into(), &"open".into()));
 }
 
 fn identity_actor() {
@@ -160,8 +219,8 @@ fn unclaimed_edit(setting: Option<&str>) -> (String, usize) {
     });
     let said = fed(&sandbox, &agent("a"), &["hook", "claude"], payload.to_string().as_bytes());
     assert_eq!(said.code, 0, "{said:?}");
-    let tasks = sandbox.json(&human("ann"), &["list"]).ok().json()["tasks"].as_array().unwrap().len();
-    (said.stdout, tasks)
+    let tasks = sandbox.json(&human("ann"), &["list", "--all"]).ok().json();
+    (said.stdout, tasks["tasks"].as_array().unwrap().len())
 }
 
 fn guard_unclaimed() {
@@ -176,12 +235,76 @@ fn guard_unclaimed() {
     assert!(said.contains("deny") && said.contains("onus claim --next") && tasks == 0, "{said}");
 }
 
+/// Whether a file that an agent's command made is reserved.
+fn made_by_a_command(budget: &str) -> bool {
+    let sandbox = Sandbox::empty();
+    let git = |args: &[&str]| {
+        let ran = std::process::Command::new("git").args(args).current_dir(sandbox.path()).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    git(&["init", "-q"]);
+    sandbox.run(&human("ann"), &["init", "--prefix", "ON"]).ok();
+    user_file(&sandbox, &format!("[guard]\ntree_budget = \"{budget}\"\n"));
+    let said = |event: &str| {
+        let payload = serde_json::json!({
+            "session_id": "c-1", "hook_event_name": event, "cwd": sandbox.path(), "tool_name": "Bash",
+            "tool_input": { "command": "make" }, "tool_use_id": "u-1",
+        });
+        fed(&sandbox, &agent("a"), &["hook", "claude"], payload.to_string().as_bytes()).stdout
+    };
+    assert_eq!(said("PreToolUse"), "");
+    std::fs::write(sandbox.path().join("made.rs"), "x").unwrap();
+    said("PostToolUse").contains("made.rs changed: reserved for you now")
+}
+
+fn guard_tree_budget() {
+    assert!(made_by_a_command("5s"));
+    assert!(!made_by_a_command("0"));
+}
+
 fn scope_mode() {
     let sandbox = Sandbox::new();
     assert_eq!(second_claim(&sandbox).refused(4)["code"], "scope");
     let sandbox = Sandbox::new();
     shared_file(&sandbox, "[scope]\nmode = \"warn\"\n");
     assert_eq!(second_claim(&sandbox).ok().json()["notices"].as_array().unwrap().len(), 1);
+}
+
+fn git(folder: &Path, args: &[&str]) {
+    let done = Command::new("git").arg("-C").arg(folder).args(args).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// A repository with a worktree beside it: `repo` on branch main, `side` on branch side.
+fn two_worktrees(sandbox: &Sandbox) -> PathBuf {
+    let root = sandbox.path().join("repo");
+    fs::create_dir(&root).unwrap();
+    git(&root, &["init", "-q", "-b", "main"]);
+    git(&root, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&root, &["worktree", "add", "-q", "-b", "side", "../side"]);
+    sandbox.json(&human("ann"), &["-C", "repo", "init"]).ok();
+    root
+}
+
+fn scope_across_worktrees() {
+    let settings = [(None, 0, 1), (Some("tell"), 0, 1), (Some("ignore"), 0, 0), (Some("refuse"), 4, 0)];
+    for (setting, code, notices) in settings {
+        let sandbox = Sandbox::new();
+        let root = two_worktrees(&sandbox);
+        if let Some(setting) = setting {
+            fs::write(root.join("onus.toml"), format!("[scope]\nacross_worktrees = \"{setting}\"\n"))
+                .unwrap();
+        }
+        for (who, id) in [("a", "1"), ("b", "2")] {
+            sandbox.json(&human("ann"), &["-C", "repo", "add", who]).ok();
+            sandbox.json(&agent(who), &["-C", "repo", "claim", id]).ok();
+        }
+        sandbox.json(&agent("a"), &["-C", "repo", "touch", "f.rs"]).ok();
+        let second = sandbox.json(&agent("b"), &["-C", "repo", "touch", "../side/f.rs"]);
+        assert_eq!(second.code, code, "{setting:?}: {second:?}");
+        let told = second.json()["notices"].as_array().map_or(0, Vec::len);
+        assert_eq!(told, notices, "{setting:?}: {second:?}");
+    }
 }
 
 fn scope_shared() {
@@ -210,6 +333,68 @@ fn lease_stalled_after() {
     sandbox.json(&agent("b"), &["claim", &id]).refused(4);
 }
 
+fn sessions_idle() {
+    for (idle, is_work) in [("30m", true), ("1ms", false)] {
+        let sandbox = Sandbox::new();
+        shared_file(&sandbox, &format!("[sessions]\nidle = \"{idle}\"\n"));
+        let id = sandbox.add("x");
+        claim(&sandbox, &agent("a"), &id);
+        lapse();
+        let released = sandbox.json(&agent("a"), &["release", &id]).ok().json();
+        assert_eq!(released["effort_ms"].as_i64().unwrap() > 0, is_work, "{idle}: {released}");
+    }
+}
+
+fn sessions_people() {
+    for (people, is_kept) in [("on", true), ("off", false)] {
+        let sandbox = Sandbox::new();
+        shared_file(&sandbox, &format!("[sessions]\npeople = \"{people}\"\n"));
+        let id = sandbox.add("x");
+        claim(&sandbox, &human("ann"), &id);
+        lapse();
+        let released = sandbox.json(&human("ann"), &["release", &id]).ok().json();
+        assert_eq!(released["effort_ms"].as_i64().unwrap() > 0, is_kept, "{people}: {released}");
+    }
+}
+
+/// What is billable, and at which rate.
+fn timesheet_prices() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.json(&human("ann"), &["add", "x", "--tag", "client"]).ok().json()["id"].clone();
+    claim(&sandbox, &human("ann"), id.as_str().unwrap());
+    lapse();
+    sandbox.run(&human("ann"), &["release", id.as_str().unwrap()]).ok();
+    let row = || sandbox.json(&human("ann"), &["timesheet", "--since", "1d"]).ok().json()["rows"][0].clone();
+    assert!(row().get("billable_seconds").is_none());
+    for (billable, is_paid) in [("other", false), ("client", true), (id.as_str().unwrap(), true)] {
+        shared_file(&sandbox, &format!("[timesheet]\nbillable = [\"{billable}\"]\n"));
+        assert_eq!(row()["billable_seconds"].as_f64().unwrap() > 0.0, is_paid, "{billable}");
+        assert!(row().get("amount").is_none());
+    }
+    user_file(&sandbox, "[timesheet]\nrates = [\"human:ann=999999999\"]\n");
+    assert!(row()["amount"].as_f64().unwrap() > 0.0);
+}
+
+/// On a server's store, whether a death that is seen ends a lease before its deadline.
+fn lease_unique_machines() {
+    let sandbox = Sandbox::empty();
+    let server = onus_store::conformance::server::Server::shared();
+    let name = onus_store::conformance::server::fresh_name();
+    for (unique, code) in [("false", 4), ("true", 0)] {
+        let on = |who: &As, args: &[&str]| {
+            let store = [("ONUS_STORE", server.shared_database()), ("ONUS_PROJECT", &name)];
+            json_with(&sandbox, who, &[&store[..], &[("ONUS_LEASE_UNIQUE_MACHINES", unique)]].concat(), args)
+        };
+        on(&human("ann"), &["init"]).ok();
+        let id = on(&human("ann"), &["add", "x"]).ok().json()["id"].as_str().unwrap().to_owned();
+        let mut work = Command::new("sleep").arg("600").spawn().unwrap();
+        on(&agent("a"), &["claim", &id, "--bind", &work.id().to_string()]).ok();
+        work.kill().unwrap();
+        work.wait().unwrap();
+        assert_eq!(on(&agent("b"), &["claim", &id]).code, code, "{unique}");
+    }
+}
+
 fn retry_max_attempts() {
     let sandbox = Sandbox::new();
     let id = sandbox.add("x");
@@ -220,6 +405,20 @@ fn retry_max_attempts() {
     assert_eq!(sandbox.json(&agent("a"), &["retry", &id]).refused(6)["code"], "limit");
     shared_file(&sandbox, "[retry]\nmax_attempts = 2\n");
     assert_eq!(sandbox.json(&agent("a"), &["retry", &id]).ok().json()["attempts"], 2);
+}
+
+fn run_keep_output() {
+    let sandbox = Sandbox::new();
+    let fails = || {
+        let id = sandbox.add("x");
+        sandbox.run(&agent("a"), &["run", &id, "--", "sh", "-c", "echo a secret; exit 3"]);
+        assert_eq!(sandbox.show(&id)["state"], "failed");
+        sandbox.show(&id)["notes"][0]["text"].as_str().unwrap().to_owned()
+    };
+    assert!(fails().contains("a secret"));
+    user_file(&sandbox, "[run]\nkeep_output = false\n");
+    let note = fails();
+    assert!(note.starts_with("sh failed with exit code 3") && !note.contains("secret"), "{note}");
 }
 
 fn endless(sandbox: &Sandbox, who: &str) -> Ran {
@@ -242,6 +441,21 @@ fn lease_indefinite_per_store() {
     assert_eq!(endless(&sandbox, "b").refused(6)["code"], "limit");
     shared_file(&sandbox, "[lease]\nindefinite_per_store = 2\n");
     endless(&sandbox, "b").ok();
+}
+
+fn refs_unique() {
+    let sandbox = Sandbox::new();
+    let add = |reference: &str| sandbox.json(&human("ann"), &["add", "x", "--ref", reference]);
+    add("jira:WEB-7").ok();
+    add("jira:WEB-7").ok();
+    assert_eq!(sandbox.json(&human("ann"), &["show", "jira:WEB-7"]).refused(2)["code"], "ambiguous");
+    shared_file(&sandbox, "[refs]\nunique = [\"Jira\"]\n");
+    let error = add("jira:WEB-7").refused(6);
+    assert_eq!((&error["code"], &error["task"]), (&"not_allowed".into(), &"ON-1".into()), "{error}");
+    add("gh:7").ok();
+    add("gh:7").ok();
+    let error = sandbox.json(&human("ann"), &["edit", "ON-3", "--ref", "jira:WEB-7"]).refused(6);
+    assert_eq!(error["code"], "not_allowed");
 }
 
 fn force_needs_link() {
@@ -295,8 +509,8 @@ fn each_layer_overrides_the_one_below_and_says_where_a_value_comes_from() {
         (got["value"].as_str().unwrap().to_owned(), got["source"].as_str().unwrap().to_owned())
     };
     assert_eq!(ttl(&[]), ("60m".into(), "default".into()));
-    user_file(&sandbox, "[lease]\nttl = \"10m\"\n");
-    assert!(ttl(&[]).0 == "10m" && ttl(&[]).1.ends_with("config.toml"));
+    user_file(&sandbox, "[lease]\nttl = \"25m\"\n");
+    assert!(ttl(&[]).0 == "25m" && ttl(&[]).1.ends_with("config.toml"));
     shared_file(&sandbox, "[lease]\nttl = \"20m\"\n");
     assert!(ttl(&[]).0 == "20m" && ttl(&[]).1.ends_with("onus.toml"));
     assert_eq!(ttl(&[("ONUS_LEASE_TTL", "30m")]), ("30m".into(), "environment ONUS_LEASE_TTL".into()));
@@ -313,6 +527,100 @@ fn each_layer_overrides_the_one_below_and_says_where_a_value_comes_from() {
     assert_eq!(ttl(&[("XDG_CONFIG_HOME", &moved.to_string_lossy())]).0, "50m");
 }
 
+/// Each key that a repository may set, two values of it, the stricter one first, and what counts of the two.
+const STRICTER: &[(&str, &str, &str)] = &[
+    ("lease.ttl", "\"10m\"", "\"20m\""),
+    ("lease.max_hold", "\"2h\"", "\"3h\""),
+    ("lease.max_hold", "\"2h\"", "0"),
+    ("lease.stale_after", "\"1h\"", "\"90m\""),
+    ("lease.stalled_after", "\"1h\"", "\"90m\""),
+    ("lease.unique_machines", "false", "true"),
+    ("lease.indefinite_per_actor", "0", "9"),
+    ("lease.indefinite_per_store", "2", "10"),
+    ("retry.max_attempts", "2", "10"),
+    ("scope.mode", "\"strict\"", "\"warn\""),
+    ("scope.mode", "\"warn\"", "\"off\""),
+    ("scope.shared", "[\"*.lock\"]", "[\"**\"]"),
+    ("scope.across_worktrees", "\"refuse\"", "\"tell\""),
+    ("scope.across_worktrees", "\"tell\"", "\"ignore\""),
+    ("guard.unclaimed", "\"refuse\"", "\"adopt\""),
+    ("guard.unclaimed", "\"adopt\"", "\"warn\""),
+    ("force.needs_link", "true", "false"),
+    ("sessions.people", "\"off\"", "\"on\""),
+];
+
+/// Nothing about these is strict: all who work in a repository have to agree.
+const REPOSITORYS: &[&str] =
+    &["project.name", "lease.keep", "refs.unique", "sessions.idle", "timesheet.billable"];
+
+#[test]
+fn a_repository_is_stricter_than_its_user_and_never_looser() {
+    let users = [
+        "identity.actor",
+        "store.path",
+        "store.wait",
+        "seal.signers",
+        "run.keep_output",
+        "timesheet.rates",
+        "guard.tree_budget",
+        "ui.color",
+    ];
+    let ruled = STRICTER.iter().map(|(key, ..)| *key).chain(REPOSITORYS.iter().copied()).chain(users);
+    assert_eq!(ruled.map(str::to_owned).collect::<BTreeSet<_>>(), known_keys(), "a key without a rule");
+    let sandbox = Sandbox::new();
+    let line = |key: &str, value: &str| {
+        let (section, name) = key.split_once('.').unwrap();
+        format!("[{section}]\n{name} = {value}\n")
+    };
+    let shown = |key: &str, env: &[(&str, &str)]| {
+        let all = json_with(&sandbox, &human("ann"), env, &["config"]).ok().json();
+        all["config"].as_array().unwrap().iter().find(|shown| shown["key"] == key).unwrap().clone()
+    };
+    let bare = |value: &str| value.trim_matches(['[', ']', '"']).to_owned();
+    for (key, strict, loose) in STRICTER {
+        for (own, repository, who) in [(strict, loose, "config.toml"), (loose, strict, "onus.toml")] {
+            user_file(&sandbox, &line(key, own));
+            shared_file(&sandbox, &line(key, repository));
+            let counts = shown(key, &[]);
+            assert_eq!(flat(&counts["value"]), bare(strict).as_str(), "{key}: {own} {repository}");
+            assert!(counts["source"].as_str().unwrap().ends_with(who), "{counts}");
+            assert_eq!(flat(&counts["looser"][0]["value"]), bare(loose).as_str(), "{counts}");
+            let prose = sandbox.run(&human("ann"), &["config"]).ok().stdout.clone();
+            assert!(prose.contains(&format!("{} in ", bare(loose))) && prose.contains("looser"), "{prose}");
+            // The environment is the user's last word.
+            let above = shown(key, &[(counts["env"].as_str().unwrap(), &bare(loose))]);
+            assert_eq!(
+                (flat(&above["value"]), &above["looser"]),
+                (bare(loose).into(), &Value::Null),
+                "{above}"
+            );
+        }
+        // What the user did not set is the repository's to say, whatever the default is.
+        user_file(&sandbox, "");
+        shared_file(&sandbox, &line(key, loose));
+        assert_eq!(flat(&shown(key, &[])["value"]), bare(loose).as_str());
+    }
+    user_file(&sandbox, &line("lease.keep", "\"5m\""));
+    shared_file(&sandbox, &line("lease.keep", "\"9m\""));
+    let kept = shown("lease.keep", &[]);
+    assert_eq!((&kept["value"], &kept["looser"]), (&"9m".into(), &Value::Null));
+    // Of two lists neither of which is within the other, what both cover.
+    user_file(&sandbox, &line("scope.shared", "[\"*.lock\", \"docs/**\"]"));
+    shared_file(&sandbox, &line("scope.shared", "[\"Cargo.lock\", \"src/**\"]"));
+    let both = shown("scope.shared", &[]);
+    assert_eq!(both["value"], serde_json::json!(["Cargo.lock"]));
+    assert_eq!(both["looser"].as_array().unwrap().len(), 2, "{both}");
+}
+
+/// It is not only shown: a clone that declares everything shared, and looks at nothing, does not open what is reserved.
+#[test]
+fn a_clone_cannot_open_what_its_user_keeps_shut() {
+    let sandbox = Sandbox::new();
+    user_file(&sandbox, "[scope]\nmode = \"strict\"\nshared = []\n[guard]\nunclaimed = \"refuse\"\n");
+    shared_file(&sandbox, "[scope]\nmode = \"off\"\nshared = [\"**\"]\n[guard]\nunclaimed = \"warn\"\n");
+    assert_eq!(second_claim(&sandbox).refused(4)["code"], "scope");
+}
+
 #[test]
 fn every_key_has_its_variable() {
     let sandbox = Sandbox::new();
@@ -323,10 +631,12 @@ fn every_key_has_its_variable() {
             "identity.actor" => "human:ann",
             "store.path" => "x.db",
             "seal.signers" => "signers",
-            "force.needs_link" => "true",
+            "force.needs_link" | "lease.unique_machines" | "run.keep_output" => "true",
             "ui.color" => "never",
+            "sessions.people" => "off",
+            "timesheet.rates" => "human:ann=90.50",
             "scope.mode" => "warn",
-            "guard.unclaimed" => "refuse",
+            "guard.unclaimed" | "scope.across_worktrees" => "refuse",
             "scope.shared" => "*.lock",
             name if name.contains("indefinite") || name.contains("attempts") => "3",
             _ => "11m",
@@ -334,8 +644,8 @@ fn every_key_has_its_variable() {
         let got =
             json_with(&sandbox, &human("ann"), &[(variable, value)], &["config", "get", name]).ok().json();
         assert_eq!(
-            (&got["value"], &got["source"]),
-            (&value.into(), &format!("environment {variable}").into()),
+            (flat(&got["value"]), &got["source"]),
+            (value.into(), &format!("environment {variable}").into()),
             "{name}"
         );
         assert!(!key["about"].as_str().unwrap().is_empty());
@@ -357,4 +667,332 @@ fn what_belongs_to_a_user_is_refused_in_a_repository() {
         let error = sandbox.json(&human("ann"), &["list"]).refused(2);
         assert!(error["message"].as_str().unwrap().contains("onus.toml"), "{error}");
     }
+}
+
+#[test]
+fn where_a_value_comes_from_is_shown_without_what_would_repaint_a_terminal() {
+    let sandbox = Sandbox::new();
+    let odd = sandbox.path().join("x\u{1b}[2J\u{202e}dg");
+    fs::create_dir_all(odd.join("onus")).unwrap();
+    fs::write(odd.join("onus/config.toml"), "[lease]\nttl = \"50m\"\n").unwrap();
+    let variables = [("XDG_CONFIG_HOME", odd.to_str().unwrap())];
+    for args in [&["config"] as &[&str], &["config", "files"], &["config", "get", "lease.ttl"]] {
+        let shown = run_with(&sandbox, &human("ann"), &variables, args).ok().stdout.clone();
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+        assert!(
+            args.contains(&"get") || shown.contains("x\\u{1b}[2J\\u{202e}dg/onus/config.toml"),
+            "{shown}"
+        );
+    }
+    fs::write(odd.join("onus/config.toml"), "nonsense").unwrap();
+    let refused = run_with(&sandbox, &human("ann"), &variables, &["config"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(!refused.stderr.contains(['\u{1b}', '\u{202e}']), "{refused:?}");
+}
+
+/// What is wrong in a repository's file is refused with its place and what to write, and shown to nobody.
+#[test]
+fn a_wrong_file_is_refused_with_its_place_and_what_to_write() {
+    let sandbox = Sandbox::new();
+    let long = format!("[area.{}]\npaths = [\"x\"]\n", "n".repeat(70));
+    let cases: &[(&str, &str, &str)] = &[
+        ("[lease]\nttl = \"SECRET\"\n", "2:7", "lease.ttl must be a duration such as 90s, 15m or 2h"),
+        ("[lease]\n  SECRET = \"1m\"\n", "2:3", "unknown key; the nearest is"),
+        ("[lease]\nttl_ = \"1m\"\n", "2:1", "the nearest is lease.ttl"),
+        (
+            "[scope]\nshared = \"SECRET\"\n",
+            "2:10",
+            "scope.shared must be a list of globs, such as [\"docs/**\"",
+        ),
+        ("[scope]\nshared = [\"a\", 3]\n", "2:10", "scope.shared must be a list of globs"),
+        ("[lease]\nindefinite_per_actor = \"3\"\n", "2:24", "a whole number, without quotes"),
+        ("[force]\nneeds_link = \"true\"\n", "2:14", "true or false, without quotes"),
+        ("[lease]\nttl = true\n", "2:7", "a duration such as 90s, 15m or 2h, in quotes"),
+        ("[leese]\nttl = \"1m\"\n", "1:2", "unknown table; the nearest is [lease]"),
+        ("[[gaet]]\nname = \"SECRET\"\n", "1:3", "unknown table; the nearest is [guard]"),
+        ("lease = 3\n", "1:1", "it is a table: write [lease], and the keys below it"),
+        ("[lease]\nttl = \"1m\"\nttl = \"SECRET\"\n", "3:1", "it is set twice"),
+        ("[lease]\nttl = \"1m\"\n[lease]\nkeep = \"1m\"\n", "3:2", "it is set twice"),
+        ("[area]\nauth = [\"src/**\"]\n", "2:1", "an area is a table: write [area.NAME]"),
+        ("[area.auth]\npath = [\"SECRET\"]\n", "2:1", "unknown key in [area.NAME]; the nearest is paths"),
+        ("[area.auth]\npaths = \"SECRET\"\n", "2:9", "paths must be a list of globs, such as [\"src/**\"]"),
+        (
+            "[area.auth]\npaths = [\"src/**\", \"/SECRET\"]\n",
+            "2:20",
+            "it must be a glob from the repository's root",
+        ),
+        ("[area.auth]\npaths = []\n", "1:7", "an area has 1 to 200 globs"),
+        ("[area.auth]\n", "1:7", "an area needs paths"),
+        ("[area.\"SEC RET\"]\npaths = [\"x\"]\n", "1:7", "an area's name has 1 to 64 letters"),
+        (&long, "1:7", "an area's name has 1 to 64 letters"),
+        ("[lease]\nttl = \"SECRET\n", "2:14", "not valid TOML"),
+    ];
+    for (text, place, why) in cases {
+        shared_file(&sandbox, text);
+        let error = sandbox.json(&human("ann"), &["list"]).refused(2);
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains(&format!("onus.toml:{place}: ")) && message.contains(why),
+            "{text}{message}"
+        );
+        assert!(!message.contains("SEC"), "{message}");
+    }
+    shared_file(&sandbox, &format!("# {}\n", "x".repeat(1 << 20)));
+    let error = sandbox.json(&human("ann"), &["list"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("larger than 64 KiB"), "{error}");
+    // What a project defines is not a user's.
+    shared_file(&sandbox, "");
+    user_file(&sandbox, "[area.auth]\npaths = [\"x\"]\n");
+    let error = sandbox.json(&human("ann"), &["list"]).refused(2);
+    assert!(
+        error["message"].as_str().unwrap().contains("config.toml:1:2: [area.NAME] says what a project is"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_key_is_set_in_the_right_file_and_everything_else_stays() {
+    let sandbox = Sandbox::new();
+    let ann = human("ann");
+    let file = sandbox.path().join("onus.toml");
+    let text = || fs::read_to_string(&file).unwrap();
+    let set = sandbox.json(&ann, &["config", "set", "lease.ttl", "7m"]).ok().json();
+    assert_eq!((&set["value"], &set["created"]), (&"7m".into(), &true.into()), "{set}");
+    assert_eq!(text(), "[lease]\nttl = \"7m\"\n");
+    shared_file(&sandbox, "# ours\n\n[lease] # terms\nkeep = \"1m\"\nttl = \"7m\"  # short\n\n# last\n");
+    sandbox.run(&ann, &["config", "set", "lease.ttl", "9m"]).ok();
+    sandbox.run(&ann, &["config", "set", "scope.shared", "*.lock", "docs/**"]).ok();
+    sandbox.run(&ann, &["config", "set", "force.needs_link", "true"]).ok();
+    sandbox.run(&ann, &["config", "set", "retry.max_attempts", "2"]).ok();
+    sandbox.run(&ann, &["config", "set", "area.auth", "src/auth/**"]).ok();
+    let all = text();
+    for kept in ["# ours\n\n[lease] # terms\nkeep = \"1m\"\nttl = \"9m\"  # short\n", "# last"] {
+        assert!(all.contains(kept), "{all}");
+    }
+    for new in [
+        "shared = [\"*.lock\", \"docs/**\"]",
+        "needs_link = true",
+        "max_attempts = 2",
+        "[area.auth]\npaths = [\"src/auth/**\"]",
+    ] {
+        assert!(all.contains(new), "{all}");
+    }
+    let got = |key: &str| sandbox.json(&ann, &["config", "get", key]).ok().json()["value"].clone();
+    assert_eq!(got("lease.ttl"), "9m");
+    assert_eq!(got("scope.shared"), serde_json::json!(["*.lock", "docs/**"]));
+    assert_eq!(got("area.auth"), serde_json::json!({ "paths": ["src/auth/**"] }));
+    assert_eq!(got("area.auth.paths"), serde_json::json!(["src/auth/**"]));
+
+    for key in ["scope.shared", "force.needs_link", "retry.max_attempts", "area.auth", "lease.ttl"] {
+        sandbox.run(&ann, &["config", "unset", key]).ok();
+        assert_eq!(sandbox.json(&ann, &["config", "unset", key]).refused(3)["code"], "not_found", "{key}");
+    }
+    assert!(text().starts_with("# ours\n\n[lease] # terms\nkeep = \"1m\"\n"), "{}", text());
+    for gone in ["ttl", "scope", "force", "retry", "area"] {
+        assert!(!text().contains(gone), "{}", text());
+    }
+
+    // A user's keys are the user's, in a file that only they can read.
+    let before = text();
+    let error = sandbox.json(&ann, &["config", "set", "identity.actor", "human:zoe"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("belongs to a user"), "{error}");
+    let set = sandbox.json(&ann, &["config", "set", "identity.actor", "human:zoe", "--user"]).ok().json();
+    let own = std::path::PathBuf::from(set["file"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(&own).unwrap(), "[identity]\nactor = \"human:zoe\"\n");
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&own).unwrap().permissions()) & 0o777,
+        0o600
+    );
+    let error = sandbox.json(&ann, &["config", "set", "area.auth", "x", "--user"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("onus.toml"), "{error}");
+    for (key, values, why) in [
+        ("lease.tll", &["1m"] as &[&str], "the nearest is lease.ttl"),
+        ("lease.ttl", &["soon"], "lease.ttl"),
+        ("lease.ttl", &["1m", "2m"], "one value"),
+        ("lease.ttl", &["0"], "useless"),
+        ("scope.shared", &["/etc/**"], "glob"),
+        ("area.auth", &["../x"], "glob"),
+        ("area.a b", &["x"], "area"),
+        ("retry.max_attempts", &["99999999999999999999"], "whole number"),
+    ] {
+        let error = sandbox.json(&ann, &[&["config", "set", key], values].concat()).refused(2);
+        assert!(error["message"].as_str().unwrap().contains(why), "{key}: {error}");
+    }
+    assert_eq!(text(), before, "what is refused changes nothing");
+    // What is set need not be what counts, and that is said.
+    sandbox.run(&ann, &["config", "set", "lease.max_hold", "1h", "--user"]).ok();
+    let said = sandbox.json(&ann, &["config", "set", "lease.max_hold", "3h"]).ok().json();
+    assert!(said["notices"][0]["message"].as_str().unwrap().contains("is still 1h"), "{said}");
+}
+
+/// Each reads the file, changes its own key and replaces the file: none may undo what another wrote meanwhile.
+#[test]
+fn keys_that_are_set_at_the_same_time_are_all_set() {
+    let sandbox = Sandbox::new();
+    let ann = human("ann");
+    // The user's folder does not exist yet.
+    for (file, keys) in [
+        (&[] as &[&str], (1..=16).map(|n| (format!("area.a{n}"), "x/**")).collect::<Vec<_>>()),
+        (
+            &["--user"],
+            ["lease.ttl", "lease.keep", "lease.max_hold", "sessions.idle"]
+                .map(|key| (key.to_owned(), "17m"))
+                .to_vec(),
+        ),
+    ] {
+        let set = |(key, value): &(String, &str)| {
+            let mut command = sandbox.command(&ann);
+            command.args(["config", "set", key, value]).args(file).stdout(std::process::Stdio::null());
+            command.spawn().unwrap()
+        };
+        for mut child in keys.iter().map(set).collect::<Vec<_>>() {
+            assert!(child.wait().unwrap().success());
+        }
+        for (key, _) in &keys {
+            sandbox.run(&ann, &[&["config", "unset", key], file].concat()).ok();
+        }
+    }
+}
+
+#[test]
+fn a_repositorys_file_is_never_written_through_a_link_that_leads_out_of_it() {
+    let sandbox = Sandbox::new();
+    let outside = tempfile::tempdir().unwrap();
+    let elsewhere = outside.path().join("other.toml");
+    let link = sandbox.path().join("onus.toml");
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    sandbox.json(&human("ann"), &["config", "set", "lease.ttl", "7m"]).refused(2);
+    assert!(!elsewhere.exists(), "not through a link that leads nowhere yet");
+    fs::write(&elsewhere, "").unwrap();
+    sandbox.json(&human("ann"), &["config", "set", "lease.ttl", "7m"]).refused(2);
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "");
+    // Inside, a link is followed and stays one.
+    fs::remove_file(&link).unwrap();
+    fs::create_dir(sandbox.path().join("conf")).unwrap();
+    fs::write(sandbox.path().join("conf/onus.toml"), "# here\n").unwrap();
+    std::os::unix::fs::symlink("conf/onus.toml", &link).unwrap();
+    sandbox.run(&human("ann"), &["config", "set", "lease.ttl", "7m"]).ok();
+    assert!(link.is_symlink());
+    let text = fs::read_to_string(sandbox.path().join("conf/onus.toml")).unwrap();
+    assert!(text.contains("# here") && text.contains("ttl = \"7m\""), "{text}");
+}
+
+#[test]
+fn the_configuration_is_readable_at_80_columns_and_completions_know_the_keys() {
+    let sandbox = Sandbox::new();
+    let globs: Vec<String> = (0..12).map(|n| format!("\"packages/part-{n}/**\"")).collect();
+    shared_file(&sandbox, &format!("[area.web]\npaths = [{}]\n[lease]\nttl = \"7m\"\n", globs.join(", ")));
+    let shown = sandbox.run(&human("ann"), &["config"]).ok().stdout.clone();
+    assert!(
+        shown.contains("lease.ttl = 7m\n") && shown.contains("area.web.paths = packages/part-0/**,"),
+        "{shown}"
+    );
+    for line in shown.lines().filter(|line| !line.trim_start().starts_with('/')) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for verb in ["get", "set", "unset"] {
+        let offered =
+            sandbox.run(&human("ann"), &["__complete", "config", verb, "lease.max"]).ok().stdout.clone();
+        assert_eq!(offered.trim(), "lease.max_hold", "{verb}");
+    }
+}
+
+#[test]
+fn an_area_can_be_named_wherever_a_glob_is_taken() {
+    let sandbox = Sandbox::new();
+    let ann = human("ann");
+    shared_file(
+        &sandbox,
+        "[area.auth]\npaths = [\"src/auth/**\"]\n[area.api]\npaths = [\"api/**\", \"src/api.rs\"]\n",
+    );
+    let added = sandbox.json(&ann, &["add", "one", "--scope", "area:auth", "--scope", "x", "--area", "auth"]);
+    let added = added.ok().json();
+    assert_eq!(added["scope"], serde_json::json!(["src/auth/**", "x"]));
+    assert_eq!(added["scope_areas"], serde_json::json!({ "auth": ["src/auth/**"] }));
+    let claimed = sandbox.json(&agent("a"), &["claim", "1"]).ok().json();
+    let rows = serde_json::json!([
+        { "glob": "src/auth/**", "kind": "declared", "area": "auth" }, { "glob": "x", "kind": "declared" }
+    ]);
+    assert_eq!(claimed["lease"]["reservations"], rows);
+    // A label alone reserves nothing.
+    sandbox.json(&ann, &["add", "two", "--area", "auth"]).ok();
+    sandbox.json(&agent("b"), &["claim", "2"]).ok();
+    for words in [&["scope", "add", "area:auth"] as &[&str], &["touch", "src/auth/login.rs"]] {
+        let error = sandbox.json(&agent("b"), words).refused(4);
+        assert_eq!(error["conflict"]["area"], "auth", "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(", in area auth, is reserved by ON-1"),
+            "{error}"
+        );
+    }
+    let more = sandbox.json(&agent("b"), &["scope", "add", "area:api"]).ok().json();
+    assert_eq!(more["lease"]["scope"], serde_json::json!(["api/**", "src/api.rs"]));
+    let less = sandbox.json(&agent("b"), &["scope", "rm", "area:api"]).ok().json();
+    assert_eq!(less["lease"]["scope"], serde_json::json!([]));
+    sandbox.json(&ann, &["edit", "2", "--scope", "area:api", "--area", "api"]).ok();
+    assert_eq!(sandbox.show("2")["scope_areas"]["api"][0], "api/**");
+    sandbox.json(&ann, &["edit", "2", "--unscope", "area:api"]).ok();
+    assert_eq!(sandbox.show("2")["scope"], serde_json::json!([]));
+    let plan = "[[task]]\ntitle = \"p\"\nscope = [\"area:api\"]\narea = \"api\"\n";
+    fs::write(sandbox.path().join("plan.toml"), plan).unwrap();
+    let planned = sandbox.json(&ann, &["add", "--file", "plan.toml"]).ok().json();
+    assert_eq!(planned["tasks"][0]["scope"], serde_json::json!(["api/**", "src/api.rs"]));
+    let ran = sandbox
+        .json(&agent("c"), &["run", "3", "--scope", "area:api", "--on-success", "release", "--", "true"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+
+    // The ledger has the globs, so it means the same when the area means something else.
+    shared_file(&sandbox, "[area.auth]\npaths = [\"elsewhere/**\"]\n");
+    assert_eq!(sandbox.show("1")["lease"]["scope"][0], "src/auth/**");
+    sandbox.is_whole();
+    for words in [
+        &["claim", "3", "--scope", "area:aut"] as &[&str],
+        &["add", "x", "--scope", "area:aut"],
+        &["add", "x", "--area", "aut"],
+        &["edit", "1", "--area", "aut"],
+        &["scope", "add", "area:aut", "--task", "1"],
+        &["takeover", "1", "--scope", "area:aut", "--reason", "r"],
+        &["run", "3", "--scope", "area:aut", "--", "true"],
+    ] {
+        let error = sandbox.json(&agent("a"), words).refused(2);
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("unknown area 'aut'; the nearest is auth"), "{words:?}: {message}");
+    }
+    // Where none is defined, a label is what anybody says it is.
+    shared_file(&sandbox, "");
+    sandbox.json(&ann, &["add", "x", "--area", "anything"]).ok();
+    let error = sandbox.json(&ann, &["add", "x", "--scope", "area:auth"]).refused(2);
+    assert!(error["message"].as_str().unwrap().contains("defines none; write [area.NAME]"), "{error}");
+}
+
+#[test]
+fn a_lease_says_in_which_worktree_its_work_is_done() {
+    let sandbox = Sandbox::new();
+    let root = two_worktrees(&sandbox);
+    let in_folder = |folder: &str, who: &As, args: &[&str]| {
+        sandbox.json(who, &[&["-C", folder], args].concat()).ok().json()
+    };
+    in_folder("repo", &human("ann"), &["add", "x"]);
+    let lease = in_folder("repo", &agent("a"), &["claim", "1"])["lease"].clone();
+    assert!(lease["worktree"].as_str().unwrap().ends_with("/repo") && lease["branch"] == "main", "{lease}");
+    let here = lease["worktree_id"].as_str().unwrap().to_owned();
+    assert!(root.join(".git/onus-worktree").is_file());
+    in_folder("repo", &agent("a"), &["touch", "a.rs"]);
+    let lease = in_folder("side", &agent("a"), &["touch", "a.rs"])["lease"].clone();
+    let rows = lease["reservations"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "one file in two worktrees: {lease}");
+    assert_eq!(lease["scope"], serde_json::json!(["a.rs"]));
+    let there = rows.iter().map(|row| row["worktree"].as_str().unwrap()).find(|id| *id != here).unwrap();
+    let moved = in_folder("side", &agent("a"), &["renew", "--worktree"])["lease"].clone();
+    assert_eq!((moved["worktree_id"].as_str(), moved["branch"].as_str()), (Some(there), Some("side")));
+    assert!(moved["worktree"].as_str().unwrap().ends_with("/side"));
+    // It is the same worktree wherever it is.
+    git(&root, &["worktree", "move", "../side", "../aside"]);
+    let moved = in_folder("aside", &agent("a"), &["renew", "--worktree"])["lease"].clone();
+    assert_eq!(moved["worktree_id"], there);
+    assert!(moved["worktree"].as_str().unwrap().ends_with("/aside"));
+    let log = in_folder("aside", &human("ann"), &["log", "1"]);
+    let kinds: Vec<_> = log["events"].as_array().unwrap().iter().map(|event| &event["kind"]).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "lease.attached").count(), 2, "{kinds:?}");
+    in_folder("repo", &human("ann"), &["ledger", "verify"]);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use onus_core::refusal::Refusal;
 use onus_store::StoreError;
 
-use crate::kit::{Mounted, claim, dump, in_own_mounts};
+use crate::contract::kit::{Mounted, claim, dump, in_own_mounts};
 use crate::support::{Sandbox, agent, human};
 
 /// Puts a small file system of its own at the place of the store's folder.
@@ -61,7 +61,7 @@ fn a_full_disk_refuses_every_write_and_loses_nothing() {
         );
         let words = sandbox.run(&agent("a"), &args);
         assert_eq!((words.code, words.stdout.as_str()), (8, ""));
-        assert!(words.stderr.contains(&known.next[0]), "{words:?}");
+        assert!(words.stderr.contains(&crate::contract::wording::refusal(&known).next[0]), "{words:?}");
         assert_eq!(dump(&sandbox), before, "{args:?}");
         refused += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kit::{claim, commands, dump, json_with, lapsed_claim, run_with};
+use crate::contract::kit::{claim, commands, dump, json_with, lapsed_claim, run_with};
 use crate::support::{Sandbox, agent, human};
 
 /// Every verb that changes one task, but `claim` and `takeover`. `{}` is where the task's id goes.
@@ -14,6 +14,8 @@ const CHANGING: &[&[&str]] = &[
     &["renew", "{}", "--ttl", "2h"],
     &["release", "{}"],
     &["handoff", "{}", "--to", "agent:c", "--reason", "busy"],
+    &["assign", "{}", "--to", "agent:c", "--reason", "busy"],
+    &["tick", "{}", "1"],
     &["accept", "{}"],
     &["block", "{}", "-m", "waiting"],
     &["unblock", "{}"],
@@ -30,6 +32,8 @@ const CHANGING: &[&[&str]] = &[
     &["dep", "add", "{}", "1"],
     &["dep", "rm", "{}", "1"],
     &["redact", "{}", "1", "--reason", "secret"],
+    &["undo", "{}"],
+    &["session", "record", "{}", "--model", "m"],
     &["scope", "add", "x", "--task={}"],
     &["scope", "rm", "x", "--task={}"],
     &["touch", "x", "--task={}"],
@@ -40,16 +44,23 @@ const OTHERS: &[&str] = &[
     "claim",
     "run",
     "takeover",
+    "seat",
     "add",
+    "intake",
     "ready",
     "show",
     "status",
     "init",
     "list",
+    "blocked",
+    "stale",
     "search",
     "why",
     "graph",
     "log",
+    "sessions",
+    "timesheet",
+    "report",
     "ledger",
     "actor",
     "instance",

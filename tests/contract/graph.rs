@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Sleeper, claim, dump, json_with, kinds, lapse, lapsed_claim};
-use crate::support::{As, Sandbox, agent, human};
+use crate::contract::kit::{Sleeper, claim, dump, json_with, kinds, lapse, lapsed_claim};
+use crate::support::{As, Sandbox, agent, human, is_written};
 
 fn ann() -> As {
     human("ann")
@@ -229,8 +229,8 @@ fn why_names_every_obstacle_and_what_would_clear_it() {
         assert_eq!(why["obstacles"].as_array().unwrap().is_empty(), could, "{why}");
     }
     assert_eq!(dump(&sandbox), before, "a question changes nothing");
-    let redacted = crate::refusal_cases::redacted(&page, &sandbox.path().to_string_lossy());
-    insta::assert_snapshot!("why", redacted);
+    let redacted = crate::contract::refusal_cases::redacted(&page, &sandbox.path().to_string_lossy());
+    is_written("tests/contract/snapshots/why.txt", &format!("{}\n", redacted.trim_end()));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn the_graph_is_a_tree_a_picture_or_a_document() {
     show(&["--limit", "2"]);
     show(&["--format", "mermaid", "--critical-path"]);
     show(&["--format", "dot", "--bottlenecks=1"]);
-    insta::assert_snapshot!("graph", page);
+    is_written("tests/contract/snapshots/graph.txt", &format!("{}\n", page.trim_end()));
 
     let graph = sandbox.json(&ann(), &["graph"]).ok().json();
     let by_format = sandbox.run(&ann(), &["graph", "--format", "json"]).ok().json();

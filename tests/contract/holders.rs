@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use crate::kit::{claim, dump, instance, json_with, kinds, lapse, lapsed_claim};
+use crate::contract::kit::{claim, dump, instance, json_with, kinds, lapse, lapsed_claim};
 use crate::support::{ONUS, Ran, Sandbox, agent, human};
 
 /// Ends the lapsed lease as a sweep does, and leaves the task open: its holder's token stays usable.

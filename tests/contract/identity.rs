@@ -4,7 +4,7 @@ use std::process::Command;
 
 use onus_agents::HARNESSES;
 
-use crate::kit::{Sleeper, claim, dump, on_terminal};
+use crate::contract::kit::{Sleeper, claim, dump, on_terminal};
 use crate::support::{ONUS, Ran, Sandbox, agent, human};
 
 fn run(sandbox: &Sandbox, env: &[(&str, &str)], args: &[&str]) -> Ran {
@@ -185,13 +185,14 @@ fn at_a_terminal_it_is_the_user_unless_a_harness_sits_there() {
 fn an_alias_is_the_same_actor() {
     let sandbox = Sandbox::new();
     let id = sandbox.add("Fix it");
-    claim(&sandbox, &crate::kit::instance("agent:a", "one"), &id);
+    claim(&sandbox, &crate::contract::kit::instance("agent:a", "one"), &id);
     assert_eq!(
         sandbox.json(&agent("x"), &["actor", "alias", "agent:a", "agent:a2"]).refused(6)["code"],
         "people_only"
     );
     sandbox.run(&human("ann"), &["actor", "alias", "agent:a", "agent:a2"]).ok();
-    let renewed = sandbox.json(&crate::kit::instance("agent:a2", "one"), &["claim", &id]).ok().json();
+    let renewed =
+        sandbox.json(&crate::contract::kit::instance("agent:a2", "one"), &["claim", &id]).ok().json();
     assert_eq!((&renewed["renewed"], &renewed["lease"]["actor"]), (&true.into(), &"agent:a".into()));
     // Never a person and an agent in one.
     assert_eq!(sandbox.json(&human("ann"), &["actor", "alias", "agent:a", "human:a"]).code, 2);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::support::{As, ONUS, Ran, Sandbox, human};
+use crate::support::{As, ONUS, Ran, Sandbox, human, is_written};
 
 /// An agent's instance by name: several instances of one agent, or one that speaks for itself.
 pub(crate) fn instance(actor: &str, instance: &str) -> As {
@@ -57,7 +57,12 @@ pub(crate) fn dump(sandbox: &Sandbox) -> Dump {
         // The index itself shows rows of other tables; what it keeps lies in its shadow tables, which are dumped.
         .filter(|name| name != "search")
         .map(|name| {
-            let rows = rows(&connection, &format!("SELECT * FROM \"{name}\""));
+            // What a holder was refused is kept for those who have it, and is no change of anything it names.
+            let columns = match name.as_str() {
+                "instance" => "actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms, pgid",
+                _ => "*",
+            };
+            let rows = rows(&connection, &format!("SELECT {columns} FROM \"{name}\""));
             (name, rows)
         })
         .collect()
@@ -140,7 +145,7 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
     let again = Command::new("unshare")
         .arg(flags)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("contract::{test}"), "--nocapture"])
         .env(INSIDE, "1")
         .output()
         .unwrap();
@@ -209,27 +214,10 @@ pub(crate) fn on_terminal(sandbox: &Sandbox, env: &[(&str, &str)], args: &[&str]
     }
 }
 
-/// Compares a generated page with the one in the repository, or with `UPDATE_DOCS=1` writes it.
+/// Compares a generated page with the one in the repository, or writes it.
 #[track_caller]
 pub(crate) fn documented(page: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    if std::env::var_os("UPDATE_DOCS").is_some_and(|set| set == "1") {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        return;
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    if written == text {
-        return;
-    }
-    let differs = written.lines().zip(text.lines()).position(|(old, new)| old != new);
-    let line = differs.unwrap_or_else(|| written.lines().count().min(text.lines().count()));
-    panic!(
-        "docs/{page} is not what the program says, from line {}:\n  there: {:?}\n  now:   {:?}\nUPDATE_DOCS=1 cargo test writes it anew",
-        line + 1,
-        written.lines().nth(line),
-        text.lines().nth(line)
-    );
+    is_written(&format!("docs/{page}"), text);
 }
 
 /// A process that does nothing until it is dropped.

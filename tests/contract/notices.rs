@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kit::{claim, dump, lapsed_claim};
+use crate::contract::kit::{claim, dump, lapsed_claim};
 use crate::support::{As, Sandbox, agent, eventually, human};
 
 fn notices(sandbox: &Sandbox, who: &As, args: &[&str]) -> Vec<(String, String, String)> {

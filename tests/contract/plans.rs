@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{dump, fed, kinds};
+use crate::contract::kit::{dump, fed, kinds};
 use crate::support::{As, Ran, Sandbox, human};
 
 const PLAN: &str = r#"
@@ -114,7 +114,7 @@ fn all_of_a_plan_or_nothing() {
         (task("name = \"good\"\ntitle = \"B\"\n"), 2, "usage", "two tasks named 'good'"),
         (task("name = \"ON-7\"\ntitle = \"B\"\n"), 2, "usage", "reads as the id"),
         (task("name = \"b\"\ntitle = \"B\"\ndeps = [\"b\"]\n"), 6, "cycle", "b → b"),
-        (task("title = \"B\"\nowner = \"agent:x\"\n"), 2, "usage", "accountable person"),
+        (task("title = \"B\"\nowner = \"agent:x\"\n"), 2, "usage", "person accountable"),
         (task("titel = \"B\"\n"), 2, "usage", "line 5: unknown field `titel`"),
         (task("title = 7\n"), 2, "usage", "line 5"),
         // Round through what exists: the epic waits for its new part, that for another, and that for the epic.
@@ -172,7 +172,7 @@ fn a_plan_under_a_key_is_created_once_and_told_again_as_it_was() {
     write(&sandbox, "plan.toml", &with_origins);
     let first = add(&sandbox, &["plan.toml", "--key", "k"]).ok().json();
     assert_eq!(first["names"]["db"], known, "one ask, one task");
-    assert!(first["notices"].to_string().contains("ON-2 was there already"), "{first}");
+    assert!(first["notices"].to_string().contains("ON-2 already exists"), "{first}");
     // Others add tasks meanwhile, and titles change: the replay still finds its own.
     sandbox.add("In between");
     sandbox.run(&ann(), &["edit", first["names"]["api"].as_str().unwrap(), "--title", "Renamed"]).ok();
@@ -206,7 +206,7 @@ fn erasing_a_text_of_a_plan_erases_what_its_key_remembers() {
     add(&sandbox, &["plan.toml", "--key", "k"]).ok();
     sandbox.run(&ann(), &["redact", "2", "1", "--reason", "secret"]).ok();
     let error = add(&sandbox, &["plan.toml", "--key", "k"]).refused(2);
-    assert!(error["message"].as_str().unwrap().contains("erased since"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("since been erased"), "{error}");
     // And a plan that repeats the words of a task that was there.
     let origin = "[[task]]\ntitle = \"another secret\"\norigin = \"mail:2\"\n";
     write(&sandbox, "plan.toml", origin);
@@ -216,7 +216,7 @@ fn erasing_a_text_of_a_plan_erases_what_its_key_remembers() {
         .run(&ann(), &["redact", first["tasks"][0]["id"].as_str().unwrap(), "1", "--reason", "secret"])
         .ok();
     let error = add(&sandbox, &["plan.toml", "--key", "again"]).refused(2);
-    assert!(error["message"].as_str().unwrap().contains("erased since"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("since been erased"), "{error}");
 }
 
 #[test]
@@ -228,12 +228,12 @@ fn a_plan_is_bounded_and_of_a_known_kind() {
         assert!(error["message"].as_str().unwrap().contains(needle), "{name}: {error}");
     };
     write(&sandbox, "big.toml", &format!("[[task]]\ntitle = \"x\"\nbody = \"{}\"\n", "y".repeat(1 << 20)));
-    refused("big.toml", "more than 1048576 bytes");
+    refused("big.toml", "larger than 1048576 bytes");
     write(&sandbox, "many.toml", &"[[task]]\ntitle = \"x\"\n".repeat(5_001));
-    refused("many.toml", "1 to 5000 tasks, this one 5001");
+    refused("many.toml", "1 to 5000 tasks; this one has 5001");
     write(&sandbox, "plan.yaml", "tasks: []\n");
     refused("plan.yaml", "must end in .toml or .json");
-    refused("missing.toml", "cannot be read");
+    refused("missing.toml", "cannot read");
     std::fs::write(sandbox.path().join("binary.toml"), [0xff, 0xfe]).unwrap();
     refused("binary.toml", "is not UTF-8");
     let big = "x".repeat((1 << 20) + 1);

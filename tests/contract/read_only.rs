@@ -8,9 +8,8 @@ use std::process::Command;
 
 use onus_core::refusal::Refusal;
 use onus_store::StoreError;
-use serde_json::Value;
 
-use crate::kit::{Mounted, claim, in_own_mounts, is_root};
+use crate::contract::kit::{Mounted, claim, in_own_mounts, is_root};
 use crate::support::{ONUS, Ran, Sandbox, agent, human};
 
 /// In which shape a sandbox finds the store.
@@ -35,6 +34,7 @@ const READS: &[&[&str]] = &[
     &["status"],
     &["search", "quickly"],
     &["ledger", "verify"],
+    &["seat", "list"],
     &["actor", "list"],
     &["instance", "list"],
     &["doctor"],
@@ -51,7 +51,10 @@ const WRITES: &[&[&str]] = &[
     &["done", "1", "-m", "x"],
     &["release", "1"],
     &["handoff", "1", "--to", "agent:b", "--reason", "r"],
+    &["assign", "1", "--to", "agent:b", "--reason", "r"],
+    &["tick", "1", "1"],
     &["redact", "1", "1", "--reason", "r"],
+    &["seat", "take", "dispatch"],
     &["actor", "register", "agent:c"],
     &["instance", "register"],
     &["ledger", "rebuild"],
@@ -123,7 +126,8 @@ fn reads_work_and_writes_are_refused(sandbox: &Sandbox, files: Files, run: &dyn 
         assert_eq!(error["code"], "read_only", "{files:?}, {args:?}: {error}");
         // The words of the snapshot, which are made from the same error.
         let known = Refusal::from(StoreError::ReadOnly(PathBuf::new()));
-        assert_eq!(error["next"], Value::from(known.next), "{files:?}, {args:?}");
+        let known = crate::contract::wording::refusal(&known).next;
+        assert_eq!(error["next"][0], known[0], "{files:?}, {args:?}");
         assert!(error["message"].as_str().unwrap().contains("can be read but not written"));
         let words = run(args);
         assert_eq!(words.code, 8, "{files:?}, {args:?}");
@@ -156,48 +160,100 @@ fn on_a_read_only_mount_reads_work_and_writes_name_the_way_that_works() {
     }
 }
 
+/// The log lies beside the real file, not beside the link.
+#[test]
+fn a_link_to_a_store_that_cannot_be_written_shows_what_is_in_its_log() {
+    if !in_own_mounts("read_only::a_link_to_a_store_that_cannot_be_written_shows_what_is_in_its_log") {
+        return;
+    }
+    let sandbox = prepared(Files::LogWithoutIndex);
+    let folder = sandbox.path().join(".onus");
+    let link = sandbox.path().join("link.db");
+    std::os::unix::fs::symlink(sandbox.database(), &link).unwrap();
+    let _mounted = Mounted::new(&["--bind", &folder.to_string_lossy()], &folder);
+    std::mem::forget(Mounted::new(&["-o", "remount,ro,bind"], &folder));
+    let mut command = sandbox.command(&agent("a"));
+    let ran = Ran::of(command.args(["list", "--json"]).env("ONUS_STORE", &link).output().unwrap());
+    assert_eq!(ran.ok().json()["tasks"].as_array().unwrap().len(), 2);
+}
+
 /// Takes (or gives back) everybody's right to write in a folder and to the files in it.
 fn set_writable(folder: &Path, writable: bool) {
     for entry in fs::read_dir(folder).unwrap() {
-        let mode = if writable { 0o644 } else { 0o444 };
+        let mode = if writable { 0o600 } else { 0o400 };
         fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(mode)).unwrap();
     }
-    let mode = if writable { 0o755 } else { 0o555 };
+    let mode = if writable { 0o700 } else { 0o500 };
     fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Gives a folder and all in it to another user, if this is root's to give.
+fn belongs_to(folder: &Path, uid: u32) {
+    if is_root() {
+        let given = Command::new("chown").arg("-R").arg(format!("{uid}:{uid}")).arg(folder).status();
+        assert!(given.unwrap().success());
+    }
+}
+
+/// Permissions do not bind root: it becomes somebody else, who must reach the folder and the binary.
+fn by_somebody(sandbox: &Sandbox) -> impl Fn(&[&str]) -> Ran + use<'_> {
+    let binary = if is_root() { sandbox.path().join("onus") } else { PathBuf::from(ONUS) };
+    if is_root() {
+        fs::copy(ONUS, &binary).unwrap();
+    }
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    move |args| {
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+            command
+        } else {
+            Command::new(&binary)
+        };
+        command
+            .current_dir(sandbox.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("ONUS_ACTOR", "agent:a")
+            .env("ONUS_INSTANCE", "a-1")
+            .args(args);
+        Ran::of(command.output().unwrap())
+    }
+}
+
+#[test]
+fn what_may_not_even_be_read_is_named_with_what_to_change() {
+    let sandbox = Sandbox::new();
+    let run = by_somebody(&sandbox);
+    let file = sandbox.database();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    belongs_to(sandbox.path(), 65_534);
+    let step = format!("give yourself access to {} (chmod u+rwX): it is yours", file.display());
+    for args in [&["status"][..], &["list"], &["doctor"]] {
+        let refused = run(&[args, &["--json"]].concat()).refused(8);
+        assert_eq!(
+            (&refused["code"], &refused["next"]),
+            (&"unavailable".into(), &[step.as_str()][..].into())
+        );
+    }
+    belongs_to(sandbox.path(), 0);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    sandbox.is_whole();
 }
 
 #[test]
 fn without_permission_to_write_reads_work_and_writes_name_the_way_that_works() {
     for files in SHAPES {
         let sandbox = prepared(files);
-        // Permissions do not bind root: it becomes somebody else, who must reach the folder and the binary.
-        let binary = if is_root() { sandbox.path().join("onus") } else { PathBuf::from(ONUS) };
-        if is_root() {
-            fs::copy(ONUS, &binary).unwrap();
-        }
-        fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let run = |args: &[&str]| {
-            let mut command = if is_root() {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
-                command
-            } else {
-                Command::new(&binary)
-            };
-            command
-                .current_dir(sandbox.path())
-                .env_clear()
-                .env("PATH", std::env::var_os("PATH").unwrap())
-                .env("ONUS_ACTOR", "agent:a")
-                .env("ONUS_INSTANCE", "a-1")
-                .args(args);
-            Ran::of(command.output().unwrap())
-        };
+        let run = by_somebody(&sandbox);
         let folder = sandbox.path().join(".onus");
         set_writable(&folder, false);
+        // What another user owns is not looked at: it is theirs for a while.
+        belongs_to(sandbox.path(), 65_534);
 
         reads_work_and_writes_are_refused(&sandbox, files, &run);
 
+        belongs_to(sandbox.path(), 0);
         set_writable(&folder, true);
         sandbox.run(&agent("a"), &["done", "1", "-m", "x"]).ok();
         sandbox.is_whole();

@@ -1,6 +1,6 @@
 //! How tasks are named: whatever is typed is the same task before anything is compared or stored.
 
-use crate::kit::{claim, dump};
+use crate::contract::kit::{claim, dump};
 use crate::support::{Sandbox, agent, human};
 
 /// A task no end of whose uid can be taken for a number.
@@ -85,7 +85,7 @@ fn a_part_that_several_share_is_refused_with_the_candidates() {
 fn the_one_task_that_is_held_need_not_be_named() {
     let sandbox = Sandbox::new();
     let a = agent("a");
-    let verbs: [&[&str]; 12] = [
+    let verbs: [&[&str]; 13] = [
         &["show"],
         &["edit", "--title", "x"],
         &["note", "a word"],
@@ -93,6 +93,7 @@ fn the_one_task_that_is_held_need_not_be_named() {
         &["claim"],
         &["release"],
         &["handoff", "--to", "agent:a", "--reason", "r"],
+        &["assign", "--to", "agent:a", "--reason", "r"],
         &["block"],
         &["submit"],
         &["done", "-m", "x"],
@@ -123,6 +124,7 @@ fn the_one_task_that_is_held_need_not_be_named() {
         (&"ambiguous".into(), &serde_json::json!([first, second]))
     );
     // ONUS_TASK names it.
-    let named = crate::kit::json_with(&sandbox, &a, &[("ONUS_TASK", &second)], &["release"]).ok().json();
+    let named =
+        crate::contract::kit::json_with(&sandbox, &a, &[("ONUS_TASK", &second)], &["release"]).ok().json();
     assert_eq!(named["id"], second.as_str());
 }

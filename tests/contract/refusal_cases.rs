@@ -10,8 +10,10 @@ use onus_store::StoreError;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::kit::{Dump, Sleeper, claim, dump, json_with, lapse, lapsed_claim, run_with, tamper};
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::contract::kit::{Dump, Sleeper, claim, dump, json_with, lapse, lapsed_claim, run_with, tamper};
+use crate::contract::walk::{Walked, walk, walk_words};
+use crate::contract::wording;
+use crate::support::{As, Sandbox, agent, human};
 
 /// A refusal as people and as programs read it.
 pub(crate) struct Case {
@@ -22,6 +24,8 @@ pub(crate) struct Case {
     pub(crate) exit: i32,
     pub(crate) words: String,
     pub(crate) json: Value,
+    /// The same by both kinds of callers, in every interface.
+    pub(crate) walked: Vec<Walked>,
 }
 
 /// Runs a command twice, for people and for programs; it must change nothing either time.
@@ -38,7 +42,10 @@ fn refused(
     assert!(content(sandbox) == before, "{what}: something changed");
     assert_eq!(words.stdout, "", "{what}: prose of a refusal goes to stderr");
     assert_eq!(words.code, json.code, "{what}");
-    case(code, what, shows, &words, &json, &sandbox.path().to_string_lossy())
+    let walked = walk(sandbox, (who, env, args), &json);
+    assert!(content(sandbox) == before, "{what}: something changed");
+    let shown = redacted(&words.stderr, &sandbox.path().to_string_lossy());
+    Case { code, what, shows, exit: words.code, words: shown, json: json.json(), walked }
 }
 
 /// Every row, or of what cannot be opened every byte. None where there is no store.
@@ -50,31 +57,19 @@ fn content(sandbox: &Sandbox) -> Option<(Option<Dump>, Vec<u8>)> {
     Some((None, bytes))
 }
 
-fn case(
-    code: &'static str,
-    what: &'static str,
-    shows: &'static str,
-    words: &Ran,
-    json: &Ran,
-    folder: &str,
-) -> Case {
-    assert_eq!(words.code, json.code, "{what}");
-    Case { code, what, shows, exit: words.code, words: redacted(&words.stderr, folder), json: json.json() }
-}
-
 /// What differs from run to run, by what it is.
 pub(crate) fn redacted(text: &str, folder: &str) -> String {
-    let span = r"\d+(ms|s|m|h|d)( \d+(s|m|h))?";
+    let span = r"\d+ (ms|s|min|h|d)( \d+ (s|min|h))?";
     let mut text = text.replace(folder, "[folder]");
     for (pattern, by) in [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}".to_owned(), "[uid]"),
         (r"\d{4}-\d\d-\d\dT[0-9:.]+Z".to_owned(), "[time]"),
         (r"process \d+".to_owned(), "process [pid]"),
-        (format!("for {span} so far"), "for [span] so far"),
-        (format!("for {span} more"), "for [span] more"),
+        (format!(" for {span}"), " for [span]"),
         (format!("at most {span} more"), "at most [span] more"),
-        (format!(", in {span}"), ", in [span]"),
-        (r"waited [0-9.]+s".to_owned(), "waited [span]"),
+        (format!(" in {span}"), " in [span]"),
+        (format!(" {span} ago"), " [span] ago"),
+        (format!("waited {span}"), "waited [span]"),
         (r"'01[0-9a-f]{4}'".to_owned(), "'[start of a uid]'"),
     ] {
         text = Regex::new(&pattern).unwrap().replace_all(&text, by).into_owned();
@@ -82,14 +77,16 @@ pub(crate) fn redacted(text: &str, folder: &str) -> String {
     text
 }
 
-/// A refusal of a store that this machine may not be able to show on demand. Its words come from the same place; that
-/// the binary says them is tested where the condition itself is made (`read_only`, `disk_full`).
-fn of_store(code: &'static str, what: &'static str, error: StoreError) -> Case {
-    let refusal = Refusal::from(error);
+/// A refusal that this machine may not be able to show on demand. Its words come from the same place; that the binary
+/// says them is tested where the condition itself is made (`read_only`, `disk_full`, `hostile`).
+fn unmade(code: &'static str, what: &'static str, error: impl Into<Refusal>) -> Case {
+    let refusal: Refusal = error.into();
+    let (exit, walked) = (refusal.exit_code().into(), walk_words(&refusal));
+    let refusal = wording::refusal(&refusal);
     let mut words = format!("onus: {}\n", refusal.message);
     words.extend(refusal.next.iter().map(|step| format!("  next: {step}\n")));
     let json = serde_json::json!({ "error": refusal });
-    Case { code, what, shows: "", exit: refusal.exit_code().into(), words, json }
+    Case { code, what, shows: "", exit, words, json, walked }
 }
 
 /// Every kind of refusal there is, made once for all tests that look at them.
@@ -324,6 +321,8 @@ fn rule_cases() -> Vec<Case> {
     sandbox.run(&a, &["block", &blocked]).ok();
     sandbox.run(&a, &["fail", &failed]).ok();
     sandbox.run(&a, &["drop", &dropped]).ok();
+    let own = sandbox.add("A person's own");
+    sandbox.run(&ann, &["submit", &own]).ok();
     let forced = ["takeover", mine.as_str(), "--force", "--reason", "r"];
     let by_agent = ["claim", hard.as_str(), "--force", "--reason", "r"];
     let link = [("ONUS_FORCE_NEEDS_LINK", "true")];
@@ -332,6 +331,7 @@ fn rule_cases() -> Vec<Case> {
     let mut cases = vec![
         refused("not_allowed", "from proposed", "task", &sandbox, (&a, &[], &["claim", proposed])),
         refused("not_allowed", "from open", "task", &sandbox, (&a, &[], &["approve", &open])),
+        refused("not_allowed", "reopening what is open", "task", &sandbox, (&ann, &[], &["reopen", &open])),
         refused("not_allowed", "from in progress", "task", &sandbox, (&a, &[], &["unblock", &mine])),
         refused("not_allowed", "from blocked", "task", &sandbox, (&a, &[], &["claim", &blocked])),
         refused("not_allowed", "from review", "task", &sandbox, (&a, &[], &["claim", &review])),
@@ -351,6 +351,13 @@ fn rule_cases() -> Vec<Case> {
             "task",
             &sandbox,
             (&a, &[], &["approve", &review]),
+        ),
+        refused(
+            "not_allowed",
+            "a person's approval of their own work",
+            "task",
+            &sandbox,
+            (&ann, &[], &["approve", &own]),
         ),
         refused(
             "not_allowed",
@@ -577,15 +584,38 @@ fn store_cases() -> Vec<Case> {
         (&a, &[], &["ledger", "verify"]),
     ));
 
+    let clone = Sandbox::on_server("postgres://ann@db.example/onus", "web");
+    cases.push(refused("unconfirmed", "a clone that names a project", "", &clone, (&a, &[], add)));
+
     let path = PathBuf::from("[folder]/.onus/onus.db");
-    cases.push(of_store("read_only", "a sandbox", StoreError::ReadOnly(path.clone())));
-    cases.push(of_store("disk_full", "no space", StoreError::Full));
-    cases.push(of_store(
+    cases.push(unmade("read_only", "a sandbox", StoreError::ReadOnly(path.clone())));
+    cases.push(unmade("disk_full", "no space", StoreError::Full));
+    let why = "disk I/O error".to_owned();
+    cases.push(unmade("unavailable", "a failing disk", StoreError::Unwritten { path: path.clone(), why }));
+    let why = "the commit failed (disk I/O error), and the part already written could not be undone (Input/output error)";
+    cases.push(unmade(
+        "not_known",
+        "a failed commit",
+        StoreError::Unknown { place: path.clone(), why: why.to_owned() },
+    ));
+    let log = PathBuf::from("[folder]/.onus/onus.db-wal");
+    cases.push(unmade("unavailable", "a stray log", StoreError::StrayLog { log }));
+    let two = StoreError::TwoNames { path: path.clone(), names: 2 };
+    cases.push(unmade("unavailable", "a hard link", two));
+    cases.push(unmade(
         "busy",
         "another program",
         StoreError::Busy { pid: None, waited: Duration::from_secs(5) },
     ));
+    let others = onus_repo::Foreign { path: "/srv/shared/.git".into(), uid: 1001, in_git: true };
+    cases.push(unmade("foreign", "another user's repository", others));
+    let by = onus_store::Blocker { pid: 4711, role: Some("eve".into()), program: Some("psql".into()) };
+    cases.push(unmade(
+        "busy",
+        "a session of the server",
+        StoreError::Blocked { by, waited: Duration::from_secs(5) },
+    ));
     let filesystem = "nfs".to_owned();
-    cases.push(of_store("unsafe_filesystem", "a network", StoreError::UnsafeFilesystem { path, filesystem }));
+    cases.push(unmade("unsafe_filesystem", "a network", StoreError::UnsafeFilesystem { path, filesystem }));
     cases
 }

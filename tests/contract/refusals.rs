@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use onus_core::refusal::Code;
 use serde_json::Value;
 
-use crate::kit::{claim, dump, instance};
-use crate::refusal_cases::{Case, cases};
-use crate::support::{Sandbox, agent, human};
+use crate::contract::kit::{claim, dump, instance};
+use crate::contract::refusal_cases::{Case, cases};
+use crate::support::{Sandbox, agent, human, is_written};
+
+/// Codes of rules that no command comes under yet; their helpers have tests of their own (`onus_repo::approval`).
+pub(crate) const COMING: [&str; 1] = ["unapproved"];
 
 /// Every code, by the schema that is derived from the type.
-fn all_codes() -> BTreeSet<String> {
+pub(crate) fn all_codes() -> BTreeSet<String> {
     let schema = serde_json::to_value(schemars::schema_for!(Code)).unwrap();
     let codes = schema["enum"].as_array().unwrap();
     codes.iter().map(|code| code.as_str().unwrap().to_owned()).collect()
@@ -22,11 +25,12 @@ fn all_codes() -> BTreeSet<String> {
 fn every_refusal_shows_the_holder_the_time_left_and_the_safe_next_step() {
     let cases = cases();
     let covered: BTreeSet<String> = cases.iter().map(|case| case.code.to_owned()).collect();
-    assert_eq!(covered, all_codes(), "every code has a case here");
+    let given = all_codes().into_iter().filter(|code| !COMING.contains(&code.as_str())).collect();
+    assert_eq!(covered, given, "every code has a case here");
 
     let mut pages = String::new();
     for case in cases {
-        let Case { code, what, shows, exit, words, json } = case;
+        let Case { code, what, shows, exit, words, json, .. } = case;
         let error = &json["error"];
         assert_eq!(error["code"], *code, "{what}: {json}");
         let of_code: Code = serde_json::from_value(error["code"].clone()).unwrap();
@@ -57,7 +61,7 @@ fn every_refusal_shows_the_holder_the_time_left_and_the_safe_next_step() {
         assert!(!steps.is_empty() || *code == "usage" || *what == "what is not an actor", "{what}: {error}");
         pages.push_str(&format!("{code}, {what}: exit {exit}\n{words}\n"));
     }
-    insta::assert_snapshot!("refusals", pages);
+    is_written("tests/contract/snapshots/refusals.txt", &format!("{}\n", pages.trim_end()));
 }
 
 /// The exit codes are API: this is the design's list, and each code of the core stands in it once.
@@ -69,13 +73,29 @@ fn exit_codes_are_the_designs() {
         (3, &["not_found"]),
         (4, &["held", "kept", "scope"]),
         (5, &["fenced"]),
-        (6, &["not_allowed", "people_only", "tier", "limit", "unmet", "not_yet", "cycle", "changed"]),
+        (
+            6,
+            &[
+                "not_allowed",
+                "people_only",
+                "unconfirmed",
+                "tier",
+                "limit",
+                "unmet",
+                "not_yet",
+                "cycle",
+                "changed",
+                "unapproved",
+            ],
+        ),
         (7, &["nothing"]),
         (
             8,
             &[
                 "no_store",
+                "foreign",
                 "unavailable",
+                "not_known",
                 "busy",
                 "read_only",
                 "disk_full",
@@ -109,17 +129,17 @@ fn exit_codes_are_the_designs() {
 }
 
 #[test]
-fn no_refusal_suggests_an_override() {
+fn no_step_is_an_override() {
     for case in cases() {
-        let json = case.json.to_string();
-        for text in [&case.words, &json] {
-            assert!(!text.contains("--force"), "{}: {text}", case.what);
-        }
         let steps = case.json["error"]["next"].as_array().cloned().unwrap_or_default();
         for step in &steps {
             let step = step.as_str().unwrap();
             let resets = step.contains("reset") && !step.contains("--dry-run");
-            assert!(!step.contains("force") && !resets, "{}: {step}", case.what);
+            assert!(
+                !step.contains("force") && !step.contains("takeover") && !resets,
+                "{}: {step}",
+                case.what
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::kit::{claim, dump, kinds, run_with};
+use crate::contract::kit::{claim, dump, kinds, run_with};
 use crate::support::{As, ONUS, Ran, Sandbox, agent, eventually, human};
 
 /// A run that goes on while the test does something else. It does not outlive the test.
@@ -318,7 +318,7 @@ fn a_store_out_of_reach_stops_nobody_who_is_bound_to_it() {
     command.args(["run", &id, "--ttl", "1s", "--", "/bin/sh", "-c", &script]);
     let run = Run(Some(command.stderr(std::fs::File::create(&said).unwrap()).spawn().unwrap()));
     eventually("it to be said", || {
-        std::fs::read_to_string(&said).unwrap().contains("cannot be renewed now").then_some(())
+        std::fs::read_to_string(&said).unwrap().contains("cannot renew the lease").then_some(())
     });
     std::fs::write(sandbox.path().join("back"), "").unwrap();
     let_it_end(&sandbox);
@@ -375,7 +375,7 @@ fn what_turns_out_not_to_run_leaves_the_task_free() {
     let id = sandbox.add("Build it");
     std::fs::write(sandbox.path().join("data"), "no program").unwrap();
     let refused = sandbox.json(&agent("a"), &["run", &id, "--", "./data"]).refused(2);
-    assert!(refused["message"].as_str().unwrap().contains("cannot be run"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("cannot run"), "{refused}");
     assert_eq!(sandbox.show(&id)["state"], "open");
     assert_eq!(kinds(&sandbox, &id), ["task.created", "lease.acquired", "lease.released"]);
 }
@@ -397,7 +397,7 @@ fn at_a_terminal_the_command_has_it() {
     let id = sandbox.add("Build it");
     let args = ["run", &id, "--", "/bin/sh", "-c", "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo lent"];
     let env = [("ONUS_ACTOR", "agent:a"), ("ONUS_INSTANCE", "a-1")];
-    let Some(screen) = crate::kit::on_terminal(&sandbox, &env, &args) else {
+    let Some(screen) = crate::contract::kit::on_terminal(&sandbox, &env, &args) else {
         eprintln!("left out: there is no script(1) here");
         return;
     };
@@ -410,5 +410,5 @@ fn the_trampoline_is_for_onus_alone() {
     let sandbox = Sandbox::new();
     let ran = run_with(&sandbox, &agent("a"), &[], &["__exec", "1", "1", "--", "echo", "hello"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{ran:?}");
-    assert!(ran.stderr.contains("for onus run alone"), "{ran:?}");
+    assert!(ran.stderr.contains("only for its supervisor"), "{ran:?}");
 }

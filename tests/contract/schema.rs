@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::answers::{COMMANDS, definitions};
-use crate::kit::{Sleeper, claim, commands, documented, json_with, lapsed_claim, tamper};
-use crate::refusal_cases;
+use crate::contract::answers::{COMMANDS, definitions};
+use crate::contract::kit::{Sleeper, claim, commands, documented, json_with, lapsed_claim, tamper};
+use crate::contract::refusal_cases;
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// The published document: every answer's shape, and which command gives which.
@@ -47,7 +47,7 @@ fn closed(schema: &mut Value) {
 }
 
 #[track_caller]
-fn is_a(answer: &str, value: &Value) {
+pub(super) fn is_a(answer: &str, value: &Value) {
     let mut schema = schema();
     closed(&mut schema);
     schema["$ref"] = json!(format!("#/$defs/{answer}"));
@@ -139,6 +139,14 @@ fn every_command_answers_in_its_documented_shape() {
             "y",
             "--ref",
             "jira:W-1",
+            "--constraint",
+            "max_files=3",
+            "--constraint",
+            "no_land",
+            "--acceptance",
+            "It works",
+            "--acceptance",
+            "It is fast",
             "--origin",
             "mail:1",
             "--key",
@@ -158,7 +166,9 @@ fn every_command_answers_in_its_documented_shape() {
         ("refs", json!({ "jira": "W-1" })),
         ("origin", json!("mail:1")),
         ("state", json!("open")),
-        ("version", json!(1)),
+        ("version", json!(3)),
+        ("constraints", json!(["no_land", "max_files=3"])),
+        ("started_at", json!(null)),
         ("deps", json!([])),
         ("scope", json!([])),
         ("attempts", json!(0)),
@@ -167,9 +177,25 @@ fn every_command_answers_in_its_documented_shape() {
         assert_eq!(full[name], value, "{name}");
     }
     assert_eq!(tried.run("add", &["Again", "--origin", "mail:1"])["existing"], true);
-    tried.run("edit", &["2", "--title", "Fuller", "--untag", "x", "--ref", "jira:"]);
+    assert_eq!(tried.run("show", &["jira:W-1"])["id"], "ON-2");
+    tried.run("edit", &["jira:W-1", "--title", "Fuller", "--untag", "x", "--unref", "jira"]);
+    tried.run(
+        "edit",
+        &["2", "--constraint", "max_files=9", "--no-constraint", "no_land", "--acceptance", "It is safe"],
+    );
+    let ticked = tried.run("tick", &["2", "2"]);
+    assert_eq!(ticked["acceptance"][1]["ticked_by"], "human:ann");
+    assert_eq!(tried.run("tick", &["2", "2", "--undo"])["acceptance"][1]["ticked"], false);
+    tried.run("tick", &["2", "1"]);
     tried.run("note", &["2", "A note"]);
-    assert_eq!(tried.run("show", &["2"])["notes"][0]["text"], "A note");
+    tried.run("note", &["2", "So be it", "--kind", "decision", "--link", "https://example.org/7"]);
+    let shown = tried.run("show", &["2"]);
+    assert_eq!(
+        (&shown["notes"][0]["text"], &shown["notes"][0]["kind"]),
+        (&json!("A note"), &json!("progress"))
+    );
+    assert_eq!(shown["decisions"][0]["link"], "https://example.org/7");
+    assert_eq!(shown["constraints"], json!(["max_files=9"]));
 
     // A lease, in all its ways.
     let claimed =
@@ -181,12 +207,18 @@ fn every_command_answers_in_its_documented_shape() {
     assert!(handed["lease"].is_null() && handed["task"]["kept_for"]["actor"] == "agent:b");
     assert_eq!(tried.by(&b, "claim", &["--next", "--reserve"])["lease"]["handoff_reason"], "go on");
     tried.by(&b, "release", &["1", "-m", "not now"]);
+    let assigned = tried.run("assign", &["1", "--to", "agent:b", "--for", "2h", "--reason", "yours"]);
+    assert!(assigned["lease"].is_null() && assigned["task"]["kept_for"]["reason"] == "yours", "{assigned}");
+    let bounded = tried.by(&b, "claim", &["1", "--constraint", "read_only"]);
+    assert_eq!(bounded["lease"]["constraints"], json!(["read_only"]));
+    tried.by(&b, "release", &["1"]);
     lapsed_claim(&sandbox, &a, "1");
     tried.run("status", &[]);
     let ready = tried.run("ready", &[]);
     let takeover = ready["tasks"].as_array().unwrap().iter().map(|task| task["takeover"].clone());
     assert!(takeover.eq([json!(true)]), "{ready}");
-    assert_eq!(tried.by(&b, "takeover", &["1", "--reason", "lapsed"])["takeover"], true);
+    let taken = tried.by(&b, "takeover", &["1", "--reason", "lapsed"]);
+    assert_eq!((&taken["takeover"], &taken["lease"]["handoff_reason"]), (&json!(true), &json!("lapsed")));
     // With news beside the answers.
     sandbox.run(&human("bob"), &["note", "1", "for you"]).ok();
     assert!(tried.by(&b, "show", &["1"])["notices"].is_array());
@@ -227,6 +259,14 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("graph", &["4", "--upstream", "--all", "--limit", "1"]);
     tried.run("dep add", &["4", "1"]);
     tried.run("dep rm", &["4", "1"]);
+    assert_eq!(tried.run("undo", &[])["undone"], json!(["dep.removed"]));
+    assert_eq!(tried.run("dep list", &["4"])["needs"].as_array().unwrap().len(), 2);
+    assert_eq!(tried.run("blocked", &[])["tasks"][0]["not_ready"]["kind"], "child");
+    tried.run("stale", &[]);
+    let several = sandbox.json(&human("ann"), &["show", "1", "99", "2"]);
+    assert_eq!(several.code, 3);
+    is_a("SeveralAnswer", &several.json());
+    tried.run("dep rm", &["4", "1"]);
     tried.by(&b, "claim", &["3"]);
     assert_eq!(tried.run("reset --dry-run", &["3"])["touched"][0]["lease"]["actor"], "agent:b");
     assert_eq!(tried.run("reset", &["3", "--reason", "r", "--force"])["touched"][0]["state"], "in_progress");
@@ -243,6 +283,29 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("search", &["note"]);
     tried.run("log", &[]);
     assert!(tried.run("log", &["2"])["events"].as_array().unwrap().len() > 2);
+    assert_eq!(tried.run("sessions", &["5"])["sessions"][0]["session"], "ON-5#1");
+    tried.run("sessions", &[]);
+    let every = ["--by", "actor,task,day,week,area,tag,parent", "--explain"];
+    assert!(!tried.run("timesheet", &every)["stretches"].as_array().unwrap().is_empty());
+    tried.run("timesheet", &[]);
+    assert_eq!(tried.run("timesheet seal", &["--month", "2026-01"])["sealed"]["month"], "2026-01");
+    let standup = tried.run("report standup", &[]);
+    let actors = standup["actors"].as_array().unwrap().iter().filter(|actor| actor["done"] != json!([]));
+    assert_eq!(actors.count(), 1, "{standup}");
+    tried.run("report actor", &["human:ann"]);
+    let used = ["1", "--model", "m", "--tokens-in", "9", "--tokens-out", "3", "--cost", "0.10eur"];
+    tried.by(&b, "session record", &used);
+    let sessions = tried.run("sessions", &["1"]);
+    assert_eq!(sessions["sessions"][0]["usage"][0]["cost"], json!(0.1), "{sessions}");
+    let worked = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|session| session["worked_seconds"] != json!(0.0));
+    let worked = worked.unwrap()["session"].as_str().unwrap();
+    assert_eq!(tried.run("report cost", &["--by", "model"])["totals"][0]["currency"], "EUR");
+    tried.run("session correct", &[worked, "--void", "--reason", "a test"]);
+    assert_eq!(tried.run("report flow", &[])["done"], 1);
     tried.run("actor register", &["agent:new"]);
     tried.run("actor tier", &["agent:new", "2"]);
     tried.run("actor alias", &["agent:new", "agent:other"]);
@@ -265,15 +328,37 @@ fn every_command_answers_in_its_documented_shape() {
     is_a("SetupCheckAnswer", &check.json());
     tried.seen.borrow_mut().insert("setup --check");
     tried.run("setup --remove", &[]);
+    let seat = tried.by(&a, "seat take", &["land:main", "--ttl", "0", "--reason", "a secret"]);
+    assert_eq!(seat["lease"]["seat"], "land:main");
+    tried.by(&a, "seat renew", &["land:main"]);
+    tried.by(&a, "seat check", &["land:main"]);
+    tried.by(&a, "status", &[]);
+    assert_eq!(
+        tried.by(&a, "seat redact", &["land:main", "2", "--reason", "r"])["lease"]["reason"],
+        json!(null)
+    );
+    assert_eq!(tried.run("seat takeover", &["land:main", "--reason", "r", "--force"])["takeover"], true);
+    tried.run("seat show", &["land:main"]);
+    tried.run("seat list", &[]);
+    assert_eq!(tried.run("seat release", &["land:main"])["lease"], json!(null));
     tried.run("config", &[]);
     tried.run("config show", &[]);
     tried.run("config get", &["lease.ttl"]);
+    tried.run("config set", &["area.auth.paths", "src/auth/**"]);
+    tried.run("config set", &["lease.indefinite_per_actor", "2"]);
+    tried.run("config", &[]);
+    tried.run("config get", &["area.auth"]);
+    tried.run("config unset", &["area.auth"]);
     tried.run("config files", &[]);
     tried.run("doctor", &[]);
     tried.run("doctor", &["--fix"]);
     assert_eq!(tried.by(&a, "whoami", &[])["instance"], "a-1");
     tried.run("prime", &[]);
     tried.run("prime", &["--full"]);
+    tried.run(
+        "intake",
+        &["cli", "Asked", "--ref", "7", "-d", "b", "--link", "https://x.example/7", "--author", "Ann"],
+    );
     tried.run("backup", &["copy.db"]);
     tried.run("store copy", &["copy.db", "copied.db"]);
     let server = onus_store::conformance::server::Server::shared();

@@ -2,20 +2,22 @@
 
 use std::process::{Command, Stdio};
 
-use crate::kit::{claim, fed, is_missing, on_terminal};
+use crate::contract::kit::{claim, fed, is_missing, on_terminal};
 use crate::support::{Ran, Sandbox, agent, human};
 
 #[test]
 fn completions_are_scripts_that_their_shells_can_read() {
     let sandbox = Sandbox::new();
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = sandbox.run(&human("ann"), &["completions", shell]).ok().stdout.clone();
-        for command in ["claim", "takeover", "ledger", "handoff"] {
-            assert!(script.contains(command), "{shell} knows {command}");
-        }
+        // It knows the commands, or asks for them.
+        assert!(script.contains("takeover") || script.contains("__complete"), "{shell}");
         let file = sandbox.path().join(format!("onus.{shell}"));
         std::fs::write(&file, &script).unwrap();
         let flag = if shell == "fish" { "--no-execute" } else { "-n" };
+        if matches!(shell, "elvish" | "powershell") {
+            continue;
+        }
         match Command::new(shell).arg(flag).arg(&file).output() {
             Ok(ran) => assert!(ran.status.success(), "{shell}: {ran:?}"),
             Err(error) => {
@@ -24,11 +26,52 @@ fn completions_are_scripts_that_their_shells_can_read() {
             }
         }
     }
-    // In bash it completes.
-    let bash = "source onus.bash && COMP_WORDS=(onus take) COMP_CWORD=1 && _onus onus take onus && echo \"${COMPREPLY[@]}\"";
-    let ran = Command::new("bash").args(["-c", bash]).current_dir(sandbox.path()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "takeover", "{ran:?}");
     assert_eq!(sandbox.run(&human("ann"), &["completions", "tcsh"]).code, 2);
+}
+
+/// What bash offers for a line whose end is where the cursor is.
+fn completed(sandbox: &Sandbox, line: &str) -> Vec<String> {
+    let script = sandbox.run(&human("ann"), &["completions", "bash"]).ok().stdout.clone();
+    std::fs::write(sandbox.path().join("onus.bash"), script).unwrap();
+    let line = line.replacen("onus", crate::support::ONUS, 1);
+    let bash = "source onus.bash; COMP_LINE=$1; COMP_POINT=${#1}; _onus; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut command = sandbox.anonymous();
+    let env: Vec<_> =
+        command.get_envs().map(|(name, value)| (name.to_owned(), value.unwrap().to_owned())).collect();
+    command = Command::new("bash");
+    command.args(["-c", bash, "bash", &line]).current_dir(sandbox.path()).env_clear().envs(env);
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    ran.stdout.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn completions_know_tasks_states_actors_and_keys_and_write_nothing() {
+    let sandbox = Sandbox::new();
+    let (one, two) = (sandbox.add("Fix it"), sandbox.add("Drop it; $(touch x)"));
+    sandbox.run(&human("ann"), &["drop", &two]).ok();
+    claim(&sandbox, &agent("a"), &one);
+    let before = crate::contract::kit::dump(&sandbox);
+    for (line, offers) in [
+        ("onus take", vec!["takeover"]),
+        ("onus show ON-", vec!["ON-1", "ON-2"]),
+        ("onus claim O", vec!["ON-1"]),
+        ("onus claim 1", vec!["1"]),
+        ("onus reopen ", vec!["ON-2"]),
+        ("onus list --state rev", vec!["review"]),
+        ("onus list --state=rev", vec!["review"]),
+        ("onus list --holder ag", vec!["agent:a"]),
+        // Bash has broken the word at the colon: what is before it stands there already.
+        ("onus list --holder agent:", vec!["a"]),
+        ("onus config get lease.tt", vec!["lease.ttl"]),
+        ("onus help taked", vec![]),
+    ] {
+        assert_eq!(completed(&sandbox, line), offers, "{line}");
+    }
+    assert_eq!(crate::contract::kit::dump(&sandbox), before, "nobody changed anything");
+    // Where there is no store nothing is said either.
+    let elsewhere = Sandbox::empty();
+    assert_eq!(completed(&elsewhere, "onus show O"), Vec::<String>::new());
 }
 
 #[test]
@@ -44,13 +87,17 @@ fn manual_pages_render() {
             Err(error) => assert!(is_missing(&error), "{error}"),
         }
     }
-    assert!(sandbox.run(&human("ann"), &["man"]).ok().stdout.contains(".TH onus"));
+    let main = sandbox.run(&human("ann"), &["man"]).ok().stdout.clone();
+    for part in [".TH onus", "EXIT STATUS", "ENVIRONMENT", "ONUS_ACTOR", "FILES", "onus.toml"] {
+        assert!(main.contains(part), "{part}");
+    }
+    assert!(std::fs::read_to_string(folder.join("onus-claim.1")).unwrap().contains("EXIT STATUS"));
 }
 
 #[test]
-fn close_and_complete_are_done() {
+fn close_complete_and_finish_are_done() {
     let sandbox = Sandbox::new();
-    for word in ["done", "close", "complete"] {
+    for word in ["done", "close", "complete", "finish"] {
         let id = sandbox.add("Fix it");
         claim(&sandbox, &agent("a"), &id);
         assert_eq!(sandbox.json(&agent("a"), &[word, "-m", "fixed"]).ok().json()["state"], "done", "{word}");
@@ -128,7 +175,7 @@ fn an_answer_that_is_lost_on_its_way_to_a_file_is_an_error() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let ran = Ran::of(sandbox.command(&human("ann")).args(&args).stdout(full).output().unwrap());
         assert_eq!(ran.code, 1, "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains("cannot be written") && !ran.stderr.contains("panicked"), "{ran:?}");
+        assert!(ran.stderr.contains("cannot write") && !ran.stderr.contains("panicked"), "{ran:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use onus_core::task::State;
 use onus_core::transition::Verb;
 
-use crate::kit::{claim, dump, json_with, lapsed_claim};
+use crate::contract::kit::{claim, dump, json_with, lapsed_claim};
 use crate::support::{As, Sandbox, agent, human};
 
 /// Each verb with what it needs, the task's id aside.
@@ -182,6 +182,39 @@ fn what_is_finished_is_only_reopened() {
     from("dropped", &agent("b"), &[("reopen", "open")], 6);
 }
 
+/// Nothing is got around by dropping a task and reopening it.
+#[test]
+fn reopening_neither_accepts_a_proposal_nor_retries_what_failed() {
+    let sandbox = Sandbox::new();
+    let (a, ann) = (agent("a"), human("ann"));
+    let proposed = task_in(&sandbox, "proposed");
+    sandbox.run(&a, &["drop", &proposed]).ok();
+    let reopened = sandbox.run(&a, &["reopen", &proposed]);
+    assert!(reopened.ok().stdout.contains("is proposed again"), "{reopened:?}");
+    sandbox.json(&a, &["claim", &proposed]).refused(6);
+    // Once accepted, it is work like any other.
+    sandbox.run(&ann, &["accept", &proposed]).ok();
+    sandbox.run(&a, &["drop", &proposed]).ok();
+    assert_eq!(sandbox.json(&a, &["reopen", &proposed]).ok().json()["state"], "open");
+
+    let failed = task_in(&sandbox, "failed");
+    sandbox.run(&ann, &["edit", &failed, "--max-attempts", "1"]).ok();
+    for (verb, attempts) in [(&["retry", &failed] as &[&str], 1), (&["fail", &failed], 1)] {
+        assert_eq!(sandbox.json(&a, verb).ok().json()["attempts"], attempts);
+    }
+    sandbox.run(&a, &["drop", &failed]).ok();
+    // A note in between makes no difference.
+    sandbox.run(&ann, &["note", &failed, "once more"]).ok();
+    assert_eq!(sandbox.json(&a, &["reopen", &failed]).ok().json()["state"], "failed");
+    sandbox.json(&a, &["claim", &failed]).refused(6);
+    assert_eq!(sandbox.json(&a, &["retry", &failed]).refused(6)["code"], "limit");
+    // Undoing the drop is no way around it either.
+    sandbox.run(&a, &["drop", &failed]).ok();
+    sandbox.run(&a, &["undo", &failed]).ok();
+    assert_eq!(sandbox.show(&failed)["state"], "failed");
+    sandbox.is_whole();
+}
+
 #[test]
 fn nobody_approves_what_they_worked_on_since_it_was_last_opened() {
     let sandbox = Sandbox::new();
@@ -191,7 +224,7 @@ fn nobody_approves_what_they_worked_on_since_it_was_last_opened() {
     claim(&sandbox, &a, &id);
     sandbox.run(&a, &["release", &id]).ok();
     sandbox.run(&b, &["submit", &id]).ok();
-    for who in [&a, &b, &crate::kit::instance("agent:a", "another")] {
+    for who in [&a, &b, &crate::contract::kit::instance("agent:a", "another")] {
         let error = sandbox.json(who, &["approve", &id]).refused(6);
         assert!(error["message"].as_str().unwrap().contains("worked on"), "{error}");
     }
@@ -206,7 +239,10 @@ fn nobody_approves_what_they_worked_on_since_it_was_last_opened() {
     sandbox.run(&human("ann"), &["submit", &id]).ok();
     sandbox.json(&human("ann"), &["approve", &id]).refused(6);
     sandbox.run(&human("ann"), &["approve", &id, "--force", "--reason", "nobody else is here"]).ok();
-    assert!(crate::kit::kinds(&sandbox, &id).ends_with(&["rule.overridden".into(), "task.approved".into()]));
+    assert!(
+        crate::contract::kit::kinds(&sandbox, &id)
+            .ends_with(&["rule.overridden".into(), "task.approved".into()])
+    );
     sandbox.is_whole();
 }
 
@@ -228,7 +264,7 @@ fn a_rejected_task_is_kept_for_its_submitter() {
     assert_eq!(ready_for(&sandbox, &agent("b")), Vec::<String>::new());
     assert_eq!(ready_for(&sandbox, &agent("a")), [id.as_str()]);
     // Any instance of the submitter: the first one gets it.
-    claim(&sandbox, &crate::kit::instance("agent:a", "another"), &id);
+    claim(&sandbox, &crate::contract::kit::instance("agent:a", "another"), &id);
 }
 
 #[test]
@@ -256,7 +292,7 @@ fn a_handed_task_is_kept_for_its_target_for_a_while() {
     let id = sandbox.add("Another");
     let short = [("ONUS_LEASE_KEEP", "1ms")];
     json_with(&sandbox, &agent("a"), &short, &["handoff", &id, "--to", "agent:b", "--reason", "r"]).ok();
-    crate::kit::lapse();
+    crate::contract::kit::lapse();
     assert!(sandbox.show(&id)["kept_for"].is_null());
     claim(&sandbox, &agent("c"), &id);
     sandbox.is_whole();

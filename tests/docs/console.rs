@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mask::mask;
+use crate::docs::mask::mask;
 use crate::support::{ONUS, Sandbox};
 
 /// What the sandbox is called in the documents.
@@ -184,7 +184,7 @@ pub(crate) fn check(file: &Path) {
             outputs.push((step.output, printed));
         }
     }
-    if std::env::var_os("ONUS_UPDATE_DOCS").is_some() && !report.is_empty() {
+    if crate::support::updates() && !report.is_empty() {
         return update(file, &lines, outputs);
     }
     assert!(report.is_empty(), "the document shows something else than is printed:\n{report}");

@@ -26,16 +26,30 @@ fn line_mask(line: &str) -> String {
         let (word, after) = rest.split_at(length);
         let core = word.trim_end_matches([':', '.', '-']);
         let masked = word_mask(core, &out);
-        // `59m 59s` is one duration, `1h` another way to say the same.
-        if masked == "<span>" && out.ends_with("<span> ") {
+        let number = Some(count_before(&out)).filter(|start| *start < out.len() && UNITS.contains(&core));
+        if let Some(start) = number {
+            out.truncate(start);
+        }
+        // `59 min 59 s` is one duration, `1 h` another way to say the same.
+        if (number.is_some() || masked == "<span>") && out.ends_with("<span> ") {
             out.pop();
         } else {
-            out.push_str(&masked);
+            out.push_str(if number.is_some() { "<span>" } else { &masked });
         }
         out.push_str(&word[core.len()..]);
         rest = after;
     }
     out
+}
+
+const UNITS: [&str; 5] = ["ms", "s", "min", "h", "d"];
+
+/// Where a number and a space begin that a line ends with; its end if there are none.
+fn count_before(line: &str) -> usize {
+    let Some(words) = line.strip_suffix(' ') else { return line.len() };
+    let bare = words.strip_suffix("<number>").unwrap_or(words.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let is_word = bare.is_empty() || bare.ends_with([' ', '(', '"', ',']);
+    if bare.len() < words.len() && is_word { bare.len() } else { line.len() }
 }
 
 fn is_part(c: char) -> bool {
@@ -46,7 +60,7 @@ fn word_mask(word: &str, before: &str) -> String {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     let is_hex = word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     let is_number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
-    if shape == "00:00:00" || shape.starts_with("0000-00-00T") {
+    if matches!(shape.as_str(), "00:00:00" | "00:00" | "0000-00-00") || shape.starts_with("0000-00-00T") {
         "<time>".to_owned()
     } else if is_hex {
         "<hash>".to_owned()
@@ -76,11 +90,14 @@ fn is_span(shape: &str) -> bool {
 fn what_differs_from_run_to_run_is_masked_and_nothing_else() {
     let same = |a: &str, b: &str| assert_eq!(mask(a, false), mask(b, false));
     let differ = |a: &str, b: &str| assert_ne!(mask(a, false), mask(b, false));
+    same("since 2026-11-16, 09:12", "since 2027-01-01, 23:59");
     same("21:54:02 v1 bound to process 158", "07:00:59 v1 bound to process 15859");
-    same("ON-1  a (token 1, for 1h)", "ON-1  a (token 1, for 59m 59s)");
+    same("ON-1  a (token 1, for 1 h)", "ON-1  a (token 1, for 59 min 59 s)");
     same("root 1a57a01c6ab4865053a9", "root 2b57a01c6ab4865053a9");
     same("uid 01a1e133-fcf6-73da-8cac-1dda8d568653", "uid 01a1e133-fcf6-73da-8cac-1dda8d568654");
-    same("T1   a, 5s left", "T1 a, 10m 2s left");
+    same("T1   a, 5 s left", "T1 a, 10 min 2 s left");
+    same("lapses in 59 min 59 s unless", "lapses in 1 h unless");
+    differ("5 tasks", "4 tasks");
     same("\"held_s\":0,\"expires_in_s\":3599", "\"held_s\":12,\"expires_in_s\":3");
     differ("ON-1 v3 agent:ada", "ON-1 v4 agent:ada");
     differ("(token 1)", "(token 2)");

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::book::{checkpoint, open};
-use crate::seals::{cut_tail, new_key};
+use crate::record::book::{checkpoint, open};
+use crate::record::seals::{cut_tail, new_key};
 use crate::support::{Ran, Sandbox, human};
 
 /// A repository with a commit, a change in the index and one in the tree, and a store.

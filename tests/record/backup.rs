@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::book::{Book, open};
-use crate::redaction::with_input;
-use crate::secrets::{Dice, files};
+use crate::record::book::{Book, open};
+use crate::record::redaction::with_input;
+use crate::record::secrets::{Dice, files};
 use crate::support::{Ran, Sandbox, human};
 
 fn on(sandbox: &Sandbox, store: &Path, args: &[&str]) -> Ran {

@@ -93,7 +93,12 @@ impl Book {
 /// Several kinds of events, texts and actors: enough that each column has something to say somewhere.
 fn tell(sandbox: &Sandbox) {
     let (founder, a, b) = (human("founder"), agent("a"), agent("b"));
-    sandbox.json(&founder, &["add", "Repair the pump", "-d", "It leaks", "--tag", "water"]).ok();
+    sandbox
+        .json(
+            &founder,
+            &["add", "Repair the pump", "-d", "It leaks", "--tag", "water", "--ref", "jira:WEB-1"],
+        )
+        .ok();
     sandbox.json(&founder, &["add", "Paint the door", "--propose"]).ok();
     sandbox.json(&founder, &["accept", "ON-2"]).ok();
     sandbox.json(&a, &["claim", "ON-1", "--reason", "nearest"]).ok();

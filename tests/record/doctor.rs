@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::book::{Book, checkpoint, open};
-use crate::redaction::finding;
-use crate::secrets::Dice;
+use crate::record::book::{Book, checkpoint, open};
+use crate::record::redaction::finding;
+use crate::record::secrets::Dice;
 use crate::support::{Ran, Sandbox, human};
 
 #[track_caller]
@@ -122,11 +122,7 @@ fn an_orphan_is_found_and_mended() {
     let book = Book::new();
     for orphan in [
         "INSERT INTO alias VALUES ('agent:x', 'agent:nobody')",
-        "INSERT INTO lease SELECT '01900000-0000-7000-8000-000000000009', token, actor, instance, tier, acquired_at_ms, \
-         tick_ms, domain, ttl_ms, max_hold_ms, process, worktree, branch, mode, reserve, handoff_version, version, \
-         active_wall_ms, active_tick_ms, active_domain, active_before_s, last_wall_ms, last_tick_ms, last_domain, \
-         renewals, deadline_wall_ms, deadline_tick_ms, deadline_domain, ended_how, ended_at_ms, ended_version, \
-         ended_active_s, progress_wall_ms, progress_tick_ms, progress_domain, resting FROM lease LIMIT 1",
+        "INSERT INTO dep SELECT '01900000-0000-7000-8000-000000000009', uid FROM task LIMIT 1",
     ] {
         let copy = book.damaged(|db| assert_eq!(db.execute(orphan, []).unwrap(), 1));
         bad(&book.on(&copy, &["doctor"]), "references", true);
@@ -149,7 +145,7 @@ fn a_log_that_outgrew_its_bounds_is_found_and_emptied() {
     for round in 0.. {
         assert!(round < 200, "the log does not grow");
         let body = dice.plain(250_000);
-        crate::redaction::with_input(
+        crate::record::redaction::with_input(
             sandbox,
             &human("founder"),
             &["edit", "ON-2", "-d", "-", "--force", "--reason", "x"],

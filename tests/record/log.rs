@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::book::open;
-use crate::support::{Sandbox, agent, human};
+use crate::record::book::open;
+use crate::support::{Sandbox, agent, human, is_written};
 
 /// Every kind of event that commands can make, told to people.
 #[test]
@@ -50,10 +50,10 @@ fn the_log_reads_as_a_story() {
         assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
     }
     let told = sandbox.run(&founder, &["log"]).ok().stdout.clone();
-    insta::assert_snapshot!("the_whole_log", masked(&told));
+    is_written("tests/record/snapshots/the_whole_log.txt", &masked(&told));
     // Of one task alone: its id is not repeated on each line.
     let told = sandbox.run(&founder, &["log", "ON-2"]).ok().stdout.clone();
-    insta::assert_snapshot!("the_log_of_one_task", masked(&told));
+    is_written("tests/record/snapshots/the_log_of_one_task.txt", &masked(&told));
     let newest = sandbox.run(&founder, &["log", "-n", "2"]).ok().stdout.clone();
     assert_eq!(newest.lines().count(), 2);
     assert!(newest.lines().last().unwrap().contains("sealed"), "{newest}");
@@ -68,14 +68,15 @@ fn masked(log: &str) -> String {
             line.find(" v").into_iter().chain(line.find(" ON-")).chain(line.find(" project ")).min().unwrap();
         let rest = match line[at..].split_once(" after ") {
             Some((before, after)) => {
-                let end = after.find([':', ' ']).unwrap_or(after.len());
+                let unit = after.find(' ').map_or(0, |number| number + 1);
+                let end = after[unit..].find([':', ' ']).map_or(after.len(), |length| unit + length);
                 format!("{before} after [time]{}", &after[end..])
             }
             None => line[at..].to_owned(),
         };
         lines.push(format!("[when]{rest}"));
     }
-    lines.join("\n")
+    lines.join("\n") + "\n"
 }
 
 /// Lines of a process that goes on, as they come.

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use rusqlite::types::Value as Cell;
 use serde_json::json;
 
-use crate::book::{Book, open, records};
-use crate::redaction::finding;
-use crate::seals::cut_tail;
+use crate::record::book::{Book, open, records};
+use crate::record::redaction::finding;
+use crate::record::seals::cut_tail;
 use crate::support::{agent, human};
 
-const TABLES: [&str; 9] =
-    ["project", "actor", "alias", "task", "lease", "event", "text", "instance", "request"];
+const TABLES: [&str; 12] = [
+    "project", "actor", "alias", "task", "lease", "stretch", "usage", "ref", "event", "text", "instance",
+    "request",
+];
 
 /// Every row of every table.
 fn contents(path: &Path) -> Vec<(String, Vec<Cell>)> {
@@ -47,8 +49,10 @@ fn one_by_one(path: &Path, table: &str, only: &str, but: &[&str]) -> Vec<String>
 }
 
 /// What is written beside the ledger while a lease lives.
-const PULSE: [&str; 11] = [
+const PULSE: [&str; 13] = [
     "resting",
+    "working",
+    "waiting",
     "progress_wall_ms",
     "progress_tick_ms",
     "progress_domain",
@@ -69,7 +73,9 @@ fn a_row_damaged_in_any_way_is_put_right_and_reported() {
     // A row's uid, version and head are what it has seen of the ledger: see below.
     let witness = ["uid", "version", "head"];
     damages.extend(one_by_one(&path, "task", "number = 1", &witness).into_iter().map(|sql| ("task", sql)));
-    let project = one_by_one(&path, "project", "1", &["id", "uid", "version", "head"]);
+    // And how many numbers were given, of tasks that are gone.
+    let project =
+        one_by_one(&path, "project", "1", &["id", "uid", "version", "head", "last_number", "last_seat"]);
     damages.extend(project.into_iter().map(|sql| ("project", sql)));
     damages.extend(one_by_one(&path, "actor", "name = 'agent:b'", &[]).into_iter().map(|sql| ("actor", sql)));
     damages.extend(one_by_one(&path, "alias", "1", &[]).into_iter().map(|sql| ("alias", sql)));
@@ -78,7 +84,21 @@ fn a_row_damaged_in_any_way_is_put_right_and_reported() {
     let live = one_by_one(&path, "lease", "ended_how IS NULL", &PULSE);
     // One that is said to have ended without having ended loses its pulse: that was not history.
     damages.extend(live.into_iter().filter(|sql| !sql.contains("SET ended")).map(|sql| ("lease", sql)));
+    damages.extend(one_by_one(&path, "ref", "1", &["task"]).into_iter().map(|sql| ("ref", sql)));
+    let first = "(task, version, place) = (SELECT task, version, place FROM stretch LIMIT 1)";
+    damages.extend(one_by_one(&path, "stretch", first, &[]).into_iter().map(|sql| ("stretch", sql)));
     for (table, sql) in [
+        ("stretch", "DELETE FROM stretch"),
+        (
+            "stretch",
+            "INSERT INTO stretch SELECT task, version, place + 7, token, actor, start_ms, 9 FROM stretch LIMIT 1",
+        ),
+        (
+            "usage",
+            "INSERT INTO usage (task, version, token, actor, at_ms, source) SELECT uid, 1, 1, 'agent:b', 0, 'actual' FROM task LIMIT 1",
+        ),
+        ("ref", "DELETE FROM ref"),
+        ("ref", "INSERT INTO ref SELECT uid, 'gh', '7' FROM task WHERE number = 2"),
         ("task", "DELETE FROM task WHERE number = 1"),
         ("lease", "DELETE FROM lease WHERE ended_how IS NOT NULL"),
         ("actor", "DELETE FROM actor WHERE name = 'agent:b'"),
@@ -224,7 +244,7 @@ fn after_a_consistent_cut_the_rows_follow_what_is_left() {
     let book = Book::new();
     let copy = book.damaged(|db| cut_tail(db, &book.uid("ON-1")));
     let changed = book.on(&copy, &["ledger", "rebuild"]).ok().json()["changed"].clone();
-    assert_eq!(changed, json!({ "lease": 1, "task": 1 }));
+    assert_eq!(changed, json!({ "lease": 1, "stretch": 1, "task": 1 }));
     assert_eq!(book.on(&copy, &["show", "ON-1"]).ok().json()["state"], "in_progress");
 }
 

@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::book::{checkpoint, open};
-use crate::secrets::{Dice, traces, words};
+use crate::record::book::{checkpoint, open};
+use crate::record::secrets::{Dice, traces, words};
 use crate::support::{As, Ran, Sandbox, agent, human};
 
 /// Runs a command whose last argument `-` is this text on standard input.
@@ -188,6 +188,40 @@ fn neighbours_on_a_page_leave_no_copy_behind() {
     haystack.sandbox.is_whole();
 }
 
+/// What `undo` brings back is a copy: it goes with the first place of the words, and so does every other copy.
+#[test]
+fn copies_of_a_text_on_its_task_go_with_it() {
+    let sandbox = Sandbox::new();
+    let (founder, a, b) = (human("founder"), agent("a"), agent("b"));
+    let secret = "hunter2-4711-swordfish";
+    let run = |who: &As, args: &[&str]| sandbox.json(who, args).ok().json();
+    // Written by one agent, brought back by another.
+    run(&a, &["add", "Fix it", "-d", secret]);
+    run(&b, &["edit", "1", "-d", "something else"]);
+    run(&b, &["undo", "1"]);
+    assert_eq!(sandbox.show("1")["body"], secret);
+    run(&founder, &["note", "1", secret]);
+    // Its author erases what came back, but not what another wrote.
+    let said = run(&a, &["redact", "1", "1", "--field", "body", "--reason", "a password"]);
+    assert!(said["notices"][0]["message"].as_str().unwrap().contains("event 3"), "{said}");
+    assert_eq!(sandbox.show("1")["body"], "[redacted]");
+    assert_eq!(sandbox.show("1")["notes"][0]["text"], secret, "a note of somebody else's");
+    sandbox.json(&b, &["redact", "1", "4", "--reason", "r"]).refused(6);
+    run(&founder, &["redact", "1", "4", "--reason", "a password"]);
+    assert_eq!(traces(&folder(&sandbox), &[secret.to_owned()], std::iter::empty()), Vec::<String>::new());
+
+    // The reason of a lease that was had again, too.
+    run(&a, &["add", "Another"]);
+    run(&a, &["claim", "2", "--reason", secret]);
+    run(&a, &["release", "2"]);
+    run(&a, &["undo", "2"]);
+    assert_eq!(sandbox.show("2")["lease"]["reason"], secret);
+    run(&a, &["redact", "2", "2", "--reason", "a password"]);
+    assert_eq!(sandbox.show("2")["lease"]["reason"], Value::Null);
+    assert_eq!(traces(&folder(&sandbox), &[secret.to_owned()], std::iter::empty()), Vec::<String>::new());
+    sandbox.is_whole();
+}
+
 fn finds(sandbox: &Sandbox, word: &str) -> usize {
     let found = sandbox.json(&human("founder"), &["search", word]);
     match found.code {
@@ -232,7 +266,9 @@ fn verify_stays_green_and_names_what_was_erased_by_whom_and_why() {
         ]
     );
     let told = sandbox.run(&founder, &["ledger", "verify"]);
-    assert!(told.ok().stdout.contains("erased: title of event 1 of ON-1, by human:alice: a pasted password"));
+    assert!(
+        told.ok().stdout.contains("erased from ON-1 by human:alice: the title of event 1: a pasted password")
+    );
 
     let shown = sandbox.run(&founder, &["show", "ON-1"]);
     assert!(shown.ok().stdout.contains("[redacted]"), "{shown:?}");

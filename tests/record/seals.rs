@@ -7,7 +7,7 @@ use onus_core::seal::{StreamHead, merkle_root};
 use rusqlite::params;
 use serde_json::{Value, json};
 
-use crate::book::{Book, hash_anew, open, records};
+use crate::record::book::{Book, hash_anew, open, records};
 use crate::support::{Ran, human};
 
 /// A key of its own, as `ssh-keygen` makes it.
@@ -141,21 +141,6 @@ pub(crate) fn cut_tail(db: &rusqlite::Connection, uid: &str) {
 }
 
 #[test]
-fn a_task_removed_with_every_trace_is_green_by_itself_and_found_against_a_seal() {
-    let s = sealed();
-    let uid = s.book.uid("ON-1");
-    let copy = s.book.damaged(|db| {
-        db.execute("INSERT INTO search (search, rowid, body) SELECT 'delete', id, body FROM text WHERE indexed = 1 AND stream = ?1", [&uid]).unwrap();
-        for (table, column) in [("event", "stream"), ("text", "stream"), ("lease", "task"), ("task", "uid")] {
-            db.execute(&format!("DELETE FROM {table} WHERE {column} = ?1"), [&uid]).unwrap();
-        }
-    });
-    s.book.is_green(&copy);
-    let error = s.verify(&copy, &s.seal, None).refused(8);
-    assert_eq!((&error["code"], &error["task"]), (&json!("tampered"), &json!(uid)), "{error}");
-}
-
-#[test]
 fn a_seal_that_was_changed_is_not_believed() {
     let s = sealed();
     let database = s.book.sandbox.database();
@@ -274,4 +259,21 @@ fn a_seal_never_overwrites_a_file_and_a_damaged_ledger_is_not_sealed() {
     let ran = book.sandbox.json(&human("founder"), &["ledger", "seal", "--out", out.to_str().unwrap()]);
     assert_eq!(ran.refused(8)["code"], "tampered");
     assert!(!out.exists());
+}
+
+#[test]
+fn a_seals_file_may_have_any_name() {
+    let book = Book::new();
+    let key = new_key(book.sandbox.path(), "key");
+    let key = key.to_str().unwrap();
+    // To `ssh-keygen` it would be an option, and on a terminal it would be what it says.
+    for name in ["-foo", "-Yverify", "\u{1b}[2Jx"] {
+        let args = ["ledger", "seal", &format!("--out={name}"), "--sign", key];
+        let told = book.sandbox.json(&human("founder"), &args).ok().json();
+        assert_eq!(told["signature"], format!("{name}.sig"));
+        assert!(book.sandbox.path().join(format!("{name}.sig")).is_file(), "{told}");
+        let verified = book.sandbox.run(&human("founder"), &["ledger", "verify", &format!("--seal={name}")]);
+        assert!(verified.ok().stdout.contains("agrees with the seal of"), "{verified:?}");
+        assert!(!verified.stdout.contains('\u{1b}'), "{verified:?}");
+    }
 }

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, params};
 use serde_json::json;
 
-use crate::book::{Book, Place, forge, open, records};
-use crate::support::human;
+use crate::record::book::{Book, Place, forge, open, records};
+use crate::support::{Sandbox, human};
 
 /// ON-1's event of this version.
 fn of_pump(book: &Book, version: u32) -> Place {
@@ -232,6 +232,137 @@ fn deleted_events_of_a_whole_task_are_missed() {
     book.finds(&copy, &of_pump(&book, 1), "no events");
 }
 
+/// Removes a task as if it had never been: no event, no row and no word of it is left.
+fn remove(db: &Connection, uid: &str) {
+    db.execute(
+        "INSERT INTO search (search, rowid, body) SELECT 'delete', id, body FROM text \
+         WHERE stream = ?1 AND indexed = 1",
+        [uid],
+    )
+    .unwrap();
+    run(db, "DELETE FROM text WHERE stream = ?1", [uid]);
+    run(db, "DELETE FROM event WHERE stream = ?1", [uid]);
+    for (table, column) in
+        [("dep", "task"), ("dep", "needs"), ("scope", "task"), ("lease", "task"), ("request", "task")]
+    {
+        db.execute(&format!("DELETE FROM {table} WHERE {column} = ?1"), [uid]).unwrap();
+    }
+    run(db, "DELETE FROM task WHERE uid = ?1", [uid]);
+}
+
+#[test]
+fn a_whole_task_that_was_removed_is_missed_by_its_number() {
+    let book = Book::new();
+    for title in ["Sweep the yard", "Oil the gate", "Mow the lawn"] {
+        book.sandbox.add(title);
+    }
+    book.is_green(&book.copy());
+    for number in 1..=5 {
+        let id = format!("ON-{number}");
+        let copy = book.damaged(|db| remove(db, &book.uid(&id)));
+        let place = Place { stream: String::new(), version: 1, id: Some(id) };
+        let error = book.finds(&copy, &place, "a task removed without a trace");
+        assert!(error["message"].as_str().unwrap().contains("the task is missing"), "{error}");
+    }
+    // Of several the first is named.
+    let copy = book.damaged(|db| ["ON-5", "ON-3", "ON-4"].iter().for_each(|id| remove(db, &book.uid(id))));
+    let place = Place { stream: String::new(), version: 1, id: Some("ON-3".into()) };
+    book.finds(&copy, &place, "three tasks");
+}
+
+/// Seats are counted apart from tasks, and one that was removed is missed the same way.
+#[test]
+fn a_whole_seat_that_was_removed_is_missed_by_its_number() {
+    let book = Book::new();
+    for name in ["dispatch", "land:main", "nightly"] {
+        book.sandbox.run(&human("founder"), &["seat", "take", name]).ok();
+    }
+    book.is_green(&book.copy());
+    for (number, name) in [(1, "dispatch"), (2, "land:main"), (3, "nightly")] {
+        let shown = book.sandbox.json(&human("founder"), &["seat", "show", name]).ok().json();
+        let uid = shown["uid"].as_str().unwrap().to_owned();
+        let copy = book.damaged(|db| {
+            run(db, "DELETE FROM event WHERE stream = ?1", [&uid]);
+            run(db, "DELETE FROM lease WHERE task = ?1", [&uid]);
+            run(db, "DELETE FROM seat WHERE uid = ?1", [&uid]);
+        });
+        let id = Some(format!("seat number {number}"));
+        let error = book.finds(&copy, &Place { stream: String::new(), version: 1, id }, "a seat removed");
+        assert!(error["message"].as_str().unwrap().contains("the seat is missing"), "{error}");
+        // A rebuild does not wipe out what the counter is the last to know.
+        book.on(&copy, &["ledger", "rebuild"]).refused(8);
+        // Its events alone: the row is a witness.
+        let copy = book.damaged(|db| run(db, "DELETE FROM event WHERE stream = ?1", [&uid]));
+        book.on(&copy, &["ledger", "verify"]).refused(8);
+        // Its row alone: the ledger makes it again.
+        let copy = book.damaged(|db| run(db, "DELETE FROM seat WHERE uid = ?1", [&uid]));
+        book.on(&copy, &["ledger", "verify"]).refused(8);
+        book.on(&copy, &["ledger", "rebuild"]).ok();
+        book.is_green(&copy);
+    }
+}
+
+/// Whoever makes the counter agree has cut the tail of the numbers: that is a seal's to find.
+#[test]
+fn the_last_task_removed_together_with_its_number_is_found_by_a_seal() {
+    let book = Book::new();
+    book.sandbox.run(&human("founder"), &["ledger", "seal", "--out", "seal.jsonl"]).ok();
+    let uid = book.uid("ON-2");
+    let copy = book.damaged(|db| {
+        remove(db, &uid);
+        run(db, "UPDATE project SET last_number = 1", []);
+    });
+    book.is_green(&copy);
+    let error = book.on(&copy, &["ledger", "verify", "--seal", "seal.jsonl"]).refused(8);
+    assert_eq!((&error["code"], &error["task"]), (&json!("tampered"), &json!(uid)), "{error}");
+}
+
+/// Putting rows right must not wipe out what they are the last to know.
+#[test]
+fn a_removed_last_task_is_not_forgotten_by_a_rebuild() {
+    let book = Book::new();
+    let uid = book.uid("ON-2");
+    let copy = book.damaged(|db| remove(db, &uid));
+    for args in [&["ledger", "rebuild"] as &[&str], &["doctor", "--fix"], &["ledger", "verify"]] {
+        let error = book.on(&copy, args).refused(8);
+        assert!(error.to_string().contains("tampered") || args[0] == "doctor", "{args:?}: {error}");
+    }
+}
+
+/// A number that was given back, or one that was never given.
+#[test]
+fn a_counter_of_numbers_that_was_changed_is_found() {
+    let book = Book::new();
+    for (last, id) in [(0, "ON-1"), (1, "ON-2"), (3, "ON-3"), (i64::MAX, "ON-3")] {
+        let copy = book.damaged(|db| run(db, "UPDATE project SET last_number = ?1", [last]));
+        let place = Place { stream: String::new(), version: 1, id: Some(id.into()) };
+        book.finds(&copy, &place, "the counter");
+    }
+}
+
+/// What is refused or undone takes no number: there is no gap that is nobody's fault.
+#[test]
+fn whatever_was_refused_leaves_no_gap() {
+    let sandbox = Sandbox::new();
+    let founder = human("founder");
+    for round in 0..3 {
+        sandbox.json(&founder, &["add", "One", "--dep", "99"]).refused(3);
+        sandbox.json(&founder, &["add", ""]).refused(2);
+        sandbox.json(&founder, &["add", "Keyed", "--key", &format!("key {round}")]).ok();
+        sandbox.json(&founder, &["add", "Keyed", "--key", &format!("key {round}")]).ok();
+        sandbox.json(&founder, &["add", "Other", "--key", &format!("key {round}")]).refused(2);
+        let plan = "[[task]]\nname = 'a'\ntitle = 'A'\n[[task]]\ntitle = 'B'\ndeps = ['a', '99']\n";
+        std::fs::write(sandbox.path().join("plan.toml"), plan).unwrap();
+        assert_ne!(sandbox.json(&founder, &["add", "--file", "plan.toml"]).code, 0);
+        let good = "[[task]]\nname = 'a'\ntitle = 'A'\n[[task]]\ntitle = 'B'\ndeps = ['a']\n";
+        std::fs::write(sandbox.path().join("plan.toml"), good).unwrap();
+        sandbox.json(&founder, &["add", "--file", "plan.toml"]).ok();
+    }
+    let verified = sandbox.json(&founder, &["ledger", "verify"]).ok().json();
+    assert_eq!((&verified["ok"], &verified["tasks"]), (&json!(true), &json!(9)));
+    assert_eq!(sandbox.add("the tenth"), "ON-10");
+}
+
 #[test]
 fn a_deleted_row_is_missed() {
     let book = Book::new();
@@ -384,7 +515,11 @@ fn a_row_whose_head_or_version_was_changed_is_found() {
     let book = Book::new();
     let last = pump_events(&book);
     for (edit, version) in [
-        ("UPDATE task SET head = '0' || substr(head, 2) WHERE number = 1", last),
+        (
+            "UPDATE task SET head = CASE substr(head, 1, 1) WHEN '0' THEN '1' ELSE '0' END || substr(head, 2) \
+             WHERE number = 1",
+            last,
+        ),
         ("UPDATE task SET head = '' WHERE number = 1", last),
         ("UPDATE task SET version = version + 1 WHERE number = 1", last + 1),
         ("UPDATE task SET version = version - 1 WHERE number = 1", last),

@@ -153,3 +153,25 @@ fn a_server_without_encryption_is_refused_where_it_is_wanted() {
     reached.refuses("onus_owner", ELSEWHERE, "", "does not support TLS");
     reached.accepts("onus_owner", ELSEWHERE, "sslmode=disable");
 }
+
+/// The password itself is for a server that was verified: to any other it is only proved.
+#[test]
+fn a_password_is_sent_to_a_verified_server_alone() {
+    let authority = Authority::new();
+    let mut reached = reached(|server| authority.vouch(server, "localhost"));
+    let roots = |mode: &str| format!("sslmode={mode}&sslrootcert={}", authority.certificate().display());
+    let weak = format!("SET password_encryption = 'md5'; ALTER ROLE sealed PASSWORD '{PASSWORD}'");
+    reached.server.client().unwrap().batch_execute(&weak).unwrap();
+    for (method, how) in [("password", "in the clear"), ("md5", "as MD5")] {
+        let rules =
+            format!("host all sealed 127.0.0.1/32 {method}\nhost all onus_owner 127.0.0.1/32 trust\n");
+        reached.server.keep("pg_hba.conf", rules.as_bytes());
+        reached.server.control(&["-w", "restart"]);
+        for options in ["", "sslmode=disable", "sslmode=prefer", "sslmode=require"] {
+            reached.refuses("sealed", "localhost", options, how);
+        }
+        for mode in ["require", "verify-ca", "verify-full"] {
+            reached.accepts("sealed", "localhost", &roots(mode));
+        }
+    }
+}

@@ -18,6 +18,8 @@ pub struct Sandbox {
     folder: TempDir,
     /// The server that has the store instead.
     server: Option<String>,
+    /// Which project of it, where the user says so.
+    project: Option<String>,
 }
 
 /// Who calls: an actor and its instance.
@@ -87,7 +89,8 @@ impl Sandbox {
 
     /// A folder without a store.
     pub fn empty() -> Sandbox {
-        Sandbox { folder: tempfile::Builder::new().prefix("onus-test-").tempdir().unwrap(), server: None }
+        let folder = tempfile::Builder::new().prefix("onus-test-").tempdir().unwrap();
+        Sandbox { folder, server: None, project: None }
     }
 
     /// A folder whose project, of this name, is on a server.
@@ -98,13 +101,20 @@ impl Sandbox {
         sandbox
     }
 
+    /// Another folder, without a store, whose project is where this one's is.
+    pub fn like(&self) -> Sandbox {
+        Sandbox { server: self.server.clone(), project: self.project.clone(), ..Sandbox::empty() }
+    }
+
     pub fn is_on_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// The same project by another address.
+    /// The same project by another address, as the user says.
     pub fn by(&mut self, address: &str) {
         self.server = Some(address.to_owned());
+        let config = std::fs::read_to_string(self.path().join("onus.toml")).unwrap();
+        self.project = config.split('"').nth(1).map(str::to_owned);
     }
 
     pub fn path(&self) -> &Path {
@@ -132,6 +142,7 @@ impl Sandbox {
             .env("HOME", self.path().join("home"))
             .env("TZ", "UTC")
             .envs(self.server.as_ref().map(|address| ("ONUS_STORE", address)))
+            .envs(self.project.as_ref().map(|project| ("ONUS_PROJECT", project)))
             .stdin(Stdio::null());
         command
     }
@@ -187,4 +198,31 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("waited too long for {what}");
+}
+
+/// Whether the files that tests compare with are to be written (`ONUS_UPDATE=1`) rather than compared.
+pub fn updates() -> bool {
+    std::env::var_os("ONUS_UPDATE").is_some_and(|set| set == "1")
+}
+
+/// Compares a text with a file of the repository, or writes it there.
+#[track_caller]
+pub fn is_written(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    if updates() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        return std::fs::write(&path, text).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    if written == text {
+        return;
+    }
+    let differs = written.lines().zip(text.lines()).position(|(old, new)| old != new);
+    let line = differs.unwrap_or_else(|| written.lines().count().min(text.lines().count()));
+    panic!(
+        "{file} is not what the program says, from line {}:\n  there: {:?}\n  now:   {:?}\nONUS_UPDATE=1 cargo test writes it",
+        line + 1,
+        written.lines().nth(line),
+        text.lines().nth(line)
+    );
 }

@@ -1,4 +1,5 @@
-//! The programs that run agents, told by the variables they set in the shells they start.
+//! The programs that run agents, recognised by the variables they set in the shells they start, and by the name they give
+//! themselves to a server.
 
 /// A known program: `name` becomes `agent:NAME`.
 #[derive(Clone, Copy, Debug)]
@@ -6,28 +7,58 @@ pub struct KnownHarness {
     pub name: &'static str,
     /// Any of these, not empty, means that it runs us.
     pub markers: &'static [&'static str],
-    /// The variable that names the conversation, where there is one.
-    pub conversation: Option<&'static str>,
+    /// The variables that name the conversation, where there are any. The first that is set counts: a sub-agent has its own
+    /// name in a later one.
+    pub conversation: &'static [&'static str],
+    /// The fields of a request to a server that name the conversation it comes from; again the first that is there.
+    pub request: &'static [&'static str],
+    /// Whether its hooks can tell us which process runs which conversation.
+    pub has_hooks: bool,
+    /// Whether a process of it runs one conversation after another, and never two at once.
+    pub one_at_a_time: bool,
 }
+
+const UNKNOWN: KnownHarness = KnownHarness {
+    name: "",
+    markers: &[],
+    conversation: &[],
+    request: &[],
+    has_hooks: false,
+    one_at_a_time: false,
+};
 
 /// Markers that an editor also sets in people's terminals are left out on purpose.
 pub const HARNESSES: &[KnownHarness] = &[
     KnownHarness {
         name: "claude",
         markers: &["CLAUDECODE", "CLAUDE_CODE_SESSION_ID"],
-        conversation: Some("CLAUDE_CODE_SESSION_ID"),
+        conversation: &["CLAUDE_CODE_SESSION_ID"],
+        has_hooks: true,
+        one_at_a_time: true,
+        ..UNKNOWN
     },
+    // In a terminal, one background process serves the conversations of all terminals. Its sub-agents are threads of their
+    // own in the session that they belong to.
     KnownHarness {
         name: "codex",
-        markers: &["CODEX_THREAD_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"],
-        conversation: Some("CODEX_THREAD_ID"),
+        markers: &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"],
+        conversation: &["CODEX_SESSION_ID", "CODEX_THREAD_ID"],
+        request: &["sessionId", "threadId"],
+        has_hooks: true,
+        ..UNKNOWN
     },
-    KnownHarness { name: "gemini", markers: &["GEMINI_CLI"], conversation: None },
-    KnownHarness { name: "opencode", markers: &["OPENCODE"], conversation: None },
-    KnownHarness { name: "cursor", markers: &["CURSOR_AGENT"], conversation: None },
-    KnownHarness { name: "augment", markers: &["AUGMENT_AGENT"], conversation: None },
-    KnownHarness { name: "goose", markers: &["GOOSE_TERMINAL"], conversation: None },
-    KnownHarness { name: "cline", markers: &["CLINE_ACTIVE"], conversation: None },
+    KnownHarness {
+        name: "gemini",
+        markers: &["GEMINI_CLI"],
+        has_hooks: true,
+        one_at_a_time: true,
+        ..UNKNOWN
+    },
+    KnownHarness { name: "opencode", markers: &["OPENCODE"], ..UNKNOWN },
+    KnownHarness { name: "cursor", markers: &["CURSOR_AGENT"], ..UNKNOWN },
+    KnownHarness { name: "augment", markers: &["AUGMENT_AGENT"], ..UNKNOWN },
+    KnownHarness { name: "goose", markers: &["GOOSE_TERMINAL"], ..UNKNOWN },
+    KnownHarness { name: "cline", markers: &["CLINE_ACTIVE"], ..UNKNOWN },
 ];
 
 /// The variable by which any other program may say its name.
@@ -40,14 +71,34 @@ pub struct Harness {
     pub conversation: Option<String>,
 }
 
+impl KnownHarness {
+    pub fn called(name: &str) -> Option<&'static KnownHarness> {
+        HARNESSES.iter().find(|harness| harness.name == name)
+    }
+
+    /// The known program whose client calls itself so to a server.
+    pub fn of_client(name: &str) -> Option<&'static KnownHarness> {
+        KnownHarness::called(&of_client(name))
+    }
+
+    /// The conversation that its variables name.
+    pub(crate) fn conversation_in(&self, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+        self.conversation.iter().find_map(|name| env(name).filter(|value| !value.is_empty()))
+    }
+}
+
+/// The conversation that a client's request names, if that client is one that says so. `field`: a text of the request's
+/// metadata.
+pub fn conversation_of_request(client: &str, field: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let harness = KnownHarness::of_client(client)?;
+    harness.request.iter().find_map(|name| field(name).filter(|value| !value.is_empty()))
+}
+
 pub(crate) fn detect(env: &dyn Fn(&str) -> Option<String>) -> Option<Harness> {
     let set = |name: &str| env(name).filter(|value| !value.is_empty());
     let known = HARNESSES.iter().find(|harness| harness.markers.iter().any(|marker| set(marker).is_some()));
     if let Some(harness) = known {
-        return Some(Harness {
-            name: harness.name.to_owned(),
-            conversation: harness.conversation.and_then(set),
-        });
+        return Some(Harness { name: harness.name.to_owned(), conversation: harness.conversation_in(env) });
     }
     Some(Harness { name: spelled(&set(GENERIC)?), conversation: None })
 }

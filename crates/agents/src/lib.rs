@@ -1,29 +1,32 @@
 //! Who is calling (P12). Nobody is anonymous, and an agent never passes for a person.
 //!
-//! The actor, first hit wins: `--as`; `ONUS_ACTOR`; the harness (by a registered process above the caller, or by the
+//! The actor (the first match wins): `--as`; `ONUS_ACTOR`; the harness (by a registered process above the caller, or by the
 //! variables it sets); configuration; on a terminal, the user. The terminal comes last because agents' shells run in
 //! pseudo-terminals too. Under a harness a person's name is refused, however it was asked for.
 //!
-//! The instance, first hit wins: a person is one instance everywhere; `ONUS_INSTANCE`; the registered process; the
-//! harness's own conversation variable; else the folder. Variables do not survive from one shell call of an agent to
-//! the next, so each step works without those before it.
+//! The instance: `instance.rs` tells the rule. Variables do not survive from one shell call of an agent to the next, so
+//! each of its steps works without those before it.
 //!
-//! **Through a server** ([`Client`]) it is always an agent that calls. What the client calls itself names the actor after
-//! the harness, and neither the configuration nor the terminal is asked: they say who started the client. The connection
-//! is the instance where nothing else tells.
+//! **Through a server** ([`Client`]) the caller is always an agent. After the harness, the name the client gives itself
+//! decides; the configuration and the terminal do not count, since they say who started the client. The connection
+//! is the instance if nothing else identifies it.
 
 mod harness;
 pub mod hook;
+mod instance;
 pub mod setup;
 mod user;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use onus_core::actor::KnownInstance;
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
-use onus_core::refusal::{Code, Refusal};
-use onus_store::KnownInstance;
+use onus_core::refusal::{Code, Kind, Refusal, Step};
+use sha2::{Digest as _, Sha256};
 
-pub use harness::{HARNESSES, Harness, KnownHarness};
+pub use harness::{HARNESSES, Harness, KnownHarness, conversation_of_request};
+pub use instance::{Registry, ToldBy, named_conversations};
 pub use user::user_name;
 
 /// Everything that may tell who is calling.
@@ -31,8 +34,8 @@ pub struct Clues<'a> {
     /// `--as`.
     pub flag: Option<&'a str>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// The nearest registered process at or above the caller.
-    pub registered: Option<&'a KnownInstance>,
+    /// What the store knows of the processes above the caller, and of the conversations that are named to it.
+    pub registry: &'a Registry,
     /// From the user's configuration.
     pub configured: Option<&'a str>,
     /// Whether somebody sits at a terminal, and the user's name.
@@ -50,6 +53,8 @@ pub struct Client<'a> {
     pub name: &'a str,
     /// What tells this connection from every other.
     pub connection: &'a str,
+    /// The conversation that this call comes from, if it says so.
+    pub conversation: Option<&'a str>,
 }
 
 impl std::fmt::Debug for Clues<'_> {
@@ -64,7 +69,13 @@ pub struct Who {
     pub actor: ActorName,
     pub named_by: NamedBy,
     pub instance: InstanceId,
-    pub known_by: KnownBy,
+    pub told_by: ToldBy,
+}
+
+impl Who {
+    pub fn known_by(&self) -> KnownBy {
+        self.told_by.known_by()
+    }
 }
 
 /// What told the actor.
@@ -94,31 +105,34 @@ pub fn of_conversation(
     let none = Clues {
         flag: None,
         env,
-        registered: None,
+        registry: &Registry::default(),
         configured: None,
         terminal_user: None,
         worktree: Path::new(""),
         client: None,
     };
-    let (actor, named_by) = actor(&none, Some(&Harness { name: harness.to_owned(), conversation: None }))?;
+    let harness = Harness { name: harness.to_owned(), conversation: None };
+    let (actor, named_by) = actor(&none, Some(&harness), None)?;
     if actor.is_person() {
-        return Err(person_refused(&actor, harness));
+        return Err(person_refused(&actor, &harness.name));
     }
     let named = env("ONUS_INSTANCE").filter(|text| !text.is_empty());
-    let known_by = if named.is_some() { KnownBy::Name } else { KnownBy::Harness };
+    let told_by = if named.is_some() { ToldBy::Name } else { ToldBy::Request };
     let source = if named.is_some() { "ONUS_INSTANCE" } else { "the conversation" };
     let instance: InstanceId =
         named.as_deref().unwrap_or(conversation).parse().map_err(|refusal: Refusal| {
             Refusal::new(Code::Identity, format!("{source}: {}", refusal.message))
         })?;
     let part = part.map(|part| format!("{instance}/{part}").parse()).transpose()?;
-    Ok((Who { actor, named_by, instance, known_by }, part))
+    Ok((Who { actor, named_by, instance, told_by }, part))
 }
 
 pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
     let harness = harness::detect(clues.env);
-    let agent_above = clues.registered.filter(|known| !known.actor.is_person());
-    let (actor, named_by) = actor(clues, harness.as_ref())?;
+    let above = clues.registry.above(harness.as_ref(), clues.client);
+    let above = above.first().copied();
+    let agent_above = above.filter(|known| !known.actor.is_person());
+    let (actor, named_by) = actor(clues, harness.as_ref(), above)?;
     if actor.is_person() && (harness.is_some() || agent_above.is_some() || clues.client.is_some()) {
         let harness = harness
             .map(|harness| harness.name)
@@ -126,34 +140,32 @@ pub fn identify(clues: &Clues<'_>) -> Result<Who, Refusal> {
             .or(clues.client.map(|client| harness::of_client(client.name)));
         return Err(person_refused(&actor, &harness.unwrap_or_default()));
     }
-    let (instance, known_by) = instance(clues, harness.as_ref(), &actor)?;
-    Ok(Who { actor, named_by, instance, known_by })
-}
-
-/// The conversations that harnesses' own variables name, for the actors that the harnesses are. There are several when one
-/// was started from another's shell.
-pub fn conversation_variables(env: &dyn Fn(&str) -> Option<String>) -> Vec<(ActorName, InstanceId)> {
-    let named = |harness: &KnownHarness| {
-        let conversation = env(harness.conversation?)?;
-        Some((format!("agent:{}", harness.name).parse().ok()?, conversation.parse().ok()?))
-    };
-    HARNESSES.iter().filter_map(named).collect()
+    let (instance, told_by) = instance::instance(clues, harness.as_ref(), &actor)?;
+    Ok(Who { actor, named_by, instance, told_by })
 }
 
 fn person_refused(actor: &ActorName, harness: &str) -> Refusal {
     Refusal::new(
         Code::Identity,
         format!(
-            "{actor} is a person's name, and this runs under {harness}: an agent acts under its own name"
+            "{actor} is a person's name, but this runs under {harness}: an agent acts under its own name"
         ),
     )
-    .next("leave out --as and ONUS_ACTOR, or set ONUS_ACTOR=agent:NAME")
+    .next(Step::UseOwnName)
 }
 
-fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, NamedBy), Refusal> {
+fn actor(
+    clues: &Clues<'_>,
+    harness: Option<&Harness>,
+    above: Option<&KnownInstance>,
+) -> Result<(ActorName, NamedBy), Refusal> {
     let named = |source: &str, text: &str| {
         text.parse::<ActorName>()
             .map_err(|refusal| Refusal::new(Code::Identity, format!("{source}: {}", refusal.message)))
+    };
+    let of_client = |client: Client<'_>| {
+        let name = harness::of_client(client.name);
+        Ok((named("the client", &format!("agent:{name}"))?, NamedBy::Harness(name)))
     };
     if let Some(flag) = clues.flag {
         return Ok((named("--as", flag)?, NamedBy::Flag));
@@ -161,8 +173,17 @@ fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, Nam
     if let Some(text) = (clues.env)("ONUS_ACTOR").filter(|text| !text.is_empty()) {
         return Ok((named("ONUS_ACTOR", &text)?, NamedBy::Variable));
     }
+    // Whose call it is, the call itself says: the process above may be another harness's, which started the client.
+    if let Some((client, conversation)) = clues.client.and_then(|client| Some((client, client.conversation?)))
+    {
+        let mut known = clues.registry.of_process.iter().filter(|known| !known.actor.is_person());
+        return match known.find(|known| known.instance.as_str() == conversation) {
+            Some(known) => Ok((known.actor.clone(), NamedBy::Process)),
+            None => of_client(client),
+        };
+    }
     // A person's registered terminal says who started the client, not who asks through it.
-    if let Some(known) = clues.registered.filter(|known| clues.client.is_none() || !known.actor.is_person()) {
+    if let Some(known) = above.filter(|known| clues.client.is_none() || !known.actor.is_person()) {
         return Ok((known.actor.clone(), NamedBy::Process));
     }
     if let Some(harness) = harness {
@@ -170,8 +191,7 @@ fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, Nam
         return Ok((named("the harness", &format!("agent:{}", harness.name))?, by));
     }
     if let Some(client) = clues.client {
-        let name = harness::of_client(client.name);
-        return Ok((named("the client", &format!("agent:{name}"))?, NamedBy::Harness(name)));
+        return of_client(client);
     }
     if let Some(configured) = clues.configured {
         return Ok((named("identity.actor in the configuration", configured)?, NamedBy::Configuration));
@@ -179,46 +199,43 @@ fn actor(clues: &Clues<'_>, harness: Option<&Harness>) -> Result<(ActorName, Nam
     if let Some(user) = &clues.terminal_user {
         return Ok((named("the user's name", &format!("human:{user}"))?, NamedBy::Terminal));
     }
-    Err(Refusal::new(Code::Identity, "it is not clear who is calling, and every change names its actor")
-        .next("agents: set ONUS_ACTOR=agent:NAME (and ONUS_INSTANCE, one a conversation)")
-        .next("people: run it in a terminal, or set identity.actor = \"human:NAME\" in the user's configuration")
-        .next("CI: set ONUS_ACTOR=ci:NAME"))
+    Err(Refusal::new(Code::Identity, "the caller is unknown, and every change must name its actor")
+        .next(Step::Identify(Kind::Agent))
+        .next(Step::Identify(Kind::Person))
+        .next(Step::Identify(Kind::Pipeline)))
 }
 
-fn instance(
-    clues: &Clues<'_>,
-    harness: Option<&Harness>,
-    actor: &ActorName,
-) -> Result<(InstanceId, KnownBy), Refusal> {
-    if actor.is_person() {
-        return Ok((InstanceId::person(), KnownBy::Person));
+/// The instance of those who are known only by the folder they work in: another folder, another instance. What an instance
+/// cannot be called is written as in a URL; of a folder whose name is too long, the end is kept, behind a digest of the whole.
+fn of_folder(folder: &Path) -> Result<InstanceId, Refusal> {
+    const KIND: &str = "worktree:";
+    let name = escaped(folder.as_os_str().as_bytes());
+    let most = InstanceId::MAX_LEN - KIND.len();
+    if name.len() <= most {
+        return format!("{KIND}{name}").parse();
     }
-    if let Some(text) = (clues.env)("ONUS_INSTANCE").filter(|text| !text.is_empty()) {
-        let instance = text.parse().map_err(|refusal: Refusal| {
-            Refusal::new(Code::Identity, format!("ONUS_INSTANCE: {}", refusal.message))
-        })?;
-        return Ok((instance, KnownBy::Name));
+    // No escape looks like this.
+    let digest = Sha256::digest(folder.as_os_str().as_bytes());
+    let short = format!("%-{:032x}-", u128::from_be_bytes(std::array::from_fn(|at| digest[at])));
+    let tail = name.len() - (most - short.len());
+    let tail = (tail..=name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(name.len());
+    format!("{KIND}{short}{}", &name[tail..]).parse()
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut name = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_whitespace() || onus_core::quote::is_hidden(c) || c == '%' {
+                let mut utf8 = [0; 4];
+                c.encode_utf8(&mut utf8).bytes().for_each(|byte| name.push_str(&format!("%{byte:02X}")));
+            } else {
+                name.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| name.push_str(&format!("%{byte:02X}")));
     }
-    if let Some(known) = clues.registered.filter(|known| known.actor == *actor) {
-        return Ok((known.instance.clone(), KnownBy::Ancestor));
-    }
-    if let Some(conversation) = harness.and_then(|harness| harness.conversation.clone())
-        && let Ok(instance) = conversation.parse()
-    {
-        return Ok((instance, KnownBy::Harness));
-    }
-    if let Some(client) = clues.client {
-        return Ok((client.connection.parse()?, KnownBy::Name));
-    }
-    let folder: String = clues
-        .worktree
-        .to_string_lossy()
-        .chars()
-        .map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c })
-        .collect();
-    let tail = folder.len().saturating_sub(InstanceId::MAX_LEN - "worktree:".len());
-    let tail = (tail..=folder.len()).find(|at| folder.is_char_boundary(*at)).unwrap_or(folder.len());
-    Ok((format!("worktree:{}", &folder[tail..]).parse()?, KnownBy::Worktree))
+    name
 }
 
 #[cfg(test)]
@@ -254,16 +271,18 @@ mod tests {
         terminal: bool,
     ) -> Result<(String, String, KnownBy), Refusal> {
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let registry =
+            Registry { of_process: registered.into_iter().cloned().collect(), ..Registry::default() };
         let clues = Clues {
             flag,
             env: &env,
-            registered,
+            registry: &registry,
             configured,
             terminal_user: terminal.then(|| "alice".to_owned()),
             worktree: Path::new("/w/t"),
-            client: client.map(|name| Client { name, connection: "mcp-7-8" }),
+            client: client.map(|name| Client { name, connection: "mcp-7-8", conversation: None }),
         };
-        identify(&clues).map(|who| (who.actor.to_string(), who.instance.to_string(), who.known_by))
+        identify(&clues).map(|who| (who.actor.to_string(), who.instance.to_string(), who.known_by()))
     }
 
     fn is(actor: &str, instance: &str, known_by: KnownBy) -> Result<(String, String, KnownBy), Refusal> {
@@ -271,14 +290,7 @@ mod tests {
     }
 
     fn registered(actor: &str) -> KnownInstance {
-        KnownInstance {
-            actor: actor.parse().unwrap(),
-            instance: "conv-9".parse().unwrap(),
-            process: None,
-            group: None,
-            seen_at_ms: 0,
-            wants: None,
-        }
+        KnownInstance::seen(actor.parse().unwrap(), "conv-9".parse().unwrap(), 0)
     }
 
     #[test]
@@ -371,5 +383,49 @@ mod tests {
         assert_eq!(through("x", Some("human:a"), &[], None).unwrap_err().code, Code::Identity);
         let terminal = registered("human:a");
         assert_eq!(through("x", None, &[], Some(&terminal)), is("agent:x", "mcp-7-8", KnownBy::Name));
+    }
+
+    fn in_folder(bytes: &[u8]) -> String {
+        of_folder(Path::new(std::ffi::OsStr::from_bytes(bytes))).unwrap().to_string()
+    }
+
+    #[test]
+    fn another_folder_is_another_instance() {
+        assert_eq!(in_folder(b"/w/a_b"), "worktree:/w/a_b");
+        assert_eq!(in_folder("/w/ä b\u{a0}%".as_bytes()), "worktree:/w/ä%20b%C2%A0%25");
+        assert_eq!(in_folder(b"/w/a\xff"), "worktree:/w/a%FF");
+        let long = |end: &str| in_folder(format!("/w/{}{end}", "deep/".repeat(60)).as_bytes());
+        assert!(long("x").len() <= InstanceId::MAX_LEN && long("x").ends_with("deep/x"));
+        let other = in_folder(format!("/v/{}x", "deep/".repeat(60)).as_bytes());
+        assert_ne!(long("x"), other, "they end alike");
+    }
+
+    /// What was once replaced, what replaces it, and what an escape is made of.
+    const TELLING: &[u8] = b" _\t\n%0259AFa-/\xc3\xa4\xff";
+
+    proptest::proptest! {
+        #[test]
+        fn no_two_folders_are_one_instance(
+            one in folder(), at: proptest::sample::Index, byte in proptest::sample::select(TELLING), two in folder()
+        ) {
+            let mut beside = one.clone();
+            *at.get_mut(&mut beside) = byte;
+            for two in [beside, two] {
+                proptest::prop_assert_eq!(one == two, in_folder(&one) == in_folder(&two), "{:?} {:?}", one, two);
+            }
+        }
+    }
+
+    /// Short and long.
+    fn folder() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+        use proptest::prelude::*;
+        let byte = prop_oneof![
+            4 => proptest::sample::select(TELLING),
+            1 => any::<u8>().prop_map(|byte| byte.max(1)),
+        ];
+        let few = proptest::collection::vec(byte.clone(), 1..4);
+        let many = (proptest::collection::vec(byte, 1..4), 100_usize..250)
+            .prop_map(|(end, long)| [vec![b'a'; long], end].concat());
+        prop_oneof![4 => few, 1 => many]
     }
 }

@@ -87,6 +87,12 @@ impl World {
         let found = self.ground(Level::Project, |ground| agent(name).unwrap().found(ground)).unwrap();
         found.into_iter().map(|found| found.state).collect()
     }
+
+    /// What a check says of an agent.
+    fn differences(&self, name: &str) -> Vec<String> {
+        let found = self.ground(Level::Project, |ground| agent(name).unwrap().found(ground)).unwrap();
+        found.into_iter().flat_map(|found| found.differences).map(|one| one.to_string()).collect()
+    }
 }
 
 fn named(agents: &[&str]) -> Vec<&'static Agent> {
@@ -145,13 +151,13 @@ fn kept(folder: &Path) -> Tree {
     tree(folder).into_iter().filter_map(|(path, text)| Some((plain(&path)?, text))).collect()
 }
 
-/// Compares files with what is kept for a case; `UPDATE_GOLDEN=1` keeps them.
+/// Compares files with what is kept for a case; `ONUS_UPDATE=1` keeps them.
 #[track_caller]
 fn is_golden(case: &str, stage: &str, files: &Tree) {
     let files: Tree =
         files.iter().filter(|(path, _)| !path.ends_with('/')).map(|(k, v)| (k.clone(), v.clone())).collect();
     let folder = golden().join(case).join(stage);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("ONUS_UPDATE").is_some_and(|set| set == "1") {
         let _ = fs::remove_dir_all(&folder);
         for (path, text) in &files {
             let path = folder.join(disguised(path));
@@ -316,6 +322,185 @@ fn a_hook_that_was_changed_is_mended_and_others_beside_it_stay() {
     assert_eq!(value["hooks"]["Notification"], Value::Null, "an event that is not asked for any more");
 }
 
+/// Each runs something else than ours, or ours with something else in it: agent, file, its text, and what is told.
+const NOT_OURS: &[(&str, &str, &str, &str)] = &[
+    (
+        "claude",
+        ".mcp.json",
+        "{\"mcpServers\": {\n\"onus\": {\"command\": \"./bin/onus\", \"args\": [\"mcp\"]}}}",
+        "line 2: mcpServers.onus.command is not \"onus\"",
+    ),
+    (
+        "claude",
+        ".mcp.json",
+        "{\"mcpServers\": {\"onus\": {\"command\": \"onus\", \"args\": [\"mcp\"], \"env\": {\"LD_PRELOAD\": \"./e.so\"}}}}",
+        "line 1: mcpServers.onus.env.LD_PRELOAD should not be there",
+    ),
+    (
+        "claude",
+        ".mcp.json",
+        "{\"mcpServers\": {\"onus\": {\"command\": \"onus\", \"args\": [\"-C\", \"/e\", \"mcp\"]}}}",
+        "line 1: mcpServers.onus.args is not [\"mcp\"]",
+    ),
+    (
+        "claude",
+        ".mcp.json",
+        "{\"mcpServers\": {\"o\\u006eus\": {\"type\": \"http\", \"command\": \"onus\", \"args\": [\"mcp\"]}}}",
+        "line 1: mcpServers.onus.type should not be there",
+    ),
+    (
+        "gemini",
+        ".gemini/settings.json",
+        "{\"mcpServers\": {\"onus\": {\"command\": \"onus\", \"args\": [\"mcp\"], \"cwd\": \"./e\"}}}",
+        "line 1: mcpServers.onus.cwd should not be there",
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        "a = 1\n\n[mcp_servers.onus]\ncommand = \"/e/onus\"\nargs = [\"mcp\"]\n",
+        "line 3: mcp_servers.onus.command is not \"onus\"",
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        "[mcp_servers.onus]\ncommand = \"onus\"\nargs = [\"mcp\"]\nenv.LD_PRELOAD = \"./e.so\"\n\n[b]\nc = 2\n",
+        "line 1: mcp_servers.onus.env.LD_PRELOAD should not be there",
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        "[mcp_servers.onus]\ncommand = \"onus\"\nargs = [\"mcp\"]\n\n[mcp_servers.onus.env]\nLD_PRELOAD = \"./e.so\"\n",
+        "line 1: mcp_servers.onus.env.LD_PRELOAD should not be there",
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        "[mcp_servers.onus]\ncommand = \"onus\"\nargs = [\"mcp\"]\n[[mcp_servers.onus.x]]\ne = \"./e.so\"\n",
+        "line 1: mcp_servers.onus.x should not be there",
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        "mcp_servers = { onus = { command = \"onus\", args = [\"mcp\"], env = { LD_PRELOAD = \"./e.so\" } } }\n",
+        "line 1: mcp_servers.onus.env.LD_PRELOAD should not be there",
+    ),
+];
+
+#[test]
+fn a_server_that_is_called_onus_and_is_not_ours_is_told_and_put_right() {
+    for (name, path, text, told) in NOT_OURS {
+        let world = World::new();
+        world.set_up(&[name]).unwrap();
+        world.put(path, text);
+        assert!(world.states(name).contains(&State::Changed), "{text}");
+        let differences = world.differences(name);
+        assert!(differences.iter().any(|one| one == told), "{text}: {differences:?}");
+        assert!(
+            !differences.join("\n").contains("e.so"),
+            "a value is nobody's to read here: {differences:?}"
+        );
+        world.set_up(&[name]).unwrap();
+        assert!(
+            world.states(name).iter().all(|state| *state == State::Present),
+            "{text}: {}",
+            world.get(path)
+        );
+        let after = world.get(path);
+        assert!(!after.contains("e.so") && !after.contains("/e") && !after.contains("./"), "{after}");
+        assert!(
+            !text.contains("c = 2") || after.contains("[b]\nc = 2\n"),
+            "what is another's stays: {after}"
+        );
+        let again = world.set_up(&[name]).unwrap();
+        assert!(again.iter().all(|done| *done == Done::Unchanged), "{text}");
+        // What ran `onus mcp` somehow was ours, and goes with the rest.
+        world.remove(&[name]).unwrap();
+        assert!(!fs::read_to_string(world.root().join(path)).unwrap_or_default().contains("onus"), "{text}");
+    }
+}
+
+#[test]
+fn another_server_that_took_our_name_comes_back_byte_for_byte() {
+    for (name, path, text) in [
+        ("claude", ".mcp.json", "{\"mcpServers\": { \"onus\" : {\"command\":\"theirs\"}, \"b\": {}}}"),
+        ("codex", ".codex/config.toml", "[mcp_servers.onus] # theirs\ncommand = \"theirs\"\n"),
+    ] {
+        let world = World::with(&[(path, text)]);
+        let before = world.tree();
+        assert!(world.states(name).contains(&State::Changed), "{text}");
+        world.set_up(&[name]).unwrap();
+        assert_eq!(world.states(name), [State::Present; 3]);
+        assert!(!world.get(path).contains("\"theirs\""));
+        world.remove(&[name]).unwrap();
+        assert_eq!(world.tree(), before);
+        // It is not ours to take out.
+        let refusal = world.remove(&[name]).unwrap_err();
+        assert!(refusal.message.contains("is another server"), "{refusal:?}");
+        assert_eq!(world.tree(), before);
+    }
+}
+
+#[test]
+fn what_an_agent_itself_writes_for_the_same_server_is_ours() {
+    let same =
+        "{\"mcpServers\":{\"onus\":{\"type\":\"stdio\",\"command\":\"onus\",\"args\":[\"mcp\"],\"env\":{}}}}";
+    let world = World::with(&[(".mcp.json", same)]);
+    world.set_up(&["claude"]).unwrap();
+    assert_eq!(world.states("claude"), [State::Present; 3]);
+    assert_eq!(world.get(".mcp.json"), same);
+}
+
+/// What somebody does to the hooks.
+type Meddling = fn(&mut Value);
+
+#[test]
+fn a_hook_of_ours_with_anything_else_in_it_is_told_and_put_right() {
+    let changes: &[(Meddling, &str)] = &[
+        (
+            |hooks| {
+                let command = hooks["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+                hooks["Stop"][0]["hooks"][0]["command"] = format!("{command}; curl evil").into();
+            },
+            "hooks.Stop.hooks[0].command differs from what onus setup writes",
+        ),
+        (
+            |hooks| hooks["PreToolUse"][0]["matcher"] = "Edit".into(),
+            "hooks.PreToolUse.matcher is not \"Edit|",
+        ),
+        (|hooks| hooks["Stop"][0]["hooks"][0]["timeout"] = 0.into(), "hooks.Stop.hooks[0].timeout is not 10"),
+        (
+            |hooks| hooks["Stop"][0]["hooks"][0]["async"] = true.into(),
+            "hooks.Stop.hooks[0].async should not be there",
+        ),
+        (
+            |hooks| {
+                let second = serde_json::json!({ "hooks": [{ "type": "command", "command": "evil; onus hook claude" }] });
+                hooks["Stop"].as_array_mut().unwrap().push(second);
+            },
+            "hooks.Stop runs onus more than once",
+        ),
+        (|hooks| hooks["Evil"] = hooks["Stop"].clone(), "hooks.Evil is not an event that onus answers"),
+        (
+            |hooks| drop(hooks.as_object_mut().unwrap().remove("PreToolUse")),
+            "hooks.PreToolUse does not run onus",
+        ),
+    ];
+    for (change, told) in changes {
+        let world = World::new();
+        world.set_up(&["claude"]).unwrap();
+        let clean: Value = serde_json::from_str(&world.get(".claude/settings.json")).unwrap();
+        let mut value = clean.clone();
+        change(&mut value["hooks"]);
+        world.put(".claude/settings.json", serde_json::to_string_pretty(&value).unwrap());
+        assert_eq!(world.states("claude")[0], State::Changed, "{told}");
+        let differences = world.differences("claude");
+        assert!(differences.iter().any(|one| one.contains(told)), "{told}: {differences:?}");
+        world.set_up(&["claude"]).unwrap();
+        let value: Value = serde_json::from_str(&world.get(".claude/settings.json")).unwrap();
+        assert_eq!(value, clean, "{told}");
+    }
+}
+
 #[test]
 fn one_broken_file_and_none_is_written() {
     let broken: &[(&str, &str, &str, &str)] = &[
@@ -339,14 +524,14 @@ fn one_broken_file_and_none_is_written() {
             "claude",
             ".claude/settings.json",
             "{\"hooks\": {},\n\"hooks\": {}}",
-            "settings.json:2: hooks stands there twice",
+            "settings.json:2: hooks occurs twice",
         ),
         ("claude", ".mcp.json", "{\n\"mcpServers\": 3}", ".mcp.json:2: mcpServers is not an object"),
         (
             "claude",
             ".mcp.json",
-            "{\"mcpServers\": {\n\"onus\": {\"command\": \"x\"}}}",
-            ".mcp.json:2: mcpServers.onus is another",
+            "{\"mcpServers\": {\"onus\": {\"command\": \"x\",\n\"command\": \"onus\", \"args\": [\"mcp\"]}}}",
+            ".mcp.json:2: command occurs twice",
         ),
         (
             "claude",
@@ -415,6 +600,155 @@ fn what_is_no_plain_text_file_of_the_repository_is_refused() {
     kept.set_readonly(true);
     fs::set_permissions(world.root().join("CLAUDE.md"), kept).unwrap();
     refused(&world, "read-only");
+}
+
+#[test]
+fn a_link_into_the_folders_of_git_or_onus_is_neither_read_nor_written() {
+    let links: &[(&str, &str, &str)] = &[
+        ("CLAUDE.md", ".git/config", "[core]\n"),
+        ("CLAUDE.md", ".GIT/config", "[core]\n"),
+        ("CLAUDE.md", "sub/.git/hooks/pre-commit", "#!/bin/sh\n"),
+        ("CLAUDE.md", ".onus/writer.lock", ""),
+        (".claude/settings.json", "../.git/settings.json", "{}"),
+        (".mcp.json", "step", "{}"),
+    ];
+    for (path, leads_to, text) in links {
+        let world = World::with(&[(".claude/x", ""), (".git/inner", "{}")]);
+        // A link to a link, and a folder on the way.
+        std::os::unix::fs::symlink(".git/inner", world.root().join("step")).unwrap();
+        let place = world.root().join(path).parent().unwrap().join(leads_to);
+        if !place.exists() {
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(&place, text).unwrap();
+        }
+        std::os::unix::fs::symlink(leads_to, world.root().join(path)).unwrap();
+        let before = world.tree();
+        let check = world.ground(Level::Project, |ground| agent("claude").unwrap().found(ground)).map(drop);
+        for refused in [check, world.set_up(&["claude"]).map(drop), world.remove(&["claude"]).map(drop)] {
+            let refusal = refused.unwrap_err();
+            assert_eq!(refusal.exit_code(), 2, "{path}: {refusal:?}");
+            assert!(refusal.message.contains("belongs to git or onus"), "{path}: {refusal:?}");
+        }
+        assert_eq!(world.tree(), before, "{path}");
+        assert!(!world.receipts().exists());
+    }
+    // A folder that is a link, for a file that is not there yet.
+    let world = World::with(&[(".git/config", "[core]\n")]);
+    std::os::unix::fs::symlink(".git", world.root().join(".claude")).unwrap();
+    let before = world.tree();
+    assert_eq!(world.set_up(&["claude"]).unwrap_err().exit_code(), 2);
+    assert_eq!(world.tree(), before);
+}
+
+#[test]
+fn a_pipe_or_a_device_is_not_waited_for() {
+    let world = World::new();
+    let made = std::process::Command::new("mkfifo").arg(world.root().join("CLAUDE.md")).status().unwrap();
+    assert!(made.success());
+    let refusal = world.set_up(&["claude"]).unwrap_err();
+    assert!(refusal.message.contains("is not a plain file"), "{refusal:?}");
+    let world = World::new();
+    std::os::unix::fs::symlink("/dev/zero", world.root().join("CLAUDE.md")).unwrap();
+    assert!(world.set_up(&["claude"]).unwrap_err().message.contains("outside"));
+}
+
+#[test]
+fn an_error_shows_nothing_of_what_is_in_a_file() {
+    for (name, path, text) in [
+        ("codex", ".codex/config.toml", "s3cret = 1\ns3cret = 2\n"),
+        ("codex", ".codex/config.toml", "a = 1\ns3cret\n"),
+        ("claude", ".mcp.json", "s3cret"),
+        ("claude", ".mcp.json", "{\"mcpServers\": \"s3cret\"}"),
+        ("gemini", ".gemini/settings.json", "{\"a\": s3cret}"),
+    ] {
+        let world = World::with(&[(path, text)]);
+        let refusal = world.set_up(&[name]).unwrap_err();
+        assert!(!format!("{refusal:?}").contains("s3cret"), "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_link_in_the_home_may_lead_anywhere_that_is_the_users_own() {
+    let world = World::new();
+    let dotfiles = world.folder.path().join("dotfiles");
+    fs::create_dir_all(dotfiles.join("codex")).unwrap();
+    // Larger than a repository's file may be: the agent keeps its state there.
+    let state = format!("{{\"history\": \"{}\"}}", "x".repeat(2 * 1024 * 1024));
+    fs::write(dotfiles.join("claude.json"), &state).unwrap();
+    fs::write(dotfiles.join("codex/config.toml"), "model = \"o\"\n").unwrap();
+    std::os::unix::fs::symlink(dotfiles.join("claude.json"), world.home().join(".claude.json")).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/codex", world.home().join(".codex")).unwrap();
+    let before = tree(&dotfiles);
+    let agents = named(&["claude", "codex"]);
+    world.ground(Level::User, |ground| {
+        apply(ground, &plan_setup(ground, &agents, false).unwrap()).unwrap();
+        assert!(fs::read_to_string(dotfiles.join("claude.json")).unwrap().contains("\"onus\""));
+        assert!(dotfiles.join("codex/hooks.json").exists());
+        assert!(world.home().join(".claude.json").is_symlink() && world.home().join(".codex").is_symlink());
+        apply(ground, &plan_removal(ground, &agents).unwrap()).unwrap();
+    });
+    assert_eq!(tree(&dotfiles), before);
+    assert!(world.home().join(".claude.json").is_symlink());
+
+    // Another user's: root makes one, and for anybody else root's will do.
+    let theirs = if rustix::process::geteuid().is_root() {
+        let theirs = world.folder.path().join("theirs");
+        fs::write(&theirs, "{}").unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65534), None).unwrap();
+        theirs
+    } else {
+        PathBuf::from("/etc/passwd")
+    };
+    fs::remove_file(world.home().join(".claude.json")).unwrap();
+    std::os::unix::fs::symlink(&theirs, world.home().join(".claude.json")).unwrap();
+    let refusal = world.ground(Level::User, |ground| plan_setup(ground, &agents, false)).unwrap_err();
+    assert!(refusal.message.contains("another user"), "{refusal:?}");
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_ours_before_it_is_made_changes_nothing() {
+    let world = World::with(&[("victim", "theirs\n"), ("CLAUDE.md", "Mine.\n")]);
+    let guessed = format!(".CLAUDE.md.onus-{}", std::process::id());
+    std::os::unix::fs::symlink("victim", world.root().join(&guessed)).unwrap();
+    world.set_up(&["claude"]).unwrap();
+    assert_eq!(world.get("victim"), "theirs\n");
+    assert!(world.get("CLAUDE.md").contains("onus:begin"));
+    let left: Vec<String> = world.tree().into_keys().filter(|path| path.contains(".onus-")).collect();
+    assert_eq!(left, [guessed], "nothing of ours is left behind");
+}
+
+#[test]
+fn the_owner_of_a_file_stays() {
+    use std::os::unix::fs::MetadataExt as _;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a file away");
+        return;
+    }
+    let world = World::with(&[("CLAUDE.md", "Mine.\n")]);
+    let file = world.root().join("CLAUDE.md");
+    std::os::unix::fs::chown(&file, Some(65534), Some(65534)).unwrap();
+    world.set_up(&["claude"]).unwrap();
+    let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
+    assert_eq!(owner(&file), (65534, 65534));
+    world.remove(&["claude"]).unwrap();
+    assert_eq!((owner(&file), world.get("CLAUDE.md").as_str()), ((65534, 65534), "Mine.\n"));
+}
+
+#[test]
+fn a_receipt_that_names_other_folders_removes_none_of_them() {
+    let world = World::new();
+    world.set_up(&["claude"]).unwrap();
+    let other = world.folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    for entry in fs::read_dir(world.receipts()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut receipt: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        receipt["made"].as_array_mut().unwrap().push(other.to_str().unwrap().into());
+        fs::write(&path, receipt.to_string()).unwrap();
+    }
+    world.remove(&["claude"]).unwrap();
+    assert!(other.exists());
+    assert_eq!(world.tree(), Tree::new());
 }
 
 #[test]
@@ -622,7 +956,8 @@ proptest! {
                 prop_assert_eq!(&all[key], old);
             }
         }
-        prop_assert_eq!(json::state_of_hooks(&with, Dialect::Strict, &hooks, "onus hook claude"), Ok(State::Present));
+        let compared = json::compared_hooks(&with, Dialect::Strict, &hooks, "onus hook claude");
+        prop_assert_eq!(compared, Ok(Some(Vec::new())));
         let again = json::with_hooks(&with, Dialect::Strict, &hooks, "onus hook claude").unwrap();
         prop_assert_eq!(json::with_server(&again, Dialect::Strict).unwrap(), with.clone());
         let without = json::without_server(&with, Dialect::Strict).unwrap();

@@ -2,33 +2,44 @@
 
 use clap::Args;
 
-use onus_core::command::{Force, Schedule};
+use onus_core::actor::ActorName;
+use onus_core::command::{Act, Command, Force, Schedule};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
+use onus_core::task::Priority;
 use onus_core::time::Span;
 
-/// The task: its number, id, uid, or part of the uid. Without it, the one task that you hold.
+/// The task: its number, id, uid, or part of the uid. Without it, the one task you hold.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Target {
-    /// The task: 142, ON-142, its uid, or at least 4 characters of the uid's start or end.
-    /// Without it: ONUS_TASK, or the one task that you hold
+    /// The task: 142, ON-142, its uid, the first or last 4 or more characters of the uid, or its id in another
+    /// system (jira:WEB-7). Default: ONUS_TASK, or else the one task you hold
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     pub(crate) task: Option<TaskRef>,
 }
 
+/// One or several tasks.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Targets {
+    /// The tasks: 142, ON-142, a uid, or the first or last 4 or more characters of one. Each is handled on its own: one
+    /// refusal does not stop the others. Default: ONUS_TASK, or else the one task you hold
+    #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
+    pub(crate) tasks: Vec<TaskRef>,
+}
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Key {
-    /// Idempotency key: the same request by the same actor under the same key is applied once
+    /// Idempotency key: repeating a request with the same key applies it only once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForceArgs {
-    /// People only: override who holds the task, or a rule. Always with --reason, and recorded
+    /// People only: override the holder or a rule. Needs --reason; the override is recorded
     #[arg(long, requires = "reason")]
     pub(crate) force: bool,
-    /// Why. Needed with --force
+    /// Why; required with --force
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// A decision or approval that allows the override
@@ -41,18 +52,18 @@ impl ForceArgs {
         force_of(self.force, self.reason.as_ref(), self.link.as_ref())
     }
 
-    /// What was meant as the note of a verb: `-m`, else a reason that is not an override's.
+    /// The note for a verb: `-m`, else a reason that was not given for an override.
     pub(crate) fn message(&self, message: Option<String>) -> Option<String> {
         message.or_else(|| self.reason.clone().filter(|_| !self.force))
     }
 }
 
-/// What every verb takes that only moves a task from one state to another.
+/// The arguments of every verb that only moves a task from one state to another.
 #[derive(Args, Debug)]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
-    pub(crate) target: Target,
-    /// Why, or what the next one should know (- reads standard input)
+    pub(crate) targets: Targets,
+    /// Why, or what the next holder should know (- reads standard input)
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
     #[command(flatten)]
@@ -61,20 +72,58 @@ pub(crate) struct MoveArgs {
     pub(crate) key: Key,
 }
 
+/// A task that is passed on to another actor.
+#[derive(Args, Debug)]
+pub(crate) struct PassOn {
+    #[command(flatten)]
+    target: Target,
+    /// Actor to pass the task on to
+    #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
+    to: ActorName,
+    /// Why, and what the next holder should know
+    #[arg(long, value_name = "TEXT", required = true)]
+    reason: String,
+    /// People only: pass on a task that another actor holds; the override is recorded
+    #[arg(long)]
+    force: bool,
+    /// A decision or approval that allows the override
+    #[arg(long, value_name = "URL", requires = "force")]
+    link: Option<String>,
+    #[command(flatten)]
+    key: Key,
+}
+
+impl PassOn {
+    /// The command for an act made of actor and reason, and its key.
+    pub(crate) fn command(
+        self,
+        act: impl FnOnce(ActorName, String) -> Act,
+    ) -> Result<(Command, Option<String>), Refusal> {
+        let force = force_of(self.force, Some(&self.reason), self.link.as_ref());
+        let task = onus_host::target(self.target.task)?;
+        Ok((Command::OnTask { task, act: act(self.to, self.reason), force }, self.key.key))
+    }
+}
+
 pub(crate) fn force_of(force: bool, reason: Option<&String>, link: Option<&String>) -> Option<Force> {
     force.then(|| Force { reason: reason.cloned().unwrap_or_default(), link: link.cloned() })
 }
 
-/// Parses what the domain parses, with the domain's own words when it cannot.
+/// Parses a domain type; a failure is worded as the domain words it.
 pub(crate) fn parse<T: std::str::FromStr<Err = Refusal>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|refusal: Refusal| refusal.message)
+}
+
+/// A priority: P1, or 1.
+pub(crate) fn parse_priority(text: &str) -> Result<Priority, String> {
+    Priority::spoken(text).map_err(|refusal| refusal.message)
 }
 
 pub(crate) fn parse_ms(text: &str) -> Result<i64, String> {
     parse::<Span>(text).map(|span| span.ms)
 }
 
-/// A wall time, as people write one (RFC 3339, or a date), or how long from now.
+/// A wall time as people write it (RFC 3339, or a date), or a duration from now.
 pub(crate) fn parse_schedule(text: &str) -> Result<Schedule, String> {
     if let Ok(span) = text.parse::<Span>() {
         return Ok(Schedule::In { ms: span.ms });
@@ -84,14 +133,15 @@ pub(crate) fn parse_schedule(text: &str) -> Result<Schedule, String> {
         Some(local.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp())
     });
     at.map(|at| Schedule::At { ms: at.as_millisecond() }).ok_or_else(|| {
-        "write a time (2026-12-01T09:00:00Z), a local date (2026-12-01), or how long from now (2h)".to_owned()
+        "write a time (2026-12-01T09:00:00Z), a local date (2026-12-01), or a duration from now (2h)"
+            .to_owned()
     })
 }
 
 /// The most that is read from standard input.
 const MAX_INPUT: u64 = 1 << 20;
 
-/// A text as given, or from standard input if it is `-`.
+/// The text as given, or standard input if it is `-`.
 pub(crate) fn text_or_stdin(text: String) -> Result<String, Refusal> {
     use std::io::Read as _;
     if text != "-" {
@@ -101,9 +151,9 @@ pub(crate) fn text_or_stdin(text: String) -> Result<String, Refusal> {
     std::io::stdin()
         .take(MAX_INPUT + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Refusal::usage(format!("standard input cannot be read: {error}")))?;
+        .map_err(|error| Refusal::usage(format!("cannot read standard input: {error}")))?;
     if bytes.len() as u64 > MAX_INPUT {
-        return Err(Refusal::usage(format!("standard input has more than {MAX_INPUT} bytes")));
+        return Err(Refusal::usage(format!("standard input is longer than {MAX_INPUT} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| Refusal::usage("standard input is not UTF-8 text"))
 }

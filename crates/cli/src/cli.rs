@@ -1,4 +1,4 @@
-//! The command line: its commands, and the flags that all of them have.
+//! The command line: its commands, and the flags they all share.
 
 use std::path::PathBuf;
 
@@ -34,9 +34,9 @@ const COMMON: &[(&str, Describe)] = &[
 ];
 
 impl Cli {
-    /// Parses a call of one of the commonest commands with a parser that knows no other: describing all of them
-    /// takes longer than the rest of a short call. None for everything else, help and mistakes included:
-    /// what cannot be parsed here is parsed, and answered, by the whole parser.
+    /// Parses one of the commonest commands with a parser that knows only that command: describing them all
+    /// makes a whole claim 27 % more expensive (4.87 million instructions against 3.84). None for everything else, help and mistakes included:
+    /// whatever cannot be parsed here is left to the full parser, which also words the error.
     pub(crate) fn try_parse_common() -> Option<Cli> {
         let words = std::env::args_os().skip(1);
         let named = words.filter_map(|word| word.into_string().ok()).find(|word| !word.starts_with('-'))?;
@@ -49,10 +49,10 @@ impl Cli {
 
 #[derive(Args, Debug)]
 pub(crate) struct Global {
-    /// Print one JSON document on stdout, also on failure
+    /// Print exactly one JSON document on stdout, even on failure
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
-    /// Who acts: human:NAME, agent:NAME or ci:NAME
+    /// The actor to act as: human:NAME, agent:NAME or ci:NAME
     #[arg(long = "as", global = true, value_name = "ACTOR", help_heading = "Everywhere")]
     pub(crate) as_actor: Option<String>,
     /// Act as if started in this folder
@@ -62,18 +62,25 @@ pub(crate) struct Global {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    #[command(visible_alias = "create")]
     Add(c::add::Args),
     Ready(c::ready::Args),
+    #[command(visible_alias = "start")]
     Claim(c::claim::Args),
+    #[command(visible_alias = "comment")]
     Note(c::note::Args),
-    #[command(visible_aliases = ["close", "complete"])]
+    #[command(visible_aliases = ["close", "complete", "finish"])]
     Done(c::done::Args),
     Release(c::release::Args),
     Show(c::show::Args),
     Status(c::status::Args),
 
     Init(c::init::Args),
+    Intake(c::intake::Args),
+    #[command(visible_alias = "ls")]
     List(c::list::Args),
+    Blocked(c::blocked::Args),
+    Stale(c::stale::Args),
     Search(c::search::Args),
     Why(c::why::Args),
     Graph(c::graph::Args),
@@ -81,10 +88,14 @@ pub(crate) enum Command {
     Scope(c::scope::Args),
     Touch(c::touch::Args),
     Edit(c::edit::Args),
+    Undo(c::undo::Args),
+    Tick(c::tick::Args),
     Renew(c::renew::Args),
     Run(c::run::Args),
+    Assign(c::assign::Args),
     Handoff(c::handoff::Args),
     Takeover(c::takeover::Args),
+    Seat(c::seat::Args),
     Accept(c::accept::Args),
     Block(c::block::Args),
     Unblock(c::unblock::Args),
@@ -97,6 +108,10 @@ pub(crate) enum Command {
     Retry(c::retry::Args),
     Reset(c::reset::Args),
     Log(c::log::Args),
+    Sessions(c::sessions::Args),
+    Session(c::session::Args),
+    Timesheet(c::timesheet::Args),
+    Report(c::report::Args),
     Ledger(c::ledger::Args),
     Redact(c::redact::Args),
     Actor(c::actor::Args),
@@ -114,4 +129,31 @@ pub(crate) enum Command {
     Man(c::man::Args),
     Demo(c::demo::Args),
     Help(c::help::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use onus_core::refusal::Step;
+
+    use super::Cli;
+    use crate::wording;
+
+    #[test]
+    fn every_step_is_a_command_that_exists_or_no_command() {
+        let mut commands = 0;
+        for step in Step::examples() {
+            let Some(said) = wording::step(&step) else { continue };
+            let command = said.split("   #").next().unwrap();
+            if command.starts_with("onus ") {
+                let words = shlex::split(command).unwrap();
+                assert!(Cli::try_parse_from(words).is_ok(), "{step:?}: {command}");
+                commands += 1;
+            } else {
+                assert!(!matches!(step, Step::Do(..)), "{step:?}: {said}");
+            }
+            assert!(!said.contains("force"), "{step:?}: {said}");
+        }
+        assert!(commands > 40, "{commands}");
+    }
 }

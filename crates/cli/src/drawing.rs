@@ -1,7 +1,7 @@
-//! The graph of work, drawn: as a tree for people, as Mermaid and DOT for what draws pictures.
+//! The graph of work, drawn: as a tree for people, as Mermaid and DOT for programs that draw diagrams.
 //!
-//! Titles are anybody's text, and each form has its own way of being broken by one: a terminal by control characters and
-//! turned writing, Mermaid by quotes, entities and directives, DOT by quotes and backslashes. Each has its own escape here.
+//! Anyone may write a title, and each format can be broken by one in its own way: a terminal by control characters and
+//! reversed text, Mermaid by quotes, entities and directives, DOT by quotes and backslashes. Each has its own escape here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::output::{Output, escape_line};
 /// How deep a tree is drawn: further down it would not fit on any screen.
 const DEEPEST: usize = 40;
 
-/// Tasks by their place in the view, and how they hang together.
+/// Tasks by their place in the view, and how they are connected.
 struct Tree<'a> {
     out: &'a Output,
     view: &'a GraphView,
@@ -24,7 +24,7 @@ struct Tree<'a> {
     lines: Vec<String>,
 }
 
-/// For people: what nothing waits for, and below each what it waits for; from a root, both ways.
+/// For people: the tasks that no other waits for, with those they wait for below; from a root, both directions.
 pub(crate) fn tree(out: &Output, view: &GraphView) -> String {
     let count = view.nodes.len();
     let places: BTreeMap<&str, usize> =
@@ -69,7 +69,7 @@ impl Tree<'_> {
             self.lines.push(self.out.dim("(none)"));
         }
         if alone > 0 {
-            let what = if alone == 1 { "1 task stands alone" } else { &format!("{alone} tasks stand alone") };
+            let what = if alone == 1 { "1 unconnected task" } else { &format!("{alone} unconnected tasks") };
             self.lines.push(self.out.dim(&format!("{what}: onus list")));
         }
         self.say_what_is_left_out();
@@ -78,7 +78,7 @@ impl Tree<'_> {
     fn around(&mut self, root: usize) {
         self.is_drawn[root] = true;
         self.lines.push(label(self.out, &self.view.nodes[root]));
-        for (upstream, title) in [(true, "waits for"), (false, "is waited for by")] {
+        for (upstream, title) in [(true, "waits for"), (false, "needed by")] {
             let edges = if upstream { &self.waits_for } else { &self.ahead };
             if !edges[root].is_empty() {
                 self.lines.push(self.out.bold(title));
@@ -100,7 +100,7 @@ impl Tree<'_> {
         }
     }
 
-    /// All that hangs below a place. Without recursion: a chain may be longer than the stack.
+    /// Everything below a place. Without recursion: a chain may be longer than the stack.
     fn branches(&mut self, start: usize, upstream: bool) {
         let mut open: Vec<(usize, usize, String)> = vec![(start, 0, String::new())];
         while let Some((place, next, before)) = open.last_mut() {
@@ -136,7 +136,7 @@ impl Tree<'_> {
     }
 }
 
-/// A task in a line.
+/// A task on one line.
 pub(crate) fn label(out: &Output, node: &NodeView) -> String {
     let state = match node.state {
         State::Done => out.good(node.state.as_str()),
@@ -156,7 +156,7 @@ fn mark(node: &NodeView) -> Option<String> {
     }
 }
 
-/// The words in a box: id, priority, state and who has it.
+/// The text in a box: id, priority, state and holder.
 fn heading(view: &GraphView, node: &NodeView) -> String {
     let mark = mark(node).map(|mark| format!(" · {mark}")).unwrap_or_default();
     let held_up = view.bottlenecks.iter().find(|bottleneck| bottleneck.id == node.id);
@@ -165,7 +165,7 @@ fn heading(view: &GraphView, node: &NodeView) -> String {
     format!("{} · {} · {}{mark}{held_up}", node.id, node.priority, node.state)
 }
 
-/// A flowchart. Arrows lead from what comes first; dotted ones from a part to what contains it.
+/// A flowchart. Arrows start at the task that comes first; dotted ones lead from a part to its parent.
 pub(crate) fn mermaid(view: &GraphView) -> String {
     let name = |id: &str| id.replace('-', "_");
     let mut lines = vec!["flowchart TD".to_owned()];
@@ -222,7 +222,7 @@ fn mermaid_text(text: &str) -> String {
     safe
 }
 
-/// A directed graph for Graphviz. Edges lead from what comes first; dashed ones from a part to what contains it.
+/// A directed graph for Graphviz. Edges start at the task that comes first; dashed ones lead from a part to its parent.
 pub(crate) fn dot(view: &GraphView) -> String {
     let critical: BTreeSet<&str> = view.critical_path.iter().map(String::as_str).collect();
     let mut lines =
@@ -402,25 +402,29 @@ mod tests {
             &["Release", "Site", "API", "Database", "Alone"],
             &[(2, 1, EdgeKind::Part), (3, 1, EdgeKind::Dep), (4, 2, EdgeKind::Dep), (4, 3, EdgeKind::Dep)],
         );
-        insta::assert_snapshot!(tree(&plain(), &view), @r"
-        ON-1 P2 open Release
-        ├─ part ON-2 P2 open Site
-        │  └─ needs ON-4 P2 open Database
-        └─ needs ON-3 P2 open API
-           └─ needs ON-4 (see above)
-        1 task stands alone: onus list
-        ");
+        let drawn = tree(&plain(), &view);
+        let expected = [
+            "ON-1 P2 open Release",
+            "├─ part ON-2 P2 open Site",
+            "│  └─ needs ON-4 P2 open Database",
+            "└─ needs ON-3 P2 open API",
+            "   └─ needs ON-4 (see above)",
+            "1 unconnected task: onus list",
+        ];
+        assert_eq!(drawn.lines().collect::<Vec<_>>(), expected);
         let mut around = view;
         around.root = Some("ON-3".to_owned());
         around.nodes.retain(|node| !matches!(node.id.as_str(), "ON-2" | "ON-5"));
         around.edges.retain(|edge| edge.from != "ON-2" && edge.to != "ON-2");
-        insta::assert_snapshot!(tree(&plain(), &around), @r"
-        ON-3 P2 open API
-        waits for
-        └─ needs ON-4 P2 open Database
-        is waited for by
-        └─ before ON-1 P2 open Release
-        ");
+        let drawn = tree(&plain(), &around);
+        let expected = [
+            "ON-3 P2 open API",
+            "waits for",
+            "└─ needs ON-4 P2 open Database",
+            "needed by",
+            "└─ before ON-1 P2 open Release",
+        ];
+        assert_eq!(drawn.lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]

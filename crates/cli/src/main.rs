@@ -1,26 +1,40 @@
 //! onus, the binary: a thin skin over the engine. It parses, asks, prints; it never decides.
 
 mod args;
+mod bars;
+mod calendar;
 mod cli;
 mod commands;
-mod config;
+mod completing;
 mod context;
 mod drawing;
+mod edited;
+mod editor;
+mod grid;
+mod hours;
+mod ics;
+mod lines;
+mod listing;
+mod manual;
 mod output;
 mod plan;
 mod primer;
 mod progress;
 mod render;
-mod scopes;
 mod signing;
 mod story;
+mod table;
+mod temporary;
+mod wording;
+mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_store::may_hold_a_password;
 
 use cli::{Cli, Command};
 use context::Context;
@@ -30,32 +44,42 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
-    // Before anything else: `onus run` starts us once more to become its command.
+    // Before anything else: `onus run` starts this program again to become its command.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == onus_dispatch::trampoline::NAME) {
         return onus_dispatch::trampoline::run(words);
+    }
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == completing::NAME) {
+        completing::run(words);
+        return ExitCode::SUCCESS;
     }
     ExitCode::from(run())
 }
 
 fn run() -> u8 {
-    // Known before anything is parsed: also a usage error is answered in JSON.
+    // Known before anything is parsed, so that a usage error is answered in JSON too.
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let cli = match Cli::try_parse_common().map_or_else(Cli::try_parse, Ok) {
         Ok(cli) => cli,
-        // To a harness exit 2 means "do not do that": a hook that is called wrongly is no reason to stop an agent.
+        // To a harness exit 2 means "do not do that", and a hook called wrongly is no reason to stop an agent.
         Err(error) if is_hook() => {
-            output::note(&output::escape(error.render().to_string().trim_end()));
+            output::note(&rendered(&error));
             return Code::Unexpected.exit_code();
         }
-        Err(error) => return usage(&tamed(error), json),
+        Err(error) => {
+            return match meant(&error) {
+                Some(refusal) => output::refuse(json, &refusal),
+                None => usage(&tamed(error), json),
+            };
+        }
     };
     let Some(command) = cli.command else {
         let out = output::Output::new(json, "auto");
         if json {
-            return output::refuse(true, &Refusal::usage("name a command: see onus help"));
+            return output::refuse(true, &Refusal::usage("name a command").next(Step::Help));
         }
-        out.line(commands::help::overview(false).trim_end());
+        out.prose(commands::help::overview(false).trim_end());
         return 0;
     };
     if let Command::Hook(args) = command {
@@ -76,9 +100,33 @@ fn is_hook() -> bool {
     !is_help && std::env::args_os().nth(1).is_some_and(|word| word == "hook")
 }
 
-/// The parser's error, without what must not be in one.
+/// Words that people try for a command that has another name, and does not do quite the same.
+const OTHER_WORDS: &[(&str, &str, &str)] = &[
+    ("rm", "drop", "nothing is ever removed; a task that will not be done is dropped"),
+    ("remove", "drop", "nothing is ever removed; a task that will not be done is dropped"),
+    ("delete", "drop", "nothing is ever removed; a task that will not be done is dropped"),
+    ("cancel", "drop", "a task that will not be done is dropped"),
+    ("update", "edit", "a task's fields are edited"),
+    ("open", "reopen", "a finished task is reopened; a new one is added"),
+    ("stop", "release", "a task that is given back unfinished is released"),
+    ("pause", "release", "a task that is given back unfinished is released"),
+    ("next", "claim", "the best ready task is claimed with --next"),
+    ("take", "claim", "a task is claimed"),
+    ("history", "log", "the log says what happened"),
+    ("find", "search", "tasks are searched by words"),
+    ("depend", "dep", "dependencies are added with dep add"),
+];
+
+/// What was meant by a word that is no command but is often tried as one.
+fn meant(error: &clap::Error) -> Option<Refusal> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (word, command, why) = OTHER_WORDS.iter().find(|(other, ..)| other == word)?;
+    Some(Refusal::usage(format!("there is no command '{word}': {why}")).next(Step::HelpOn(command)))
+}
+
+/// The parser's error, without what must not be shown.
 fn tamed(mut error: clap::Error) -> clap::Error {
-    // A message does not repeat a flood.
+    // A message does not repeat overlong input.
     for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
         if let Some(ContextValue::String(text)) = error.get(kind)
             && text.len() > 200
@@ -88,7 +136,7 @@ fn tamed(mut error: clap::Error) -> clap::Error {
             error.remove(ContextKind::Suggested);
         }
     }
-    // A slip such as `claim --for 2h` is not answered with the flag that overrides: no refusal teaches that (P11).
+    // A typo such as `claim --for 2h` is not answered by suggesting the flag that overrides: no refusal teaches that (P11).
     if error.get(ContextKind::SuggestedArg).is_some_and(|arg| arg.to_string().contains("--force")) {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::Usage);
@@ -96,12 +144,28 @@ fn tamed(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// What the parser says: help and version are answers, the rest is exit 2.
+/// The parser's message. It repeats what it did not understand, which may be an address in the wrong place.
+fn rendered(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let is_repeated = |word: &str| {
+        let value = word.split_once('=').filter(|_| word.starts_with("--")).map_or(word, |(_, value)| value);
+        let beginning: String = value.chars().take(12).collect();
+        may_hold_a_password(value) && text.contains(&beginning)
+    };
+    let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    if words.any(|word| is_repeated(&word)) {
+        return "error: invalid arguments; they are not repeated here, because they seem to contain an address"
+            .to_owned();
+    }
+    text.trim_end().to_owned()
+}
+
+/// The parser's result: help and version are answers, everything else exits with 2.
 fn usage(error: &clap::Error, json: bool) -> u8 {
     let out = output::Output::new(json, "auto");
     match error.kind() {
         ErrorKind::DisplayHelp if std::env::args_os().len() <= 2 + usize::from(json) => {
-            out.answer("help", commands::help::overview(false).trim_end());
+            out.told("help", commands::help::overview(false).trim_end());
             0
         }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if json => {
@@ -114,57 +178,92 @@ fn usage(error: &clap::Error, json: bool) -> u8 {
             0
         }
         _ if json => {
-            let text = error.render().to_string();
-            // What is wrong, without the usage that people are shown below it.
+            let text = rendered(error);
+            // The error alone, without the usage text that people see below it.
             let message = text.strip_prefix("error: ").unwrap_or(&text);
             let message = message.split("\n\nUsage:").next().unwrap_or(message).trim();
-            output::refuse(true, &Refusal::new(Code::Usage, message).next("onus help --all"))
+            output::refuse(true, &Refusal::new(Code::Usage, message).next(Step::Help))
         }
         _ => {
-            output::note(&output::escape(error.render().to_string().trim_end()));
+            let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+            output::note(&as_a_refusal(&rendered(error), &command_meant(words)));
             Code::Usage.exit_code()
         }
     }
 }
 
+/// The parser's message in the form of every other refusal: what is wrong, then what to do, without empty lines.
+fn as_a_refusal(text: &str, command: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("Usage: ") {
+        _ if line.is_empty() || line.starts_with("For more information") => None,
+        Some(usage) => Some(format!("  usage: {usage}")),
+        None => Some(line.strip_prefix("error: ").map_or(line.to_owned(), |what| format!("onus: {what}"))),
+    };
+    let mut lines: Vec<String> = text.lines().filter_map(line).collect();
+    lines.push(format!("  next: {command} --help"));
+    lines.join("\n")
+}
+
+/// As much of the command as was understood.
+fn command_meant(words: impl Iterator<Item = String>) -> String {
+    let (mut command, mut path) = (Cli::command(), "onus".to_owned());
+    for word in words.filter(|word| !word.starts_with('-')) {
+        let Some(inner) = command.find_subcommand(&word).cloned() else { break };
+        path.push_str(&format!(" {}", inner.get_name()));
+        command = inner;
+    }
+    path
+}
+
 fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
     use commands as c;
     match command {
+        Command::Ready(args) => return c::ready::run(context, args),
+        Command::List(args) => return c::list::run(context, args),
+        Command::Search(args) => return c::search::run(context, args),
+        Command::Blocked(args) => return c::blocked::run(context, args),
         Command::Doctor(args) => return c::doctor::run(context, args),
         Command::Run(args) => return c::run::run(context, args),
+        Command::Done(args) => return c::done::run(context, args),
+        Command::Release(args) => return c::release::run(context, args),
+        Command::Show(args) => return c::show::run(context, args),
+        Command::Accept(args) => return c::accept::run(context, args),
+        Command::Block(args) => return c::block::run(context, args),
+        Command::Unblock(args) => return c::unblock::run(context, args),
+        Command::Submit(args) => return c::submit::run(context, args),
+        Command::Approve(args) => return c::approve::run(context, args),
+        Command::Reject(args) => return c::reject::run(context, args),
+        Command::Fail(args) => return c::fail::run(context, args),
+        Command::Drop(args) => return c::drop::run(context, args),
+        Command::Reopen(args) => return c::reopen::run(context, args),
+        Command::Retry(args) => return c::retry::run(context, args),
         Command::Setup(args) => return c::setup::run(context, args),
+        Command::Intake(args) => return c::intake::run(context, args),
         Command::Add(args) => c::add::run(context, args),
-        Command::Ready(args) => c::ready::run(context, args),
         Command::Claim(args) => c::claim::run(context, args),
         Command::Note(args) => c::note::run(context, args),
-        Command::Done(args) => c::done::run(context, args),
-        Command::Release(args) => c::release::run(context, args),
-        Command::Show(args) => c::show::run(context, args),
         Command::Status(args) => c::status::run(context, args),
         Command::Init(args) => c::init::run(context, args),
-        Command::List(args) => c::list::run(context, args),
-        Command::Search(args) => c::search::run(context, args),
+        Command::Stale(args) => c::stale::run(context, args),
+        Command::Undo(args) => c::undo::run(context, args),
         Command::Why(args) => c::why::run(context, args),
         Command::Graph(args) => c::graph::run(context, args),
         Command::Dep(args) => c::dep::run(context, args),
         Command::Scope(args) => c::scope::run(context, args),
         Command::Touch(args) => c::touch::run(context, args),
+        Command::Tick(args) => c::tick::run(context, args),
         Command::Edit(args) => c::edit::run(context, args),
         Command::Renew(args) => c::renew::run(context, args),
+        Command::Assign(args) => c::assign::run(context, args),
         Command::Handoff(args) => c::handoff::run(context, args),
         Command::Takeover(args) => c::takeover::run(context, args),
-        Command::Accept(args) => c::accept::run(context, args),
-        Command::Block(args) => c::block::run(context, args),
-        Command::Unblock(args) => c::unblock::run(context, args),
-        Command::Submit(args) => c::submit::run(context, args),
-        Command::Approve(args) => c::approve::run(context, args),
-        Command::Reject(args) => c::reject::run(context, args),
-        Command::Fail(args) => c::fail::run(context, args),
-        Command::Drop(args) => c::drop::run(context, args),
-        Command::Reopen(args) => c::reopen::run(context, args),
-        Command::Retry(args) => c::retry::run(context, args),
+        Command::Seat(args) => c::seat::run(context, args),
         Command::Reset(args) => c::reset::run(context, args),
         Command::Log(args) => c::log::run(context, args),
+        Command::Session(args) => c::session::run(context, args),
+        Command::Sessions(args) => c::sessions::run(context, args),
+        Command::Timesheet(args) => c::timesheet::run(context, args),
+        Command::Report(args) => c::report::run(context, args),
         Command::Ledger(args) => c::ledger::run(context, args),
         Command::Redact(args) => c::redact::run(context, args),
         Command::Actor(args) => c::actor::run(context, args),
@@ -173,7 +272,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Config(args) => c::config::run(context, args),
         Command::Whoami(args) => c::whoami::run(context, args),
         Command::Prime(args) => c::prime::run(context, args),
-        // Handled before there was a context.
+        // Handled before the context existed.
         Command::Hook(_) => Ok(()),
         Command::Backup(args) => c::backup::run(context, args),
         Command::Store(args) => c::store::run(context, args),

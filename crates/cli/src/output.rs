@@ -7,13 +7,19 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use onus_core::quote::is_hidden;
 use onus_core::refusal::{Code, Refusal};
+use onus_core::task::State;
 use onus_engine::{Notice, Reply};
+
+use crate::{wording, wrap};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
     color: bool,
+    /// The columns that there are. None: nobody looks at a screen.
+    pub(crate) width: Option<usize>,
 }
 
 impl Output {
@@ -24,24 +30,79 @@ impl Output {
             "never" => false,
             _ => std::io::stdout().is_terminal() && !no_color,
         };
-        Output { json, color: color && !json }
+        Output { json, color: color && !json, width: screen_width() }
+    }
+
+    /// For documents, one per line, whatever else was asked for.
+    pub(crate) fn of_documents() -> Output {
+        Output { json: true, color: false, width: None }
     }
 
     /// A value as one document, with its notices inside it.
     pub(crate) fn document(&self, value: impl Serialize, notices: &[Notice]) {
         let mut value = serde_json::to_value(value).unwrap_or_default();
         if let (Value::Object(object), false) = (&mut value, notices.is_empty()) {
+            let notices: Vec<_> = notices.iter().map(wording::notice).collect();
             object.insert("notices".into(), json!(notices));
         }
         self.line(&value.to_string());
     }
 
-    /// A line on stdout.
+    /// A line on stdout. Nothing hidden gets through but our own colours; in a document it stands as an escape of JSON's, which
+    /// programs read as what it was.
     pub(crate) fn line(&self, text: &str) {
+        let shown = if self.json { json_escaped(text) } else { self.shown(text) };
         let mut stdout = std::io::stdout().lock();
-        if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        if let Err(error) = writeln!(stdout, "{shown}").and_then(|()| stdout.flush()) {
             unwritten(&error);
         }
+    }
+
+    /// A text in a format of somebody else's, whose lines end as it says. Nothing hidden gets through but these ends.
+    pub(crate) fn file(&self, text: &str) {
+        let lines: Vec<String> = text.split("\r\n").map(escape).collect();
+        let mut stdout = std::io::stdout().lock();
+        let written = stdout.write_all(lines.join("\r\n").as_bytes()).and_then(|()| stdout.flush());
+        if let Err(error) = written {
+            unwritten(&error);
+        }
+    }
+
+    fn shown(&self, text: &str) -> String {
+        if !self.color {
+            return escape(text);
+        }
+        let mut shown = String::with_capacity(text.len());
+        for (at, piece) in text.split('\u{1b}').enumerate() {
+            let style = piece.strip_prefix('[').and_then(|rest| rest.find('m').map(|end| &piece[..end + 2]));
+            let style = style
+                .filter(|style| style[1..style.len() - 1].bytes().all(|b| b.is_ascii_digit() || b == b';'));
+            match style {
+                Some(style) if at > 0 => {
+                    shown.push('\u{1b}');
+                    shown.push_str(style);
+                    shown.push_str(&escape(&piece[style.len()..]));
+                }
+                _ => {
+                    shown.push_str(if at > 0 { "\\u{1b}" } else { "" });
+                    shown.push_str(&escape(piece));
+                }
+            }
+        }
+        shown
+    }
+
+    /// Lines for people, in the columns that there are.
+    pub(crate) fn prose(&self, text: &str) {
+        match self.width.filter(|_| !self.json) {
+            Some(columns) => self.line(&wrap::wrapped(text, columns)),
+            None => self.line(text),
+        }
+    }
+
+    /// Prose, or the one field of a document.
+    pub(crate) fn told(&self, name: &str, text: &str) {
+        if self.json { self.answer(name, text) } else { self.prose(text) }
     }
 
     /// A text as it is, or as the one field of a document.
@@ -58,7 +119,7 @@ impl Output {
             return;
         }
         for notice in notices {
-            note(&format!("notice: {}", escape(&notice.message)));
+            note(&format!("notice: {}", wording::notice_line(notice)));
         }
     }
 
@@ -73,10 +134,13 @@ impl Output {
                 if reply.existing {
                     object.insert("existing".into(), json!(true));
                 }
+                if reply.unchanged {
+                    object.insert("unchanged".into(), json!(true));
+                }
             }
             return self.document(value, &reply.notices);
         }
-        let again = if reply.replayed { " (done before, under the same key)" } else { "" };
+        let again = if reply.replayed { " (already done, under the same key)" } else { "" };
         self.line(&format!("{}{again}", prose()));
         self.notices(&reply.notices);
     }
@@ -97,22 +161,111 @@ impl Output {
         self.styled(AnsiColor::Red.on_default(), text)
     }
 
-    fn styled(&self, style: Style, text: &str) -> String {
+    /// A state in its colour.
+    pub(crate) fn state(&self, state: State) -> String {
+        self.styled(state_style(state), state.as_str())
+    }
+
+    pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 
+/// States that ask for somebody stand out, what is finished steps back.
+pub(crate) fn state_style(state: State) -> Style {
+    match state {
+        State::Proposed => AnsiColor::Magenta.on_default(),
+        State::Open => Style::new(),
+        State::InProgress => AnsiColor::Cyan.on_default(),
+        State::Blocked | State::Failed => AnsiColor::Red.on_default(),
+        State::Review => AnsiColor::Yellow.on_default(),
+        State::Done => AnsiColor::Green.on_default(),
+        State::Dropped => Style::new().dimmed(),
+    }
+}
+
+/// `COLUMNS`, where it is set; else what the terminal says, if there is one.
+fn screen_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    said.filter(|columns| (1..=10_000).contains(columns)).or_else(|| {
+        let size =
+            std::io::stdout().is_terminal().then(|| terminal_size::terminal_size_of(std::io::stdout()));
+        size.flatten().map(|(terminal_size::Width(columns), _)| usize::from(columns))
+    })
+}
+
+/// A document that may be long: it is written as it is serialized, and never held as a whole.
+pub(crate) struct LongDocument(Escaping<std::io::BufWriter<std::io::StdoutLock<'static>>>);
+
+impl Default for LongDocument {
+    fn default() -> LongDocument {
+        LongDocument(Escaping(std::io::BufWriter::new(std::io::stdout().lock())))
+    }
+}
+
+impl LongDocument {
+    /// What stands between values.
+    pub(crate) fn raw(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).unwrap_or_else(|error| unwritten(&error));
+    }
+
+    pub(crate) fn value(&mut self, value: &impl Serialize) {
+        serde_json::to_writer(&mut self.0, value).unwrap_or_else(|error| unwritten(&error.into()));
+    }
+
+    pub(crate) fn end(mut self) {
+        self.raw("}\n");
+        self.0.flush().unwrap_or_else(|error| unwritten(&error));
+    }
+}
+
+/// A writer of documents whose texts show nothing hidden. It is given whole texts: a serializer never cuts a character.
+struct Escaping<W>(W);
+
+impl<W: std::io::Write> std::io::Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !bytes.is_ascii() || bytes.contains(&0x7f) => {
+                self.0.write_all(json_escaped(text).as_bytes())?;
+            }
+            _ => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// A document whose texts show nothing hidden on a terminal either: such characters stand in strings alone.
+fn json_escaped(document: &str) -> String {
+    let mut escaped = String::with_capacity(document.len());
+    for c in document.chars() {
+        if is_hidden(c) && !matches!(c, '\n' | '\t') {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// A refusal, and the exit code that goes with it.
 pub(crate) fn refuse(json: bool, refusal: &Refusal) -> u8 {
+    let said = wording::refusal(refusal);
     if json {
-        Output { json: true, color: false }.line(&json!({ "error": refusal }).to_string());
+        Output::of_documents().line(&json!({ "error": said }).to_string());
     } else {
-        note(&format!("onus: {}", escape(&refusal.message)));
-        for candidate in &refusal.candidates {
-            note(&format!("  candidate: {}", escape(candidate)));
+        note(&format!("onus: {}", said.message));
+        for candidate in &said.candidates {
+            note(&format!("  candidate: {candidate}"));
         }
-        for step in &refusal.next {
-            note(&format!("  next: {}", escape(step)));
+        for step in &said.next {
+            note(&format!("  next: {step}"));
+        }
+        if let Some(way) = &said.override_ {
+            note(&format!("  override: {way}   # people only; recorded"));
         }
     }
     refusal.exit_code()
@@ -124,34 +277,17 @@ pub(crate) fn unwritten(error: &std::io::Error) -> ! {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    note(&format!("onus: the answer cannot be written: {error}"));
+    note(&format!("onus: cannot write the answer: {error}"));
     std::process::exit(Code::Unexpected.exit_code().into());
 }
 
-/// A line on stderr.
+/// A line on stderr, with nothing hidden in it.
 pub(crate) fn note(text: &str) {
     // Nobody listens: nothing to do about it.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", escape(text));
 }
 
-/// Text as it may stand on a terminal: control characters, and those that turn the direction of writing, are shown
-/// as escapes, so that no title can paint over what stands around it. Line breaks and tabs stay.
-pub(crate) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) && !matches!(c, '\n' | '\t') {
-            safe.extend(c.escape_unicode());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
-}
-
-/// The same for what must stay on its line.
-pub(crate) fn escape_line(text: &str) -> String {
-    escape(text).replace('\n', "\\n").replace('\t', "\\t")
-}
+pub(crate) use onus_core::quote::{visible as escape, visible_line as escape_line};
 
 /// A path as JSON can carry it: what is not UTF-8 in it is marked.
 pub(crate) fn path_text(path: &Path) -> String {
@@ -163,13 +299,6 @@ pub(crate) fn path_line(path: &Path) -> String {
     escape_line(&path_text(path))
 }
 
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{061c}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{2028}' | '\u{2029}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +308,30 @@ mod tests {
         assert_eq!(escape("a\u{1b}[31mb\u{202e}c\u{7f}"), "a\\u{1b}[31mb\\u{202e}c\\u{7f}");
         assert_eq!(escape("zwölf 漢字 🦀\n"), "zwölf 漢字 🦀\n");
         assert_eq!(escape_line("a\nb"), "a\\nb");
+    }
+
+    #[test]
+    fn a_long_document_is_what_a_short_one_would_be() {
+        let texts = [
+            "plain",
+            "a\u{1b}[31mb\u{202e}c\u{7f}",
+            "zwölf 漢字 🦀\n\t\"\\",
+            "\u{e0001}\u{1f469}\u{200d}\u{1f52c}",
+        ];
+        let mut long = Escaping(Vec::new());
+        serde_json::to_writer(&mut long, &texts).unwrap();
+        assert_eq!(String::from_utf8(long.0).unwrap(), json_escaped(&json!(texts).to_string()));
+    }
+
+    #[test]
+    fn only_our_own_colours_get_through() {
+        let plain = Output { json: false, color: false, width: None };
+        let coloured = Output { color: true, ..plain };
+        let text = format!("{} \u{1b}]0;x\u{7} \u{1b}[2J \u{1b} \u{202e}", coloured.bold("a"));
+        assert_eq!(
+            coloured.shown(&text),
+            "\u{1b}[1ma\u{1b}[0m \\u{1b}]0;x\\u{7} \\u{1b}[2J \\u{1b} \\u{202e}"
+        );
+        assert!(!plain.shown(&text).contains('\u{1b}'), "{}", plain.shown(&text));
     }
 }

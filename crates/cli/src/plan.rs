@@ -1,8 +1,8 @@
 //! Plan files: a whole plan as TOML or JSON, read into the tasks that the engine creates together.
 //!
-//! Tasks speak of one another by names that mean something in the file alone. What is not a name of the plan is the
-//! reference of a task that exists, such as `ON-3`; what is neither goes to the engine as a name, which knows best what was
-//! meant. Nothing is guessed: an unknown field is refused, with its line.
+//! Tasks refer to one another by names that have a meaning only in the file. Anything else refers to an existing task, such
+//! as `ON-3`; what is neither goes to the engine as a name, which words the refusal best. Nothing is guessed: an unknown
+//! field is refused, with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -12,16 +12,17 @@ use serde::Deserialize;
 
 use onus_core::actor::Tier;
 use onus_core::command::{NewTask, PlannedTask, Schedule, TaskLink};
+use onus_core::constraint::Constraints;
 use onus_core::ids::shortened;
 use onus_core::lease::Mode;
 use onus_core::plan::of_entry;
 use onus_core::refusal::Refusal;
-use onus_core::scope::Glob;
+use onus_core::scope::{Areas, Scope};
 use onus_core::task::Facts;
 
 use crate::args::{parse_schedule, text_or_stdin};
 
-/// The most bytes that a plan may have.
+/// The largest plan, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -49,6 +50,10 @@ struct Entry {
     tags: BTreeSet<String>,
     #[serde(default)]
     refs: BTreeMap<String, String>,
+    #[serde(default)]
+    constraints: Vec<String>,
+    #[serde(default)]
+    acceptance: Vec<String>,
     parent: Option<String>,
     #[serde(default)]
     deps: Vec<String>,
@@ -73,42 +78,56 @@ enum Format {
     Json,
 }
 
-/// The plan in a file, or in standard input if that is `-`.
-pub(crate) fn read(file: &Path) -> Result<Vec<PlannedTask>, Refusal> {
+/// What is reserved, and which of it an area named.
+type Meant = Result<(Scope, Areas), Refusal>;
+
+/// What globs and areas mean, as they are typed elsewhere.
+pub(crate) struct Scoping<'a> {
+    pub(crate) scope: &'a dyn Fn(&[String]) -> Meant,
+    /// The label of a task's area.
+    pub(crate) area: &'a dyn Fn(Option<String>) -> Result<Option<String>, Refusal>,
+}
+
+/// The plan in a file, or on standard input if the path is `-`.
+pub(crate) fn read(file: &Path, scoping: &Scoping<'_>) -> Result<Vec<PlannedTask>, Refusal> {
     if file == Path::new("-") {
         let text = text_or_stdin("-".to_owned())?;
         let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Toml };
-        return parse(&text, format, "standard input");
+        return parse(&text, format, "standard input", scoping);
     }
     let name = crate::output::path_text(file);
     let format = match file.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => Format::Toml,
         Some("json") => Format::Json,
-        _ => return Err(Refusal::usage(format!("{name} is no plan: its name must end in .toml or .json"))),
+        _ => {
+            return Err(Refusal::usage(format!(
+                "{name} is not a plan file: its name must end in .toml or .json"
+            )));
+        }
     };
-    parse(&bounded(file, &name)?, format, &name)
+    parse(&bounded(file, &name)?, format, &name, scoping)
 }
 
 fn bounded(file: &Path, name: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::new();
     std::fs::File::open(file)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| Refusal::usage(format!("{name} cannot be read: {error}")))?;
+        .map_err(|error| Refusal::usage(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Refusal::usage(format!("{name} has more than {MAX_BYTES} bytes: divide the plan")));
+        return Err(Refusal::usage(format!("{name} is larger than {MAX_BYTES} bytes: split the plan")));
     }
     String::from_utf8(bytes).map_err(|_| Refusal::usage(format!("{name} is not UTF-8 text")))
 }
 
-fn parse(text: &str, format: Format, name: &str) -> Result<Vec<PlannedTask>, Refusal> {
+fn parse(text: &str, format: Format, name: &str, scoping: &Scoping<'_>) -> Result<Vec<PlannedTask>, Refusal> {
     if format == Format::Json && !text.trim_start().starts_with('{') {
         return Err(Refusal::usage(format!(
-            "{name} is no plan: write {{\"tasks\": [{{\"title\": \"…\"}}, …]}}"
+            "{name} is not a plan file: write {{\"tasks\": [{{\"title\": \"…\"}}, …]}}"
         )));
     }
     let file: File = match format {
         Format::Json => serde_json::from_str(text)
-            .map_err(|error| Refusal::usage(format!("{name} is no plan: {error}")))?,
+            .map_err(|error| Refusal::usage(format!("{name} is not a plan file: {error}")))?,
         Format::Toml => toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
             let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
@@ -117,33 +136,34 @@ fn parse(text: &str, format: Format, name: &str) -> Result<Vec<PlannedTask>, Ref
     };
     let names: BTreeSet<String> = file.task.iter().filter_map(|entry| entry.name.clone()).collect();
     let titles: Vec<PlannedTask> = file.task.iter().map(Entry::titled).collect();
-    let planned = file
-        .task
-        .into_iter()
-        .enumerate()
-        .map(|(index, entry)| entry.planned(&names).map_err(|refusal| of_entry(&titles, index, refusal)));
+    let planned = file.task.into_iter().enumerate().map(|(index, entry)| {
+        entry.planned(&names, scoping).map_err(|refusal| of_entry(&titles, index, refusal))
+    });
     planned.collect()
 }
 
 impl Entry {
-    /// What a refusal calls it by.
+    /// How a refusal names it.
     fn titled(&self) -> PlannedTask {
         PlannedTask { name: self.name.clone(), task: NewTask::titled(self.title.clone()) }
     }
 
-    fn planned(self, names: &BTreeSet<String>) -> Result<PlannedTask, Refusal> {
+    fn planned(self, names: &BTreeSet<String>, scoping: &Scoping<'_>) -> Result<PlannedTask, Refusal> {
         let plain = Facts::default();
+        let (scope, scope_areas) = (scoping.scope)(&self.scope)?;
         let facts = Facts {
             kind: self.kind.map(|text| text.parse()).transpose()?.unwrap_or(plain.kind),
             priority: self.priority.map(|text| text.parse()).transpose()?.unwrap_or(plain.priority),
             required_tier: self.tier.map(tier).transpose()?.unwrap_or(plain.required_tier),
-            area: self.area,
+            area: (scoping.area)(self.area)?,
             iteration: self.iteration,
             owner: self.owner.map(|text| text.parse()).transpose()?,
             tags: self.tags,
             refs: self.refs,
+            constraints: Constraints::try_from(self.constraints)?,
             max_attempts: self.max_attempts,
-            scope: self.scope.iter().map(|glob| glob.parse::<Glob>()).collect::<Result<_, _>>()?,
+            scope,
+            scope_areas,
             mode: if self.shared { Mode::Shared } else { Mode::Exclusive },
             ..plain
         };
@@ -155,11 +175,13 @@ impl Entry {
             title: self.title,
             body: self.body,
             facts,
+            acceptance: self.acceptance,
             parent: self.parent.map(link),
             deps: self.deps.into_iter().map(link).collect(),
             relates: self.relates.into_iter().map(link).collect(),
             not_before: self.not_before.map(schedule).transpose()?,
             origin: self.origin.map(|text| text.parse()).transpose()?,
+            author: None,
             propose: self.propose,
         };
         Ok(PlannedTask { name: self.name, task })
@@ -188,6 +210,17 @@ mod tests {
 
     use super::*;
 
+    fn parsed(text: &str, format: Format) -> Result<Vec<PlannedTask>, Refusal> {
+        let scoping = Scoping {
+            scope: &|globs| {
+                let scope = globs.iter().map(|glob| glob.parse()).collect::<Result<_, _>>()?;
+                Ok((scope, Areas::default()))
+            },
+            area: &Ok,
+        };
+        parse(text, format, "plan", &scoping)
+    }
+
     const FULL: &str = r#"
         [[task]]
         name = "epic"
@@ -202,7 +235,7 @@ mod tests {
         tier = 2
         tags = ["web", "api"]
         parent = "epic"
-        deps = ["ON-3", "cafe", "12"]
+        deps = ["ON-3", "cafe", "12", "jira:WEB-6"]
         relates = ["epic"]
         not_before = 2027-01-01T00:00:00Z
         max_attempts = 5
@@ -212,6 +245,8 @@ mod tests {
         owner = "human:ann"
         area = "web"
         iteration = "7"
+        constraints = ["no_land", "max_files=5", "max_files=3"]
+        acceptance = ["pages work", "it is fast"]
         propose = true
         [task.refs]
         jira = "WEB-7"
@@ -219,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_plan_says_everything_that_add_can_say() {
-        let plan = parse(FULL, Format::Toml, "plan.toml").unwrap();
+        let plan = parsed(FULL, Format::Toml).unwrap();
         assert_eq!((plan.len(), plan[0].task.facts.kind), (2, TaskType::Epic));
         let NewTask { facts, parent, deps, relates, not_before, origin, propose, body, .. } = &plan[1].task;
         assert_eq!(
@@ -234,7 +269,9 @@ mod tests {
         assert_eq!(*parent, Some(TaskLink::Planned("epic".into())));
         assert_eq!(*relates, [TaskLink::Planned("epic".into())]);
         let on = |text: &str| TaskLink::Task(text.parse::<TaskRef>().unwrap());
-        assert_eq!(*deps, [on("ON-3"), on("cafe"), on("12")]);
+        assert_eq!(*deps, [on("ON-3"), on("cafe"), on("12"), on("jira:WEB-6")]);
+        assert_eq!(facts.constraints.words(), ["no_land", "max_files=3"]);
+        assert_eq!(plan[1].task.acceptance, ["pages work", "it is fast"]);
         assert_eq!(*not_before, Some(Schedule::At { ms: 1_798_761_600_000 }));
     }
 
@@ -243,15 +280,15 @@ mod tests {
         let value: toml::Value =
             toml::from_str(&FULL.replace("2027-01-01T00:00:00Z", "\"2027-01-01T00:00:00Z\"")).unwrap();
         let text = serde_json::to_string(&value).unwrap();
-        let plan = parse(FULL, Format::Toml, "plan.toml").unwrap();
-        assert_eq!(parse(&text, Format::Json, "plan.json").unwrap(), plan);
-        assert_eq!(parse(&text.replacen("task", "tasks", 1), Format::Json, "plan.json").unwrap(), plan);
+        let plan = parsed(FULL, Format::Toml).unwrap();
+        assert_eq!(parsed(&text, Format::Json).unwrap(), plan);
+        assert_eq!(parsed(&text.replacen("task", "tasks", 1), Format::Json).unwrap(), plan);
     }
 
     #[test]
     fn a_name_of_the_plan_comes_before_a_part_of_a_uid() {
         let text = "[[task]]\nname = \"cafe\"\ntitle = \"a\"\n[[task]]\ntitle = \"b\"\ndeps = [\"cafe\", \"no such\"]\n";
-        let plan = parse(text, Format::Toml, "plan.toml").unwrap();
+        let plan = parsed(text, Format::Toml).unwrap();
         assert_eq!(
             plan[1].task.deps,
             [TaskLink::Planned("cafe".into()), TaskLink::Planned("no such".into())]
@@ -264,14 +301,14 @@ mod tests {
         onus_fuzz::run(&corpus, 4_000, |bytes| {
             let text = String::from_utf8_lossy(bytes);
             for format in [Format::Toml, Format::Json] {
-                let _ = parse(&text, format, "plan");
+                let _ = parsed(&text, format);
             }
         });
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let refused = |text: &str, format| parse(text, format, "plan").unwrap_err().message;
+        let refused = |text: &str, format| parsed(text, format).unwrap_err().message;
         for (text, format, expected) in [
             ("[[task]]\ntitle = \"a\"\ntitel = \"b\"\n", Format::Toml, "plan, line 3: unknown field `titel`"),
             ("[[task]]\nname = \"a\"\n", Format::Toml, "missing field `title`"),
@@ -288,6 +325,11 @@ mod tests {
                 "[[task]]\nname = \"x\"\ntitle = \"a\"\norigin = \"y\"\n",
                 Format::Toml,
                 "('x'): 'y' is not an origin",
+            ),
+            (
+                "[[task]]\ntitle = \"a\"\nconstraints = [\"no_rest\"]\n",
+                Format::Toml,
+                "task 1 of the plan ('a'): 'no_rest' is not a constraint",
             ),
             ("[plan]\n", Format::Toml, "unknown field `plan`"),
             ("", Format::Toml, "missing field `task`"),

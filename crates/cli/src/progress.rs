@@ -1,11 +1,11 @@
-//! Progress of long work, on stderr, where somebody watches.
+//! Progress of long work, on stderr, if somebody is watching.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use onus_store::Progress;
 
-/// Short work needs no bar, and no bar needs more than a few pictures a second.
+/// Short work needs no bar, and no bar needs more than a few updates per second.
 const FIRST: Duration = Duration::from_millis(500);
 const EVERY: Duration = Duration::from_millis(100);
 

@@ -1,12 +1,20 @@
 //! Tasks and leases as people read them.
 
-use onus_core::task::State;
+use std::collections::BTreeSet;
+
+use anstyle::Style;
+
+use onus_core::decide::ObstacleKind;
+use onus_core::lease::LapseCause;
+use onus_core::quote::{NAME_BYTES, quoted};
+use onus_core::task::{NoteKind, Priority, State};
 use onus_core::time::{SECOND_MS, Span, parse_rfc3339};
-use onus_engine::{LeaseView, TaskView};
+use onus_engine::{AcceptanceView, LeaseView, NoteView, TaskView};
 
-use crate::output::{Output, escape, escape_line};
+use crate::output::{Output, escape, escape_line, state_style};
+use crate::table::{Aside, Row, table};
 
-/// A moment in local time: the time of day if it is today, else with its date.
+/// A moment in local time: the time of day if it is today, otherwise with the date.
 pub(crate) fn local_time(rfc3339: &str) -> String {
     let Some(stamp) = parse_rfc3339(rfc3339).and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()) else {
         return rfc3339.to_owned();
@@ -29,11 +37,16 @@ pub(crate) fn seconds(s: i64) -> String {
 
 /// A lease in half a sentence.
 pub(crate) fn lease(lease: &LeaseView) -> String {
-    let who = format!("{} ({})", lease.actor, escape_line(&lease.instance));
+    // A person is one instance everywhere.
+    let who = match lease.actor.starts_with("human:") {
+        true => lease.actor.clone(),
+        false => format!("{} ({})", lease.actor, escape_line(&lease.instance)),
+    };
     if let Some(cause) = lease.lapsed_by {
-        return format!("{who}, lapsed ({})", cause.as_str().replace('_', " "));
+        return format!("{who}, lapsed: {}", lapse(cause));
     }
     match (&lease.process, lease.expires_in_s) {
+        (Some(_), Some(s)) if lease.resting => format!("{who}, its turn is over, {} left", seconds(s)),
         (Some(process), _) => format!("{who}, while process {} lives", process.pid),
         (None, Some(s)) => format!("{who}, {} left", seconds(s)),
         (None, None) if lease.stale => format!("{who}, stale"),
@@ -41,37 +54,68 @@ pub(crate) fn lease(lease: &LeaseView) -> String {
     }
 }
 
+fn lapse(cause: LapseCause) -> &'static str {
+    match cause {
+        LapseCause::ProcessDied => "its process died",
+        LapseCause::Rebooted => "its machine restarted",
+        LapseCause::Ttl => "no sign of life in time",
+        LapseCause::MaxHold => "maximum hold reached",
+    }
+}
+
 /// A table of tasks.
 pub(crate) fn tasks(out: &Output, tasks: &[TaskView]) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    for task in tasks {
-        let holder = match (&task.lease, &task.kept_for) {
-            (Some(held), _) => lease(held),
-            (None, Some(kept)) => format!("kept for {}", kept.actor),
-            (None, None) => String::new(),
-        };
-        table.add_row(vec![
-            task.id.clone(),
-            task.priority.to_string(),
-            task.state.to_string(),
-            escape_line(&task.title),
-            holder,
-        ]);
+    let plain = Style::new();
+    let urgent = |task: &TaskView| if task.priority == Priority::P0 { plain.bold() } else { plain };
+    let rows: Vec<Row> = tasks
+        .iter()
+        .map(|task| Row {
+            cells: vec![
+                (task.id.clone(), plain.bold()),
+                (task.priority.to_string(), urgent(task)),
+                (task.kind.to_string(), plain),
+                (task.state.to_string(), state_style(task.state)),
+            ],
+            title: escape_line(&task.title),
+            aside: aside(task),
+        })
+        .collect();
+    table(out, &rows)
+}
+
+/// Who has a task, or what is in its way.
+fn aside(task: &TaskView) -> Option<Aside> {
+    if let Some(held) = &task.lease {
+        return Some(Aside::Whole(lease(held)));
     }
-    let text = table.trim_fmt();
-    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    if lines.is_empty() { out.dim("(none)") } else { lines.join("\n") }
+    let not_ready = task.not_ready.as_ref()?;
+    let said = task.last_word.as_ref().filter(|_| matches!(task.state, State::Blocked | State::Failed));
+    Some(match (not_ready.kind, said, &task.not_before) {
+        (ObstacleKind::Schedule, _, Some(at)) => Aside::Whole(format!("starts {}", local_time(at))),
+        (_, Some(word), _) => Aside::Cut(format!("{}: {}", escape_line(&word.actor), first_line(&word.text))),
+        // The state's own word stands in its column.
+        (ObstacleKind::State, None, _) if task.state.as_str() == not_ready.message => return None,
+        _ => Aside::Whole(escape_line(&not_ready.message)),
+    })
+}
+
+fn first_line(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = escape_line(lines.next().unwrap_or_default());
+    if lines.next().is_some() { format!("{first} …") } else { first }
+}
+
+/// What was said with the last step: whoever goes on reads it first.
+pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
+    let verb = word.event.rsplit('.').next().unwrap_or_default().replace('_', " ");
+    let head = format!("  {} by {}, {} ago:", escape_line(&verb), escape_line(&word.actor), age(&word.at));
+    std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }
 
 /// Everything about one task.
 pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     let mut lines = vec![format!("{}  {}", out.bold(&task.id), out.bold(&escape_line(&task.title)))];
-    let state = match task.state {
-        State::Done => out.good(task.state.as_str()),
-        State::Failed | State::Blocked => out.bad(task.state.as_str()),
-        state => state.to_string(),
-    };
+    let state = out.state(task.state);
     lines.push(format!("  {state} · {} · {} · tier {}", task.kind, task.priority, task.required_tier));
     let mut fact = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -82,27 +126,34 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     fact("held by", task.lease.as_ref().map(lease));
     fact("token", task.lease.as_ref().map(|lease| lease.token.to_string()));
     fact("why", task.lease.as_ref().and_then(|lease| lease.reason.clone()));
-    fact("handed on", task.lease.as_ref().and_then(|lease| lease.handoff_reason.clone()));
+    fact("handoff", task.lease.as_ref().and_then(|lease| lease.handoff_reason.clone()));
+    fact("worked", Some(task.effort_ms).filter(|ms| *ms > 0).map(|ms| Span::from_ms(ms).to_string()));
     fact("worktree", task.lease.as_ref().and_then(|lease| lease.worktree.clone()));
     fact(
         "kept for",
         task.kept_for.as_ref().map(|kept| {
             let why = kept.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("{}, {} more{why}", kept.actor, seconds(kept.expires_in_s))
+            format!("{} for {} more{why}", kept.actor, seconds(kept.expires_in_s))
         }),
     );
-    fact("part of", task.parent.clone());
-    fact(
-        "needs",
-        Some(task.deps.join(", ")).filter(|deps| !deps.is_empty()).map(|deps| match task.unmet {
-            0 => format!("{deps} (all done)"),
-            unmet => format!("{deps} ({unmet} not done)"),
-        }),
-    );
-    fact("parts", Some(task.open_children).filter(|n| *n > 0).map(|n| format!("{n} not finished")));
-    fact("unblocks", Some(task.open_dependents).filter(|n| *n > 0).map(|n| n.to_string()));
-    fact("relates", Some(task.relates.join(", ")));
+    let links = [
+        ("part of", task.parent.iter().collect::<Vec<_>>()),
+        ("needs", task.deps.iter().collect()),
+        ("parts", task.children.iter().flatten().collect()),
+        ("unblocks", task.blocks.iter().flatten().collect()),
+        ("relates", task.relates.iter().collect()),
+    ];
+    for (name, ids) in links {
+        for (index, id) in ids.iter().enumerate().take(MAX_LINKS) {
+            fact(if index == 0 { name } else { "" }, Some(link(task, id)));
+        }
+        let more = ids.len().saturating_sub(MAX_LINKS);
+        fact("", Some(more).filter(|more| *more > 0).map(|more| format!("and {more} more")));
+    }
     fact("scope", Some(task.scope.join(", ")));
+    fact("changed", task.lease.as_ref().map(changed));
+    let held = task.lease.as_ref().map(|lease| &lease.constraints);
+    fact("limits", Some(held.unwrap_or(&task.constraints).join(", ")));
     fact("not before", task.not_before.as_deref().map(local_time));
     fact("attempts", Some(task.attempts).filter(|n| *n > 0).map(|n| n.to_string()));
     fact("owner", task.owner.clone());
@@ -114,17 +165,98 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
         Some(task.refs.iter().map(|(system, id)| format!("{system}:{id}")).collect::<Vec<_>>().join(", ")),
     );
     fact("origin", task.origin.clone());
+    fact("link", task.link.clone());
+    fact("asked by", task.author.as_ref().map(|author| quoted(author, NAME_BYTES)));
     fact("created", Some(format!("{} by {}", local_time(&task.created_at), task.created_by)));
+    fact("started", task.started_at.as_deref().map(local_time));
+    fact("done", task.completed_at.as_deref().map(local_time));
     fact("version", Some(task.version.to_string()));
+    if let Some(word) = task.last_word.as_ref().filter(|_| !task.state.is_finished()) {
+        lines.push(String::new());
+        lines.extend(last_word(out, word));
+    }
     if let Some(body) = &task.body {
         lines.push(String::new());
-        lines.extend(escape(body).lines().map(|line| format!("  {line}")));
+        lines.extend(quotation(body));
     }
-    for note in task.notes.iter().flatten() {
+    if !task.acceptance.is_empty() {
         lines.push(String::new());
-        let what = if note.kind == "note.added" { String::new() } else { format!(" ({})", note.kind) };
-        lines.push(out.dim(&format!("  {} {}{what}", local_time(&note.at), note.actor)));
-        lines.extend(escape(&note.text).lines().map(|line| format!("  {line}")));
+        lines.extend(task.acceptance.iter().map(acceptance));
+    }
+    // What was said last stands above.
+    let above = task.last_word.as_ref().filter(|_| !task.state.is_finished()).map(|word| word.version);
+    for note in task.notes.iter().flatten().filter(|note| Some(note.version) != above) {
+        lines.push(String::new());
+        let link = note.link.as_ref().map(|link| format!(" {}", escape_line(link))).unwrap_or_default();
+        let heading = format!("  {} {}{}{link}", local_time(&note.at), escape_line(&note.actor), said(note));
+        lines.push(out.dim(&heading));
+        lines.extend(quotation(&note.text));
     }
     lines.join("\n")
+}
+
+/// The files that were changed under a lease.
+fn changed(lease: &LeaseView) -> String {
+    let files: BTreeSet<&str> =
+        lease.reservations.iter().filter(|row| row.changed).map(|row| row.glob.as_str()).collect();
+    let more = files.len().saturating_sub(MAX_LINKS);
+    let mut shown: Vec<String> = files.into_iter().take(MAX_LINKS).map(str::to_owned).collect();
+    shown.extend((more > 0).then(|| format!("and {more} more")));
+    shown.join(", ")
+}
+
+/// How many links of one kind are listed.
+const MAX_LINKS: usize = 20;
+
+/// Another task, with its title and state as far as they are known.
+fn link(task: &TaskView, id: &str) -> String {
+    match task.linked.iter().find_map(|linked| linked.get(id)) {
+        Some(linked) => format!("{id} ({}) {}", linked.state.spoken(), linked.title),
+        None => id.to_owned(),
+    }
+}
+
+fn acceptance(line: &AcceptanceView) -> String {
+    let mark = if line.ticked { "x" } else { " " };
+    let by =
+        line.ticked_by.as_ref().map(|by| format!("  (ticked by {})", escape_line(by))).unwrap_or_default();
+    format!("  [{mark}] {}. {}{by}", line.line, escape_line(&line.text))
+}
+
+/// What a note is, if it is more than a word on how it goes; else with what it was said: `released`, `blocked`.
+fn said(note: &NoteView) -> String {
+    match (note.kind, note.event.rsplit_once('.')) {
+        (NoteKind::Progress, None | Some(("note", _))) => String::new(),
+        (NoteKind::Progress, Some((_, verb))) => format!(" ({})", escape_line(&verb.replace('_', " "))),
+        (kind, _) => format!(" ({kind})"),
+    }
+}
+
+/// A text of several lines, each with a mark in front, so that none passes for a line of ours.
+fn quotation(text: &str) -> Vec<String> {
+    escape(text).lines().map(|line| format!("  | {line}").trim_end().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use onus_fuzz::texts::{Cast, assert_visible, dressed, sample};
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_paints_over_the_terminal_or_passes_for_a_line_of_ours() {
+        let (mut out, sample) = (Output::new(false, "never"), sample());
+        out.width = None;
+        let ours = |card: &str| card.lines().filter(|line| !line.starts_with("  |")).count();
+        let most = ours(&card(&out, &dressed(&sample, &Cast::of(b"x"))));
+        onus_fuzz::run(&onus_fuzz::corpus("text"), onus_fuzz::execs(2_000), |bytes| {
+            let task = dressed(&sample, &Cast::of(bytes));
+            let card = card(&out, &task);
+            assert_visible(&card);
+            assert!(ours(&card) <= most, "{card}");
+            let table = tasks(&out, &[task.clone(), task]);
+            assert_visible(&table);
+            assert_eq!(table.lines().count(), 2, "{table}");
+        });
+    }
 }

@@ -1,17 +1,18 @@
 //! Signatures of seals by the user's ssh key, made and checked by `ssh-keygen`.
 
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 
-/// What the signature is for: a signature over something else cannot be passed off as one over a seal.
+use crate::temporary::temporary_folder;
+
+/// The purpose of the signature: a signature over something else cannot pass for one over a seal.
 const NAMESPACE: &str = "onus-seal";
 
 fn run(args: &[&std::ffi::OsStr], input: Option<&str>) -> Result<String, String> {
-    let fail = |error: std::io::Error| format!("ssh-keygen cannot be run: {error}");
+    let fail = |error: std::io::Error| format!("cannot run ssh-keygen: {error}");
     let mut child = Command::new("ssh-keygen")
         .args(args)
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
@@ -20,7 +21,7 @@ fn run(args: &[&std::ffi::OsStr], input: Option<&str>) -> Result<String, String>
         .spawn()
         .map_err(fail)?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        // If it ends before it has read everything, what it says matters more.
+        // If it ends before it has read everything, its own message matters more.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(fail)?;
@@ -42,15 +43,16 @@ pub(crate) fn signature_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Signs a file; the signature lies beside it.
+/// Signs a file; the signature goes next to it.
 pub(crate) fn sign(file: &Path, key: &Path) -> Result<PathBuf, Refusal> {
-    run(argv!["-Y", "sign", "-n", NAMESPACE, "-f", key, file], None).map_err(|why| {
-        Refusal::usage(format!("the seal could not be signed with {}: {why}", key.display()))
-    })?;
+    // A path, whatever it begins with: a name such as `-foo` would be an option.
+    let path = Path::new(".").join(file);
+    run(argv!["-Y", "sign", "-n", NAMESPACE, "-f", key, &path], None)
+        .map_err(|why| Refusal::usage(format!("cannot sign the seal with {}: {why}", key.display())))?;
     Ok(signature_of(file))
 }
 
-/// Who signed a text: a name from the list of allowed signers, or without a list the key alone.
+/// Who signed a text: a name from the list of allowed signers or, without a list, only the key.
 pub(crate) fn signer_of(
     name: &str,
     text: &str,
@@ -58,8 +60,8 @@ pub(crate) fn signer_of(
     allowed: Option<&Path>,
 ) -> Result<String, Refusal> {
     let refuse = |why: String| {
-        Refusal::new(Code::Tampered, format!("the signature of {name} does not hold: {why}"))
-            .next("compare with another copy of the seal and its signature")
+        Refusal::new(Code::Tampered, format!("the signature of {name} is invalid: {why}"))
+            .next(Step::plain("compare with another copy of the seal and its signature"))
     };
     let Some(allowed) = allowed else {
         let told = run(argv!["-Y", "check-novalidate", "-n", NAMESPACE, "-s", signature], Some(text))
@@ -74,26 +76,18 @@ pub(crate) fn signer_of(
     Ok(who)
 }
 
-/// The same for a signature that is in no file: `ssh-keygen` wants one.
+/// The same for a signature that is not in a file: `ssh-keygen` wants one.
 pub(crate) fn signer_of_text(
     name: &str,
     text: &str,
     signature: &str,
     allowed: Option<&Path>,
 ) -> Result<String, Refusal> {
-    let folder = std::env::temp_dir().join(format!(
-        "onus-sig-{}-{}",
-        std::process::id(),
-        onus_store::clock::now().tick_ms
-    ));
-    let file = folder.join("sig");
     let unwritable = |error: std::io::Error| {
-        Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", file.display()))
+        Refusal::new(Code::Unavailable, format!("cannot make a temporary file for the signature: {error}"))
     };
-    std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(unwritable)?;
-    let signer = std::fs::write(&file, signature)
-        .map_err(unwritable)
-        .and_then(|()| signer_of(name, text, &file, allowed));
-    let _ = std::fs::remove_dir_all(&folder);
-    signer
+    let folder = temporary_folder("sig").map_err(unwritable)?;
+    let file = folder.path().join("sig");
+    std::fs::write(&file, signature).map_err(unwritable)?;
+    signer_of(name, text, &file, allowed)
 }

@@ -1,16 +1,22 @@
-//! The ledger as a story: a line an event.
+//! The ledger as a story: one line per event. A new kind of event without a line does not compile.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use onus_core::chain::Record;
+use onus_core::event::Body;
+use onus_core::ids::Uid;
+use onus_core::lease::{LapseCause, LeaseEnd};
+use onus_core::scope::Scope;
+use onus_core::session::{Corrected, Usage, UsageSource};
+use onus_core::stretch::{Stretch, Worked};
+use onus_core::task::{NoteKind, State};
 use onus_core::text::REDACTED;
 use onus_core::time::Span;
 use onus_engine::LogPage;
 
+use crate::edited;
 use crate::output::{Output, escape_line};
-use crate::render::{local_time, seconds};
+use crate::render::local_time;
 
 pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool) -> String {
     let place = match (&record.task, with_id) {
@@ -20,43 +26,47 @@ pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool)
     };
     let empty = BTreeMap::new();
     let texts = page.texts.get(&record.uid).unwrap_or(&empty);
+    // What an edit wrote is told with what it replaced.
+    let is_told = page.before.contains_key(&record.uid);
     let words: Vec<String> = record
         .text_digests()
         .into_iter()
+        .filter(|_| !is_told)
         .map(|(field, _)| texts.get(field.as_str()).map_or(REDACTED.to_owned(), |text| first_line(text)))
         .collect();
     let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(" / ")) };
-    // A person is one instance everywhere; agents' conversations must be told apart.
-    let instance = match record.actor.starts_with("human:") {
-        true => String::new(),
-        false => format!(" ({})", escape_line(&record.instance)),
-    };
     format!(
-        "{} {place}{} {}{instance} {}{words}",
+        "{} {place}{} {} {}{words}",
         out.dim(&local_time(&record.at)),
         out.dim(&format!("v{}", record.version)),
-        record.actor,
-        what(page, record),
+        escape_line(&actor_of(record)),
+        escape_line(&what(page, record)),
     )
 }
 
-fn first_line(text: &str) -> String {
+/// A person is one instance everywhere; an agent's conversations must be distinguishable.
+fn actor_of(record: &Record) -> String {
+    match record.actor.starts_with("human:") {
+        true => record.actor.clone(),
+        false => format!("{} ({})", record.actor, record.instance),
+    }
+}
+
+pub(crate) fn first_line(text: &str) -> String {
     let mut lines = text.lines();
     let first: String = lines.next().unwrap_or_default().chars().take(200).collect();
     let more = if first.len() < text.len() { " …" } else { "" };
     format!("{}{more}", escape_line(&first))
 }
 
-/// The tasks that an event names beside its own.
-fn others(page: &LogPage, payload: &Value) -> String {
-    let uids = payload.get("on").and_then(Value::as_array);
-    let ids = uids.into_iter().flatten().filter_map(Value::as_str);
-    ids.map(|uid| page.ids.get(uid).map_or(uid, String::as_str)).collect::<Vec<_>>().join(", ")
+/// The other tasks that an event names.
+pub(crate) fn others<'a>(page: &LogPage, uids: impl IntoIterator<Item = &'a Uid>) -> String {
+    let ids = uids.into_iter().map(Uid::to_string);
+    ids.map(|uid| page.ids.get(&uid).cloned().unwrap_or(uid)).collect::<Vec<_>>().join(", ")
 }
 
-fn globs(payload: &Value) -> String {
-    let globs = payload.get("scope").and_then(Value::as_array);
-    let globs: Vec<String> = globs.into_iter().flatten().filter_map(Value::as_str).map(escape_line).collect();
+fn globs(scope: &Scope) -> String {
+    let globs: Vec<String> = scope.globs().iter().map(ToString::to_string).collect();
     match globs.as_slice() {
         [first, second, third, rest @ ..] if !rest.is_empty() => {
             format!("{first}, {second}, {third} and {} more", rest.len())
@@ -65,63 +75,189 @@ fn globs(payload: &Value) -> String {
     }
 }
 
+/// How much work was done under the lease that an event ends.
+fn worked<'a>(lease: impl Into<Option<&'a LeaseEnd>>) -> String {
+    lease.into().map(|lease| format!(" after {} of work", Span::from_ms(lease.active_ms))).unwrap_or_default()
+}
+
+/// How much a correction is about.
+fn taken(less: &[Stretch]) -> String {
+    Span::from_ms(Worked::of(less).active_ms).to_string()
+}
+
+fn used(usage: &Usage) -> String {
+    let tokens = |count: Option<u64>, what: &str| count.map(|count| format!("{count} tokens {what}"));
+    let said = [
+        usage.model.clone(),
+        tokens(usage.tokens_in, "in"),
+        tokens(usage.tokens_out, "out"),
+        tokens(usage.tokens_cached, "cached"),
+        usage.cost.as_ref().map(ToString::to_string),
+        Some(usage.source)
+            .filter(|source| *source == UsageSource::Estimated)
+            .map(|source| source.to_string()),
+    ];
+    said.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The holder whose lease an event ends, by name if the page shows its claim, and why the lease had lapsed.
+fn lapsed_holder(page: &LogPage, record: &Record, cause: LapseCause, end: &LeaseEnd) -> String {
+    let claim = |other: &&Record| {
+        other.task == record.task
+            && other.token == record.token
+            && matches!(other.body(), Ok(Body::LeaseAcquired { .. }))
+    };
+    let holder = page.records.iter().find(claim).map_or("a holder".to_owned(), actor_of);
+    let work = worked(end);
+    match cause {
+        LapseCause::ProcessDied => format!("{holder}, whose process had died{work}"),
+        LapseCause::Rebooted => format!("{holder}, whose machine had restarted{work}"),
+        LapseCause::Ttl => format!("{holder}, who had shown no sign of life in time{work}"),
+        LapseCause::MaxHold => format!("{holder}, who had reached the maximum hold{work}"),
+    }
+}
+
 fn what(page: &LogPage, record: &Record) -> String {
-    let payload = &record.payload;
-    let text = |name: &str| payload.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let number = |name: &str| payload.get(name).and_then(Value::as_i64);
     let token = record.token.map(|token| format!(" (token {token})")).unwrap_or_default();
-    let worked_s = payload.get("lease").and_then(|lease| lease.get("active_s")).and_then(Value::as_i64);
-    let worked = worked_s.map(|s| format!(" after {}", seconds(s))).unwrap_or_default();
-    let kept_for =
-        || payload.get("kept_for").and_then(|kept| kept.get("actor")).and_then(Value::as_str).unwrap_or("");
-    match record.kind.as_str() {
-        "project.created" => format!("created the project, prefix {}", text("prefix")),
-        "actor.registered" => {
-            format!("registered {} at tier {}", text("actor"), number("tier").unwrap_or_default())
+    let body = match record.body() {
+        Ok(body) => body,
+        Err(_) => {
+            return format!("recorded something that this version of onus cannot read: {}", record.kind);
         }
-        "actor.aliased" => format!("made {} an alias of {}", text("alias"), text("actor")),
-        "actor.tier_set" => format!("set {} to tier {}", text("actor"), number("tier").unwrap_or_default()),
-        "ledger.sealed" => format!("sealed {} streams", number("streams").unwrap_or_default()),
-        "task.created" if text("state") == "proposed" => "proposed it".to_owned(),
-        "task.created" => "created it".to_owned(),
-        "task.edited" => "edited it".to_owned(),
-        "task.accepted" => "accepted it".to_owned(),
-        "task.started" => format!("started it{token}"),
-        "task.blocked" => format!("blocked it{worked}"),
-        "task.unblocked" => "unblocked it".to_owned(),
-        "task.submitted" => format!("submitted it for review{worked}"),
-        "task.approved" => "approved it".to_owned(),
-        "task.rejected" => format!("rejected it, kept for {}", kept_for()),
-        "task.done" => format!("finished it{worked}"),
-        "task.failed" => format!("gave it up as failed{worked}"),
-        "task.dropped" => format!("dropped it{worked}"),
-        "task.reopened" => "reopened it".to_owned(),
-        "task.reset" => format!("put it back to open by a reset{worked}"),
-        "task.retried" => format!("opened it again, attempt {}", number("attempt").unwrap_or_default()),
-        "scope.added" => format!("reserved {}", globs(payload)),
-        "scope.removed" => format!("no longer reserves {}", globs(payload)),
-        "dep.added" => format!("made it depend on {}", others(page, payload)),
-        "dep.removed" => format!("made it no longer depend on {}", others(page, payload)),
-        "note.added" => "noted".to_owned(),
-        "lease.acquired" => {
-            let grant = payload.get("grant");
-            let ttl = grant.and_then(|grant| grant.get("ttl_ms")).and_then(Value::as_i64);
-            let bound = grant.and_then(|grant| grant.get("process")).and_then(|process| process.get("pid"));
-            let terms = match (bound, ttl) {
-                (Some(pid), _) => format!(", bound to process {pid}"),
-                (None, Some(ms)) => format!(", ttl {}", Span::from_ms(ms)),
+    };
+    match &body {
+        Body::ProjectCreated { uid: _, prefix } => format!("created the project, prefix {prefix}"),
+        Body::ActorRegistered { actor, tier } => format!("registered {actor} at tier {tier}"),
+        Body::ActorAliased { actor, alias } => format!("made {alias} an alias of {actor}"),
+        Body::ActorTierSet { actor, tier } => format!("set {actor} to tier {tier}"),
+        Body::LedgerSealed { root: _, streams, previous: _ } => format!("sealed {streams} streams"),
+        Body::TimesheetSealed { month, .. } => format!("sealed the hours of {month}"),
+        Body::SeatCreated { number: _, name } => format!("created the seat {name}"),
+        Body::TaskCreated { state: State::Proposed, .. } => "proposed it".to_owned(),
+        Body::TaskCreated { .. } => "created it".to_owned(),
+        Body::TaskEdited { facts, title, body } => match page.before.get(&record.uid) {
+            Some(before) => edited::changes(page, record, before, facts, (*title, *body)).join(", "),
+            None => "edited it".to_owned(),
+        },
+        Body::TaskAccepted {} => "accepted it".to_owned(),
+        Body::TaskStarted {} => format!("started it{token}"),
+        Body::TaskBlocked { lease } => format!("blocked it{}", worked(lease)),
+        Body::TaskUnblocked {} => "unblocked it".to_owned(),
+        Body::TaskSubmitted { lease } => format!("submitted it for review{}", worked(lease)),
+        Body::TaskApproved {} => "approved it".to_owned(),
+        Body::TaskRejected { kept_for: Some(kept) } => format!("rejected it, kept for {}", kept.actor),
+        Body::TaskRejected { kept_for: None } => "rejected it".to_owned(),
+        Body::TaskDone { lease } => format!("finished it{}", worked(lease)),
+        Body::TaskFailed { lease } => format!("gave it up as failed{}", worked(lease)),
+        Body::TaskDropped { lease } => format!("dropped it{}", worked(lease)),
+        Body::TaskReopened {} => "reopened it".to_owned(),
+        Body::TaskReset { lease } => format!("reset it to open{}", worked(lease)),
+        Body::TaskRetried { attempt } => format!("opened it again, attempt {attempt}"),
+        Body::ScopeAdded { scope, areas, touched: None } if !areas.is_empty() => {
+            let names: Vec<&str> = areas.iter().map(|(area, _)| area.as_str()).collect();
+            format!("reserved {} (area {})", globs(scope), names.join(", "))
+        }
+        Body::ScopeAdded { scope, touched: Some(_), .. } => format!("touched {}", globs(scope)),
+        Body::ScopeAdded { scope, .. } => format!("reserved {}", globs(scope)),
+        Body::ScopeRemoved { scope } => format!("no longer reserves {}", globs(scope)),
+        Body::ScopeYielded { scope, worktree: _ } => format!("got {}, as its turn was over", globs(scope)),
+        Body::ScopeChanged { scope, worktree: _ } => format!("changed {}", globs(scope)),
+        Body::DepAdded { on } => format!("made it depend on {}", others(page, on)),
+        Body::DepRemoved { on } => format!("made it no longer depend on {}", others(page, on)),
+        Body::NoteAdded { kind, link } => {
+            let what = match kind {
+                NoteKind::Progress | NoteKind::Resolution => "noted".to_owned(),
+                NoteKind::Finding => "noted a finding".to_owned(),
+                NoteKind::Decision => "noted a decision".to_owned(),
+            };
+            link.as_ref().map_or(what.clone(), |link| format!("{what} ({link})"))
+        }
+        Body::AcceptanceAdded {} => "added an acceptance line".to_owned(),
+        Body::AcceptanceTicked { line } => format!("ticked acceptance line {line}"),
+        Body::AcceptanceUnticked { line } => format!("took back the tick of acceptance line {line}"),
+        Body::LeaseAcquired { grant, .. } => {
+            let terms = match (&grant.process, grant.ttl_ms) {
+                (Some(process), _) => format!(", bound to process {}", process.pid),
+                (None, Some(ms)) => format!(", TTL {}", Span::from_ms(ms)),
                 (None, None) => String::new(),
             };
-            format!("claimed it{token}{terms}")
+            let bounds = match grant.constraints.is_empty() {
+                true => String::new(),
+                false => format!(", {}", grant.constraints.words().join(", ")),
+            };
+            format!("claimed it{token}{terms}{bounds}")
         }
-        "lease.renewed" => format!("came back after a lapse{token}"),
-        "lease.released" => format!("released it{worked}"),
-        "lease.lapsed" => format!("found its lease lapsed ({}){token}{worked}", text("cause")),
-        "lease.taken_over" => format!("ended the lapsed lease before it ({}){token}{worked}", text("cause")),
-        "lease.revoked" => format!("revoked its lease by force{token}{worked}"),
-        "lease.handed_off" => format!("handed it to {}{worked}", kept_for()),
-        "rule.overridden" => format!("overrode the rule '{}'", text("rule")),
-        "text.redacted" => format!("erased text of event {}", number("version").unwrap_or_default()),
-        other => other.to_owned(),
+        Body::LeaseAttached { worktree, branch, .. } => {
+            let branch = branch.as_ref().map(|branch| format!(" on {branch}")).unwrap_or_default();
+            format!("moved the work to {worktree}{branch}{token}")
+        }
+        Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
+        Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
+        Body::LeaseLapsed { cause, lease } => {
+            format!("ended the lease of {}{token}", lapsed_holder(page, record, *cause, lease))
+        }
+        Body::LeaseTakenOver { cause, lease } => {
+            format!("took over from {}{token}", lapsed_holder(page, record, *cause, lease))
+        }
+        Body::LeaseRevoked { lease, link: _ } => {
+            format!("revoked its lease by force{}{token}", worked(lease))
+        }
+        Body::LeaseHandedOff { kept_for, lease: None } => format!("assigned it to {}", kept_for.actor),
+        Body::LeaseHandedOff { kept_for, lease } => {
+            format!("handed it to {}{}", kept_for.actor, worked(lease))
+        }
+        Body::SessionRecorded { usage } => format!("recorded what its session used: {}", used(usage)),
+        Body::SessionCorrected { what: Corrected::Reassigned, from, to, less } => {
+            let to = to.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("corrected a session{token}: {} of {from} were {to}'s", taken(less))
+        }
+        Body::SessionCorrected { from, less, .. } => {
+            format!("corrected a session{token}: {} of {from} do not count", taken(less))
+        }
+        Body::RuleOverridden { rule, link: _ } => format!("overrode the rule '{rule}'"),
+        Body::TextRedacted { version, fields: _ } => format!("erased text from event {version}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_event_of_a_newer_version_has_a_line_too() {
+        let record = |kind: &str, payload: Value| Record {
+            seq: 1,
+            uid: String::new(),
+            task: None,
+            version: 7,
+            kind: kind.to_owned(),
+            actor: "agent:a".to_owned(),
+            instance: "a-1".to_owned(),
+            token: None,
+            at: "2026-01-02T03:04:05.000Z".to_owned(),
+            cause: None,
+            payload,
+            prev: String::new(),
+            hash: String::new(),
+        };
+        let (out, page) = (
+            Output::new(false, "never"),
+            LogPage {
+                records: Vec::new(),
+                texts: BTreeMap::new(),
+                ids: BTreeMap::new(),
+                before: BTreeMap::new(),
+                last_seq: 0,
+            },
+        );
+        let told = |kind: &str, payload: Value| line(&out, &page, &record(kind, payload), false);
+        let unknown = "agent:a (a-1) recorded something that this version of onus cannot read: ";
+        assert!(told("task.teleported", json!({ "to": 3 })).ends_with(&format!("{unknown}task.teleported")));
+        assert!(
+            told("task.retried", json!({ "attempt": "first" })).ends_with(&format!("{unknown}task.retried"))
+        );
+        assert!(told("task.retried", json!({ "attempt": 2 })).ends_with("opened it again, attempt 2"));
     }
 }

@@ -1,25 +1,31 @@
 //! `apply`: the fold. One event in, the row changes it means out. Pure, so that a rebuild is a replay.
 
+mod acceptance;
+mod fold;
+mod project;
+mod seat;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use fold::TaskFold;
+pub use project::{Project, ProjectFold, apply_to_project};
+pub use seat::{SeatFold, apply_to_seat};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::{Actor, ActorName, Tier};
 use crate::event::{Body, Event, KeptFor};
-use crate::ids::{Number, Prefix, Token, Uid, Version};
-use crate::lease::{EndKind, Ended, Lease, LeaseEnd, Pulse};
-use crate::scope::Scope;
+use crate::ids::{Number, Token, Uid, Version};
+use crate::lease::{EndKind, Ended, Holding, Lease, LeaseEnd, Process, Pulse};
+use crate::scope::{Reservations, Scope, WorktreeId};
+use crate::seat::Seat;
+use crate::session::UsageRow;
+use crate::stretch::{Recorded, Stretch, Worked};
 use crate::task::{Counts, Kept, State, Task};
 use crate::text::{Field, TextKey};
 use crate::time::Moment;
-
-/// The project: its name for tasks, and the head of its own stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Project {
-    pub uid: Uid,
-    pub prefix: Prefix,
-    pub created_at_ms: i64,
-    pub version: Version,
-    pub head: String,
-}
+use crate::transition::reopened;
 
 /// What an event changes. The store carries it out; nothing else writes rows that the ledger explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,9 @@ pub enum Change {
     },
     /// Numbers at least up to this one are taken.
     NumberTaken(Number),
+    /// The same for seats.
+    SeatNumberTaken(Number),
+    PutSeat(Box<Seat>),
     PutTask(Box<Task>),
     /// The same, where the task's facts, its texts and whether it is finished are as they were: less to write.
     MoveTask(Box<Task>),
@@ -44,10 +53,27 @@ pub enum Change {
     ReviveLease {
         task: Uid,
         token: Token,
-        active_from: Moment,
-        active_before_s: i64,
+        worked: Worked,
         pulse: Pulse,
+        process: Option<Process>,
     },
+    /// The lease's work is done in another worktree.
+    AttachLease {
+        task: Uid,
+        token: Token,
+        worktree_id: Option<WorktreeId>,
+        worktree: String,
+        branch: Option<String>,
+    },
+    /// Work under a lease that goes on was recorded: it waits no more.
+    RecordWork {
+        task: Uid,
+        token: Token,
+        stretches: Vec<Stretch>,
+    },
+    /// Work that the event tells, or what a correction says of it: a row each, which nothing changes afterwards.
+    AddStretches(Vec<Recorded>),
+    AddUsage(UsageRow),
     /// A lease that was only reserved has been started.
     StartLease {
         task: Uid,
@@ -56,6 +82,7 @@ pub enum Change {
     EndLease {
         task: Uid,
         token: Token,
+        worked: Worked,
         ended: Ended,
     },
     /// The task depends on these too. Counted on both sides: what is unmet, and who is waited for.
@@ -82,16 +109,35 @@ pub enum Change {
         parent: Uid,
         more: i64,
     },
+    /// These are the task's references in other systems, and no others: by system.
+    SetRefs {
+        task: Uid,
+        refs: BTreeMap<String, String>,
+    },
     /// A lease reserves these paths too. They count while it has not ended.
     AddScope {
         task: Uid,
         token: Token,
-        scope: Scope,
+        reservations: Reservations,
     },
     RemoveScope {
         task: Uid,
         token: Token,
         scope: Scope,
+    },
+    /// Files that the lease touched in this worktree are no longer its own.
+    YieldFiles {
+        task: Uid,
+        token: Token,
+        scope: Scope,
+        worktree: WorktreeId,
+    },
+    /// Files that the lease touched in this worktree were changed.
+    ChangeFiles {
+        task: Uid,
+        token: Token,
+        scope: Scope,
+        worktree: Option<WorktreeId>,
     },
     /// Make a text searchable.
     Index(TextKey),
@@ -104,45 +150,9 @@ pub enum Change {
 #[error("{0}")]
 pub struct Misplaced(pub &'static str);
 
-/// The changes of an event of the project's own stream. `before` is None before the first.
-pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<Change>, Misplaced> {
-    let mut changes = Vec::with_capacity(2);
-    let mut project = match (&event.body, before) {
-        (Body::ProjectCreated { uid, prefix }, None) => Project {
-            uid: *uid,
-            prefix: prefix.clone(),
-            created_at_ms: event.at_ms,
-            version: Version(0),
-            head: String::new(),
-        },
-        (Body::ProjectCreated { .. }, Some(_)) => return Err(Misplaced("the project was created twice")),
-        (_, Some(project)) => project.clone(),
-        (_, None) => return Err(Misplaced("the project was not created yet")),
-    };
-    match &event.body {
-        Body::ProjectCreated { .. } | Body::LedgerSealed { .. } => {}
-        Body::ActorRegistered { actor, tier } => changes.push(Change::PutActor(Actor {
-            name: actor.clone(),
-            tier: *tier,
-            registered_at_ms: event.at_ms,
-        })),
-        Body::ActorTierSet { actor, tier } => {
-            changes.push(Change::SetTier { actor: actor.clone(), tier: *tier });
-        }
-        Body::ActorAliased { actor, alias } => {
-            changes.push(Change::PutAlias { alias: alias.clone(), actor: actor.clone() });
-        }
-        _ => return Err(Misplaced("an event of a task stands in the project's stream")),
-    }
-    project.version = event.version;
-    project.head = event.hash.clone();
-    changes.push(Change::PutProject(project));
-    Ok(changes)
-}
-
 /// The changes of an event of a task's stream. `before` is None before the first.
 pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>, Misplaced> {
-    let uid = event.task.ok_or(Misplaced("an event of the project stands in a task's stream"))?;
+    let uid = event.task.ok_or(Misplaced("an event of the project is in a task's stream"))?;
     let mut changes = Vec::with_capacity(3);
     let mut task = match (&event.body, before) {
         (Body::TaskCreated { number, state, facts, origin, body, deps }, None) => {
@@ -155,6 +165,9 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
             if !deps.is_empty() {
                 changes.push(Change::AddDeps { task: uid, on: deps.clone() });
             }
+            if !facts.refs.is_empty() {
+                changes.push(Change::SetRefs { task: uid, refs: facts.refs.clone() });
+            }
             Task {
                 uid,
                 number: *number,
@@ -164,16 +177,22 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
                 facts: facts.clone(),
                 title_version: event.version,
                 body_version: body.then_some(event.version),
+                word_version: None,
                 origin: origin.clone(),
                 created_at_ms: event.at_ms,
                 created_by: event.actor.clone(),
                 updated_at_ms: event.at_ms,
+                started_at_ms: None,
+                completed_at_ms: None,
+                acceptance: Vec::new(),
                 token: Token(0),
                 leased: false,
                 opened_token: Token(0),
                 kept: None,
                 submitter: None,
+                dropped_from: None,
                 attempts: 0,
+                effort_ms: 0,
                 fenced_token: Token(0),
                 counts: Counts::default(),
             }
@@ -183,9 +202,14 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
         (_, None) => return Err(Misplaced("the task was not created yet")),
     };
     step(&mut task, event, &mut changes)?;
+    if leaves_a_word(event) {
+        task.word_version = Some(event.version);
+    }
+    work::record(&mut task, event, &mut changes)?;
     task.version = event.version;
     task.head = event.hash.clone();
     task.updated_at_ms = event.at_ms;
+    keep_times(&mut task, event);
     neighbours(before, &task, &mut changes);
     // The row first: a store may check that what the rest refers to exists.
     let is_moved_only = before.is_some_and(|before| {
@@ -193,10 +217,26 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
             && before.state.is_finished() == task.state.is_finished()
             && before.is_met() == task.is_met()
             && (before.title_version, before.body_version) == (task.title_version, task.body_version)
+            && before.acceptance == task.acceptance
     });
     let task = Box::new(task);
     changes.insert(0, if is_moved_only { Change::MoveTask(task) } else { Change::PutTask(task) });
     Ok(changes)
+}
+
+/// Work began with the first lease that was more than a reservation, and ended when the task was done.
+fn keep_times(task: &mut Task, event: &Event) {
+    match task.state {
+        State::InProgress => drop(task.started_at_ms.get_or_insert(event.at_ms)),
+        State::Done => drop(task.completed_at_ms.get_or_insert(event.at_ms)),
+        _ => {}
+    }
+    if task.state != State::Done {
+        task.completed_at_ms = None;
+    }
+    if matches!(event.body, Body::TaskReset { .. }) {
+        task.started_at_ms = None;
+    }
 }
 
 /// What the neighbours' rows count of this task.
@@ -223,6 +263,9 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
     match &event.body {
         Body::TaskCreated { .. } | Body::RuleOverridden { .. } => {}
         Body::TaskEdited { facts, title, body } => {
+            if task.facts.refs != facts.refs {
+                changes.push(Change::SetRefs { task: task.uid, refs: facts.refs.clone() });
+            }
             task.facts = facts.clone();
             if *title {
                 changes.push(Change::Unindex(key(task.title_version, Field::Title)));
@@ -231,26 +274,34 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             }
             if *body {
                 changes.extend(task.body_version.map(|old| Change::Unindex(key(old, Field::Body))));
-                changes.push(Change::Index(key(event.version, Field::Body)));
-                task.body_version = Some(event.version);
+                // Without a text the body was cleared.
+                let is_there = event.texts.contains_key(&Field::Body);
+                changes.extend(is_there.then(|| Change::Index(key(event.version, Field::Body))));
+                task.body_version = is_there.then_some(event.version);
             }
         }
-        Body::NoteAdded {} => changes.push(Change::Index(key(event.version, Field::Note))),
+        Body::NoteAdded { .. } => changes.push(Change::Index(key(event.version, Field::Note))),
+        Body::AcceptanceAdded {} => {
+            changes.push(Change::Index(key(event.version, Field::Acceptance)));
+            acceptance::add(task, event);
+        }
+        Body::AcceptanceTicked { line } => acceptance::tick(task, *line, event)?,
+        Body::AcceptanceUnticked { line } => acceptance::untick(task, *line)?,
         Body::TextRedacted { version, fields } => {
             changes.extend(fields.iter().map(|field| Change::Unindex(key(*version, *field))));
         }
+        // For whom a task is kept outlives what others do to it meanwhile: only a claim, another assignment or time ends that.
         Body::TaskAccepted {} | Body::TaskReopened {} => {
-            task.state = State::Open;
+            task.state = reopened(task.dropped_from.take());
             task.opened_token = task.token;
-            task.kept = None;
             task.submitter = None;
         }
         Body::TaskReset { lease } => {
             task.state = State::Open;
             task.opened_token = task.token;
             task.fenced_token = task.token;
-            task.kept = None;
             task.submitter = None;
+            acceptance::void(task);
             end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
         }
         Body::TaskRetried { attempt } => {
@@ -288,25 +339,38 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             end(task, event, EndKind::Failed, lease.as_ref(), changes)?;
         }
         Body::TaskDropped { lease } => {
+            task.dropped_from = Some(task.state);
             task.state = State::Dropped;
-            task.kept = None;
             end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
         }
-        Body::ScopeAdded { scope } => {
-            changes.push(Change::AddScope { task: task.uid, token: token_of(event)?, scope: scope.clone() })
-        }
+        Body::ScopeAdded { scope, areas, touched } => changes.push(Change::AddScope {
+            task: task.uid,
+            token: token_of(event)?,
+            reservations: Reservations::of(scope, areas, touched.as_ref()),
+        }),
         Body::ScopeRemoved { scope } => changes.push(Change::RemoveScope {
             task: task.uid,
             token: token_of(event)?,
             scope: scope.clone(),
         }),
-        Body::LeaseAcquired { grant, scope } => {
+        Body::ScopeYielded { scope, worktree } => changes.push(Change::YieldFiles {
+            task: task.uid,
+            token: token_of(event)?,
+            scope: scope.clone(),
+            worktree: worktree.clone(),
+        }),
+        Body::ScopeChanged { scope, worktree } => changes.push(Change::ChangeFiles {
+            task: task.uid,
+            token: token_of(event)?,
+            scope: scope.clone(),
+            worktree: worktree.clone(),
+        }),
+        Body::LeaseAcquired { grant, scope, areas, touched, own_clock } => {
             let token = token_of(event)?;
             if token <= task.token {
                 return Err(Misplaced("a token did not grow"));
             }
-            let acquired =
-                Moment { wall_ms: event.at_ms, tick_ms: grant.tick_ms, domain: grant.domain.clone() };
+            let acquired = Moment::new(event.at_ms, grant.tick_ms, grant.domain.clone());
             task.token = token;
             task.leased = true;
             task.kept = None;
@@ -314,47 +378,57 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 task.state = State::InProgress;
             }
             changes.push(Change::OpenLease(Box::new(Lease {
+                holds: Holding::Task,
                 task: task.uid,
                 token,
                 actor: event.actor.clone(),
                 instance: event.instance.clone(),
                 acquired_at_ms: event.at_ms,
                 version: event.version,
-                active_before_s: 0,
+                worked: Worked::default(),
                 pulse: Pulse {
+                    work: work::begun(&acquired, own_clock.as_ref(), grant.reserve),
                     last: acquired.clone(),
                     progress: acquired.clone(),
                     renewals: 0,
                     deadline: grant.deadline(&acquired),
                     resting: false,
                 },
-                active_from: acquired,
                 grant: grant.clone(),
                 ended: None,
             })));
             if !scope.is_empty() {
-                changes.push(Change::AddScope { task: task.uid, token, scope: scope.clone() });
+                let reservations = Reservations::of(scope, areas, touched.as_ref());
+                changes.push(Change::AddScope { task: task.uid, token, reservations });
             }
         }
-        Body::LeaseRenewed { tick_ms, domain, renewals, active_s, deadline_in_ms, reserve } => {
-            let now = Moment { wall_ms: event.at_ms, tick_ms: *tick_ms, domain: domain.clone() };
+        Body::LeaseRenewed { tick_ms, domain, renewals, deadline_in_ms, reserve, own_clock, process } => {
+            let now = Moment::new(event.at_ms, *tick_ms, domain.clone());
             task.state = if *reserve { State::Open } else { State::InProgress };
             task.leased = true;
             task.kept = None;
             changes.push(Change::ReviveLease {
                 task: task.uid,
                 token: token_of(event)?,
-                active_before_s: *active_s,
+                worked: Worked::of(&event.stretches),
                 pulse: Pulse {
                     deadline: deadline_in_ms.map(|ms| now.plus(ms)),
                     renewals: *renewals,
+                    work: work::begun(&now, own_clock.as_ref(), *reserve),
                     last: now.clone(),
-                    progress: now.clone(),
+                    progress: now,
                     resting: false,
                 },
-                active_from: now,
+                process: process.clone(),
             });
         }
+        Body::LeaseAttached { worktree_id, worktree, branch } => changes.push(Change::AttachLease {
+            task: task.uid,
+            token: token_of(event)?,
+            worktree_id: worktree_id.clone(),
+            worktree: worktree.clone(),
+            branch: branch.clone(),
+        }),
         Body::LeaseReleased { lease } => {
             task.state = State::Open;
             end(task, event, EndKind::Released, Some(lease), changes)?;
@@ -371,6 +445,34 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.state = State::Open;
             end(task, event, EndKind::Revoked, Some(lease), changes)?;
         }
+        Body::SessionRecorded { usage } => changes.push(Change::AddUsage(UsageRow {
+            task: task.uid,
+            token: token_of(event)?,
+            version: event.version,
+            actor: event.actor.clone(),
+            at_ms: event.at_ms,
+            usage: usage.clone(),
+        })),
+        Body::SessionCorrected { what: _, from, to, less } => {
+            let taken_ms = Worked::of(less).active_ms;
+            if to.is_none() {
+                task.effort_ms = task.effort_ms.saturating_sub(taken_ms);
+            }
+            let token = token_of(event)?;
+            let row = |(place, (actor, start_ms, active_ms)): (u64, (&ActorName, i64, i64))| Recorded {
+                task: task.uid,
+                token,
+                version: event.version,
+                place,
+                actor: Some(actor.clone()),
+                start_ms,
+                active_ms,
+            };
+            let taken = less.iter().map(|piece| (from, piece.start_ms, -piece.active_ms));
+            let given =
+                to.iter().flat_map(|to| less.iter().map(move |piece| (to, piece.start_ms, piece.active_ms)));
+            changes.push(Change::AddStretches((0..).zip(taken.chain(given)).map(row).collect()));
+        }
         Body::LeaseHandedOff { kept_for, lease } => {
             task.state = State::Open;
             task.kept = Some(keep(kept_for, event.version));
@@ -380,11 +482,36 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
         | Body::ActorRegistered { .. }
         | Body::ActorAliased { .. }
         | Body::ActorTierSet { .. }
+        | Body::TimesheetSealed { .. }
         | Body::LedgerSealed { .. } => {
-            return Err(Misplaced("an event of the project stands in a task's stream"));
+            return Err(Misplaced("an event of the project is in a task's stream"));
         }
+        Body::SeatCreated { .. } => return Err(Misplaced("a seat begins in a task's stream")),
     }
     Ok(())
+}
+
+/// Whether an event carries the word that whoever goes on with the task should read first: it moved the task, and somebody
+/// said why.
+fn leaves_a_word(event: &Event) -> bool {
+    let moved = matches!(
+        event.body,
+        Body::TaskAccepted {}
+            | Body::TaskBlocked { .. }
+            | Body::TaskUnblocked {}
+            | Body::TaskSubmitted { .. }
+            | Body::TaskApproved {}
+            | Body::TaskRejected { .. }
+            | Body::TaskDone { .. }
+            | Body::TaskFailed { .. }
+            | Body::TaskDropped { .. }
+            | Body::TaskReopened {}
+            | Body::TaskReset { .. }
+            | Body::TaskRetried { .. }
+            | Body::LeaseReleased { .. }
+            | Body::LeaseHandedOff { .. }
+    );
+    moved && (event.texts.contains_key(&Field::Note) || event.texts.contains_key(&Field::Reason))
 }
 
 fn token_of(event: &Event) -> Result<Token, Misplaced> {
@@ -394,11 +521,7 @@ fn token_of(event: &Event) -> Result<Token, Misplaced> {
 fn keep(kept_for: &KeptFor, version: Version) -> Kept {
     Kept {
         actor: kept_for.actor.clone(),
-        until: Moment {
-            wall_ms: kept_for.until_wall_ms,
-            tick_ms: kept_for.until_tick_ms,
-            domain: kept_for.domain.clone(),
-        },
+        until: Moment::new(kept_for.until_wall_ms, kept_for.until_tick_ms, kept_for.domain.clone()),
         version,
     }
 }
@@ -415,227 +538,8 @@ fn end(
     changes.push(Change::EndLease {
         task: task.uid,
         token: token_of(event)?,
+        worked: Worked::of(&event.stretches),
         ended: Ended { how, at_ms: event.at_ms, version: event.version, end: end.clone() },
     });
     Ok(())
-}
-
-/// A task's stream, folded: its row, its leases and what of it can be searched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TaskFold {
-    pub task: Option<Task>,
-    pub leases: BTreeMap<Token, Lease>,
-    pub indexed: BTreeSet<TextKey>,
-    pub deps: BTreeSet<Uid>,
-    pub scopes: BTreeMap<Token, Scope>,
-}
-
-impl TaskFold {
-    /// Carries one event's changes out in memory, as the store carries them out in rows.
-    pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
-        for change in apply_to_task(self.task.as_ref(), event)? {
-            match change {
-                Change::PutTask(task) | Change::MoveTask(task) => self.task = Some(*task),
-                Change::OpenLease(lease) => {
-                    self.leases.insert(lease.token, *lease);
-                }
-                Change::ReviveLease { token, active_from, active_before_s, pulse, .. } => {
-                    let lease = self.lease(token)?;
-                    lease.ended = None;
-                    lease.active_from = active_from;
-                    lease.active_before_s = active_before_s;
-                    lease.pulse = pulse;
-                }
-                Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
-                Change::EndLease { token, ended, .. } => {
-                    let lease = self.lease(token)?;
-                    lease.pulse = Pulse::of_ended(&ended.end);
-                    lease.ended = Some(ended);
-                }
-                Change::Index(key) => {
-                    self.indexed.insert(key);
-                }
-                Change::Unindex(key) => {
-                    self.indexed.remove(&key);
-                }
-                Change::AddDeps { on, .. } => self.deps.extend(on),
-                Change::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
-                Change::AddScope { token, scope, .. } => {
-                    self.scopes.entry(token).or_default().extend(Vec::from(scope));
-                }
-                Change::RemoveScope { token, scope, .. } => {
-                    let left = self.scopes.entry(token).or_default();
-                    for glob in scope.globs() {
-                        left.remove(glob);
-                    }
-                }
-                // What neighbours count is counted anew when all streams are folded.
-                Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
-                Change::NumberTaken(_) => {}
-                Change::PutProject(_)
-                | Change::PutActor(_)
-                | Change::SetTier { .. }
-                | Change::PutAlias { .. } => {
-                    return Err(Misplaced("a task's event changed the project"));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn lease(&mut self, token: Token) -> Result<&mut Lease, Misplaced> {
-        self.leases.get_mut(&token).ok_or(Misplaced("the event concerns a lease that was never granted"))
-    }
-}
-
-/// The project's own stream, folded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProjectFold {
-    pub project: Option<Project>,
-    pub actors: BTreeMap<ActorName, Actor>,
-    pub aliases: BTreeMap<ActorName, ActorName>,
-}
-
-impl ProjectFold {
-    pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
-        for change in apply_to_project(self.project.as_ref(), event)? {
-            match change {
-                Change::PutProject(project) => self.project = Some(project),
-                Change::PutActor(actor) => {
-                    self.actors.insert(actor.name.clone(), actor);
-                }
-                Change::SetTier { actor, tier } => {
-                    let actor =
-                        self.actors.get_mut(&actor).ok_or(Misplaced("a tier for an unknown actor"))?;
-                    actor.tier = tier;
-                }
-                Change::PutAlias { alias, actor } => {
-                    self.aliases.insert(alias, actor);
-                }
-                _ => return Err(Misplaced("the project's event changed a task")),
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::{Grant, LapseCause, Mode};
-    use crate::task::Facts;
-    use crate::time::ClockDomain;
-    use crate::transition::{Verb, step as allowed};
-
-    fn task(state: State) -> Task {
-        Task {
-            uid: Uid(uuid::Uuid::nil()),
-            number: Number(1),
-            version: Version(7),
-            head: String::new(),
-            state,
-            facts: Facts::default(),
-            title_version: Version(1),
-            body_version: None,
-            origin: None,
-            created_at_ms: 0,
-            created_by: "human:h".parse().unwrap(),
-            updated_at_ms: 0,
-            token: Token(3),
-            leased: state == State::InProgress,
-            opened_token: Token(0),
-            kept: None,
-            submitter: None,
-            attempts: 0,
-            fenced_token: Token(0),
-            counts: Counts::default(),
-        }
-    }
-
-    /// The events that each verb is recorded as.
-    fn events(verb: Verb) -> Vec<Body> {
-        let domain = ClockDomain::new("m", "b", "t");
-        let end = || LeaseEnd { renewals: 0, last_sign_ms: 0, active_s: 0 };
-        let cause = LapseCause::Ttl;
-        let acquired = || Body::LeaseAcquired {
-            grant: Grant {
-                tier: Tier(1),
-                tick_ms: 0,
-                domain: domain.clone(),
-                ttl_ms: None,
-                max_hold_ms: None,
-                process: None,
-                worktree: None,
-                branch: None,
-                mode: Mode::Exclusive,
-                reserve: false,
-                handoff_version: None,
-            },
-            scope: Scope::default(),
-        };
-        let kept_for = || KeptFor {
-            actor: "agent:a".parse().unwrap(),
-            until_wall_ms: 0,
-            until_tick_ms: 0,
-            domain: domain.clone(),
-        };
-        vec![match verb {
-            Verb::Accept => Body::TaskAccepted {},
-            Verb::Claim => acquired(),
-            Verb::Takeover => return vec![Body::LeaseTakenOver { cause, lease: end() }, acquired()],
-            Verb::Release => Body::LeaseReleased { lease: end() },
-            Verb::Lapse => Body::LeaseLapsed { cause, lease: end() },
-            Verb::Handoff => Body::LeaseHandedOff { kept_for: kept_for(), lease: Some(end()) },
-            Verb::Block => Body::TaskBlocked { lease: None },
-            Verb::Unblock => Body::TaskUnblocked {},
-            Verb::Submit => Body::TaskSubmitted { lease: end() },
-            Verb::Approve => Body::TaskApproved {},
-            Verb::Reject => Body::TaskRejected { kept_for: None },
-            Verb::Done => Body::TaskDone { lease: end() },
-            Verb::Fail => Body::TaskFailed { lease: None },
-            Verb::Drop => Body::TaskDropped { lease: None },
-            Verb::Reopen => Body::TaskReopened {},
-            Verb::Reset => Body::TaskReset { lease: None },
-            Verb::Retry => Body::TaskRetried { attempt: 1 },
-        }]
-    }
-
-    #[test]
-    fn the_fold_goes_where_the_table_says() {
-        let mut cells = 0;
-        for from in State::ALL {
-            for verb in Verb::ALL {
-                let Some(step) = allowed(*from, verb) else { continue };
-                cells += 1;
-                let mut task = task(*from);
-                for body in events(verb) {
-                    let event = Event {
-                        uid: Uid(uuid::Uuid::nil()),
-                        task: Some(task.uid),
-                        version: task.version.next(),
-                        token: Some(match body {
-                            Body::LeaseAcquired { .. } => task.token.next(),
-                            _ => task.token,
-                        }),
-                        body,
-                        actor: "agent:a".parse().unwrap(),
-                        instance: "i".parse().unwrap(),
-                        at_ms: 0,
-                        cause: None,
-                        texts: BTreeMap::new(),
-                        prev: String::new(),
-                        hash: String::new(),
-                    };
-                    let changes = apply_to_task(Some(&task), &event).unwrap();
-                    let Some(Change::MoveTask(after) | Change::PutTask(after)) = changes.into_iter().next()
-                    else {
-                        panic!("no row")
-                    };
-                    task = *after;
-                }
-                assert_eq!(task.state, step.to, "{verb} from {from}");
-            }
-        }
-        assert_eq!(cells, 31);
-    }
 }

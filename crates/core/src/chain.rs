@@ -1,6 +1,6 @@
 //! The hash chain: how an event is written down, and how its hash is made.
 //!
-//! `hash = sha256(canonical JSON of everything else but seq)`. Canonical is what `jq -cSj` prints: keys sorted,
+//! `hash = sha256(canonical JSON of everything except seq and hash)`. Canonical is what `jq -cSj` prints: keys sorted,
 //! no white space, integers and strings only. A reader with `jq` and `sha256sum` can check every line.
 
 use serde_json::{Map, Value, json};
@@ -82,6 +82,9 @@ impl Record {
             let texts = event.texts.iter().map(|(field, digest)| (field.as_str().to_owned(), json!(digest)));
             payload.insert("texts".into(), Value::Object(texts.collect()));
         }
+        if !event.stretches.is_empty() {
+            payload.insert("stretches".into(), json!(event.stretches));
+        }
         Record {
             seq: 0,
             uid: event.uid.to_string(),
@@ -99,17 +102,28 @@ impl Record {
         }
     }
 
+    /// What happened. Says what is wrong with the payload if no event of this version has such a one.
+    pub fn body(&self) -> Result<Body, Unreadable> {
+        let mut payload = self.payload.clone();
+        if let Some(map) = payload.as_object_mut() {
+            map.retain(|key, _| !matches!(key.as_str(), "texts" | "stretches"));
+        }
+        serde_json::from_value(json!({ "kind": self.kind, "payload": payload }))
+            .map_err(|error| Unreadable(format!("its {} payload is unreadable: {error}", self.kind)))
+    }
+
     /// The event this record spells. Says what is wrong with it if it spells none.
     pub fn to_event(&self) -> Result<Event, Unreadable> {
-        let bad = |what: &str| Unreadable(format!("its {what} cannot be read"));
-        let mut payload = self.payload.clone();
-        let texts = payload.as_object_mut().and_then(|map| map.remove("texts"));
-        let texts = match texts {
-            Some(value) => serde_json::from_value(value).map_err(|_| bad("texts"))?,
+        let bad = |what: &str| Unreadable(format!("its {what} is unreadable"));
+        let texts = match self.payload.get("texts") {
+            Some(value) => serde_json::from_value(value.clone()).map_err(|_| bad("texts"))?,
             None => Default::default(),
         };
-        let body: Body = serde_json::from_value(json!({ "kind": self.kind, "payload": payload }))
-            .map_err(|error| Unreadable(format!("its {} payload cannot be read: {error}", self.kind)))?;
+        let stretches = match self.payload.get("stretches") {
+            Some(value) => serde_json::from_value(value.clone()).map_err(|_| bad("stretches"))?,
+            None => Vec::new(),
+        };
+        let body = self.body()?;
         Ok(Event {
             uid: self.uid.parse().map_err(|_| bad("uid"))?,
             task: self.task.as_ref().map(|uid| uid.parse::<Uid>()).transpose().map_err(|_| bad("task"))?,
@@ -121,6 +135,7 @@ impl Record {
             at_ms: parse_rfc3339(&self.at).ok_or_else(|| bad("time"))?,
             cause: self.cause.as_ref().map(|uid| uid.parse::<Uid>()).transpose().map_err(|_| bad("cause"))?,
             texts,
+            stretches,
             prev: self.prev.clone(),
             hash: self.hash.clone(),
         })

@@ -1,23 +1,28 @@
-//! What can be asked of the engine's door: every change there is.
+//! Every change that can be requested of the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
-use crate::ids::{TaskRef, Version};
+use crate::constraint::{ConstraintKind, Constraints};
+use crate::ids::{TaskRef, Token, Version};
 use crate::lease::{Mode, Process};
-use crate::scope::Scope;
-use crate::task::{Facts, Origin, Priority, TaskType};
+use crate::scope::{Areas, Scope, Touched, WorktreeId};
+use crate::seat::SeatName;
+use crate::session::{Correction, Usage};
+use crate::task::{Facts, NoteKind, Origin, Priority, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
 
-/// One change, asked for by one caller. Serialized it is the request that an idempotency key stands for: without
+/// One change, requested by one caller. Serialized it is the request that an idempotency key identifies: without
 /// what differs from one try to the next, such as how the task was spelled and which process asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Add(NewTask),
+    /// An ask that came by some channel: the one task of its origin, created or found.
+    Intake(Intake),
     /// A whole plan, all or nothing. Its tasks may name one another.
     AddPlan(Vec<PlannedTask>),
     /// A change to one task. Without a reference: the one task that the caller holds.
@@ -29,6 +34,18 @@ pub enum Command {
     },
     /// Claim the best task that the caller may take.
     ClaimNext(Terms),
+    /// A change to who holds a seat.
+    OnSeat {
+        seat: SeatName,
+        act: SeatAct,
+        force: Option<Force>,
+    },
+    /// What follows is done only if the caller holds the seat under this token, compared inside the same transaction (P2).
+    Seated {
+        seat: SeatName,
+        token: Token,
+        command: Box<Command>,
+    },
     /// Put a task, and everything downstream of it, back to open.
     Reset {
         #[serde(skip)]
@@ -42,6 +59,13 @@ pub enum Command {
         task: Option<TaskRef>,
         message: Option<String>,
         force: Option<Force>,
+    },
+    /// Take the caller's own last change back. Without a reference: to the task that it changed last.
+    Undo {
+        #[serde(skip)]
+        task: Option<TaskRef>,
+        /// On which terms a lease that ended is asked for again.
+        terms: Terms,
     },
     RegisterActor {
         actor: ActorName,
@@ -65,8 +89,20 @@ pub enum Command {
     },
     /// May the caller, an agent, change these files now? What nobody reserved joins the latest of its tasks.
     Guard(Guard),
+    /// What a look at the caller's worktree found changed.
+    Look(Look),
     /// What an agent's harness reports of a conversation.
     Presence(Presence),
+    /// A tool of the caller's, an agent, has changed these files. A sign of life, too.
+    Changed(ChangedFiles),
+    /// Keep what each actor has worked in a month.
+    SealTimesheet {
+        month: String,
+        zone: String,
+        /// Where the month begins and ends in that zone.
+        since_ms: i64,
+        until_ms: i64,
+    },
     RecordSeal {
         root: String,
         streams: u64,
@@ -86,6 +122,12 @@ pub struct Guard {
     pub worktree: Option<String>,
     #[serde(skip)]
     pub branch: Option<String>,
+    /// Where they are changed, and by which sub-agent of the caller.
+    #[serde(skip)]
+    pub touched: Touched,
+    /// The conversation that the caller is a part of, if it is one.
+    #[serde(skip)]
+    pub whole: Option<InstanceId>,
     /// Whether the agent is told what is answered. Some harnesses only take a refusal at this moment.
     #[serde(skip)]
     pub is_heard: bool,
@@ -94,12 +136,51 @@ pub struct Guard {
     pub is_brief: bool,
 }
 
-/// Where a conversation stands.
+/// Files that were changed in one worktree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChangedFiles {
+    /// From the repository's root.
+    pub paths: Vec<String>,
+    #[serde(skip)]
+    pub worktree: Option<WorktreeId>,
+}
+
+/// Files that were found changed, which nobody had asked for: by commands of a shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Look {
+    pub changes: Vec<FileChange>,
+    /// The conversations that have run commands in this worktree: what one left in the background may write at any time.
+    pub lingering: Vec<Party>,
+    /// What the caller changed and nobody may have reserved: those files join the latest of its tasks, as an edit's would.
+    pub joining: Guard,
+}
+
+/// A changed file, from the repository's root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    pub path: String,
+    /// Whose commands ran while it changed.
+    pub suspects: Vec<Party>,
+}
+
+/// Who ran a command.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Party {
+    pub actor: ActorName,
+    /// The whole conversation: its parts are not others to it.
+    pub conversation: InstanceId,
+    /// Who is told: the conversation, or a part that holds leases of its own.
+    pub instance: InstanceId,
+}
+
+/// The phase of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// It goes on: a sign of life.
     Here,
+    /// A turn begins: until it is reported over, the conversation is at work.
+    TurnBegun,
     /// Its turn is over, and somebody else's has begun: the TTL counts until it goes on.
     TurnOver,
     /// It has ended. What it only reserved is released, its ad-hoc work is done.
@@ -113,12 +194,26 @@ pub struct NewTask {
     pub body: Option<String>,
     /// Without its links and its schedule, which are resolved first.
     pub facts: Facts,
+    /// What must be true before it counts as accepted, a line each.
+    pub acceptance: Vec<String>,
     pub parent: Option<TaskLink>,
     pub deps: Vec<TaskLink>,
     pub relates: Vec<TaskLink>,
     pub not_before: Option<Schedule>,
     pub origin: Option<Origin>,
+    /// Who asked for it, in the channel's words.
+    pub author: Option<String>,
     pub propose: bool,
+}
+
+/// An ask from outside. Its task has an origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Intake {
+    pub new: NewTask,
+    /// Record what the channel says differently by now, if the task is there.
+    pub refresh: bool,
+    /// It only answers the ask that its origin names, as a reply to a mail does: what that one says is not in it.
+    pub is_reply: bool,
 }
 
 impl NewTask {
@@ -128,11 +223,13 @@ impl NewTask {
             title: title.into(),
             body: None,
             facts: Facts::default(),
+            acceptance: Vec::new(),
             parent: None,
             deps: Vec::new(),
             relates: Vec::new(),
             not_before: None,
             origin: None,
+            author: None,
             propose: false,
         }
     }
@@ -165,7 +262,7 @@ pub struct PlannedTask {
 }
 
 /// Another task, as a new one names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskLink {
     /// One that exists.
@@ -189,6 +286,8 @@ pub enum Act {
     /// Reserve more paths with the lease, or fewer.
     AddScope {
         scope: Scope,
+        /// Which of these were named by an area.
+        areas: Areas,
     },
     RemoveScope {
         scope: Scope,
@@ -196,9 +295,25 @@ pub enum Act {
     /// Reserve files that are about to be changed, unless that was done.
     Touch {
         paths: Vec<String>,
+        #[serde(skip)]
+        touched: Touched,
     },
+    /// Say that files which the lease touched were changed, unless that was said.
+    Change(ChangedFiles),
+    /// Take files out of another's ad-hoc work whose turn is over.
+    Yield(Yielding),
+    /// Say in which worktree the lease's work is done from now on.
+    Attach(Attachment),
     Note {
         text: String,
+        kind: NoteKind,
+        /// Where a decision or a finding can be read.
+        link: Option<String>,
+    },
+    /// Say that an acceptance line, counted from 1, is true; or no longer.
+    Tick {
+        line: u64,
+        undo: bool,
     },
     Claim(Terms),
     Takeover(Terms),
@@ -210,6 +325,21 @@ pub enum Act {
     },
     Handoff {
         to: ActorName,
+        reason: String,
+    },
+    /// Keep the task for somebody, who has it with its first claim; whoever holds it hands it off.
+    Assign {
+        to: ActorName,
+        /// How long it is kept. None: as the policy says.
+        keep_ms: Option<i64>,
+        reason: String,
+    },
+    /// Say what the caller's session on the task used of a model.
+    RecordUsage(Usage),
+    /// Say what is wrong with one of the task's sessions.
+    Correct {
+        token: Token,
+        correction: Correction,
         reason: String,
     },
     /// A verb of the transition table that has no terms of its own.
@@ -224,6 +354,26 @@ pub enum Act {
     },
 }
 
+/// Files of ad-hoc work whose turn is over, and the lease as it was when git was asked about them: named here, git has called
+/// them clean since. Whoever goes on meanwhile has renewed its lease, and keeps them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Yielding {
+    pub token: Token,
+    pub renewals: u64,
+    pub worktree: WorktreeId,
+    /// From the repository's root.
+    pub paths: Vec<String>,
+}
+
+/// A worktree, and what is checked out there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attachment {
+    pub id: Option<WorktreeId>,
+    /// For people.
+    pub path: String,
+    pub branch: Option<String>,
+}
+
 /// On which terms a lease is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Terms {
@@ -234,13 +384,75 @@ pub struct Terms {
     pub reserve: bool,
     /// Paths to reserve beside those that the task declares.
     pub scope: Scope,
+    /// Which of these were named by an area.
+    #[serde(skip_serializing_if = "Areas::is_empty")]
+    pub scope_areas: Areas,
+    /// They were not declared: these are files about to be changed.
+    #[serde(skip)]
+    pub touched: Option<Touched>,
     /// Share them with others that share them, too.
     pub shared: bool,
+    /// What the holder may not do, beside what the task forbids.
+    pub constraints: Constraints,
+    pub reason: Option<String>,
+    #[serde(skip)]
+    pub worktree: Option<String>,
+    #[serde(skip)]
+    pub worktree_id: Option<WorktreeId>,
+    #[serde(skip)]
+    pub branch: Option<String>,
+}
+
+/// A change to who holds a seat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeatAct {
+    /// Whoever takes it first creates it. Taking what one holds renews it; taking what lapsed is a takeover.
+    Take(SeatTerms),
+    Takeover(SeatTerms),
+    Renew {
+        ttl_ms: Option<i64>,
+    },
+    Release,
+    Redact {
+        version: Version,
+        fields: Vec<Field>,
+        reason: String,
+    },
+}
+
+/// On which terms a seat is asked for: those of a lease, without paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SeatTerms {
+    /// None: the default for this caller. 0: no limit.
+    pub ttl_ms: Option<i64>,
+    #[serde(skip)]
+    pub process: Option<Process>,
     pub reason: Option<String>,
     #[serde(skip)]
     pub worktree: Option<String>,
     #[serde(skip)]
     pub branch: Option<String>,
+}
+
+impl SeatAct {
+    /// The same act on a task: one rule decides both.
+    pub fn as_act(&self) -> Act {
+        match self.clone() {
+            SeatAct::Take(terms) => Act::Claim(terms.into()),
+            SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
+            SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
+            SeatAct::Release => Act::Move { verb: Verb::Release, message: None },
+            SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
+        }
+    }
+}
+
+impl From<SeatTerms> for Terms {
+    fn from(terms: SeatTerms) -> Terms {
+        let SeatTerms { ttl_ms, process, reason, worktree, branch } = terms;
+        Terms { ttl_ms, process, reason, worktree, branch, ..Terms::default() }
+    }
 }
 
 /// A person's override: always with a reason, and with a link where the policy asks for one.
@@ -254,7 +466,8 @@ pub struct Force {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Edit {
     pub title: Option<String>,
-    pub body: Option<String>,
+    /// An inner None clears it.
+    pub body: Option<Option<String>>,
     pub kind: Option<TaskType>,
     pub priority: Option<Priority>,
     pub required_tier: Option<Tier>,
@@ -266,12 +479,22 @@ pub struct Edit {
     pub remove_tags: Vec<String>,
     /// System to reference; None removes it.
     pub refs: BTreeMap<String, Option<String>>,
+    /// An inner None clears it.
+    pub link: Option<Option<String>>,
     pub parent: Option<Option<TaskRef>>,
     pub relate: Vec<TaskRef>,
     pub unrelate: Vec<TaskRef>,
     pub add_scope: Scope,
+    /// Which of these were named by an area.
+    #[serde(skip_serializing_if = "Areas::is_empty")]
+    pub add_scope_areas: Areas,
     pub remove_scope: Scope,
     pub mode: Option<Mode>,
+    /// Each instead of what there is of its kind.
+    pub constraints: Constraints,
+    pub lift: BTreeSet<ConstraintKind>,
+    /// Lines to add.
+    pub acceptance: Vec<String>,
     pub not_before: Option<Option<Schedule>>,
     pub max_attempts: Option<Option<u64>>,
     /// Refuse unless the task is still at this version.
@@ -279,6 +502,11 @@ pub struct Edit {
 }
 
 impl Act {
+    /// A note on how it goes.
+    pub fn note(text: impl Into<String>) -> Act {
+        Act::Note { text: text.into(), kind: NoteKind::Progress, link: None }
+    }
+
     /// Whether its answer carries a lease beside the task.
     pub fn gives_lease(&self) -> bool {
         matches!(
@@ -287,59 +515,174 @@ impl Act {
                 | Act::Takeover(_)
                 | Act::Renew { .. }
                 | Act::Handoff { .. }
+                | Act::Assign { .. }
                 | Act::AddScope { .. }
                 | Act::RemoveScope { .. }
                 | Act::Touch { .. }
+                | Act::Attach(_)
         )
     }
 }
 
+impl NewTask {
+    fn links_mut(&mut self) -> impl Iterator<Item = &mut TaskRef> {
+        let links = self.parent.iter_mut().chain(&mut self.deps).chain(&mut self.relates);
+        links.filter_map(|link| match link {
+            TaskLink::Task(reference) => Some(reference),
+            TaskLink::Planned(_) => None,
+        })
+    }
+
+    fn sort_sets(&mut self) {
+        sort_set(&mut self.deps);
+        sort_set(&mut self.relates);
+    }
+}
+
+fn sort_set<T: Ord>(set: &mut Vec<T>) {
+    set.sort();
+    set.dedup();
+}
+
+/// One request can be spelled in many ways. What it names, and the sets in it: for whoever compares two of them.
 impl Command {
+    /// The tasks that it names beside the one it is about.
+    pub fn named_tasks_mut(&mut self) -> Vec<&mut TaskRef> {
+        match self {
+            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.links_mut().collect(),
+            Command::AddPlan(plan) => plan.iter_mut().flat_map(|planned| planned.task.links_mut()).collect(),
+            Command::OnTask { act: Act::AddDeps { on } | Act::RemoveDeps { on }, .. } => {
+                on.iter_mut().collect()
+            }
+            Command::OnTask { act: Act::Edit(edit), .. } => {
+                let parent = edit.parent.iter_mut().flatten();
+                parent.chain(&mut edit.relate).chain(&mut edit.unrelate).collect()
+            }
+            Command::Seated { command, .. } => command.named_tasks_mut(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The actors that it names by a name that may be an alias.
+    pub fn named_actors_mut(&mut self) -> Vec<&mut ActorName> {
+        match self {
+            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.facts.owner.iter_mut().collect(),
+            Command::AddPlan(plan) => {
+                plan.iter_mut().filter_map(|planned| planned.task.facts.owner.as_mut()).collect()
+            }
+            Command::OnTask { act: Act::Edit(edit), .. } => edit.owner.iter_mut().flatten().collect(),
+            Command::OnTask { act: Act::Handoff { to: actor, .. } | Act::Assign { to: actor, .. }, .. }
+            | Command::SetTier { actor, .. }
+            // What is made an alias is meant as it is spelled.
+            | Command::AddAlias { actor, .. }
+            | Command::RegisterActor { actor, .. }
+            | Command::RegisterInstance { actor, .. } => vec![actor],
+            Command::Seated { command, .. } => command.named_actors_mut(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Puts what has no order into one.
+    pub fn sort_sets(&mut self) {
+        match self {
+            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.sort_sets(),
+            Command::AddPlan(plan) => plan.iter_mut().for_each(|planned| planned.task.sort_sets()),
+            Command::OnSeat { act: SeatAct::Redact { fields, .. }, .. } => sort_set(fields),
+            Command::Seated { command, .. } => command.sort_sets(),
+            Command::OnTask { act, .. } => match act {
+                Act::AddDeps { on } | Act::RemoveDeps { on } => sort_set(on),
+                Act::Touch { paths, .. } => sort_set(paths),
+                Act::Redact { fields, .. } => sort_set(fields),
+                Act::Edit(edit) => {
+                    sort_set(&mut edit.add_tags);
+                    sort_set(&mut edit.remove_tags);
+                    sort_set(&mut edit.relate);
+                    sort_set(&mut edit.unrelate);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Command {
+    /// What is done, whatever the caller has to hold for it.
+    pub fn itself(&self) -> &Command {
+        match self {
+            Command::Seated { command, .. } => command.itself(),
+            command => command,
+        }
+    }
+
     /// Whether the holder gets on by it. Renewing, looking and arranging tasks is not getting on.
     pub fn is_progress(&self) -> bool {
-        matches!(self, Command::OnTask { act: Act::Note { .. }, .. })
+        matches!(self.itself(), Command::OnTask { act: Act::Note { .. } | Act::Tick { .. }, .. })
     }
 
     /// Whether the caller learns what is news to it from the answer. What it does not hear stays news.
     pub fn is_heard(&self) -> bool {
-        match self {
+        match self.itself() {
             Command::Guard(guard) => guard.is_heard,
-            Command::Presence(presence) => *presence == Presence::Here,
-            Command::RegisterInstance { .. } => false,
+            Command::Look(look) => look.joining.is_heard,
+            Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
+            // Both come before what the caller asked for, whose answer it hears.
+            Command::RegisterInstance { .. } | Command::OnTask { act: Act::Yield(_), .. } => false,
             _ => true,
         }
     }
 
-    /// The verb, as the command line spells it.
+    /// What the command does, as it is kept with a request that has a key.
     pub fn verb(&self) -> &'static str {
         match self {
             Command::Add(_) => "add",
-            Command::AddPlan(_) => "add --file",
+            Command::Intake(_) => "intake",
+            Command::AddPlan(_) => "add_plan",
             Command::Reset { .. } => "reset",
             Command::Retry { .. } => "retry",
+            Command::Undo { .. } => "undo",
             Command::OnTask { act, .. } => match act {
                 Act::Edit(_) => "edit",
-                Act::AddDeps { .. } => "dep add",
-                Act::RemoveDeps { .. } => "dep rm",
-                Act::AddScope { .. } => "scope add",
-                Act::RemoveScope { .. } => "scope rm",
+                Act::AddDeps { .. } => "add_deps",
+                Act::RemoveDeps { .. } => "remove_deps",
+                Act::AddScope { .. } => "add_scope",
+                Act::RemoveScope { .. } => "remove_scope",
                 Act::Touch { .. } => "touch",
+                Act::Change(_) => "change",
+                Act::Yield(_) => "yield",
+                Act::Attach(_) => "attach",
                 Act::Note { .. } => "note",
+                Act::Tick { undo: false, .. } => "tick",
+                Act::Tick { undo: true, .. } => "untick",
                 Act::Claim(_) => "claim",
                 Act::Takeover(_) => "takeover",
                 Act::Renew { .. } => "renew",
                 Act::Handoff { .. } => "handoff",
+                Act::Assign { .. } => "assign",
                 Act::Move { verb, .. } => verb.as_str(),
+                Act::RecordUsage(_) => "record_usage",
+                Act::Correct { .. } => "correct",
                 Act::Redact { .. } => "redact",
             },
-            Command::ClaimNext(_) => "claim --next",
-            Command::RegisterActor { .. } => "actor register",
-            Command::SetTier { .. } => "actor tier",
-            Command::AddAlias { .. } => "actor alias",
-            Command::RegisterInstance { .. } => "instance register",
-            Command::Guard(_) => "hook",
-            Command::Presence(_) => "hook",
-            Command::RecordSeal { .. } => "ledger seal",
+            Command::ClaimNext(_) => "claim_next",
+            Command::OnSeat { act, .. } => match act {
+                SeatAct::Take(_) => "take_seat",
+                SeatAct::Takeover(_) => "take_over_seat",
+                SeatAct::Renew { .. } => "renew_seat",
+                SeatAct::Release => "release_seat",
+                SeatAct::Redact { .. } => "redact_seat",
+            },
+            Command::Seated { command, .. } => command.verb(),
+            Command::RegisterActor { .. } => "register_actor",
+            Command::SetTier { .. } => "set_tier",
+            Command::AddAlias { .. } => "add_alias",
+            Command::RegisterInstance { .. } => "register_instance",
+            Command::Guard(_) => "guard",
+            Command::Look(_) => "look",
+            Command::Presence(_) => "presence",
+            Command::Changed(_) => "changed",
+            Command::SealTimesheet { .. } => "seal_timesheet",
+            Command::RecordSeal { .. } => "record_seal",
         }
     }
 }

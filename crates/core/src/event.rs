@@ -1,7 +1,7 @@
 //! Events: everything that ever happened, and nothing else, makes the state (P5).
 //!
 //! An event's `kind` is past-tense and dotted, its payload plain integers and strings. Free text is never in the
-//! payload: `texts` holds digests, the words lie beside the event and can be erased.
+//! payload: `texts` holds digests; the text itself is stored next to the event and can be erased.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::ids::{Number, Prefix, Token, Uid, Version};
-use crate::lease::{Grant, LapseCause, LeaseEnd};
-use crate::scope::Scope;
-use crate::task::{Facts, Origin, State};
+use crate::lease::{Grant, LapseCause, LeaseEnd, Process};
+use crate::scope::{Areas, Scope, Touched, WorktreeId};
+use crate::seat::SeatName;
+use crate::session::{Corrected, Usage};
+use crate::stretch::Stretch;
+use crate::task::{Facts, NoteKind, Origin, State};
 use crate::text::Field;
-use crate::time::ClockDomain;
+use crate::time::{ClockDomain, Tick};
 
 /// What happened, with its payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,21 @@ pub enum Body {
     #[serde(rename = "ledger.sealed")]
     LedgerSealed { root: String, streams: u64, previous: Option<String> },
 
+    /// What each actor had worked in a month, by what was recorded until then. What is recorded later shows as a correction.
+    #[serde(rename = "timesheet.sealed")]
+    TimesheetSealed {
+        month: String,
+        zone: String,
+        since_ms: i64,
+        until_ms: i64,
+        /// Milliseconds.
+        actors: BTreeMap<ActorName, i64>,
+    },
+
+    // A seat's stream. What follows is the same as for a task's leases.
+    #[serde(rename = "seat.created")]
+    SeatCreated { number: Number, name: SeatName },
+
     // A task's stream.
     #[serde(rename = "task.created")]
     TaskCreated {
@@ -42,6 +60,7 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         deps: BTreeSet<Uid>,
     },
+    /// `body` without a text: it was cleared.
     #[serde(rename = "task.edited")]
     TaskEdited { facts: Facts, title: bool, body: bool },
     #[serde(rename = "task.accepted")]
@@ -76,26 +95,77 @@ pub enum Body {
     #[serde(rename = "dep.removed")]
     DepRemoved { on: BTreeSet<Uid> },
     #[serde(rename = "note.added")]
-    NoteAdded {},
+    NoteAdded {
+        #[serde(default = "NoteKind::progress", skip_serializing_if = "NoteKind::is_progress")]
+        kind: NoteKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        link: Option<String>,
+    },
+    /// One line each, so that each can be erased by itself.
+    #[serde(rename = "acceptance.added")]
+    AcceptanceAdded {},
+    /// Lines are counted from 1, in the order in which they were added.
+    #[serde(rename = "acceptance.ticked")]
+    AcceptanceTicked { line: u64 },
+    #[serde(rename = "acceptance.unticked")]
+    AcceptanceUnticked { line: u64 },
     #[serde(rename = "lease.acquired")]
     LeaseAcquired {
         grant: Grant,
         #[serde(default, skip_serializing_if = "Scope::is_empty")]
         scope: Scope,
+        /// The holder's own clock, where the store's is a server's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own_clock: Option<Tick>,
+        /// Which of them were named by an area.
+        #[serde(default, skip_serializing_if = "Areas::is_empty")]
+        areas: Areas,
+        /// All of them were touched, here. Without it, all were declared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        touched: Option<Touched>,
     },
     #[serde(rename = "scope.added")]
-    ScopeAdded { scope: Scope },
+    ScopeAdded {
+        scope: Scope,
+        #[serde(default, skip_serializing_if = "Areas::is_empty")]
+        areas: Areas,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        touched: Option<Touched>,
+    },
     #[serde(rename = "scope.removed")]
     ScopeRemoved { scope: Scope },
+    /// These files, which the lease had touched in this worktree, were changed: told once for each.
+    #[serde(rename = "scope.changed")]
+    ScopeChanged {
+        scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worktree: Option<WorktreeId>,
+    },
+    /// Somebody wanted these files of ad-hoc work whose turn was over, and git called them unchanged or committed.
+    #[serde(rename = "scope.yielded")]
+    ScopeYielded { scope: Scope, worktree: WorktreeId },
     /// A holder came back after a lapse. Automatic signs of life are not events.
     #[serde(rename = "lease.renewed")]
     LeaseRenewed {
         tick_ms: i64,
         domain: ClockDomain,
         renewals: u64,
-        active_s: i64,
         deadline_in_ms: Option<i64>,
         reserve: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own_clock: Option<Tick>,
+        /// What it is bound to from now on: the process that its holder came back in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
+    },
+    /// Its work is done in this worktree from now on.
+    #[serde(rename = "lease.attached")]
+    LeaseAttached {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worktree_id: Option<WorktreeId>,
+        worktree: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
     },
     #[serde(rename = "lease.released")]
     LeaseReleased { lease: LeaseEnd },
@@ -107,6 +177,19 @@ pub enum Body {
     LeaseRevoked { lease: LeaseEnd, link: Option<String> },
     #[serde(rename = "lease.handed_off")]
     LeaseHandedOff { kept_for: KeptFor, lease: Option<LeaseEnd> },
+    /// What the session whose token it names used of a model: so much more than was recorded before.
+    #[serde(rename = "session.recorded")]
+    SessionRecorded { usage: Usage },
+    /// Recorded work of the session whose token it names does not count, or is another's.
+    #[serde(rename = "session.corrected")]
+    SessionCorrected {
+        what: Corrected,
+        /// Whose it was until then.
+        from: ActorName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<ActorName>,
+        less: Vec<Stretch>,
+    },
     /// A person did what a rule forbids; the event that follows is what was done.
     #[serde(rename = "rule.overridden")]
     RuleOverridden { rule: String, link: Option<String> },
@@ -130,11 +213,13 @@ pub struct Draft {
     /// The lease it concerns.
     pub token: Option<Token>,
     pub texts: Vec<(Field, String)>,
+    /// The work under that lease that is recorded with it.
+    pub stretches: Vec<Stretch>,
 }
 
 impl Draft {
     pub fn new(body: Body) -> Draft {
-        Draft { body, token: None, texts: Vec::new() }
+        Draft { body, token: None, texts: Vec::new(), stretches: Vec::new() }
     }
 
     pub fn token(mut self, token: Token) -> Draft {
@@ -148,11 +233,21 @@ impl Draft {
     }
 }
 
+/// Stores each reason with one event only, so that erasing it there erases it. What was typed once may explain several
+/// events of a request: an override, the lease that it revokes, the lease that follows. It lies beside the last that a task
+/// gets of them, which is what was asked for; all of a request name its first as their cause. `said`: what lies beside
+/// another task's event already, as one reason resets many.
+pub fn say_once(drafts: &mut [Draft], said: &mut BTreeSet<String>) {
+    for draft in drafts.iter_mut().rev() {
+        draft.texts.retain(|(field, text)| *field != Field::Reason || said.insert(text.clone()));
+    }
+}
+
 /// An event in its place. `seq` is the store's and not part of the hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub uid: Uid,
-    /// The task, or None for the project's own stream.
+    /// The stream: a task's or a seat's uid, or None for the project's own.
     pub task: Option<Uid>,
     pub version: Version,
     pub body: Body,
@@ -164,12 +259,32 @@ pub struct Event {
     pub cause: Option<Uid>,
     /// Digest of each text beside the event.
     pub texts: BTreeMap<Field, String>,
+    /// Work under the lease that the event names, which no event told before.
+    pub stretches: Vec<Stretch>,
     /// The hash of the stream's previous event; empty for the first.
     pub prev: String,
     pub hash: String,
 }
 
 impl Body {
+    /// The end of a lease, if the event is one.
+    pub fn lease_end_mut(&mut self) -> Option<&mut LeaseEnd> {
+        match self {
+            Body::TaskSubmitted { lease }
+            | Body::TaskDone { lease }
+            | Body::LeaseReleased { lease }
+            | Body::LeaseLapsed { lease, .. }
+            | Body::LeaseTakenOver { lease, .. }
+            | Body::LeaseRevoked { lease, .. } => Some(lease),
+            Body::TaskBlocked { lease }
+            | Body::TaskFailed { lease }
+            | Body::TaskDropped { lease }
+            | Body::TaskReset { lease }
+            | Body::LeaseHandedOff { lease, .. } => lease.as_mut(),
+            _ => None,
+        }
+    }
+
     /// The event's kind, such as `task.created`.
     pub fn kind(&self) -> String {
         match serde_json::to_value(self) {

@@ -1,4 +1,4 @@
-//! The graph, pure: circles, and ways through it. Edges are given as a function, so that a store can answer them one by
+//! The graph, pure: cycles and paths. Edges come from a function, so that a store can answer them one by
 //! one.
 
 pub mod analysis;

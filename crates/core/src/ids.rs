@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, Step};
+use crate::task::{MAX_REF_BYTES, is_word};
 
-/// The identity of a task, an event or a project: a UUIDv7.
+/// The identity of a task, a seat, an event or a project: a UUIDv7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Uid(pub uuid::Uuid);
@@ -145,6 +146,8 @@ pub enum TaskRef {
     Id { prefix: String, number: Number },
     /// Lower-case hexadecimal digits of a uid without hyphens: its start, its end, or all of it.
     Part(String),
+    /// `jira:WEB-7`: what the same thing is called in another system.
+    External { system: String, reference: String },
 }
 
 impl TaskRef {
@@ -176,6 +179,13 @@ impl TaskRef {
     }
 }
 
+/// All of a uid: the spelling that every other one comes to.
+impl From<Uid> for TaskRef {
+    fn from(uid: Uid) -> TaskRef {
+        TaskRef::Part(uid.0.simple().to_string())
+    }
+}
+
 impl Serialize for TaskRef {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -188,11 +198,14 @@ impl FromStr for TaskRef {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let bad = || {
             Refusal::usage(format!(
-                "'{}' does not name a task: use its number (142), its id (ON-142), its uid, or at least {} characters of the uid's start or end",
+                "'{}' does not name a task: use its number (142), its id (ON-142), its uid, the first or last {} or more characters of the uid, or its id in another system (jira:WEB-7)",
                 shortened(text),
                 Self::MIN_PART
             ))
         };
+        if let Some((system, reference)) = text.split_once(':') {
+            return external(system, reference).ok_or_else(bad);
+        }
         if text.is_empty() || text.len() > 64 || !text.is_ascii() {
             return Err(bad());
         }
@@ -218,8 +231,19 @@ impl fmt::Display for TaskRef {
             TaskRef::Number(number) => write!(f, "{}", number.0),
             TaskRef::Id { prefix, number } => write!(f, "{prefix}-{}", number.0),
             TaskRef::Part(part) => f.write_str(part),
+            TaskRef::External { system, reference } => write!(f, "{system}:{reference}"),
         }
     }
+}
+
+fn external(system: &str, reference: &str) -> Option<TaskRef> {
+    let fits = is_word(system) && is_reference(reference);
+    fits.then(|| TaskRef::External { system: system.to_lowercase(), reference: reference.to_owned() })
+}
+
+/// What something can be called in another system. The system's own name is a word, in lower case.
+pub fn is_reference(text: &str) -> bool {
+    (1..=MAX_REF_BYTES).contains(&text.len()) && text.trim() == text && !text.chars().any(char::is_control)
 }
 
 /// Whether what looks like an id is the end of a uid: `abc-` and the twelve digits of its last group.
@@ -244,8 +268,7 @@ pub fn shortened(text: &str) -> String {
 
 /// The one error for a reference that names nothing.
 pub fn no_such_task(reference: &TaskRef) -> Refusal {
-    Refusal::new(Code::NotFound, format!("there is no task '{reference}' here"))
-        .next("onus list --all   # every task of this project")
+    Refusal::new(Code::NotFound, format!("there is no task '{reference}' here")).next(Step::ListTasks)
 }
 
 #[cfg(test)]
@@ -283,6 +306,22 @@ mod tests {
         assert_eq!("beef".parse(), Ok(TaskRef::Part("beef".into())));
         for bad in
             ["bee", "", "xyzw", "ON-", "-5", "ON-99999999999999999999", "99999999999999999999", "ünïcode"]
+        {
+            assert_eq!(bad.parse::<TaskRef>().unwrap_err().code, Code::Usage, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_colon_is_a_reference_in_another_system() {
+        let of = |system: &str, reference: &str| {
+            Ok(TaskRef::External { system: system.to_owned(), reference: reference.to_owned() })
+        };
+        assert_eq!("jira:WEB-7".parse(), of("jira", "WEB-7"));
+        assert_eq!("GH:123".parse(), of("gh", "123"), "systems are words in lower case");
+        assert_eq!("github:acme/web#12".parse(), of("github", "acme/web#12"));
+        assert_eq!("url:https://x.example/1?a=b".parse(), of("url", "https://x.example/1?a=b"));
+        for bad in
+            [":", "jira:", ":7", "ji ra:7", "jira: 7", "jira:7\n", &format!("jira:{}", "x".repeat(201))]
         {
             assert_eq!(bad.parse::<TaskRef>().unwrap_err().code, Code::Usage, "{bad}");
         }

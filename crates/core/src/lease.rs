@@ -1,17 +1,19 @@
 //! Leases: exclusive, bounded holds. The token keeps the work safe, the lease keeps it moving.
 //!
-//! A lease is *live* while its holder can be trusted to be working, else *lapsed*:
+//! A lease is *live* while its holder can be trusted to be working, otherwise *lapsed*:
 //!
-//! - bound to a process, it lives as long as the process, whatever that is busy with; only an observer that
-//!   shares boot and pid namespace may call the process dead, everybody else goes by the deadline. While its holder
-//!   *rests*, because an agent's turn is over, the TTL counts all the same;
-//! - not bound, an agent's lease lives until its deadline, which every sign of life moves;
-//! - a person's lease has no deadline. It is marked stale after a while, and never taken by a timer;
-//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot;
-//! - where a server's clock decides, its holders are on many machines: there the deadline binds all, bound to a process or
-//!   not. Whoever sees the process die may only shorten it.
+//! - bound to a process, it lasts as long as the process, whatever that is busy with; only an observer known to
+//!   share machine, boot and pid namespace may call the process dead, everyone else goes by the deadline ([`crate::sight`]).
+//!   While its holder *rests*, because an agent's turn is over, the TTL counts all the same;
+//! - not bound, an agent's lease lasts until its deadline, which every sign of life moves;
+//! - a person's lease has no deadline. It is marked stale after a while, but no timer ever takes it;
+//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot, if this boot is known to be
+//!   another one: it began after the lease's last sign of life;
+//! - where a server's clock decides, the holders are on many machines: there the deadline binds every lease, bound to a
+//!   process or not. An observer that sees the process die may only shorten it, and only if the machine is known to be
+//!   unique: clones of one running machine look like one machine, and nothing distinguishes them.
 //!
-//! Lapsing is computed, not recorded: the event is written by the first write that needs it.
+//! Lapsing is computed, not recorded: the first write that needs the event writes it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,23 +21,35 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
+use crate::constraint::Constraints;
 use crate::ids::{Token, Uid, Version, shortened};
+use crate::quote;
 use crate::refusal::Refusal;
+use crate::scope::WorktreeId;
+use crate::sight::Mark;
+use crate::stretch::{Sign, Work, Worked};
 use crate::task::words;
-use crate::time::{ClockDomain, Moment, SECOND_MS};
+use crate::time::{ClockDomain, Moment};
 
 /// Which process, beyond any reuse of its pid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
-    pub machine: String,
-    pub boot: String,
-    pub pid_ns: String,
+    #[serde(default, skip_serializing_if = "Mark::is_unknown")]
+    pub machine: Mark,
+    #[serde(default, skip_serializing_if = "Mark::is_unknown")]
+    pub boot: Mark,
+    #[serde(default, skip_serializing_if = "Mark::is_unknown")]
+    pub pid_ns: Mark,
     /// Readers in another time namespace see another start time.
-    pub time_ns: String,
+    #[serde(default, skip_serializing_if = "Mark::is_unknown")]
+    pub time_ns: Mark,
     pub pid: u32,
     /// When it started, in the kernel's clock ticks since boot.
     pub start: u64,
+    /// The project vouches that no clone of its machine runs elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
 }
 
 /// What an observer can say about a process.
@@ -43,7 +57,11 @@ pub struct Process {
 pub enum Seen {
     Alive,
     Dead,
-    /// Another boot or pid namespace, or hidden: unseen is not dead.
+    /// It belonged to another boot of this machine, which was started this long ago.
+    EarlierBoot {
+        uptime_ms: i64,
+    },
+    /// Elsewhere, or hidden, or it cannot be told: unseen is not dead.
     Unseen,
 }
 
@@ -109,12 +127,18 @@ pub struct Grant {
     pub process: Option<Process>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
+    /// Which worktree that is, wherever it is moved. `worktree` is its path, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_id: Option<WorktreeId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     pub mode: Mode,
+    /// What the holder may not do: what the task forbade when it was granted, and what the claim added.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
     /// Held, but work has not started.
     pub reserve: bool,
-    /// The event whose reason says why it was handed to this holder.
+    /// The event whose reason says why it was handed to this holder, or taken over by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff_version: Option<Version>,
 }
@@ -149,25 +173,33 @@ pub struct Pulse {
     pub deadline: Option<Moment>,
     /// The holder's turn is over: until it goes on, the deadline counts although its process lives.
     pub resting: bool,
+    /// What was worked and is in no event yet.
+    pub work: Work,
 }
 
 impl Pulse {
     /// What is kept of an ended lease's signs of life: how many, and the wall time of the last.
     pub fn of_ended(end: &LeaseEnd) -> Pulse {
-        let last =
-            Moment { wall_ms: end.last_sign_ms, tick_ms: 0, domain: ClockDomain::from_stored(String::new()) };
-        Pulse { progress: last.clone(), last, renewals: end.renewals, deadline: None, resting: false }
+        let last = Moment::new(end.last_sign_ms, 0, ClockDomain::from_stored(String::new()));
+        Pulse {
+            progress: last.clone(),
+            last,
+            renewals: end.renewals,
+            deadline: None,
+            resting: false,
+            work: Work::default(),
+        }
     }
 }
 
-/// What the event that ends a lease carries, so that work sessions follow from the ledger alone.
+/// What the event that ends a lease says of it. The stretches that were not recorded yet ride on it, as on any event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseEnd {
     pub renewals: u64,
     /// Wall time of the last sign of life.
     pub last_sign_ms: i64,
-    /// Seconds of work by the monotonic clock, gaps after a lapse left out.
-    pub active_s: i64,
+    /// The sum of all its stretches.
+    pub active_ms: i64,
 }
 
 /// How and when a lease ended.
@@ -179,9 +211,19 @@ pub struct Ended {
     pub end: LeaseEnd,
 }
 
-/// One holder's lease on one task.
+words! {
+    /// What a lease is a hold of.
+    Holding("kind of hold") {
+        Task = "task",
+        Seat = "seat",
+    }
+}
+
+/// One holder's lease on one task, or on one seat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
+    pub holds: Holding,
+    /// The task's uid, or the seat's.
     pub task: Uid,
     pub token: Token,
     pub actor: ActorName,
@@ -190,9 +232,8 @@ pub struct Lease {
     pub acquired_at_ms: i64,
     /// The event that granted it; its reason is the lease's.
     pub version: Version,
-    /// From when the current stretch of work counts, and the seconds before it.
-    pub active_from: Moment,
-    pub active_before_s: i64,
+    /// The stretches that rode on events.
+    pub worked: Worked,
     pub pulse: Pulse,
     pub ended: Option<Ended>,
 }
@@ -206,15 +247,30 @@ pub enum Liveness {
 
 impl Lease {
     pub fn acquired(&self) -> Moment {
-        Moment {
-            wall_ms: self.acquired_at_ms,
-            tick_ms: self.grant.tick_ms,
-            domain: self.grant.domain.clone(),
-        }
+        Moment::new(self.acquired_at_ms, self.grant.tick_ms, self.grant.domain.clone())
+    }
+
+    pub fn is_of_a_task(&self) -> bool {
+        self.holds == Holding::Task
+    }
+
+    /// Which of all leases it is.
+    pub fn key(&self) -> (Uid, Token) {
+        (self.task, self.token)
+    }
+
+    /// Who holds it, in a sentence.
+    pub fn holder(&self) -> String {
+        format!("{} ({})", self.actor, quote::name(self.instance.as_str()))
     }
 
     pub fn is_held_by(&self, actor: &ActorName, instance: &InstanceId) -> bool {
         self.actor == *actor && self.instance == *instance
+    }
+
+    /// What the holder may not do now: what it was granted with, tightened by what its task forbids by now.
+    pub fn constraints_now(&self, task: &Constraints) -> Constraints {
+        self.grant.constraints.meet(task)
     }
 
     fn hold_limit(&self) -> Option<Moment> {
@@ -227,14 +283,17 @@ impl Lease {
             return Liveness::Lapsed(LapseCause::MaxHold);
         }
         if let Some(process) = &self.grant.process {
-            let same_machine = process.machine == now.domain.machine();
-            if same_machine && process.boot != now.domain.boot() {
-                return Liveness::Lapsed(LapseCause::Rebooted);
-            }
+            let is_believed = process.unique || !now.domain.is_server();
             match seen {
-                Seen::Dead => return Liveness::Lapsed(LapseCause::ProcessDied),
+                Seen::Dead if is_believed => return Liveness::Lapsed(LapseCause::ProcessDied),
+                // Whoever gave a sign of life since this boot began lives in another kernel, whatever it calls its machine.
+                Seen::EarlierBoot { uptime_ms }
+                    if is_believed && uptime_ms < now.since_ms(&self.pulse.last) =>
+                {
+                    return Liveness::Lapsed(LapseCause::Rebooted);
+                }
                 Seen::Alive if !self.pulse.resting && !now.domain.is_server() => return Liveness::Live,
-                Seen::Alive | Seen::Unseen => {}
+                Seen::Alive | Seen::Dead | Seen::EarlierBoot { .. } | Seen::Unseen => {}
             }
         }
         match &self.pulse.deadline {
@@ -282,18 +341,38 @@ impl Lease {
         })
     }
 
-    /// What its end carries. A holder that ends it worked until now; one that lapsed, until its last sign of life.
-    /// Of a lease that was swept already, the sweep knew as much as can be known.
+    /// All that is known of the work under it, recorded or not.
+    pub fn worked_so_far(&self) -> Worked {
+        self.worked.and(self.pulse.work.so_far())
+    }
+
+    /// Whether the time that it is held is work: not while it is only reserved, and a seat is held beside the work.
+    pub fn measures_work(&self) -> bool {
+        self.is_of_a_task() && !self.grant.reserve
+    }
+
+    /// Its work after a sign of life, if it has any.
+    pub fn work_after(&self, sign: Sign<'_>) -> Work {
+        let work = self.pulse.work.clone();
+        if self.measures_work() { work.after(&self.pulse.last, sign) } else { work }
+    }
+
+    /// Whether its holder is known to work on it.
+    pub fn is_at_work(&self) -> bool {
+        !self.measures_work() || self.pulse.work.open.is_some()
+    }
+
+    /// What its end carries, but for the work that is recorded with it. A holder that ends it gives its last sign of life by
+    /// that. Of a lease that was swept already, the sweep knew as much as can be known.
     pub fn end(&self, now: &Moment, by_holder: bool) -> LeaseEnd {
         if let (Some(ended), false) = (&self.ended, by_holder) {
             return ended.end.clone();
         }
         let until = if by_holder { now } else { &self.pulse.last };
-        let stretch_ms = until.since_ms(&self.active_from).max(0);
         LeaseEnd {
             renewals: self.ended.as_ref().map_or(self.pulse.renewals, |ended| ended.end.renewals),
             last_sign_ms: until.wall_ms,
-            active_s: self.active_before_s + stretch_ms / SECOND_MS,
+            active_ms: self.worked.active_ms,
         }
     }
 
@@ -332,7 +411,7 @@ mod tests {
     use super::*;
 
     fn moment(tick_ms: i64, boot: &str) -> Moment {
-        Moment { wall_ms: 1_000_000 + tick_ms, tick_ms, domain: ClockDomain::new("m", boot, "t") }
+        Moment::new(1_000_000 + tick_ms, tick_ms, ClockDomain::new("m", boot, "t"))
     }
 
     fn lease(ttl_ms: Option<i64>, max_hold_ms: Option<i64>, bound: bool) -> Lease {
@@ -341,7 +420,7 @@ mod tests {
 
     /// A reading of a server's clock.
     fn on_server(tick_ms: i64) -> Moment {
-        Moment { wall_ms: tick_ms, tick_ms, domain: ClockDomain::new(crate::time::SERVER, "database", "") }
+        Moment::new(tick_ms, tick_ms, ClockDomain::new(crate::time::SERVER, "database", ""))
     }
 
     fn lease_at(now: Moment, ttl_ms: Option<i64>, max_hold_ms: Option<i64>, bound: bool) -> Lease {
@@ -352,8 +431,10 @@ mod tests {
             time_ns: "t".into(),
             pid: 7,
             start: 9,
+            unique: false,
         });
         let mut lease = Lease {
+            holds: Holding::Task,
             task: Uid(uuid::Uuid::nil()),
             token: Token(1),
             actor: "agent:a".parse().unwrap(),
@@ -366,21 +447,23 @@ mod tests {
                 max_hold_ms,
                 process,
                 worktree: None,
+                worktree_id: None,
                 branch: None,
                 mode: Mode::Exclusive,
+                constraints: Default::default(),
                 reserve: false,
                 handoff_version: None,
             },
             acquired_at_ms: now.wall_ms,
             version: Version(2),
-            active_from: now.clone(),
-            active_before_s: 0,
+            worked: Worked::default(),
             pulse: Pulse {
                 last: now.clone(),
                 progress: now.clone(),
                 renewals: 0,
                 deadline: None,
                 resting: false,
+                work: Work::default(),
             },
             ended: None,
         };
@@ -400,8 +483,38 @@ mod tests {
     #[test]
     fn a_bound_lease_does_not_outlive_its_boot_or_its_maximum_hold() {
         let bound = lease(None, Some(5_000), true);
-        assert_eq!(bound.liveness(&moment(1, "b2"), Seen::Alive), Liveness::Lapsed(LapseCause::Rebooted));
         assert_eq!(bound.liveness(&moment(5_000, "b"), Seen::Alive), Liveness::Lapsed(LapseCause::MaxHold));
+    }
+
+    #[test]
+    fn a_bound_lease_ends_with_its_boot_where_this_one_began_after_its_last_sign_of_life() {
+        let mut bound = lease(Some(1_000), Some(90_000), true);
+        bound.pulse.last = moment(10_000, "b");
+        // 20 s after it by the wall. This boot may have begun since, or it is a kernel of its own beside the holder's.
+        let now = Moment { tick_ms: 5, ..moment(30_000, "b2") };
+        for (uptime_ms, liveness) in [
+            (5, Liveness::Lapsed(LapseCause::Rebooted)),
+            (19_999, Liveness::Lapsed(LapseCause::Rebooted)),
+            (20_000, Liveness::Live),
+            (900_000, Liveness::Live),
+        ] {
+            assert_eq!(bound.liveness(&now, Seen::EarlierBoot { uptime_ms }), liveness, "{uptime_ms}");
+        }
+        assert_eq!(bound.liveness(&now, Seen::Unseen), Liveness::Live, "it cannot be told");
+    }
+
+    #[test]
+    fn on_a_server_a_death_counts_only_where_the_machine_is_vouched_for() {
+        let mut bound = lease_at(on_server(0), Some(60_000), None, true);
+        let (now, earlier) = (on_server(10_000), Seen::EarlierBoot { uptime_ms: 5 });
+        // Clones of one running machine look like one machine.
+        assert_eq!(bound.liveness(&now, Seen::Dead), Liveness::Live);
+        assert_eq!(bound.liveness(&now, earlier), Liveness::Live);
+        assert_eq!(bound.liveness(&on_server(60_000), Seen::Dead), Liveness::Lapsed(LapseCause::Ttl));
+        bound.grant.process.as_mut().unwrap().unique = true;
+        assert_eq!(bound.liveness(&now, Seen::Dead), Liveness::Lapsed(LapseCause::ProcessDied));
+        assert_eq!(bound.liveness(&now, earlier), Liveness::Lapsed(LapseCause::Rebooted));
+        assert_eq!(bound.liveness(&on_server(60_000), Seen::Alive), Liveness::Lapsed(LapseCause::Ttl));
     }
 
     #[test]
@@ -419,21 +532,16 @@ mod tests {
         assert_eq!(person.liveness(&moment(5, "other boot"), Seen::Unseen), Liveness::Live);
     }
 
-    #[test]
-    fn work_after_the_last_sign_of_life_counts_only_for_a_holder_that_came_back() {
-        let mut lease = lease(Some(60_000), None, false);
-        lease.pulse.last = moment(10_000, "b");
-        assert_eq!(lease.end(&moment(90_000, "b"), false).active_s, 10);
-        assert_eq!(lease.end(&moment(90_000, "b"), true).active_s, 90);
-    }
-
     proptest! {
         #[test]
         fn on_a_server_the_deadline_binds_all_and_a_death_only_shortens_it(
-            ttl in 1i64..100_000, hold in proptest::option::of(1i64..200_000), bound: bool, resting: bool,
+            ttl in 1i64..100_000, hold in proptest::option::of(1i64..200_000), bound: bool, resting: bool, vouched: bool,
             signs in proptest::collection::vec(0i64..60_000, 0..5), asked in 0i64..500_000
         ) {
             let mut lease = lease_at(on_server(0), Some(ttl), hold, bound);
+            if let Some(process) = &mut lease.grant.process {
+                process.unique = vouched;
+            }
             let mut at = 0;
             for sign in signs {
                 at += sign;
@@ -454,7 +562,7 @@ mod tests {
                 prop_assert_eq!(lapses, Some(deadline));
             }
             let dead = lease.liveness(&on_server(asked), Seen::Dead) == Liveness::Live;
-            prop_assert_eq!(dead, !bound && asked < deadline);
+            prop_assert_eq!(dead, !(bound && vouched) && asked < deadline);
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! The domain of onus, pure: no I/O, no clock, no randomness, no SQL.
 //!
-//! One [`task::Task`] record is the authoritative owner of a unit of work. Whoever wants to change it hands in a
+//! One [`task::Task`] record is the authoritative owner of a unit of work. To change it, a caller submits a
 //! [`command::Command`]; [`decide::decide`] looks at a [`decide::View`] that was read under the task's lock and
 //! answers with events or a [`refusal::Refusal`]; [`apply::apply_to_task`] turns each event into row changes. Time,
 //! ids and randomness are passed in, so the same code serves the engine, a rebuild, and a simulation.
@@ -10,24 +10,35 @@
 //! holder can still finish, and a superseded one changes nothing.
 //!
 //! **States** follow one table ([`transition`]). **Time** is the store's clock, read inside the write
-//! ([`time`]). **History** is a hash chain per task ([`chain`]); free text lies beside it and can be erased
+//! ([`time`]). **History** is a hash chain per task ([`chain`]); free text is stored next to it and can be erased
 //! ([`text`]).
 
 pub mod actor;
 pub mod apply;
+pub mod attention;
 pub mod chain;
+pub mod circle;
 pub mod command;
+pub mod constraint;
 pub mod decide;
 pub mod event;
 pub mod graph;
 pub mod ids;
+pub mod intake;
+pub mod kin;
 pub mod lease;
 pub mod plan;
 pub mod policy;
+pub mod quote;
 pub mod refusal;
 pub mod scope;
 pub mod seal;
+pub mod seat;
+pub mod session;
+pub mod sight;
+pub mod stretch;
 pub mod task;
 pub mod text;
 pub mod time;
+pub mod timesheet;
 pub mod transition;

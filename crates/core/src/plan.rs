@@ -1,11 +1,11 @@
-//! A plan: tasks that are created together and may name one another. What can be said of one before any of it exists.
+//! A plan: tasks that are created together and may refer to one another. What can be checked before any of them exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{PlannedTask, TaskLink};
 use crate::graph;
 use crate::ids::{Prefix, TaskRef, shortened};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, Step};
 use crate::task::check_word;
 
 /// The most tasks that one plan may have.
@@ -18,7 +18,10 @@ const SLIPS: usize = 2;
 /// row. Refused if names or origins are taken twice, a name is unknown, or something would wait for itself.
 pub fn order(plan: &[PlannedTask], prefix: &Prefix) -> Result<Vec<usize>, Refusal> {
     if plan.is_empty() || plan.len() > MAX_TASKS {
-        return Err(Refusal::usage(format!("a plan has 1 to {MAX_TASKS} tasks, this one {}", plan.len())));
+        return Err(Refusal::usage(format!(
+            "a plan has 1 to {MAX_TASKS} tasks; this one has {}",
+            plan.len()
+        )));
     }
     let index = names(plan, prefix)?;
     check_origins(plan)?;
@@ -54,12 +57,12 @@ pub fn order(plan: &[PlannedTask], prefix: &Prefix) -> Result<Vec<usize>, Refusa
 pub fn circle_refusal(labels: &[String]) -> Refusal {
     let way: Vec<&str> = labels.iter().chain(labels.first()).map(String::as_str).collect();
     Refusal::new(Code::Cycle, format!("the plan waits for itself: {}", way.join(" → ")))
-        .next("take one of these dependencies out of the plan")
+        .next(Step::plain("remove one of these dependencies from the plan"))
 }
 
 /// What an entry of a plan is called: its name, else its title.
 pub fn label(plan: &[PlannedTask], index: usize) -> String {
-    plan[index].name.clone().unwrap_or_else(|| shortened(&plan[index].task.title))
+    shortened(plan[index].name.as_ref().unwrap_or(&plan[index].task.title))
 }
 
 /// A refusal that says which entry it is about.
@@ -77,6 +80,7 @@ fn names<'p>(plan: &'p [PlannedTask], prefix: &Prefix) -> Result<BTreeMap<&'p st
         let is_id = match name.parse() {
             Ok(TaskRef::Number(_)) => true,
             Ok(TaskRef::Id { prefix: of, .. }) => of.eq_ignore_ascii_case(prefix.as_str()),
+            Ok(TaskRef::External { .. }) => true,
             Ok(TaskRef::Part(_)) | Err(_) => false,
         };
         if is_id {
@@ -101,7 +105,7 @@ fn check_origins(plan: &[PlannedTask]) -> Result<(), Refusal> {
     {
         if !seen.insert(origin) {
             let refusal =
-                Refusal::usage(format!("another task of the plan has the origin {}, too", origin.as_str()));
+                Refusal::usage(format!("another task in the plan has the same origin, {}", origin.as_str()));
             return Err(of_entry(plan, i, refusal));
         }
     }
@@ -230,7 +234,7 @@ mod tests {
         assert!(message.ends_with("no task named 'zebra'"), "{message}");
         let (_, message) = refused(&[planned("a", None, &[]), planned("a", None, &[])]);
         assert!(message.contains("the 1st and the 2nd"), "{message}");
-        for id in ["12", "ON-3", "on-3"] {
+        for id in ["12", "ON-3", "on-3", "jira:WEB-7"] {
             assert!(refused(&[planned(id, None, &[])]).1.contains("reads as the id"), "{id}");
         }
         assert!(order(&[planned("step-2", None, &[]), planned("cafe", None, &["step-2"])], &on()).is_ok());
@@ -245,7 +249,7 @@ mod tests {
             planned.task.origin = "mail:1".parse().ok();
             planned
         };
-        assert!(refused(&[from("a"), from("b")]).1.contains("has the origin mail:1, too"));
+        assert!(refused(&[from("a"), from("b")]).1.contains("has the same origin, mail:1"));
     }
 
     #[test]

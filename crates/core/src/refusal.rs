@@ -1,9 +1,18 @@
-//! Why a command was refused, for people and programs.
+//! Why a command was refused: data until an interface words it.
 //!
-//! A refusal teaches the safe way: it names who holds the task, how long, and the safe next step. It never
-//! prints the command that overrides it (P11).
+//! A refusal teaches the safe way (P11): its facts say who holds the task and for how long, its [`Step`]s what to do
+//! next. Its message is one sentence about the facts. None of this names a command, an option, a tool or a variable: the
+//! command line, MCP and agents' hooks each put the steps in their own words ([`Refusal::worded`]). How a person may
+//! [`Override`] it is a separate fact, set only for people.
+
+mod step;
+
+pub use step::{Forced, Kind, OnSeat, Override, Reader, Step};
 
 use serde::{Deserialize, Serialize};
+
+use crate::command::Yielding;
+use crate::ids::Uid;
 
 /// What went wrong, as programs read it. The exit code follows from it and is API too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,15 +31,19 @@ pub enum Code {
     Fenced,
     NotAllowed,
     PeopleOnly,
+    Unconfirmed,
     Tier,
     Limit,
     Unmet,
     NotYet,
     Cycle,
     Changed,
+    Unapproved,
     Nothing,
     NoStore,
+    Foreign,
     Unavailable,
+    NotKnown,
     Busy,
     ReadOnly,
     DiskFull,
@@ -51,15 +64,19 @@ impl Code {
             Code::Fenced => 5,
             Code::NotAllowed
             | Code::PeopleOnly
+            | Code::Unconfirmed
             | Code::Tier
             | Code::Limit
             | Code::Unmet
             | Code::NotYet
             | Code::Cycle
-            | Code::Changed => 6,
+            | Code::Changed
+            | Code::Unapproved => 6,
             Code::Nothing => 7,
             Code::NoStore
+            | Code::Foreign
             | Code::Unavailable
+            | Code::NotKnown
             | Code::Busy
             | Code::ReadOnly
             | Code::DiskFull
@@ -71,7 +88,7 @@ impl Code {
     }
 }
 
-/// Who holds (or superseded) a task, as a refusal names them.
+/// Who holds (or superseded) a task or a seat, as a refusal names them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HolderNote {
@@ -84,6 +101,8 @@ pub struct HolderNote {
     pub held_s: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// Proof that two scopes collide.
@@ -96,34 +115,44 @@ pub struct Conflict {
     pub path: String,
     pub yours: String,
     pub theirs: String,
+    /// The area that the path is in, if one of the two was reserved by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area: Option<String>,
 }
 
 /// A command that was refused and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     pub code: Code,
     pub message: String,
     /// The task's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// The seat's name, where it is about one.
+    pub seat: Option<String>,
     /// The position of an event in the task's history, where one is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Box<HolderNote>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<i64>,
     /// Which path two scopes would both have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict: Option<Box<Conflict>>,
     /// What an ambiguous reference may have meant.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
     /// The safe next steps, the best first.
-    #[serde(default)]
-    pub next: Vec<String>,
+    pub next: Vec<Step>,
+    /// How the caller, a person, could override it.
+    pub overridable: Option<Box<Override>>,
+    /// Nothing stands in the way but these files of ad-hoc work whose turn is over: they are yielded if git calls them clean.
+    pub resting: Vec<Resting>,
+}
+
+/// Files of one task that may be yielded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    pub task: Uid,
+    /// As people say it.
+    pub id: String,
+    pub files: Yielding,
 }
 
 impl Refusal {
@@ -132,12 +161,15 @@ impl Refusal {
             code,
             message: message.into(),
             task: None,
+            seat: None,
             version: None,
             holder: None,
             expires_in_s: None,
             conflict: None,
             candidates: Vec::new(),
             next: Vec::new(),
+            overridable: None,
+            resting: Vec::new(),
         }
     }
 
@@ -150,12 +182,62 @@ impl Refusal {
         self
     }
 
-    pub fn next(mut self, step: impl Into<String>) -> Refusal {
-        self.next.push(step.into());
+    pub fn next(mut self, step: Step) -> Refusal {
+        self.next.push(step);
         self
     }
 
     pub fn exit_code(&self) -> u8 {
         self.code.exit_code()
     }
+
+    /// The same in an interface's words. `say` gives None for a step that cannot be taken there.
+    pub fn worded(&self, say: impl Fn(&Step) -> Option<String>) -> RefusalView {
+        let refusal = self.clone();
+        RefusalView {
+            code: refusal.code,
+            message: refusal.message,
+            task: refusal.task,
+            seat: refusal.seat,
+            version: refusal.version,
+            holder: refusal.holder,
+            expires_in_s: refusal.expires_in_s,
+            conflict: refusal.conflict,
+            candidates: refusal.candidates,
+            next: refusal.next.iter().filter_map(say).collect(),
+            override_: None,
+        }
+    }
+}
+
+/// A refusal as programs read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Refusal"))]
+pub struct RefusalView {
+    pub code: Code,
+    pub message: String,
+    /// The task's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The seat's name, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seat: Option<String>,
+    /// The position of an event in the task's history, where one is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Box<HolderNote>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in_s: Option<i64>,
+    /// Which path two scopes would both have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<Conflict>>,
+    /// What an ambiguous reference may have meant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<String>,
+    /// The safe next steps, the best first.
+    pub next: Vec<String>,
+    /// How a person may override it. Never there for an agent.
+    #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
+    pub override_: Option<String>,
 }

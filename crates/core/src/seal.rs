@@ -1,5 +1,5 @@
-//! Seals: every stream's head at one snapshot, bound by a Merkle root. Kept outside the store, a seal finds
-//! what a chain alone cannot: a tail that was cut off, or a chain that was hashed anew.
+//! Seals: every stream's head at one snapshot, bound by a Merkle root. Kept outside the store, a seal reveals
+//! what a chain alone cannot: a tail that was cut off, or a chain that was rehashed.
 
 use sha2::{Digest, Sha256};
 

@@ -7,10 +7,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, Tier};
+use crate::constraint::Constraints;
 use crate::ids::{Number, Token, Uid, Version, shortened};
 use crate::lease::Mode;
 use crate::refusal::Refusal;
-use crate::scope::Scope;
+use crate::scope::{Areas, Scope};
 use crate::time::Moment;
 
 /// Defines an enum whose members have one spelling everywhere: code, SQL, JSON, help.
@@ -50,7 +51,7 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Where a task stands. `ready` is a question, not a state.
+    /// The state of a task. `ready` is a question, not a state.
     State("state") {
         Proposed = "proposed",
         Open = "open",
@@ -67,6 +68,15 @@ impl State {
     /// Whether nothing more is to be done unless somebody reopens it.
     pub fn is_finished(self) -> bool {
         matches!(self, State::Done | State::Dropped)
+    }
+
+    /// What a task is, in a sentence.
+    pub fn spoken(self) -> &'static str {
+        match self {
+            State::InProgress => "in progress",
+            State::Review => "in review",
+            state => state.as_str(),
+        }
     }
 }
 
@@ -88,6 +98,16 @@ words! {
         P2 = "P2",
         P3 = "P3",
         P4 = "P4",
+    }
+}
+
+impl Priority {
+    /// A priority as people write one: `P1`, `p1`, or the digit alone.
+    pub fn spoken(text: &str) -> Result<Priority, Refusal> {
+        match text.as_bytes() {
+            [digit] if digit.is_ascii_digit() => format!("P{text}").parse(),
+            _ => text.parse(),
+        }
     }
 }
 
@@ -162,6 +182,47 @@ pub const MAX_RELATES: usize = 50;
 /// The most globs that a task may declare.
 pub const MAX_SCOPE: usize = 200;
 pub const MAX_REFS: usize = 50;
+/// The most bytes of a reference in another system.
+pub const MAX_REF_BYTES: usize = 200;
+/// The most acceptance lines that a task may have.
+pub const MAX_ACCEPTANCE: usize = 50;
+
+words! {
+    /// What a note is.
+    NoteKind("kind of note") {
+        Progress = "progress",
+        Finding = "finding",
+        Decision = "decision",
+        /// What was said when the task was finished or submitted. Nobody notes one: `done` says it.
+        Resolution = "resolution",
+    }
+}
+
+impl NoteKind {
+    pub(crate) fn progress() -> NoteKind {
+        NoteKind::Progress
+    }
+
+    pub(crate) fn is_progress(&self) -> bool {
+        *self == NoteKind::Progress
+    }
+}
+
+/// A line that must be true before the task counts as accepted. Its words lie beside the event that added it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptanceLine {
+    /// The event that added it.
+    pub version: Version,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticked: Option<Ticked>,
+}
+
+/// Who said that a line is true, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticked {
+    pub by: ActorName,
+    pub at_ms: i64,
+}
 
 /// For whom an open task is kept: nobody else may claim it before `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,17 +252,26 @@ pub struct Facts {
     /// System to reference: `jira` to `WEB-7`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refs: BTreeMap<String, String>,
+    /// Where the ask can be read in the channel that it came by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// The task it is a part of: that one is not ready before all its parts are finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Uid>,
     /// Tasks worth reading beside it. They order nothing.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub relates: BTreeSet<Uid>,
-    /// The paths that whoever holds it reserves.
+    /// The paths that its holder reserves.
     #[serde(default, skip_serializing_if = "Scope::is_empty")]
     pub scope: Scope,
+    /// Which of them were named by an area.
+    #[serde(default, skip_serializing_if = "Areas::is_empty")]
+    pub scope_areas: Areas,
     #[serde(default = "Mode::exclusive", skip_serializing_if = "Mode::is_exclusive")]
     pub mode: Mode,
+    /// What its holder may not do.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
     /// Wall time before which it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_ms: Option<i64>,
@@ -224,10 +294,13 @@ impl Default for Facts {
             owner: None,
             tags: BTreeSet::new(),
             refs: BTreeMap::new(),
+            link: None,
             parent: None,
             relates: BTreeSet::new(),
             scope: Scope::default(),
+            scope_areas: Areas::default(),
             mode: Mode::Exclusive,
+            constraints: Constraints::default(),
             not_before_ms: None,
             max_attempts: None,
             ad_hoc: false,
@@ -248,10 +321,17 @@ pub struct Task {
     /// The events that hold the current title and body.
     pub title_version: Version,
     pub body_version: Option<Version>,
+    /// The event of the last step that came with a word for whoever goes on: why it was rejected, blocked or released.
+    pub word_version: Option<Version>,
     pub origin: Option<Origin>,
     pub created_at_ms: i64,
     pub created_by: ActorName,
     pub updated_at_ms: i64,
+    /// When work on it first began, and when it was finished. A reset clears both, reopening it the second.
+    pub started_at_ms: Option<i64>,
+    pub completed_at_ms: Option<i64>,
+    /// In the order in which they were added; people count them from 1.
+    pub acceptance: Vec<AcceptanceLine>,
     /// The highest token ever granted.
     pub token: Token,
     /// Whether the lease with that token has not ended. It may have lapsed: that is computed.
@@ -261,8 +341,12 @@ pub struct Task {
     pub kept: Option<Kept>,
     /// Who submitted it for review.
     pub submitter: Option<ActorName>,
+    /// What it was when it was dropped; None: it is not dropped.
+    pub dropped_from: Option<State>,
     /// How often it was tried again after it had failed.
     pub attempts: u64,
+    /// The sum of the stretches that its events tell of.
+    pub effort_ms: i64,
     /// Tokens up to this one were fenced by a reset, whatever became of their leases.
     pub fenced_token: Token,
     pub counts: Counts,
@@ -285,6 +369,12 @@ impl Task {
     pub fn is_met(&self) -> bool {
         self.state == State::Done
     }
+
+    /// The acceptance lines that nobody has ticked, counted from 1.
+    pub fn unticked(&self) -> Vec<usize> {
+        let open = self.acceptance.iter().zip(1..).filter(|(line, _)| line.ticked.is_none());
+        open.map(|(_, number)| number).collect()
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +395,11 @@ mod tests {
     fn words_are_spelled_one_way_and_read_in_any_case() {
         assert_eq!("IN_PROGRESS".parse(), Ok(State::InProgress));
         assert_eq!("p0".parse(), Ok(Priority::P0));
+        for (text, priority) in
+            [("1", Some(Priority::P1)), ("p4", Some(Priority::P4)), ("5", None), ("11", None), ("", None)]
+        {
+            assert_eq!(Priority::spoken(text).ok(), priority, "{text}");
+        }
         assert!("doing".parse::<State>().unwrap_err().message.contains("in_progress"));
     }
 }

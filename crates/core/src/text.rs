@@ -1,4 +1,4 @@
-//! Free text. Titles, bodies, notes and reasons lie beside their event, which holds only
+//! Free text. Titles, bodies, notes and reasons are stored next to their event, which has only
 //! `sha256(salt ‖ text)`: erasing text and salt leaves the chain intact and nothing to guess from.
 
 use std::fmt;
@@ -18,10 +18,14 @@ pub enum Field {
     Body,
     Note,
     Reason,
+    Acceptance,
+    /// Who asked for the task, in the words of the channel that the ask came by. It names nobody that onus knows.
+    Author,
 }
 
 impl Field {
-    pub const ALL: [Field; 4] = [Field::Title, Field::Body, Field::Note, Field::Reason];
+    pub const ALL: [Field; 6] =
+        [Field::Title, Field::Body, Field::Note, Field::Reason, Field::Acceptance, Field::Author];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,13 +33,15 @@ impl Field {
             Field::Body => "body",
             Field::Note => "note",
             Field::Reason => "reason",
+            Field::Acceptance => "acceptance",
+            Field::Author => "author",
         }
     }
 
     /// The most bytes a text of this field may have.
     pub fn max_bytes(self) -> usize {
         match self {
-            Field::Title => 500,
+            Field::Title | Field::Acceptance | Field::Author => 500,
             Field::Body => 256 * 1024,
             Field::Note => 64 * 1024,
             Field::Reason => 4 * 1024,
@@ -47,11 +53,11 @@ impl Field {
         let name = self.as_str();
         let text = text.trim();
         if text.is_empty() {
-            return Err(Refusal::usage(format!("the {name} is empty: say something in it")));
+            return Err(Refusal::usage(format!("the {name} is empty: write something")));
         }
         if text.len() > self.max_bytes() {
             return Err(Refusal::usage(format!(
-                "the {name} has {} bytes; at most {} are kept",
+                "the {name} is {} bytes long; the limit is {}",
                 text.len(),
                 self.max_bytes()
             )));
@@ -61,8 +67,14 @@ impl Field {
         }
         if self == Field::Title && text.contains(['\n', '\r']) {
             return Err(Refusal::usage(
-                "the title has several lines: keep the first, and put the rest into the body (-d)",
+                "the title has several lines: keep the first, and put the rest in the body",
             ));
+        }
+        if self == Field::Acceptance && text.contains(['\n', '\r']) {
+            return Err(Refusal::usage("an acceptance line is one line: add each by itself"));
+        }
+        if self == Field::Author && text.contains(['\n', '\r']) {
+            return Err(Refusal::usage("the author is one line"));
         }
         Ok(text.to_owned())
     }
@@ -79,7 +91,10 @@ impl FromStr for Field {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Field::ALL.into_iter().find(|field| field.as_str() == text).ok_or_else(|| {
-            Refusal::usage(format!("'{}' is not a text: use title, body, note or reason", shortened(text)))
+            Refusal::usage(format!(
+                "'{}' is not a text: use title, body, note, reason, acceptance or author",
+                shortened(text)
+            ))
         })
     }
 }
@@ -123,6 +138,10 @@ mod tests {
         }
         assert!(Field::Body.check(&"x".repeat(1 << 20)).is_err());
         assert!(Field::Note.check("two\nlines").is_ok());
+        assert!(Field::Acceptance.check("two\nlines").is_err());
+        for field in Field::ALL {
+            assert_eq!(field.as_str().parse(), Ok(field));
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Time as a value. Nothing here reads a clock.
 //!
 //! A [`Moment`] is one reading of the store's clock: a *tick* that decides, and the wall time that people read.
-//! Ticks come from a clock that neither NTP nor `date` can step and that stands still while the machine sleeps,
+//! Ticks come from a clock that neither NTP nor `date` can step and that stops while the machine sleeps,
 //! as the holders do; they can be compared only within one [`ClockDomain`]. A deadline from another domain
-//! (an earlier boot, a copied store) is judged by wall time: nothing better exists.
+//! (an earlier boot, a copied store) is judged by wall time: nothing better exists. The wall clock may have been set back
+//! meanwhile, so the later of the wall time and the latest time that the store has seen counts as now.
+//!
+//! It is not always known whether two domains are the same: a sandbox may hide the boot's id. Then a deadline has passed
+//! only when it has by both clocks.
 
 use std::fmt;
 
@@ -11,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::shortened;
 use crate::refusal::Refusal;
+use crate::sight::{Mark, are_same};
 
 /// Where ticks were read: `machine/boot/time namespace`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,7 +28,7 @@ pub const SERVER: &str = "postgres";
 impl ClockDomain {
     /// Whether the clock is a server's, which no holder shares.
     pub fn is_server(&self) -> bool {
-        self.machine() == SERVER
+        self.part(0) == Some(SERVER)
     }
 
     pub fn new(machine: &str, boot: &str, time_ns: &str) -> ClockDomain {
@@ -38,49 +43,118 @@ impl ClockDomain {
         &self.0
     }
 
-    pub fn machine(&self) -> &str {
-        self.0.split('/').next().unwrap_or_default()
+    fn part(&self, index: usize) -> Option<&str> {
+        self.0.split('/').nth(index).filter(|part| !part.is_empty())
     }
 
-    pub fn boot(&self) -> &str {
-        self.0.split('/').nth(1).unwrap_or_default()
+    pub fn machine(&self) -> Mark {
+        self.part(0).map_or(Mark::UNKNOWN, Mark::from)
     }
 
-    pub fn time_ns(&self) -> &str {
-        self.0.split('/').nth(2).unwrap_or_default()
+    pub fn boot(&self) -> Mark {
+        self.part(1).map_or(Mark::UNKNOWN, Mark::from)
     }
 
-    /// Whether ticks of both can be compared. A boot is one kernel's, whatever a container calls its machine.
-    fn same_clock(&self, other: &ClockDomain) -> bool {
-        let same_boot = !self.boot().is_empty() && self.boot() == other.boot();
-        self == other || same_boot && self.time_ns() == other.time_ns()
+    pub fn time_ns(&self) -> Mark {
+        self.part(2).map_or(Mark::UNKNOWN, Mark::from)
+    }
+
+    /// Whether ticks of both can be compared; None: it cannot be told. A boot is one kernel's, whatever a container calls
+    /// its machine.
+    fn same_clock(&self, other: &ClockDomain) -> Option<bool> {
+        if self.is_server() || other.is_server() {
+            return Some(self == other);
+        }
+        match [1, 2].map(|part| are_same(self.part(part), other.part(part))) {
+            [Some(true), Some(true)] => Some(true),
+            [Some(false), _] | [_, Some(false)] => Some(false),
+            _ => None,
+        }
     }
 }
 
-/// One reading of the store's clock.
+/// One reading of somebody's monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    pub wall_ms: i64,
+pub struct Tick {
     pub tick_ms: i64,
     pub domain: ClockDomain,
 }
 
+impl Tick {
+    pub fn of(moment: &Moment) -> Tick {
+        Tick { tick_ms: moment.tick_ms, domain: moment.domain.clone() }
+    }
+
+    /// Milliseconds from `earlier` to this reading. None: they are not known to be of one clock.
+    pub fn since_ms(&self, earlier: &Tick) -> Option<i64> {
+        let is_one = self.domain.same_clock(&earlier.domain) == Some(true);
+        is_one.then(|| self.tick_ms.saturating_sub(earlier.tick_ms))
+    }
+}
+
+/// One reading of the store's clock.
+#[derive(Clone, Debug, Eq)]
+pub struct Moment {
+    pub wall_ms: i64,
+    pub tick_ms: i64,
+    pub domain: ClockDomain,
+    /// The latest wall time that was known when the clock was read: never before `wall_ms`. It goes for the wall wherever
+    /// ticks cannot be compared, so that a wall clock that is set back revives nothing.
+    pub latest_ms: i64,
+}
+
+/// What else was known when the clock was read makes no other moment of it: a row does not keep that.
+impl PartialEq for Moment {
+    fn eq(&self, other: &Moment) -> bool {
+        (self.wall_ms, self.tick_ms, &self.domain) == (other.wall_ms, other.tick_ms, &other.domain)
+    }
+}
+
 impl Moment {
+    pub fn new(wall_ms: i64, tick_ms: i64, domain: ClockDomain) -> Moment {
+        Moment { wall_ms, tick_ms, domain, latest_ms: wall_ms }
+    }
+
+    /// The same reading by somebody who knows of an earlier one. While both are ticks of one clock, time went on since by
+    /// as much as that says, whatever was done to the wall.
+    pub fn knowing(self, earlier: &Moment) -> Moment {
+        let passed_ms = match self.domain.same_clock(&earlier.domain) {
+            Some(true) => self.tick_ms.saturating_sub(earlier.tick_ms).max(0),
+            Some(false) | None => 0,
+        };
+        let latest_ms = self.latest_ms.max(earlier.latest_ms.saturating_add(passed_ms));
+        Moment { latest_ms, ..self }
+    }
+
     pub fn plus(&self, ms: i64) -> Moment {
         Moment {
             wall_ms: self.wall_ms.saturating_add(ms),
             tick_ms: self.tick_ms.saturating_add(ms),
             domain: self.domain.clone(),
+            latest_ms: self.latest_ms.saturating_add(ms),
         }
     }
 
-    /// Milliseconds from `earlier` to this moment; negative if `earlier` is later.
+    /// Milliseconds from `earlier` to this moment, which is now; negative if `earlier` is later. Where it cannot be told
+    /// which clock goes, the fewer.
     pub fn since_ms(&self, earlier: &Moment) -> i64 {
-        if self.domain.same_clock(&earlier.domain) {
-            self.tick_ms.saturating_sub(earlier.tick_ms)
-        } else {
-            self.wall_ms.saturating_sub(earlier.wall_ms)
+        let by_ticks_ms = self.tick_ms.saturating_sub(earlier.tick_ms);
+        let by_the_wall_ms = self.latest_ms.saturating_sub(earlier.latest_ms);
+        match self.domain.same_clock(&earlier.domain) {
+            Some(true) => by_ticks_ms,
+            Some(false) => by_the_wall_ms,
+            None => by_ticks_ms.min(by_the_wall_ms),
         }
+    }
+
+    /// Whether ticks of both may be compared, as far as can be told.
+    pub fn shares_clock_with(&self, other: &Moment) -> bool {
+        self.domain.same_clock(&other.domain) != Some(false)
+    }
+
+    /// Milliseconds from now until this moment, a deadline; negative if it has come.
+    pub fn left_ms(&self, now: &Moment) -> i64 {
+        now.since_ms(self).saturating_neg()
     }
 
     /// Whether this moment, a deadline, has come.
@@ -90,12 +164,12 @@ impl Moment {
 
     /// The later of two deadlines, as seen from `now`.
     pub fn later(self, other: Moment, now: &Moment) -> Moment {
-        if self.since_ms(now) >= other.since_ms(now) { self } else { other }
+        if self.left_ms(now) >= other.left_ms(now) { self } else { other }
     }
 
     /// The earlier of two deadlines, as seen from `now`.
     pub fn earlier(self, other: Moment, now: &Moment) -> Moment {
-        if self.since_ms(now) <= other.since_ms(now) { self } else { other }
+        if self.left_ms(now) <= other.left_ms(now) { self } else { other }
     }
 }
 
@@ -184,19 +258,19 @@ impl std::str::FromStr for Span {
 }
 
 impl fmt::Display for Span {
-    /// At most two units, rounded down: `2h 5m`, `41s`, `0s`.
+    /// As people say it, in at most two units, rounded down: `2 h 5 min`, `41 s`, `22 ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m"), (SECOND_MS, "s")];
+        let units = [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s")];
         let ms = self.ms.max(0);
         let Some(first) = units.iter().position(|(unit, _)| ms >= *unit) else {
-            return write!(f, "{}", if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") });
+            return if ms == 0 { f.write_str("0 s") } else { write!(f, "{ms} ms") };
         };
         let (unit_ms, name) = units[first];
-        write!(f, "{}{name}", ms / unit_ms)?;
+        write!(f, "{} {name}", ms / unit_ms)?;
         if let Some((next_ms, name)) = units.get(first + 1)
             && ms % unit_ms / next_ms > 0
         {
-            write!(f, " {}{name}", ms % unit_ms / next_ms)?;
+            write!(f, " {} {name}", ms % unit_ms / next_ms)?;
         }
         Ok(())
     }
@@ -207,7 +281,7 @@ mod tests {
     use super::*;
 
     fn at(tick_ms: i64, wall_ms: i64, boot: &str) -> Moment {
-        Moment { wall_ms, tick_ms, domain: ClockDomain::new("m", boot, "t") }
+        Moment::new(wall_ms, tick_ms, ClockDomain::new("m", boot, "t"))
     }
 
     #[test]
@@ -235,6 +309,34 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_whose_clock_cannot_be_told_has_come_only_by_both_clocks() {
+        let deadline = at(1_000, 50_000, "b");
+        for hidden in [ClockDomain::new("m", "", "t"), ClockDomain::new("m", "b", "")] {
+            let by = |tick_ms, wall_ms| deadline.has_come(&Moment::new(wall_ms, tick_ms, hidden.clone()));
+            assert!(!by(999, 50_000 + 2 * HOUR_MS), "the wall was stepped, or the boot is another");
+            assert!(!by(1_000, 49_999));
+            assert!(by(1_000, 50_000));
+        }
+        let nowhere = ClockDomain::new("m", "", "");
+        let deadline = Moment { domain: nowhere.clone(), ..deadline };
+        assert!(!deadline.has_come(&Moment::new(49_000, 2_000, nowhere)), "unknown is not the same");
+    }
+
+    #[test]
+    fn a_wall_clock_set_back_across_a_boot_revives_nothing_that_was_seen_to_lapse() {
+        let (granted, deadline) = (at(1_000, 50_000, "b"), at(2_000, 51_000, "b"));
+        // Set back within the boot already: by its ticks the deadline came.
+        let seen = at(2_500, 10_000, "b").knowing(&granted);
+        assert!(deadline.has_come(&seen) && seen.latest_ms == 51_500);
+        let after_boot = at(5, 10_100, "later");
+        assert!(!deadline.has_come(&after_boot), "by the wall alone it would live again");
+        assert!(deadline.has_come(&after_boot.clone().knowing(&seen)));
+        // What people read is the wall, as it is.
+        assert_eq!(after_boot.clone().knowing(&seen).wall_ms, after_boot.wall_ms);
+        assert_eq!(after_boot.clone().knowing(&seen), after_boot, "the same reading of the clock");
+    }
+
+    #[test]
     fn durations_are_read_and_bad_ones_refused() {
         for (text, ms) in [("90s", 90_000), ("15m", 900_000), ("1h30m", 5_400_000), ("0", 0), ("250ms", 250)]
         {
@@ -248,7 +350,7 @@ mod tests {
     #[test]
     fn durations_are_shown_with_two_units_at_most() {
         for (ms, text) in
-            [(0, "0s"), (41_000, "41s"), (7_500_000, "2h 5m"), (90_061_000, "1d 1h"), (5, "5ms")]
+            [(0, "0 s"), (41_000, "41 s"), (7_500_000, "2 h 5 min"), (90_061_000, "1 d 1 h"), (5, "5 ms")]
         {
             assert_eq!(Span::from_ms(ms).to_string(), text);
         }

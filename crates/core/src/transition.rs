@@ -73,6 +73,29 @@ impl Verb {
         }
     }
 
+    /// What a task is after it, in a sentence: it "cannot be …".
+    pub fn participle(self) -> &'static str {
+        match self {
+            Verb::Accept => "accepted",
+            Verb::Claim => "claimed",
+            Verb::Takeover => "taken over",
+            Verb::Release => "released",
+            Verb::Lapse => "swept",
+            Verb::Handoff => "handed off",
+            Verb::Block => "blocked",
+            Verb::Unblock => "unblocked",
+            Verb::Submit => "submitted",
+            Verb::Approve => "approved",
+            Verb::Reject => "rejected",
+            Verb::Done => "finished",
+            Verb::Fail => "marked as failed",
+            Verb::Drop => "dropped",
+            Verb::Reopen => "reopened",
+            Verb::Reset => "reset",
+            Verb::Retry => "retried",
+        }
+    }
+
     /// Small work is one command: on an unheld, ready task these claim it first.
     pub fn claims_first(self) -> bool {
         matches!(self, Verb::Done | Verb::Submit | Verb::Fail)
@@ -152,6 +175,15 @@ pub fn step(from: State, verb: Verb) -> Option<Step> {
     Some(Step { to, party })
 }
 
+/// What a task is when it is reopened. Nothing is got around by dropping it: what nobody accepted is a proposal again, and
+/// what failed has failed, so that trying again counts as an attempt.
+pub fn reopened(dropped_from: Option<State>) -> State {
+    match dropped_from {
+        Some(state @ (State::Proposed | State::Failed)) => state,
+        _ => State::Open,
+    }
+}
+
 /// The verbs that people and agents may use from a state, for refusals that teach.
 pub fn verbs_from(state: State) -> Vec<Verb> {
     Verb::ALL.into_iter().filter(|verb| *verb != Verb::Lapse && step(state, *verb).is_some()).collect()
@@ -221,6 +253,15 @@ mod tests {
                 .collect();
             assert_eq!(got, *cells, "from {from}");
         }
+    }
+
+    #[test]
+    fn reopening_is_neither_an_acceptance_nor_a_retry() {
+        for from in State::ALL.iter().filter(|from| step(**from, Verb::Drop).is_some()) {
+            let keeps = matches!(from, State::Proposed | State::Failed);
+            assert_eq!(reopened(Some(*from)), if keeps { *from } else { State::Open }, "{from}");
+        }
+        assert_eq!(reopened(None), State::Open, "a finished one");
     }
 
     #[test]

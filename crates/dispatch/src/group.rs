@@ -1,13 +1,13 @@
 //! Ending what a dead holder left behind.
 //!
-//! A supervisor that was killed -9 takes its direct child with it; what that had started lives on in the group that is on
-//! record. Before somebody else takes the task over, [`end`] ends it, and nothing else:
+//! When a supervisor is killed with -9, its direct child dies with it; what that child started lives on in the recorded
+//! group. Before someone else takes the task over, [`end`] ends it, and nothing else:
 //!
 //! - **only members of that group** that can be seen here: this machine, this boot, this pid namespace (the caller knows
 //!   the first two, `/proc` shows the third);
 //! - **only carriers of the instance**: started with `ONUS_INSTANCE=<instance>` in their environment. When the leader and
-//!   everybody else is gone, the id of the group is free, and a stranger's group may have it by now. (A session would say
-//!   no more than that: it can be reused just the same.)
+//!   everyone else is gone, the id of the group is free, and a stranger's group may have it by now. (A session id would not
+//!   help: it can be reused just the same.)
 //! - **by pidfd**. A pid is opened first, then looked at, and then it is made sure that the process behind the
 //!   descriptor still runs: so what was looked at was that process and not a later one with the same pid, and the
 //!   signal goes to the descriptor and not to the number.
@@ -43,10 +43,10 @@ pub enum Why {
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Why::NotACarrier => "does not carry the instance in its environment",
+            Why::NotACarrier => "does not have the instance in its environment",
             Why::Unreadable => "its environment cannot be read",
             Why::NotPermitted => "may not be signalled",
-            Why::StillRunning => "still runs after KILL",
+            Why::StillRunning => "is still running after KILL",
             Why::Itself => "is this process",
         })
     }
@@ -72,6 +72,24 @@ pub fn end(_instance: &str, _pgid: u32, _grace: Duration) -> std::io::Result<End
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
+/// Processes that can be seen here and were started with one of these entries (`NAME=value`) in their environment: their ids and what
+/// they are called.
+#[cfg(target_os = "linux")]
+pub fn carriers(entries: &[String]) -> Vec<(u32, String)> {
+    if !onus_os::stat::is_ours() {
+        return Vec::new();
+    }
+    let carries =
+        |pid| entries.iter().any(|entry| onus_os::stat::was_started_with(pid, entry).unwrap_or_default());
+    let running = onus_os::stat::running().filter(|stat| stat.pid != std::process::id() && carries(stat.pid));
+    running.map(|stat| (stat.pid, stat.comm)).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn carriers(_entries: &[String]) -> Vec<(u32, String)> {
+    Vec::new()
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeMap;
@@ -79,12 +97,12 @@ mod linux {
     use std::os::fd::OwnedFd;
     use std::time::{Duration, Instant};
 
+    use onus_os::stat;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
     use super::{Ended, Left, Why};
-    use crate::proc;
 
     /// How often it is looked for members that were started meanwhile.
     const ROUND: Duration = Duration::from_millis(50);
@@ -99,7 +117,7 @@ mod linux {
     }
 
     pub(super) fn end(instance: &str, pgid: u32, grace: Duration) -> io::Result<Ended> {
-        if !proc::is_ours() {
+        if !stat::is_ours() {
             return Err(io::Error::other("/proc does not show this pid namespace"));
         }
         let entry = format!("ONUS_INSTANCE={instance}");
@@ -112,7 +130,7 @@ mod linux {
             rounds += 1;
             // Again in every round: a member may have started others before it ended.
             let mut left = Vec::new();
-            for stat in proc::running().filter(|stat| stat.group == pgid) {
+            for stat in stat::running().filter(|stat| stat.group == pgid) {
                 if let Some(member) = carriers.get_mut(&stat.pid) {
                     // What a shell's child hears before it becomes its program may be lost with the shell's trap.
                     if member.comm != stat.comm {
@@ -189,8 +207,8 @@ mod linux {
             Err(Errno::SRCH) => return Ok(None),
             Err(_) => return Err(Why::Unreadable),
         };
-        let is_member = proc::stat(&pid.to_string()).is_some_and(|stat| stat.group == pgid);
-        let carries = proc::was_started_with(pid, entry);
+        let is_member = stat::stat(&pid.to_string()).is_some_and(|stat| stat.group == pgid);
+        let carries = stat::was_started_with(pid, entry);
         // It ran all the while: what was read is its own, and not that of a later process with its pid.
         if !is_running(&pidfd) || !is_member {
             return Ok(None);

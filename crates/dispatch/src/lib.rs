@@ -1,7 +1,7 @@
 //! Supervising real processes: one command, its process group, its output and the lease it works under.
 //!
 //! **Who has authority.** The store says who holds the task; the supervisor believes it and acts on it. It never
-//! decides that a lease is over because a command is slow, and it never lets a command work on when the lease is over.
+//! decides that a lease is over because a command is slow, and it never lets a command continue when the lease is over.
 //! Everything about the store is behind one hook ([`Hooks`]); this crate knows processes and nothing else.
 //!
 //! **The states of a run.**
@@ -23,7 +23,7 @@
 //! **What fails how.** The supervisor is killed -9: the kernel kills the command with it ([`trampoline`]), and what the
 //! command had started is found later by its group and its environment ([`group`]). The store hangs: renewing happens on
 //! a thread of its own, so an exit or a signal is noticed all the same, and a lease with a deadline is given up a margin
-//! before it ([`supervise()`]). The command hangs: that is not known here; whoever wants a limit sets one. A reader
+//! before it ([`supervise()`]). The command hangs: the supervisor cannot know that; a user who wants a limit sets one. A reader
 //! of our output hangs: the run ends all the same, and the rest of the output waits for the reader
 //! ([`Rest`](output::Rest)).
 //!
@@ -32,12 +32,11 @@
 //!
 //! **Architecture invariant:** a command is an argv, never a shell string.
 //!
-//! Linux is what it is made for. On macOS it compiles and runs, without the kernel's help: a command outlives a
-//! supervisor that was killed -9, and what it leaves in its group is not found.
+//! It is made for Linux. On macOS it compiles and runs, without the kernel's help: a command outlives a
+//! supervisor that was killed with -9, and what it leaves in its group is not found.
 
 pub mod group;
 pub mod output;
-mod proc;
 mod signals;
 mod spawn;
 mod supervise;

@@ -44,7 +44,7 @@ impl Held {
         let ignored = ignored();
         if ignored.contains(Named::SIGCHLD) {
             // The kernel would throw exit codes away before they can be asked for.
-            return Err(io::Error::other("SIGCHLD is ignored here, by whoever started this process"));
+            return Err(io::Error::other("the parent of this process made it ignore SIGCHLD"));
         }
         // What was ignored (nohup) stays ignored; a blocked signal would be kept for us instead.
         let waited_for = FORWARDED.into_iter().filter(|signal| !ignored.contains(*signal)).collect();

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use onus_os::stat;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
 
 use crate::output::Passage;
-use crate::proc;
 use crate::signals::Held;
 use crate::terminal::Terminal;
 use crate::trampoline::{self, Step};
@@ -66,14 +66,14 @@ impl Trampoline {
 /// Why a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    #[error("the command {} was not found", .0.display())]
+    #[error("command not found: {}", .0.display())]
     NotFound(OsString),
-    #[error("the command {} cannot be run: {source}", .program.display())]
+    #[error("cannot run the command {}: {source}", .program.display())]
     NotExecutable { program: OsString, source: io::Error },
     /// The kernel ties a child's life to the thread that started it.
-    #[error("a command is started from the main thread only")]
+    #[error("a command can be started only from the main thread")]
     NotTheMainThread,
-    #[error("no process could be started for the command: {0}")]
+    #[error("cannot start a process for the command: {0}")]
     System(#[from] io::Error),
 }
 
@@ -149,7 +149,7 @@ impl Waiting {
         let mut command = Command::new(&spec.trampoline.program);
         command
             .args(&spec.trampoline.words)
-            .args([proc::number(parent).to_string(), start.to_string(), "--".to_owned()])
+            .args([stat::number(parent).to_string(), start.to_string(), "--".to_owned()])
             .arg(&spec.program)
             .args(&spec.args)
             .envs(spec.env)
@@ -167,7 +167,7 @@ impl Waiting {
         // The command still has the child's ends of the pipes: kept here, they would never end.
         drop(command);
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the system gave a pid that is none"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the system gave an invalid pid"))?;
         let child = Child {
             leader: Leader { pid, reaped: false },
             passages: [out, err],
@@ -179,7 +179,7 @@ impl Waiting {
 
     /// The pid of the command, and the id of its group.
     pub fn pid(&self) -> u32 {
-        proc::number(self.child.leader.pid)
+        stat::number(self.child.leader.pid)
     }
 
     /// Lets it become the command.
@@ -231,7 +231,7 @@ impl Waiting {
 impl Child {
     /// The pid of the command, and the id of its group.
     pub fn pid(&self) -> u32 {
-        proc::number(self.leader.pid)
+        stat::number(self.leader.pid)
     }
 }
 

@@ -12,15 +12,15 @@
 //! given cannot be known), and the command is stopped a margin before that time is over, as if it were fenced: at the
 //! deadline another may begin, and there must not be two. A lease without a deadline (bound to our own process, on this
 //! machine's store) is live while we live; then a store that cannot be reached is no reason to stop anything. The clock
-//! is the monotonic one, which stands still while the machine sleeps, as the local store's does.
+//! is the monotonic one, which stops while the machine sleeps, as the local store's does.
 //!
 //! **Fenced** means that somebody else holds the task: TERM to the whole group (and CONT: a stopped process cannot end),
 //! KILL after the grace. **Ended** means that the command ended the lease itself (`onus done`): it may finish in
 //! peace, there is just nothing to renew.
 //!
 //! **When the command exits, the run is over.** Members of its group that are still there get TERM, then KILL after the
-//! grace: the lease under which they worked ends now, and its scope may be another's in a moment. Who wants to leave a
-//! service behind starts it in a session of its own. The child is not waited for (in the sense of `waitpid`) before
+//! grace: the lease under which they worked ends now, and its scope may be another's in a moment. To leave a
+//! service behind, start it in a session of its own. The child is not reaped (`waitpid`) before
 //! that: its unreaped pid keeps the group's id from being given to strangers.
 
 use std::io;
@@ -28,10 +28,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use onus_os::stat::{self, Stat};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use crate::output::{Rest, Seen, pass_on};
-use crate::proc::{self, Stat};
 use crate::signals;
 use crate::spawn::Child;
 use crate::tail::Tail;
@@ -205,28 +205,29 @@ pub fn supervise(child: Child, terms: &Terms, hooks: Hooks) -> io::Result<Report
 /// Tells the child's stops and its exit, and leaves it unreaped.
 fn watch(pid: Pid, events: SyncSender<Event>) -> io::Result<()> {
     let wait = move |options| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
-    let run =
-        move || {
-            loop {
-                let status = wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
-                let event =
-                    match status {
-                        Ok(Some(status)) if status.stopped() => {
-                            // Only looked at so far: taken now, or it would be seen for ever.
-                            let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-                            Event::Stopped(status.stopping_signal().unwrap_or_default())
-                        }
-                        Ok(status) => Event::Exited(status.as_ref().and_then(exit_of).ok_or_else(|| {
-                            io::Error::other("the system does not say how the command ended")
-                        })),
-                        Err(error) => Event::Exited(Err(error.into())),
-                    };
-                let is_last = matches!(event, Event::Exited(_));
-                if events.send(event).is_err() || is_last {
-                    return;
+    let run = move || {
+        loop {
+            let status = wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+            let event = match status {
+                Ok(Some(status)) if status.stopped() => {
+                    // Only looked at so far: taken now, or it would be seen for ever.
+                    let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+                    Event::Stopped(status.stopping_signal().unwrap_or_default())
                 }
+                Ok(status) => Event::Exited(
+                    status
+                        .as_ref()
+                        .and_then(exit_of)
+                        .ok_or_else(|| io::Error::other("the system did not say how the command ended")),
+                ),
+                Err(error) => Event::Exited(Err(error.into())),
+            };
+            let is_last = matches!(event, Event::Exited(_));
+            if events.send(event).is_err() || is_last {
+                return;
             }
-        };
+        }
+    };
     std::thread::Builder::new().name("child".to_owned()).spawn(run).map(drop)
 }
 
@@ -312,7 +313,7 @@ impl Run<'_> {
         loop {
             self.do_what_is_due();
             if let Some(exit) = self.exit {
-                let members = proc::members(self.child.leader.pid);
+                let members = stat::members(self.child.leader.pid);
                 if members.is_empty() || self.has_given_up() {
                     return Ok((exit, named(&members)));
                 }
@@ -492,7 +493,7 @@ impl Run<'_> {
         }
     }
 
-    /// The command stands still. If that is job control, so do we ([`crate::terminal`]); if somebody stopped it for
+    /// The command was stopped. If that is job control, so do we ([`crate::terminal`]); if somebody stopped it for
     /// reasons of their own, they will continue it.
     fn child_stopped(&mut self, signal: i32) {
         let group = self.child.leader.pid;
@@ -509,7 +510,7 @@ impl Run<'_> {
             }
         }
         if wants_terminal || had_terminal || std::mem::take(&mut self.asked_to_stop) {
-            // Everything stands still here until we are continued; if this stops us at all.
+            // Everything stops here until we are continued; if this stops us at all.
             signals::stop_own_group();
             self.resume_at = Some(Instant::now() + UNSTOPPED);
         }

@@ -12,8 +12,8 @@
 //! itself. Taking back happens from the background: SIGTTOU is blocked ([`crate::signals`]).
 //!
 //! Stopping (Ctrl-Z) reaches only the command's group. The supervisor then stops its own group, as the key would have
-//! done without us, and whoever runs the jobs gets the terminal back. Continued, it goes on with the command. If
-//! nobody runs jobs (its group is orphaned) the kernel does not stop it, and the command goes on after a moment: a
+//! done without us, and the shell that runs the jobs gets the terminal back. When it is continued, so is the command. If
+//! there is no such shell (its group is orphaned) the kernel does not stop it, and the command continues after a moment: a
 //! key that stops for ever helps nobody.
 
 use std::fs::File;

@@ -31,10 +31,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
+use onus_os::stat;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, getppid};
 
-use crate::{proc, signals};
+use crate::signals;
 
 /// The hidden subcommand by which our program knows that it is the trampoline:
 /// `__exec PARENT START -- COMMAND…`.
@@ -76,7 +77,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (step, error) = become_command(words.into_iter(), &line);
     if line.write_all(report(step, &error).as_bytes()).is_err() {
         // Nobody is on the line: somebody called this by hand, or the supervisor is gone.
-        let _ = writeln!(io::stderr(), "onus: {NAME} is for onus run alone: {error}");
+        let _ = writeln!(io::stderr(), "onus: {NAME} is only for its supervisor: {error}");
     }
     ExitCode::from(NOT_STARTED)
 }
@@ -115,8 +116,8 @@ fn die_with_parent() -> io::Result<()> {
 
 /// Whether this is still our parent. Where start times are not known (0), the pid has to do.
 fn is_parent(pid: u64, start: u64) -> bool {
-    let now = getppid().map(proc::number);
-    let same_start = |now: u32| proc::stat(&now.to_string()).is_none_or(|stat| stat.start == start);
+    let now = getppid().map(stat::number);
+    let same_start = |now: u32| stat::stat(&now.to_string()).is_none_or(|stat| stat.start == start);
     now.is_some_and(|now| u64::from(now) == pid && (start == 0 || same_start(now)))
 }
 
@@ -142,5 +143,5 @@ fn wait_for_go(line: &UnixStream) -> io::Result<OwnedFd> {
 
 /// This process as its children may check it: pid and start time (0 where that is not known).
 pub(crate) fn own_identity() -> (Pid, u64) {
-    (rustix::process::getpid(), proc::stat("self").map_or(0, |stat| stat.start))
+    (rustix::process::getpid(), stat::stat("self").map_or(0, |stat| stat.start))
 }

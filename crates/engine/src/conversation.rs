@@ -1,17 +1,22 @@
-//! What an agent's hooks ask on every tool call. Most calls change nothing that anybody could notice, so most are answered
-//! from one snapshot and write nothing; the rest go through the door like everything else.
+//! What an agent's hooks ask on every tool call. Most calls change nothing that anyone could notice, so most are answered
+//! from one snapshot and write nothing; the rest go through the engine like everything else.
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::lease::{Lease, Liveness, Process, Seen};
+use onus_core::command::{Guard, Look};
+use onus_core::decide::{Rival, reserved_by};
+use onus_core::kin::{Within, kin, within};
+use onus_core::lease::{Lease, Liveness, Process};
+use onus_core::policy::ScopeMode;
 use onus_core::refusal::Refusal;
-use onus_core::scope::{Glob, Scope};
+use onus_core::scope::{Glob, Reservations, Scope, Touched, WorktreeId};
 use onus_core::time::MINUTE_MS;
-use onus_store::{Store, Wanted};
+use onus_store::{KnownInstance, Store, StoreError};
 
 use crate::Engine;
-use crate::door::resolve;
-use crate::notices::{self, Watch};
-use crate::query::Look;
+use crate::snapshot::Snapshot;
+
+/// How many instances of one process are looked at: enough to say that there are several, and which.
+pub(crate) const MOST_OF_A_PROCESS: u64 = 20;
 
 /// A sign of life is written again after this long.
 const FRESH_MS: i64 = MINUTE_MS;
@@ -25,11 +30,24 @@ pub struct Conversation {
     pub sub_agent: Option<InstanceId>,
     /// The process that runs it.
     pub process: Option<Process>,
+    /// Where it changes files; only asked for where it is about to.
+    pub worktree: Option<WorktreeId>,
+    /// Whether that process runs one conversation at a time, as far as its harness is known.
+    pub is_alone: bool,
+}
+
+/// What a hook's call says of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// They are about to be changed.
+    Wanted,
+    /// They were.
+    Changed,
 }
 
 /// How a hook's call is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct HookCall {
     /// Who acts: the conversation, or a part of it.
     pub instance: InstanceId,
     /// The process is not known as this conversation's yet.
@@ -39,109 +57,189 @@ pub struct Call {
 }
 
 impl<S: Store> Engine<S> {
-    /// Who a hook's call is by, and whether it needs a write. `paths`: files about to be changed.
-    pub fn call(&mut self, conversation: &Conversation, paths: &[String]) -> Result<Call, Refusal> {
-        let looked = self.look(None, |look| {
-            let Conversation { actor, instance, sub_agent, process } = conversation;
-            let actor = look.read.alias(actor)?.unwrap_or_else(|| actor.clone());
+    /// Who a hook's call is by, and whether it needs a write. `paths`: files that a tool is about to change, or has changed.
+    pub fn call(
+        &mut self,
+        conversation: &Conversation,
+        paths: &[String],
+        files: Files,
+    ) -> Result<HookCall, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let Conversation { actor, instance, sub_agent, process, worktree, is_alone } = conversation;
+            let actor = snapshot.actor_behind(actor)?;
             let registers = match process {
-                Some(process) => {
-                    let known = look.read.instance_of(process)?;
-                    !known.is_some_and(|known| known.actor == actor && known.instance == *instance)
-                }
+                Some(process) => !is_registered(snapshot, (&actor, instance), process, *is_alone)?,
                 None => false,
             };
-            let whole = look.read.leases_held_by(&actor, instance)?;
+            let whole = snapshot.read.leases_held_by(&actor, instance)?;
             let (instance, leases) = match sub_agent {
                 None => (instance, whole),
                 Some(part) => {
-                    let own = look.read.leases_held_by(&actor, part)?;
-                    let is_the_conversations =
-                        !whole.is_empty() && (own.is_empty() || covers(look, &whole, paths)?);
+                    let own = snapshot.read.leases_held_by(&actor, part)?;
+                    let is_at_work = whole.iter().any(Lease::is_of_a_task);
+                    let is_the_conversations = is_at_work
+                        && (own.is_empty()
+                            || covers(snapshot, &whole, paths, |own, path| {
+                                own.holds(path, worktree.as_ref())
+                            })?);
                     if is_the_conversations { (instance, whole) } else { (part, own) }
                 }
             };
             let mut is_settled = !registers;
             for lease in &leases {
-                is_settled &= is_fresh(look, lease);
+                is_settled &= is_fresh(snapshot, lease);
             }
-            is_settled = is_settled && (paths.is_empty() || covers(look, &leases, paths)?);
+            let part = sub_agent.as_ref().filter(|part| *part != instance);
+            if let Some(part) = part.filter(|_| is_settled && !paths.is_empty()) {
+                // One that goes on after its end was reported, or its conversation's turn was over, runs again.
+                is_settled = snapshot.read.instance(&actor, part)?.is_some_and(|known| known.is_live());
+            }
+            is_settled = is_settled
+                && match files {
+                    _ if paths.is_empty() => true,
+                    Files::Wanted => covers(snapshot, &leases, paths, |own, path| {
+                        own.are_of(part, path, worktree.as_ref())
+                    })?,
+                    Files::Changed => !is_news(snapshot, (&actor, instance), paths, worktree.as_ref())?,
+                };
             if is_settled {
-                let watch = Watch::of(look.read, &actor, instance)?;
-                let observe = look.engine.observe;
-                let news = notices::for_caller(
-                    look.read,
-                    &look.project,
-                    &look.now,
-                    observe,
-                    (&actor, instance),
-                    &watch,
-                    None,
-                )?;
-                is_settled = news.is_empty();
+                is_settled = snapshot.news_for((&actor, instance))?.notices.is_empty();
             }
-            Ok(Call { instance: instance.clone(), registers, is_settled })
+            Ok(HookCall { instance: instance.clone(), registers, is_settled })
         })?;
-        Ok(looked.value)
+        Ok(answer.value)
     }
 
-    /// Remembers that an agent was refused a path, for whoever has it. `task`: whose lease that is.
-    pub fn record_wish(
-        &mut self,
-        (actor, instance): (&ActorName, &InstanceId),
-        task: &str,
-        path: &str,
-    ) -> Result<(), Refusal> {
-        let reference = task.parse()?;
-        self.store.write(|write| {
-            let project = write.project()?;
-            let Ok(task) = resolve(write, &project, &reference) else { return Ok(()) };
-            let actor = write.alias(actor)?.unwrap_or_else(|| actor.clone());
-            let now_ms = write.now().wall_ms;
-            // One that was never seen has no news: from now on it has.
-            let known = write.instance(&actor, instance)?.unwrap_or(onus_store::KnownInstance {
-                actor,
-                instance: instance.clone(),
-                process: None,
-                group: None,
-                seen_at_ms: now_ms,
-                wants: None,
-            });
-            let wants = Some(Wanted { task, path: path.to_owned(), at_ms: now_ms });
-            write.put_instance(&onus_store::KnownInstance { wants, ..known })
-        })?;
-        Ok(())
+    /// The files that anybody has touched in a worktree and still reserves.
+    pub fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Result<Vec<String>, Refusal> {
+        let answer = self.ask(None, |snapshot| Ok(snapshot.read.touched_in(worktree)?))?;
+        Ok(answer.value.iter().filter_map(Glob::path).map(str::to_owned).collect())
     }
 
-    /// An instance of an actor, if it was ever registered or acted.
-    pub fn known_instance(
+    /// Whether a look found anything that must be written: somebody to tell, or files to reserve or to mark as changed. `by`: who
+    /// acts, as [`HookCall`] has it.
+    pub fn is_concerned_by(
         &mut self,
-        actor: &ActorName,
-        instance: &InstanceId,
-    ) -> Result<Option<onus_store::KnownInstance>, Refusal> {
-        Ok(self.look(None, |look| Ok(look.read.instance(actor, instance)?))?.value)
+        conversation: &Conversation,
+        by: &InstanceId,
+        look: &Look,
+    ) -> Result<bool, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let Conversation { actor, instance: whole, .. } = conversation;
+            let actor = snapshot.actor_behind(actor)?;
+            let findings = snapshot.findings((&actor, whole), look)?;
+            let is_concerned = !findings.strays.is_empty() || !findings.joining.is_empty();
+            let Guard { paths, touched, .. } = &look.joining;
+            Ok(is_concerned || is_news(snapshot, (&actor, by), paths, touched.worktree.as_ref())?)
+        })?;
+        Ok(answer.value)
+    }
+
+    /// Whether one of these files is another's, as far as a snapshot shows: for when nothing can be written in time. A conversation
+    /// and its parts are not others to each other.
+    pub fn reserved_by_another(
+        &mut self,
+        conversation: &Conversation,
+        paths: &[String],
+    ) -> Result<Option<Refusal>, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            if snapshot.policy.scope_mode != ScopeMode::Strict {
+                return Ok(None);
+            }
+            let actor = snapshot.actor_behind(&conversation.actor)?;
+            let whole = &conversation.instance;
+            let asker = conversation.sub_agent.as_ref().unwrap_or(whole);
+            let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
+            let mut rivals = snapshot.rivals(&asked)?;
+            for rival in rivals.iter_mut().filter(|rival| rival.lease.actor == actor) {
+                let Rival { lease, reserved, .. } = rival;
+                let mut others = Vec::new();
+                for row in reserved.drain(..) {
+                    let owner = row.basis.part().unwrap_or(&lease.instance);
+                    let is_running =
+                        snapshot.read.instance(&actor, owner)?.is_some_and(|known| known.is_live());
+                    if !matches!(
+                        within(kin(whole, asker, owner), is_running),
+                        Some(Within::Free | Within::Told)
+                    ) {
+                        others.push(row);
+                    }
+                }
+                *reserved = others;
+            }
+            let touched = Touched { worktree: conversation.worktree.clone(), part: None };
+            let (policy, now) = (snapshot.policy, snapshot.now);
+            Ok(paths.iter().find_map(|path| reserved_by(&rivals, path, &touched, policy, now)))
+        })?;
+        Ok(answer.value)
     }
 }
 
-fn is_fresh(look: &Look<'_>, lease: &Lease) -> bool {
-    let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, look.engine.observe);
-    lease.liveness(&look.now, seen) == Liveness::Live
+/// Whether the registry says of a process that it runs this conversation. What a harness runs one after another, the
+/// registry has in that order: the one that speaks is registered last.
+fn is_registered(
+    snapshot: &mut Snapshot<'_>,
+    (actor, instance): (&ActorName, &InstanceId),
+    process: &Process,
+    is_alone: bool,
+) -> Result<bool, StoreError> {
+    let is_it = |known: &KnownInstance| known.actor == *actor && known.instance == *instance;
+    if is_alone {
+        let known = snapshot.read.instances_of(process, MOST_OF_A_PROCESS)?;
+        let mut spoken_for = known.iter().filter(|known| known.instance.of_connection().is_none());
+        return Ok(spoken_for.next().is_some_and(|latest| is_it(latest) && latest.is_live()));
+    }
+    let known = snapshot.read.instance(actor, instance)?;
+    Ok(known.is_some_and(|known| known.process.as_ref() == Some(process) && known.is_live()))
+}
+
+fn is_fresh(snapshot: &Snapshot<'_>, lease: &Lease) -> bool {
+    snapshot.liveness(lease) == Liveness::Live
         && !lease.pulse.resting
-        && (0..FRESH_MS).contains(&look.now.since_ms(&lease.pulse.last))
+        && lease.is_at_work()
+        && (0..FRESH_MS).contains(&snapshot.now.since_ms(&lease.pulse.last))
 }
 
-/// Whether these leases reserve all of the paths, or they are shared by all.
-fn covers(look: &mut Look<'_>, leases: &[Lease], paths: &[String]) -> Result<bool, onus_store::StoreError> {
+/// Whether one of these files is touched here by the conversation, or a part of it, and not known to be changed yet.
+fn is_news(
+    snapshot: &mut Snapshot<'_>,
+    (actor, instance): (&ActorName, &InstanceId),
+    paths: &[String],
+    worktree: Option<&WorktreeId>,
+) -> Result<bool, StoreError> {
+    let files: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
+    for (task, token, row) in snapshot.read.scopes_near(&files)? {
+        if row.is_touched_in(worktree)
+            && !row.is_changed
+            && files.has(&row.glob)
+            && snapshot
+                .read
+                .lease(task, token)?
+                .is_some_and(|lease| lease.actor == *actor && instance.is_one_with(&lease.instance))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether these leases reserve all of the paths, in the sense that is asked for, or they are shared by all.
+fn covers(
+    snapshot: &mut Snapshot<'_>,
+    leases: &[Lease],
+    paths: &[String],
+    reserve: impl Fn(&Reservations, &str) -> bool,
+) -> Result<bool, StoreError> {
     let asked: Vec<Glob> = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
     if asked.len() < paths.len() {
         return Ok(false);
     }
-    let near = look.read.scopes_near(&asked.iter().cloned().collect())?;
-    let own: Scope = near
+    let near = snapshot.read.scopes_near(&asked.iter().cloned().collect())?;
+    let own: Reservations = near
         .into_iter()
         .filter(|(task, token, _)| leases.iter().any(|lease| lease.task == *task && lease.token == *token))
-        .map(|(_, _, glob)| glob)
+        .map(|(_, _, reserved)| reserved)
         .collect();
-    let shared = &look.engine.policy.scope_shared;
-    Ok(asked.iter().filter_map(Glob::path).all(|path| own.covers(path) || shared.covers(path)))
+    let shared = &snapshot.policy.scope_shared;
+    Ok(asked.iter().filter_map(Glob::path).all(|path| reserve(&own, path) || shared.covers(path)))
 }

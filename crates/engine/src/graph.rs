@@ -1,9 +1,9 @@
-//! The graph of work, as people and programs look at it: tasks, what each waits for, the longest chain, and what holds up
-//! most.
+//! The graph of work, for people and programs: tasks, what each waits for, the longest chain, and the tasks that block the
+//! most others.
 //!
 //! A task waits for its dependencies and for its parts; both are edges here, and both point from what comes first to what
-//! waits for it. (A reset follows the dependencies alone.) A question about one task reads what hangs together with it and
-//! nothing else; one about everything reads every unfinished task, and its titles only as far as they are shown.
+//! waits for it. (A reset follows only the dependencies.) A question about one task reads only the tasks connected to it;
+//! a question about everything reads every unfinished task, and only the titles that are shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,8 +19,9 @@ use onus_core::refusal::Refusal;
 use onus_core::task::{Priority, State, Task, TaskType};
 use onus_store::{Direction, Filter, Store};
 
-use crate::door::Stop;
-use crate::query::{Look, Looked};
+use crate::query::WithNotices;
+use crate::request::Stop;
+use crate::snapshot::Snapshot;
 use crate::{Engine, Identity};
 
 /// Which part of the graph is asked for.
@@ -114,26 +115,26 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         query: &GraphQuery,
-    ) -> Result<Looked<GraphView>, Refusal> {
-        self.look(identity, |look| {
-            let asker = look.asker(identity)?;
+    ) -> Result<WithNotices<GraphView>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let asker = snapshot.asker(identity)?;
             match &query.root {
                 Some(reference) => {
-                    let root = look.task(Some(reference), identity)?;
-                    let tasks = look.around(&root, query)?;
+                    let root = snapshot.named_task(Some(reference), identity)?;
+                    let tasks = snapshot.connected(&root, query)?;
                     let mut edges = Vec::new();
                     for uid in tasks.keys() {
-                        let needs = look.read.beside(*uid, Direction::Upstream)?;
+                        let needs = snapshot.read.neighbours(*uid, Direction::Upstream)?;
                         edges.extend(needs.into_iter().map(|on| (*uid, on)));
                     }
                     let net = Net::new(tasks.into_values().collect(), &edges);
-                    look.draw(&net, Some(root.uid), query, asker.as_ref())
+                    snapshot.draw(&net, Some(root.uid), query, asker.as_ref())
                 }
                 None => {
                     let filter = Filter { finished: query.finished, ..Filter::default() };
-                    let tasks = look.read.list(&filter, None, u64::from(u32::MAX))?;
-                    let edges = look.read.edges(query.finished)?;
-                    look.draw(&Net::new(tasks, &edges), None, query, asker.as_ref())
+                    let tasks = snapshot.read.list(&filter, None, u64::from(u32::MAX))?;
+                    let edges = snapshot.read.edges(query.finished)?;
+                    snapshot.draw(&Net::new(tasks, &edges), None, query, asker.as_ref())
                 }
             }
         })
@@ -172,7 +173,7 @@ impl Net {
     }
 
     /// The places in the order in which they are shown, so that the first few make sense by themselves: what nothing waits
-    /// for, each followed by what it waits for, and at last what stands alone. From a root: what it waits for, then what
+    /// for, each followed by what it waits for, and last the unconnected tasks. From a root: what it waits for, then what
     /// waits for it.
     fn shown(&self, root: Option<Uid>) -> Vec<usize> {
         let mut order = Vec::with_capacity(self.tasks.len());
@@ -215,10 +216,10 @@ impl Net {
     }
 }
 
-impl Look<'_> {
+impl Snapshot<'_> {
     /// A task and what hangs together with it, up and down, as far as that is asked for. What is finished is not passed
     /// through unless it is asked for too.
-    fn around(&mut self, root: &Task, query: &GraphQuery) -> Result<BTreeMap<Uid, Task>, Stop> {
+    fn connected(&mut self, root: &Task, query: &GraphQuery) -> Result<BTreeMap<Uid, Task>, Stop> {
         let mut found = BTreeMap::from([(root.uid, root.clone())]);
         for direction in [Direction::Upstream, Direction::Downstream] {
             if query.only.is_some_and(|only| only != direction) {
@@ -229,7 +230,7 @@ impl Look<'_> {
                 let beside = match direction {
                     Direction::Upstream => self.read.waits_for(task.uid)?,
                     Direction::Downstream => {
-                        let mut beside = self.read.beside(task.uid, Direction::Downstream)?;
+                        let mut beside = self.read.neighbours(task.uid, Direction::Downstream)?;
                         beside.extend(task.facts.parent);
                         beside
                     }
@@ -238,7 +239,7 @@ impl Look<'_> {
                     if found.contains_key(&uid) {
                         continue;
                     }
-                    let Some(other) = self.read.task(uid)? else { continue };
+                    let Some(other) = self.task(uid)? else { continue };
                     if query.finished || !other.state.is_finished() {
                         found.insert(uid, other.clone());
                         queue.push_back(other);
@@ -300,19 +301,16 @@ impl Look<'_> {
     }
 
     fn node(&mut self, task: &Task, asker: Option<&Actor>) -> Result<NodeView, Stop> {
-        let lease = if task.leased { self.read.lease(task.uid, task.token)? } else { None };
-        let now = self.now.clone();
-        let prefix = self.project.prefix.clone();
-        let fits = self.engine.around(&now, &prefix).is_ready(self.read, task, asker, &Terms::default())?;
-        let renderer = &mut self.renderer();
-        let liveness = lease.as_ref().map(|lease| lease.liveness(&now, renderer.seen(lease)));
+        let lease = if task.leased { self.lease(task.uid, task.token)? } else { None };
+        let fits = self.is_ready(task, asker, &Terms::default())?;
+        let liveness = lease.as_ref().map(|lease| self.liveness(lease));
         let is_free = match (&lease, liveness) {
             (Some(lease), Some(liveness)) => can_be_taken_over(lease, liveness),
             _ => task.state == State::Open,
         };
         Ok(NodeView {
-            id: renderer.project.prefix.id(task.number),
-            title: renderer.title(task)?,
+            id: self.id(task.number),
+            title: self.title(task)?,
             kind: task.facts.kind,
             state: task.state,
             priority: task.facts.priority,

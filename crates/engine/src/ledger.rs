@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use onus_core::chain::Record;
 use onus_core::event::Body;
-use onus_core::ids::{Uid, Version};
-use onus_core::refusal::{Code, Refusal};
+use onus_core::ids::{Number, Uid, Version};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::seal::{StreamHead, merkle_root};
 use onus_core::text::{Field, Salt, digest, hex};
 use onus_core::time::rfc3339;
 use onus_store::{EventQuery, LedgerLine, Progress, Read, Store, StoreError};
 
 use crate::Engine;
-use crate::door::Stop;
+use crate::request::Stop;
 
 /// Events read at a time.
 const PAGE: u64 = 2_000;
@@ -28,6 +28,7 @@ pub struct Verified {
     pub ok: bool,
     pub events: u64,
     pub tasks: u64,
+    pub seats: u64,
     /// Texts that were erased, by whom and why.
     pub erased: Vec<Erased>,
     /// Seals it was compared with.
@@ -79,20 +80,20 @@ impl SealDocument {
 
     /// Reads a seal back, and checks that its root is that of its heads.
     pub fn parse(text: &str) -> Result<SealDocument, Refusal> {
-        let bad = |why: String| Refusal::usage(format!("that is not a seal: {why}"));
+        let bad = |why: String| Refusal::usage(format!("not a seal: {why}"));
         let mut lines = text.lines();
         let header: SealHeader = serde_json::from_str(lines.next().unwrap_or_default())
-            .map_err(|error| bad(format!("its first line cannot be read: {error}")))?;
+            .map_err(|error| bad(format!("its first line is unreadable: {error}")))?;
         let heads: Vec<StreamHead> = lines
             .map(serde_json::from_str)
             .collect::<Result<_, _>>()
-            .map_err(|error| bad(format!("a stream cannot be read: {error}")))?;
+            .map_err(|error| bad(format!("a stream is unreadable: {error}")))?;
         if merkle_root(&heads) != header.root {
             return Err(Refusal::new(
                 Code::Tampered,
-                format!("the seal itself was changed: its root is not {}", header.root),
+                format!("the seal itself was changed: its root should be {}", header.root),
             )
-            .next("compare with another copy of the seal"));
+            .next(Step::plain("compare with another copy of the seal")));
         }
         Ok(SealDocument { header, heads })
     }
@@ -101,7 +102,8 @@ impl SealDocument {
 fn tampered(task: Option<String>, version: u64, why: &str) -> Refusal {
     let place = task.clone().unwrap_or_else(|| "the project's own stream".to_owned());
     let mut refusal = Refusal::new(Code::Tampered, format!("event {version} of {place}: {why}"))
-        .next("onus ledger export   # keep what is there, then compare with a backup or a seal");
+        .next(Step::ExportLedger)
+        .next(Step::plain("compare with a backup or a seal"));
     refusal.task = task;
     refusal.version = Some(version);
     refusal
@@ -111,6 +113,8 @@ fn tampered(task: Option<String>, version: u64, why: &str) -> Refusal {
 struct Checker {
     stream: String,
     id: Option<String>,
+    /// The number that the task or seat was created with; None for the project's own stream.
+    number: Option<Numbered>,
     previous: Option<Record>,
     missing: BTreeSet<(u64, String)>,
 }
@@ -127,19 +131,31 @@ impl Checker {
             return refuse(before + 1, &format!("it is missing: event {} comes next", record.version));
         }
         if record.prev != hash {
-            return refuse(record.version, "it does not follow the event before it");
+            return refuse(record.version, "its link to the event before it is broken");
         }
         // Not hashed, and no two stores agree on it; but within a stream it grows.
         if record.seq <= seq {
-            return refuse(record.version, "it was moved before the event that it follows");
+            return refuse(record.version, "it was moved before the event it follows");
         }
         if record.hash != record.expected_hash() {
-            return refuse(record.version, "its content is not what was hashed");
+            return refuse(record.version, "its content does not match its hash");
         }
         let event = match record.to_event() {
             Ok(event) => event,
             Err(error) => return refuse(record.version, &error.to_string()),
         };
+        match &event.body {
+            Body::TaskCreated { number, .. } if record.version == 1 => {
+                self.number = Some(Numbered::Task(*number));
+            }
+            Body::SeatCreated { number, .. } if record.version == 1 => {
+                self.number = Some(Numbered::Seat(*number));
+            }
+            _ if record.version == 1 && record.task.is_some() => {
+                return refuse(1, "a task or a seat begins with its creation");
+            }
+            _ => {}
+        }
         for (field, expected) in record.text_digests() {
             let stored = line.texts.iter().find(|text| text.field == field.as_str());
             match stored {
@@ -147,7 +163,7 @@ impl Checker {
                     let matches = Salt::try_from(text.salt.as_slice())
                         .is_ok_and(|salt| digest(&salt, &text.text) == expected);
                     if !matches {
-                        return refuse(record.version, &format!("its {field} is not what was written"));
+                        return refuse(record.version, &format!("its {field} was changed"));
                     }
                 }
                 None => {
@@ -157,12 +173,12 @@ impl Checker {
         }
         let named: Vec<Field> = record.text_digests().into_iter().map(|(field, _)| field).collect();
         if line.texts.iter().any(|text| !named.iter().any(|field| field.as_str() == text.field)) {
-            return refuse(record.version, "a text lies beside it that it does not name");
+            return refuse(record.version, "it has a text that it does not name");
         }
         if let Body::TextRedacted { version, fields } = &event.body {
             for field in fields {
                 if !self.missing.remove(&(version.0, field.to_string())) {
-                    return refuse(version.0, &format!("its {field} was redacted, and is there"));
+                    return refuse(version.0, &format!("its {field} was redacted but is still there"));
                 }
                 erased.push(Erased {
                     task: self.id.clone().unwrap_or_default(),
@@ -187,7 +203,7 @@ impl Checker {
             return Err(tampered(
                 self.id.clone(),
                 *version,
-                &format!("its {field} is gone, and nobody redacted it"),
+                &format!("its {field} is gone, but nobody redacted it"),
             ));
         }
         let (version, hash) =
@@ -195,25 +211,112 @@ impl Checker {
         match head {
             Some(head) if head.version == version && head.hash == hash => Ok(()),
             Some(head) if head.version == version => {
-                Err(tampered(self.id.clone(), version, "its hash is not the one that the row has"))
+                Err(tampered(self.id.clone(), version, "its hash differs from the one in its row"))
             }
             Some(head) => Err(tampered(
                 self.id.clone(),
                 version.min(head.version) + 1,
-                &format!(
-                    "the row says that {} events follow one another, the ledger has {version}",
-                    head.version
-                ),
+                &format!("the row counts {} events, the ledger has {version}", head.version),
             )),
             None => Err(tampered(self.id.clone(), version, "the stream has no row")),
         }
     }
 }
 
+/// Tasks and seats are counted apart.
+#[derive(Clone, Copy)]
+enum Numbered {
+    Task(Number),
+    Seat(Number),
+}
+
+/// The numbers of all tasks, and of all seats.
+struct Census {
+    tasks: Numbers,
+    seats: Numbers,
+}
+
+impl Census {
+    fn new(most: u64) -> Census {
+        Census { tasks: Numbers { taken: Vec::new(), most }, seats: Numbers { taken: Vec::new(), most } }
+    }
+
+    fn take(&mut self, checker: &Checker) -> Result<(), Refusal> {
+        match checker.number {
+            Some(Numbered::Task(number)) => self.tasks.take(number, checker, "task"),
+            Some(Numbered::Seat(number)) => self.seats.take(number, checker, "seat"),
+            None => Ok(()),
+        }
+    }
+
+    /// Every number up to the last one that was given has its task, or its seat.
+    fn check(&self, read: &mut dyn Read) -> Result<(), Stop> {
+        let prefix = read.project()?.prefix;
+        let (last_number, last_seat) = (read.last_number()?.0, read.last_seat()?.0);
+        self.tasks.check(last_number, "task", |number| prefix.id(number))?;
+        self.seats.check(last_seat, "seat", |number| format!("seat number {}", number.0))?;
+        Ok(())
+    }
+}
+
+/// The numbers of the tasks. They are given one after the other, each in the transaction that creates its task: a number
+/// without a task is a task that was removed. A bit for each. The same for seats.
+struct Numbers {
+    taken: Vec<u64>,
+    /// No number can be higher, as every task has an event: what claims to be is no reason to reserve memory.
+    most: u64,
+}
+
+impl Numbers {
+    fn take(&mut self, Number(number): Number, checker: &Checker, what: &str) -> Result<(), Refusal> {
+        if number > self.most {
+            return Ok(());
+        }
+        let (word, bit) = Numbers::place(number);
+        if self.taken.len() <= word {
+            self.taken.resize(word + 1, 0);
+        }
+        if self.taken[word] & bit != 0 {
+            return Err(tampered(checker.id.clone(), 1, &format!("another {what} has the same number")));
+        }
+        self.taken[word] |= bit;
+        Ok(())
+    }
+
+    fn is_taken(&self, number: u64) -> bool {
+        let (word, bit) = Numbers::place(number);
+        self.taken.get(word).is_some_and(|taken| taken & bit != 0)
+    }
+
+    fn place(number: u64) -> (usize, u64) {
+        (usize::try_from(number / 64).unwrap_or(usize::MAX), 1 << (number % 64))
+    }
+
+    fn count(&self) -> u64 {
+        self.taken.iter().map(|taken| u64::from(taken.count_ones())).sum()
+    }
+
+    fn check(&self, last: u64, what: &str, name: impl Fn(Number) -> String) -> Result<(), Refusal> {
+        let there = self.count();
+        let missing = (1..=last).find(|number| !self.is_taken(*number));
+        if let Some(number) = missing {
+            let why =
+                format!("the {what} is missing: {last} numbers were assigned, but there are {there} {what}s");
+            return Err(tampered(Some(name(Number(number))), 1, &why));
+        }
+        if there > last {
+            let why = format!("its number is beyond the last one assigned, {last}");
+            let number = (last + 1..=self.most).find(|number| self.is_taken(*number)).unwrap_or(last + 1);
+            return Err(tampered(Some(name(Number(number))), 1, &why));
+        }
+        Ok(())
+    }
+}
+
 fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<(), Stop> {
     if seal.header.project != project.to_string() {
         return Err(Refusal::usage(format!(
-            "that seal is of another project ({}), not of this one ({project})",
+            "the seal is of another project ({}), not of this one ({project})",
             seal.header.project
         ))
         .into());
@@ -222,7 +325,7 @@ fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<
         let uid: Uid = head
             .uid
             .parse()
-            .map_err(|_| Refusal::usage(format!("the seal names a stream that is none: {}", head.uid)))?;
+            .map_err(|_| Refusal::usage(format!("the seal names an invalid stream: {}", head.uid)))?;
         let task = name_of(read, &head.uid, project)?;
         let found = read.event(uid, Version(head.version))?;
         match found {
@@ -232,7 +335,7 @@ fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<
                 return Err(tampered(task, head.version, &why).into());
             }
             None => {
-                let why = format!("it was sealed at {} and is missing now", seal.header.at);
+                let why = format!("it was sealed at {} and is now missing", seal.header.at);
                 return Err(tampered(task, head.version, &why).into());
             }
         }
@@ -247,7 +350,13 @@ fn id_of(read: &mut dyn Read, uid: Uid) -> Result<Option<String>, StoreError> {
         Err(StoreError::Damaged(_)) => None,
         task => task?,
     };
-    Ok(task.map(|task| prefix.id(task.number)))
+    match task {
+        Some(task) => Ok(Some(prefix.id(task.number))),
+        None => match read.seat(uid) {
+            Err(StoreError::Damaged(_)) => Ok(None),
+            seat => Ok(seat?.map(|seat| seat.name.spoken())),
+        },
+    }
 }
 
 fn verify(
@@ -259,6 +368,7 @@ fn verify(
     let total = read.count_events()?;
     let (mut events, mut streams) = (0_u64, 0_u64);
     let mut erased = Vec::new();
+    let mut numbers = Census::new(total);
     let mut checker: Option<Checker> = None;
     let mut after = None;
     loop {
@@ -276,11 +386,13 @@ fn verify(
                 finished => {
                     if let Some(finished) = finished {
                         finished.finish(read.head(&finished.stream)?.as_ref())?;
+                        numbers.take(&finished)?;
                     }
                     streams += 1;
                     Checker {
                         stream: line.stream.clone(),
                         id: name_of(read, &line.stream, project)?,
+                        number: None,
                         previous: None,
                         missing: BTreeSet::new(),
                     }
@@ -294,9 +406,10 @@ fn verify(
     }
     if let Some(finished) = checker {
         finished.finish(read.head(&finished.stream)?.as_ref())?;
+        numbers.take(&finished)?;
     }
     if let Some((stream, version)) = read.stray_text()? {
-        let why = "a text lies there, and no event beside it";
+        let why = "there is a text but no event for it";
         return Err(tampered(name_of(read, &stream, project)?, version, why).into());
     }
     let mut rows = 0;
@@ -307,14 +420,16 @@ fn verify(
     if rows != streams {
         find_row_without_events(read)?;
     }
+    numbers.check(read)?;
     for (_, seal) in seals {
         check_seal(read, seal, project)?;
     }
     let seals = seals.iter().map(|(name, _)| name.clone()).collect();
-    Ok(Verified { ok: true, events, tasks: streams.saturating_sub(1), erased, seals })
+    let (tasks, seats) = (numbers.tasks.count(), numbers.seats.count());
+    Ok(Verified { ok: true, events, tasks, seats, erased, seals })
 }
 
-/// How a refusal names a stream: the task's id, else its uid; None for the project's own.
+/// How a refusal names a stream: the task's id or the seat, else its uid; None for the project's own.
 fn name_of(read: &mut dyn Read, stream: &str, project: Uid) -> Result<Option<String>, StoreError> {
     match stream.parse::<Uid>() {
         Ok(uid) if uid == project => Ok(None),
@@ -331,13 +446,11 @@ fn find_row_without_events(read: &mut dyn Read) -> Result<(), Stop> {
     })?;
     for uid in heads {
         let Ok(uid) = uid.parse::<Uid>() else {
-            return Err(
-                tampered(Some(uid), 1, "there is a row with this uid, which no event can have").into()
-            );
+            return Err(tampered(Some(uid), 1, "a row has this uid, which no event can have").into());
         };
         if read.event(uid, Version(1))?.is_none() {
             let id = id_of(read, uid)?;
-            return Err(tampered(id, 1, "the task has a row and no events").into());
+            return Err(tampered(id, 1, "it has a row but no events").into());
         }
     }
     Ok(())
@@ -427,8 +540,9 @@ fn latest_seal(read: &mut dyn Read, project: Uid) -> Result<Option<String>, Stor
         let page: Vec<Record> = read.events(&query)?;
         let Some(last) = page.last() else { return Ok(latest) };
         after_seq = last.seq;
-        let mut roots = page.iter().filter(|record| record.kind == "ledger.sealed").filter_map(|record| {
-            record.payload.get("root").and_then(serde_json::Value::as_str).map(str::to_owned)
+        let mut roots = page.iter().filter_map(|record| match record.body() {
+            Ok(Body::LedgerSealed { root, .. }) => Some(root),
+            _ => None,
         });
         latest = roots.next_back().or(latest);
     }

@@ -1,53 +1,79 @@
-//! The one door: nothing changes a row but a command that went through here.
+//! The one door: only commands that go through here change rows.
 //!
-//! [`Engine::execute`] takes a *batch*: n requests, one transaction, one durable commit, a savepoint each. A request
-//! that is refused is undone by itself and changes nothing; the others stand. Answers exist only after the commit: if
+//! [`Engine::execute`] takes a *batch*: n requests, one transaction, one durable commit, a savepoint each. A refused
+//! request is undone on its own and changes nothing; the others remain. Answers exist only after the commit: if
 //! that fails (a full disk, a lost connection), every request of the batch is answered with that failure, and
 //! none was applied. The command line's batch has one request, a server's will have many.
 //!
-//! One request: find the actor behind the name; if it carries a key that was used, answer from the record; resolve the
+//! One request: find the actor behind the name; if it has a key that was already used, answer from the record; resolve the
 //! task's reference to its uid; lock the row; read the view; let the core decide; stamp each event into its stream's
-//! chain; apply its changes; then count the whole thing as a sign of life of the caller.
+//! chain; apply its changes; then count all of it as a sign of life of the caller.
 //!
-//! **Sweeping is lazy.** A lapsed lease is ended by the first write that needs its task, for that task alone.
+//! **Sweeping is lazy.** The first write that needs a task ends its lapsed lease, and only that one.
 //! Readers compute "lapsed" and write nothing.
 //!
-//! **Waiting** for a task ([`Engine::run_or_wait`]) is a claim that is tried again when something changed: a commit, a
-//! process that died, a time that came. Nothing is held meanwhile.
+//! **Idle conversations yield.** A request that is refused only because of files which resting ad-hoc work touched is tried once
+//! more after git called them clean and that work has yielded them (`yielding.rs`): three transactions, with git between the first two.
+//!
+//! **Waiting** for a task ([`Engine::run_or_wait`]) means trying a claim again when something has changed: a commit, the
+//! death of a process, a point in time. Nothing is held meanwhile.
 
+mod circles;
 mod conversation;
-mod door;
+mod execution;
 mod graph;
+mod intake;
 mod ledger;
 mod notices;
 mod orphans;
 mod planning;
-pub mod process;
 mod query;
+mod reports;
+mod request;
 mod scopes;
+mod seats;
+mod sessions;
+mod show;
+mod snapshot;
 mod status;
+mod timesheet;
 mod view;
 mod waiting;
+mod yielding;
 
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
 use onus_core::command::Command;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::{Process, Seen};
 use onus_core::policy::Policy;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::scope::WorktreeId;
 use onus_core::text::Salt;
-use onus_store::{Store, StoreError};
+use onus_core::time::Tick;
+use onus_os::{clock, process};
+use onus_store::Store;
 
-pub use conversation::{Call, Conversation};
+pub use conversation::{Conversation, Files, HookCall};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use orphans::Orphan;
-pub use planning::{Explained, ObstacleView, WhyView};
-pub use query::{LogPage, Looked, Page};
-pub use status::{HeldView, StatusView};
-pub use view::{
-    ActorView, InstanceView, KeptView, LeaseView, NoteView, Notice, NoticeKind, TaskView, TouchedView,
+pub use planning::{Explained, LinkView, LinksView, ObstacleView, WhyView};
+pub use query::{ListEnd, LogOf, LogPage, Page, TaskBefore, WithNotices};
+pub use reports::{
+    ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
+    StandupView, StandupWork,
 };
+pub use seats::{SeatHeldView, SeatView};
+pub use sessions::{SessionQuery, SessionView, UsageView};
+pub use show::{LinkedView, NoteView};
+pub use status::{AwaitedView, HeldView, StatusView};
+pub use timesheet::{
+    ActorHours, Billing, By, Parts, SealedActor, SealedView, SheetPart, SheetQuery, SheetRow, SheetView,
+};
+pub use view::{
+    AcceptanceView, ActorView, InstanceView, KeptView, LeaseView, NotReadyView, Notice, NoticeKind,
+    ReservationView, TaskView, TouchedView,
+};
+pub use yielding::Looked;
 
 pub struct Engine<S> {
     store: S,
@@ -67,12 +93,19 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
 /// Ends a dead holder's process group, and says what the caller should know about it.
 pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
 
+/// Looks at files of a worktree, named from its root: one answer each.
+pub type Look = Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>;
+
 /// What the engine asks the world for, beside the store: a simulation gives its own.
 pub struct Outside {
     pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
     pub new_uid: Box<dyn FnMut(i64) -> Uid + Send>,
     pub new_salt: Box<dyn FnMut() -> Salt + Send>,
     pub end_orphan: EndOrphan,
+    /// What git says of files, outside any transaction.
+    pub look: Look,
+    /// The caller's own clock. It measures work where the store's clock is a server's.
+    pub own_clock: Box<dyn Fn() -> Tick + Send>,
 }
 
 impl Default for Outside {
@@ -82,6 +115,8 @@ impl Default for Outside {
             new_uid: Box::new(new_uid),
             new_salt: Box::new(new_salt),
             end_orphan: Box::new(|_| Vec::new()),
+            look: Box::new(|_, paths| vec![Looked::Unknown; paths.len()]),
+            own_clock: Box::new(|| Tick::of(&clock::now())),
         }
     }
 }
@@ -106,26 +141,10 @@ fn new_salt() -> Salt {
     salt
 }
 
-/// Asks the kernel itself: a program without shared libraries would be given them through `/dev/random`, in six calls.
-#[cfg(target_os = "linux")]
-fn random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()) {
-            Ok(filled) => bytes = bytes.split_at_mut(filled).1,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-use getrandom::fill as random;
-
 /// The kernel's random numbers. Without them no uid would be one: there is no way on.
 #[allow(clippy::expect_used, reason = "a kernel without random numbers cannot run onus")]
 fn fill(bytes: &mut [u8]) {
-    random(bytes).expect("the kernel gives random numbers");
+    getrandom::fill(bytes).expect("the kernel gives random numbers");
 }
 
 /// Who asks, as the interface found out.
@@ -134,9 +153,19 @@ pub struct Identity {
     pub actor: ActorName,
     pub instance: InstanceId,
     pub known_by: KnownBy,
-    /// A token, and the task it is for. Without a task: the one that the command names.
+    /// A token, and the task it is for. Without a task: for the task or the seat that the command names.
     pub token: Option<(Option<TaskRef>, Token)>,
     pub ancestry: Ancestry,
+}
+
+impl Identity {
+    /// A token that is presented for a task is not for a seat.
+    pub(crate) fn token_for_seat(&self) -> Option<Token> {
+        match self.token {
+            Some((None, token)) => Some(token),
+            Some((Some(_), _)) | None => None,
+        }
+    }
 }
 
 /// The calling process and those above it, nearest first.
@@ -168,6 +197,11 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Task(Box<TaskView>),
+    /// The task of an ask from outside, and what of it the ask changed if it was there; empty for a replay.
+    Asked {
+        task: Box<TaskView>,
+        changed: Vec<String>,
+    },
     Tasks(Vec<TaskView>),
     Reset {
         task: Box<TaskView>,
@@ -176,6 +210,16 @@ pub enum Answer {
     Lease {
         task: Box<TaskView>,
         lease: Option<Box<LeaseView>>,
+        renewed: bool,
+        takeover: bool,
+    },
+    /// What was taken back: the kinds of its events; empty for a replay.
+    Undone {
+        task: Box<TaskView>,
+        undone: Vec<String>,
+    },
+    Seat {
+        seat: Box<SeatView>,
         renewed: bool,
         takeover: bool,
     },
@@ -198,10 +242,12 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub answer: Answer,
-    /// The request had been applied before, under the same key.
+    /// The request was already applied, under the same key.
     pub replayed: bool,
     /// The origin was known: this is the task it had become.
     pub existing: bool,
+    /// All that was asked for was so already: nothing was written.
+    pub unchanged: bool,
     pub notices: Vec<Notice>,
 }
 
@@ -220,6 +266,15 @@ impl<S: Store> Engine<S> {
         self
     }
 
+    /// Who asks git whether files of a worktree on this machine have uncommitted changes.
+    pub fn looking(
+        mut self,
+        look: impl FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send + 'static,
+    ) -> Engine<S> {
+        self.outside.look = Box::new(look);
+        self
+    }
+
     pub fn store(&mut self) -> &mut S {
         &mut self.store
     }
@@ -227,112 +282,4 @@ impl<S: Store> Engine<S> {
     pub fn into_store(self) -> S {
         self.store
     }
-
-    /// n requests, one durable commit; the answers in the same order.
-    pub fn execute(&mut self, batch: &[Request]) -> Vec<Result<Reply, Refusal>> {
-        let outcome = self.without_orphans(|store, policy, outside, ended, orphan| {
-            store.write(|write| {
-                batch
-                    .iter()
-                    .map(|request| {
-                        write.savepoint()?;
-                        let outcome = door::Door::new(write, policy, outside, request, ended)
-                            .and_then(|door| door.run());
-                        match outcome {
-                            Ok(reply) => write.release().map(|()| Ok(reply)),
-                            Err(door::Stop::Refused(refusal)) => write.undo().map(|()| Err(refusal)),
-                            Err(door::Stop::Failed(error)) => Err(error),
-                            Err(door::Stop::Orphan(found)) => Err(undone(orphan, found)),
-                        }
-                    })
-                    .collect::<Result<Vec<_>, StoreError>>()
-            })
-        });
-        match outcome {
-            Ok((mut answers, asides)) => {
-                for reply in answers.iter_mut().flatten() {
-                    reply.notices.extend(asides.iter().cloned());
-                }
-                answers
-            }
-            Err(error) => {
-                let refusal = Refusal::from(error);
-                batch.iter().map(|_| Err(refusal.clone())).collect()
-            }
-        }
-    }
-
-    /// One request, one commit. It needs no savepoint: if it is refused, the whole transaction is undone with it.
-    pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
-        let mut refused = None;
-        let outcome = self.without_orphans(|store, policy, outside, ended, orphan| {
-            store.write(|write| {
-                refused = None;
-                match door::Door::new(write, policy, outside, request, ended).and_then(|door| door.run()) {
-                    Ok(reply) => Ok(reply),
-                    Err(door::Stop::Refused(refusal)) => {
-                        refused = Some(refusal);
-                        Err(StoreError::Unexpected("the request was refused".to_owned()))
-                    }
-                    Err(door::Stop::Failed(error)) => Err(error),
-                    Err(door::Stop::Orphan(found)) => Err(undone(orphan, found)),
-                }
-            })
-        });
-        match outcome {
-            Ok((mut reply, asides)) => {
-                reply.notices.extend(asides);
-                Ok(reply)
-            }
-            Err(error) => Err(refused.unwrap_or_else(|| Refusal::from(error))),
-        }
-    }
-
-    /// What the answer to a request would be now. Everything is done as [`Engine::run`] does it, then undone.
-    pub fn rehearse(&mut self, request: &Request) -> Result<Reply, Refusal> {
-        let (policy, outside) = (&self.policy, &mut self.outside);
-        let mut answer = None;
-        let outcome = self.store.write(|write| {
-            answer = match door::Door::new(write, policy, outside, request, &[]).and_then(|door| door.run()) {
-                Ok(reply) => Some(Ok(reply)),
-                Err(stop) => Some(Err(stop.of_reader()?)),
-            };
-            Err::<(), _>(StoreError::Unexpected("the request is undone".to_owned()))
-        });
-        match (answer, outcome) {
-            (Some(answer), _) => answer,
-            (None, Err(error)) => Err(Refusal::from(error)),
-            (None, Ok(())) => Err(Refusal::new(Code::Unexpected, "the rehearsal has no answer")),
-        }
-    }
-
-    /// Runs `work` until it meets no process group of a dead holder: each is ended in between.
-    fn without_orphans<T>(
-        &mut self,
-        mut work: impl FnMut(&mut S, &Policy, &mut Outside, &[u32], &mut Option<Orphan>) -> Result<T, StoreError>,
-    ) -> Result<(T, Vec<Notice>), StoreError> {
-        let (mut ended, mut asides) = (Vec::new(), Vec::new());
-        loop {
-            let mut orphan = None;
-            let outcome = work(&mut self.store, &self.policy, &mut self.outside, &ended, &mut orphan);
-            match (outcome, orphan) {
-                (Ok(value), _) => return Ok((value, asides)),
-                (Err(_), Some(orphan)) => {
-                    asides.extend((self.outside.end_orphan)(&orphan).into_iter().map(|message| Notice {
-                        kind: NoticeKind::Info,
-                        task: Some(orphan.task.clone()),
-                        message,
-                    }));
-                    ended.push(orphan.group);
-                }
-                (Err(error), None) => return Err(error),
-            }
-        }
-    }
-}
-
-/// What undoes a transaction because of an orphan.
-fn undone(place: &mut Option<Orphan>, orphan: Orphan) -> StoreError {
-    *place = Some(orphan);
-    StoreError::Unexpected("a dead holder's processes must be ended first".to_owned())
 }

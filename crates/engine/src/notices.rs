@@ -1,157 +1,411 @@
-//! What the caller should know, beside its answer: its lease lapses soon, was taken, or somebody wrote to it.
+//! What the caller should know besides its answer: its lease lapses soon, was taken, or someone left a note.
 //!
-//! News is what happened since the caller's last changing command, which the instance registry remembers. Readers
-//! therefore see the same news until they act; nothing has to be marked as read.
+//! Readers see the same notices until they act: a changing command whose answer arrives ends them.
+//!
+//! **A lost lease is news until its holder has been told**, however long that takes and whatever the clocks say meanwhile. The
+//! store remembers each loss from the moment it happens ([`is_lost`]); what counts then is the token. Other news (notes,
+//! wishes) is what happened since the caller was last seen, by the wall clock: setting that clock back may hide a note, but
+//! no safety depends on it.
 
-use onus_core::actor::{ActorName, InstanceId};
-use onus_core::apply::Project;
-use onus_core::ids::Uid;
-use onus_core::lease::{EndKind, LapseCause, Liveness, Process, Seen};
-use onus_core::time::{DAY_MS, MINUTE_MS, Moment, Span, parse_rfc3339};
-use onus_store::{EventQuery, KnownInstance, Read, Result, Wanted};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
+use onus_core::actor::{ActorName, InstanceId, PendingKind, PendingNotice};
+use onus_core::circle::Holder;
+use onus_core::decide::spoken_place;
+use onus_core::event::{Body, Draft};
+use onus_core::ids::{Token, Uid};
+use onus_core::lease::{EndKind, LapseCause, Lease, Liveness, Process};
+use onus_core::quote;
+use onus_core::refusal::{OnSeat, Step};
+use onus_core::scope::{Glob, Reservations, Scope};
+use onus_core::time::{MINUTE_MS, Moment, Span};
+use onus_core::transition::Verb;
+use onus_store::{ClosingRows, KnownInstance, Result, Wanted, Wish};
+
+use crate::snapshot::Snapshot;
 use crate::view::{Notice, NoticeKind};
 
 /// A lease is lapsing when less than this share of its TTL, and less than this time, is left.
 const LAPSING_SHARE: i64 = 5;
 const LAPSING_MS: i64 = 10 * MINUTE_MS;
 
-/// The longest that a lost lease is told to somebody who changes nothing.
-const MAX_NEWS_MS: i64 = DAY_MS;
+/// How many notices a caller is given at once, and how many of those who wait for paths of one task.
+const MAX_NOTICES: usize = 12;
+const MAX_WANTED: usize = 3;
 
-/// How many of a task's latest events are looked through for notes: news must not cost more as a task grows old.
-const LATEST: u64 = 20;
+/// How many files a notice names: of those that were yielded at once, and of those that were changed.
+const MAX_YIELDED: usize = 5;
+const MAX_FILES: usize = 8;
 
 /// What is known of the caller from before.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct CallerRecord {
     pub(crate) process: Option<Process>,
     pub(crate) group: Option<u32>,
     pub(crate) wants: Option<Wanted>,
     pub(crate) seen_at_ms: Option<i64>,
+    pub(crate) registered_at_ms: Option<i64>,
+    pub(crate) ended_at_ms: Option<i64>,
+    pub(crate) in_turn: bool,
 }
 
-impl Watch {
-    pub(crate) fn of<R: Read + ?Sized>(
-        read: &mut R,
-        actor: &ActorName,
-        instance: &InstanceId,
-    ) -> Result<Watch> {
-        Ok(read.instance(actor, instance)?.into())
-    }
-}
-
-impl From<Option<KnownInstance>> for Watch {
-    fn from(known: Option<KnownInstance>) -> Watch {
-        Watch {
+impl From<Option<KnownInstance>> for CallerRecord {
+    fn from(known: Option<KnownInstance>) -> CallerRecord {
+        CallerRecord {
             seen_at_ms: known.as_ref().map(|known| known.seen_at_ms),
+            registered_at_ms: known.as_ref().and_then(|known| known.registered_at_ms),
+            ended_at_ms: known.as_ref().and_then(|known| known.ended_at_ms),
             group: known.as_ref().and_then(|known| known.group),
             wants: known.as_ref().and_then(|known| known.wants.clone()),
+            in_turn: known.as_ref().is_some_and(|known| known.in_turn),
             process: known.and_then(|known| known.process),
         }
     }
 }
 
-/// The caller's news. `about`: the task it just acted on, about whose lease it knows.
-pub(crate) fn for_caller<R: Read + ?Sized>(
-    read: &mut R,
-    project: &Project,
-    now: &Moment,
-    observe: &dyn Fn(&Process) -> Seen,
-    (actor, instance): (&ActorName, &InstanceId),
-    watch: &Watch,
-    about: Option<Uid>,
-) -> Result<Vec<Notice>> {
-    let mut notices = Vec::new();
-    // Never seen before: nothing can be news to it.
-    let Some(seen_at_ms) = watch.seen_at_ms else { return Ok(notices) };
-    let since_ms = seen_at_ms.max(now.wall_ms - MAX_NEWS_MS);
-    for lease in read.leases_lost_by(actor, instance, since_ms)? {
-        let Some(task) = read.task(lease.task)? else { continue };
-        let current = read.lease(task.uid, task.token)?;
-        let is_own = current.as_ref().is_some_and(|current| current.is_held_by(actor, instance));
-        if is_own || !lease.was_superseded(task.token, task.fenced_token) {
-            continue;
-        }
-        let id = project.prefix.id(task.number);
-        let by = current
-            .map(|current| format!(" by {} ({})", current.actor, current.instance))
-            .unwrap_or_default();
-        let how = match lease.ended.as_ref().map(|ended| ended.how) {
-            Some(EndKind::TakenOver) => "taken over",
-            Some(EndKind::Revoked) => "revoked",
-            Some(EndKind::Reset) => "reset",
-            _ => "superseded",
-        };
-        notices.push(Notice {
-            kind: NoticeKind::Superseded,
-            message: format!(
-                "your lease on {id} (token {}) was {how}{by}: stop working on it, keep what you have on its branch",
-                lease.token
-            ),
-            task: Some(id),
-        });
-    }
-    for lease in read.leases_held_by(actor, instance)? {
-        let Some(task) = read.task(lease.task)? else { continue };
-        let id = project.prefix.id(task.number);
-        let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
-        let liveness = lease.liveness(now, seen);
-        if about != Some(task.uid) {
-            notices.extend(lapsing(&id, liveness, lease.pulse.deadline.as_ref(), lease.grant.ttl_ms, now));
-        }
-        let since_ms = seen_at_ms.max(lease.acquired_at_ms);
-        let latest =
-            EventQuery { stream: Some(task.uid), newest: true, limit: LATEST, ..EventQuery::default() };
-        for note in read.events(&latest)? {
-            let is_new = parse_rfc3339(&note.at).is_some_and(|at_ms| at_ms >= since_ms);
-            if is_new
-                && note.kind == "note.added"
-                && (note.actor != actor.as_str() || note.instance != instance.as_str())
-            {
-                notices.push(Notice {
-                    kind: NoticeKind::Note,
-                    message: format!("{} left a note on {id}: see onus show {id}", note.actor),
-                    task: Some(id.clone()),
-                });
-            }
-        }
-        for other in read.wanting(task.uid, since_ms)? {
-            let Some(wants) = other.wants else { continue };
-            notices.push(Notice {
-                kind: NoticeKind::Wanted,
-                message: format!(
-                    "{} waits for {}, which {id} reserves: if you are done with it, onus scope rm --task {id} '{}', or finish {id}",
-                    other.actor, wants.path, wants.path
-                ),
-                task: Some(id.clone()),
-            });
-        }
-    }
-    Ok(notices)
+/// What a caller should know.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) notices: Vec<Notice>,
+    /// The losses that are among them, and those that are none any more because the task is the caller's again: once it has
+    /// heard the answer, they are to be forgotten.
+    pub(crate) losses: Vec<(Uid, Token)>,
+    /// The stored notices that are among them: once the caller has heard the answer, they are to be forgotten.
+    pub(crate) pending: Vec<PendingNotice>,
 }
 
-fn lapsing(
-    id: &str,
-    liveness: Liveness,
-    deadline: Option<&Moment>,
-    ttl_ms: Option<i64>,
-    now: &Moment,
-) -> Option<Notice> {
-    if let Liveness::Lapsed(cause) = liveness
-        && cause != LapseCause::Ttl
-    {
-        let message = format!("your lease on {id} has lapsed: finish it, or onus claim {id} to begin anew");
-        return Some(Notice { kind: NoticeKind::Lapsing, task: Some(id.to_owned()), message });
+impl Snapshot<'_> {
+    /// The news of somebody who asks.
+    pub(crate) fn news_for(&mut self, caller: (&ActorName, &InstanceId)) -> Result<News> {
+        let record = CallerRecord::from(self.read.instance(caller.0, caller.1)?);
+        let rows = self.read.closing(caller.0, caller.1, record.seen_at_ms, None)?;
+        self.news(caller, &record, &rows, None)
     }
-    let left_ms = deadline?.since_ms(now);
-    let soon_ms = ttl_ms.map_or(LAPSING_MS, |ttl_ms| (ttl_ms / LAPSING_SHARE).min(LAPSING_MS));
-    let message = if liveness != Liveness::Live {
-        format!("your lease on {id} has lapsed: finish it, or onus renew {id} before somebody takes it over")
-    } else if left_ms < soon_ms {
-        format!("your lease on {id} lapses in {}: onus renew {id}", Span::from_ms(left_ms))
-    } else {
-        return None;
+
+    /// The caller's news. `about`: the task it just acted on, about whose lease it knows.
+    pub(crate) fn news(
+        &mut self,
+        caller: (&ActorName, &InstanceId),
+        record: &CallerRecord,
+        rows: &ClosingRows,
+        about: Option<Uid>,
+    ) -> Result<News> {
+        let mut news = self.losses(caller, &rows.lost)?;
+        news.notices.extend(self.stray_writes(&rows.notices)?);
+        news.notices.extend(self.news_of_a_circle(caller, record)?);
+        news.notices.extend(self.merges_to_come(&rows.notices)?);
+        news.notices.extend(self.opened(&rows.notices)?);
+        news.pending.clone_from(&rows.notices);
+        let notices = &mut news.notices;
+        let noted: BTreeSet<Uid> = rows.notes.iter().map(|note| note.task).collect();
+        let wanted_of: BTreeSet<Uid> = rows.wishes.iter().map(|wish| wish.task).collect();
+        for lease in &rows.held {
+            let lapses = about != Some(lease.task) && self.is_lapsing(lease);
+            if !lapses && !noted.contains(&lease.task) && !wanted_of.contains(&lease.task) {
+                continue;
+            }
+            if !lease.is_of_a_task() {
+                notices.push(self.lapsing_seat(lease)?);
+                continue;
+            }
+            let id = self.id_of(lease.task)?;
+            if lapses {
+                notices.push(self.lapsing(&id, lease));
+            }
+            let of_task = || rows.notes.iter().filter(|note| note.task == lease.task);
+            let notes = of_task().filter(|note| note.yielded.is_none());
+            notices.extend(notes_left(&id, &notes.map(|note| &note.actor).collect::<Vec<_>>()));
+            notices
+                .extend(of_task().filter_map(|note| Some(yielded(&id, &note.actor, note.yielded.as_ref()?))));
+            let wishes = rows.wishes.iter().filter(|wish| wish.task == lease.task);
+            notices.extend(wishes.clone().take(MAX_WANTED).map(|wish| wanted(&id, wish)));
+            let more = wishes.count().saturating_sub(MAX_WANTED);
+            if more > 0 {
+                let message = format!("{more} more wait for paths that {id} reserves");
+                notices.push(Notice::new(NoticeKind::Wanted, Some(id), message));
+            }
+        }
+        bound(notices);
+        Ok(news)
+    }
+
+    /// What others changed in worktrees of their own, one notice for each of them and of the caller's tasks.
+    fn merges_to_come(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
+        let mut by_whom: Vec<(&PendingNotice, Vec<&str>)> = Vec::new();
+        for notice in pending.iter().filter(|notice| notice.kind == PendingKind::Merge) {
+            let is_same = |(first, _): &&mut (&PendingNotice, Vec<&str>)| {
+                (first.task, first.by_task, &first.by) == (notice.task, notice.by_task, &notice.by)
+            };
+            match by_whom.iter_mut().find(is_same) {
+                Some((_, paths)) => paths.push(&notice.path),
+                None => by_whom.push((notice, vec![&notice.path])),
+            }
+        }
+        let mut notices = Vec::with_capacity(by_whom.len());
+        for (first, paths) in by_whom {
+            let (Some((actor, instance)), Some(task)) = (first.by.clone(), first.by_task) else { continue };
+            let (yours, theirs) = (self.id_of(first.task)?, self.id_of(task)?);
+            let holder = Holder { actor, instance };
+            let place = spoken_place(first.worktree.as_deref(), first.branch.as_deref());
+            let message = format!(
+                "a merge to come: {} changes {} too, for {theirs}{place}",
+                holder.spoken(),
+                quote::some_names(&paths)
+            );
+            notices.push(Notice::new(NoticeKind::Merge, Some(yours), message).next(Step::show(&theirs)));
+        }
+        Ok(notices)
+    }
+
+    /// That a task was opened for the caller's edits, where its harness passes nothing on before a tool is used.
+    fn opened(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
+        let opened = pending.iter().filter(|notice| notice.kind == PendingKind::Opened);
+        let say = |notice: &PendingNotice| {
+            let id = self.id_of(notice.task)?;
+            let message = format!(
+                "you held no task, so onus opened {id} for your edits; it ends with this conversation"
+            );
+            Ok(Notice::new(NoticeKind::Info, Some(id.clone()), message).next(Step::show(&id)))
+        };
+        opened.map(say).collect()
+    }
+
+    /// That files were changed past their holders. One line for all that one party changed of one task's. What is no longer
+    /// reserved is no news: the holder released it, or yielded it and was told so.
+    fn stray_writes(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
+        let mut reserved: BTreeMap<(Uid, Token), Reservations> = BTreeMap::new();
+        let mut groups: BTreeMap<_, Vec<&PendingNotice>> = BTreeMap::new();
+        for stray in pending.iter().filter(|notice| notice.kind == PendingKind::Changed) {
+            let lease = (stray.task, stray.token);
+            if let Entry::Vacant(vacant) = reserved.entry(lease) {
+                vacant.insert(self.read.scope_of(stray.task, stray.token)?);
+            }
+            if reserved[&lease].covers(&stray.path) {
+                groups.entry((stray.task, stray.by.as_ref())).or_default().push(stray);
+            }
+        }
+        let mut notices = Vec::with_capacity(groups.len());
+        for group in groups.into_values() {
+            let id = self.id_of(group[0].task)?;
+            notices.push(strayed(&id, &group));
+        }
+        Ok(notices)
+    }
+
+    /// That the caller waits in a circle, if it closed since it was last seen. Only who was refused something can be in one.
+    fn news_of_a_circle(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        record: &CallerRecord,
+    ) -> Result<Option<Notice>> {
+        if record.wants.is_none() {
+            return Ok(None);
+        }
+        let caller = Holder { actor: actor.clone(), instance: instance.clone() };
+        let circle = self.circle_of(&caller)?;
+        let news =
+            circle.filter(|circle| record.seen_at_ms.is_some_and(|at_ms| circle.closed_at_ms() >= at_ms));
+        Ok(news.map(|circle| {
+            let notice = Notice::new(NoticeKind::Circle, None, circle.message());
+            circle.step_for(&caller).into_iter().fold(notice, Notice::next)
+        }))
+    }
+
+    /// The leases that the caller lost and was not told of.
+    pub(crate) fn losses(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        lost: &[Lease],
+    ) -> Result<News> {
+        let mut news = News::default();
+        for lease in lost {
+            news.losses.push((lease.task, lease.token));
+            if !lease.is_of_a_task() {
+                news.notices.extend(self.lost_seat((actor, instance), lease)?);
+                continue;
+            }
+            let Some(task) = self.task(lease.task)? else { continue };
+            // After a reset there is no later lease.
+            let later = self.lease(task.uid, task.token)?.filter(|later| later.token > lease.token);
+            if later.as_ref().is_some_and(|later| later.is_held_by(actor, instance)) {
+                continue;
+            }
+            let id = self.id(task.number);
+            let how = match lease.ended.as_ref().map(|ended| ended.how) {
+                Some(EndKind::TakenOver) => "taken over",
+                Some(EndKind::Revoked) => "revoked",
+                Some(EndKind::Reset) => "reset",
+                _ => "superseded",
+            };
+            let by = later.map(|later| format!(" by {}", later.holder())).unwrap_or_default();
+            let message = format!(
+                "your lease on {id} (token {}) was {how}{by}: stop working on it, and keep what you have on its branch",
+                lease.token
+            );
+            news.notices.push(Notice::new(NoticeKind::Superseded, Some(id), message));
+        }
+        Ok(news)
+    }
+
+    /// That the caller lost a seat, unless it is the caller's again.
+    fn lost_seat(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        lease: &Lease,
+    ) -> Result<Option<Notice>> {
+        let seat = self.seat_of(lease.task)?;
+        let later = self.lease(seat.uid, seat.token)?.filter(|later| later.token > lease.token);
+        if later.as_ref().is_some_and(|later| later.is_held_by(actor, instance)) {
+            return Ok(None);
+        }
+        let how = match lease.ended.as_ref().map(|ended| ended.how) {
+            Some(EndKind::Revoked) => "revoked",
+            _ => "taken over",
+        };
+        let by = later.map(|later| format!(" by {}", later.holder())).unwrap_or_default();
+        let message = format!(
+            "your lease on {} (token {}) was {how}{by}: stop what you do under it",
+            seat.name.spoken(),
+            lease.token
+        );
+        Ok(Some(Notice::of_seat(NoticeKind::Superseded, &seat.name, message)))
+    }
+
+    /// That the lease on a seat lapses.
+    fn lapsing_seat(&mut self, lease: &Lease) -> Result<Notice> {
+        let name = self.seat_of(lease.task)?.name;
+        let (message, what) = match (self.liveness(lease), lease.pulse.deadline.as_ref()) {
+            (Liveness::Live, Some(deadline)) => {
+                let left = Span::from_ms(deadline.left_ms(self.now));
+                (format!("your lease on {} lapses in {left}", name.spoken()), OnSeat::Renew)
+            }
+            (Liveness::Lapsed(LapseCause::Ttl), _) => {
+                (format!("your lease on {} has lapsed", name.spoken()), OnSeat::Renew)
+            }
+            _ => (format!("your lease on {} has lapsed", name.spoken()), OnSeat::Take),
+        };
+        Ok(Notice::of_seat(NoticeKind::Lapsing, &name, message).next(Step::Seat(what, name)))
+    }
+
+    /// Whether a lease has lapsed, or will soon.
+    fn is_lapsing(&self, lease: &Lease) -> bool {
+        let ttl_ms = lease.grant.ttl_ms;
+        let soon_ms = ttl_ms.map_or(LAPSING_MS, |ttl_ms| (ttl_ms / LAPSING_SHARE).min(LAPSING_MS));
+        let is_short = |deadline: &Moment| deadline.left_ms(self.now) < soon_ms;
+        self.liveness(lease) != Liveness::Live || lease.pulse.deadline.as_ref().is_some_and(is_short)
+    }
+
+    fn lapsing(&self, id: &str, lease: &Lease) -> Notice {
+        let (message, step) = match (self.liveness(lease), lease.pulse.deadline.as_ref()) {
+            (Liveness::Lapsed(LapseCause::Ttl), _) => (
+                format!(
+                    "your lease on {id} has lapsed: finish the task, or renew before somebody takes it over"
+                ),
+                Step::Renew(id.to_owned()),
+            ),
+            (Liveness::Lapsed(_), _) | (Liveness::Live, None) => (
+                format!("your lease on {id} has lapsed: finish the task, or claim it again"),
+                Step::verb(Verb::Claim, id),
+            ),
+            (Liveness::Live, Some(deadline)) => {
+                let left = Span::from_ms(deadline.left_ms(self.now));
+                (format!("your lease on {id} lapses in {left}"), Step::Renew(id.to_owned()))
+            }
+        };
+        Notice::new(NoticeKind::Lapsing, Some(id.to_owned()), message).next(step)
+    }
+}
+
+/// Whether a lease that its holder could still have used, `before` these events, is lost to another by them.
+pub(crate) fn is_lost(
+    before: &Lease,
+    fenced: Token,
+    drafts: &[Draft],
+    (actor, instance): (&ActorName, &InstanceId),
+) -> bool {
+    let takes = |draft: &Draft| {
+        matches!(
+            draft.body,
+            Body::LeaseAcquired { .. }
+                | Body::LeaseTakenOver { .. }
+                | Body::LeaseRevoked { .. }
+                | Body::TaskReset { .. }
+        )
     };
-    Some(Notice { kind: NoticeKind::Lapsing, task: Some(id.to_owned()), message })
+    before.is_usable(fenced) && !before.is_held_by(actor, instance) && drafts.iter().any(takes)
+}
+
+/// No more than a caller can read. The first stay: lost leases.
+fn bound(notices: &mut Vec<Notice>) {
+    if notices.len() > MAX_NOTICES {
+        let more = notices.len() - (MAX_NOTICES - 1);
+        notices.truncate(MAX_NOTICES - 1);
+        notices.push(Notice::info(format!("and {more} more notices")).next(Step::Status));
+    }
+}
+
+/// That others wrote notes on a task, the latest last.
+fn notes_left(id: &str, authors: &[&ActorName]) -> Option<Notice> {
+    let latest = quote::name(authors.last()?.as_str());
+    let message = match authors.len() {
+        1 => format!("{latest} left a note on {id}"),
+        count => format!("{count} new notes on {id}, the latest by {latest}"),
+    };
+    Some(Notice::new(NoticeKind::Note, Some(id.to_owned()), message).next(Step::show(id)))
+}
+
+/// That somebody got files of ad-hoc work while its turn was over.
+fn yielded(id: &str, by: &ActorName, files: &Scope) -> Notice {
+    let names: Vec<String> =
+        files.globs().iter().map(|glob| quote::name(glob.path().unwrap_or(glob.as_str()))).collect();
+    let more = names.len().saturating_sub(MAX_YIELDED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!(
+        "{by} got {}{more} from {id} while your turn was over, since nothing in it was uncommitted: read it again before \
+         you change it",
+        names[..names.len().min(MAX_YIELDED)].join(", ")
+    );
+    Notice::new(NoticeKind::Yielded, Some(id.to_owned()), message)
+}
+
+/// That files of one task were changed by one party.
+fn strayed(id: &str, group: &[&PendingNotice]) -> Notice {
+    let named: Vec<String> = group.iter().take(MAX_FILES).map(|stray| quote::name(&stray.path)).collect();
+    let more = group.len() - named.len();
+    let files = match more {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    };
+    let message = match &group[0].by {
+        Some(_) if group[0].is_own() => format!(
+            "while your command ran, {files}, reserved by {id}, changed: its holder is told. If that was you, leave it as it is now, and \
+             change it no further"
+        ),
+        Some((actor, instance)) => format!(
+            "{files}, reserved by {id}, changed while a command of {actor} ({}) ran: look at it again before you go on",
+            quote::name(instance.as_str())
+        ),
+        None => format!(
+            "{files}, reserved by {id}, changed meanwhile, it cannot be told by whom: look at it again before you go on"
+        ),
+    };
+    Notice::new(NoticeKind::Changed, Some(id.to_owned()), message).next(Step::show(id))
+}
+
+/// That somebody was refused a path, or the task.
+fn wanted(id: &str, wish: &Wish) -> Notice {
+    let by = &wish.actor;
+    let Some(path) = &wish.path else {
+        let message = format!("{by} waits for {id}: if you are done with it, say so");
+        return Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message)
+            .next(Step::verb(Verb::Done, id));
+    };
+    let message = format!(
+        "{by} waits for {}, which {id} reserves: if you no longer need it, release it",
+        quote::name(path)
+    );
+    let notice = Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message);
+    let give_back = Glob::literal(path).ok().map(|glob| Step::GiveBack { task: id.to_owned(), glob });
+    give_back.into_iter().fold(notice, Notice::next).next(Step::verb(Verb::Done, id))
 }

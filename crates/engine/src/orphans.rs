@@ -1,19 +1,20 @@
 //! What a dead holder left running.
 //!
-//! A supervisor that is killed -9 takes its direct child with it, not what that had started. Before its task is granted to
-//! somebody else, the process group on its record is ended: two workers on one task, in one folder, is what leases are
-//! there to prevent. Ending processes takes time and cannot be undone, so it is not done inside the transaction: the
-//! request is undone, the group is ended, and the request is made again. Whoever was granted the task meanwhile is met
-//! then, like any other holder.
+//! When a supervisor is killed with -9, its direct child dies with it, but not what that child started. Before its task is granted to
+//! someone else, the recorded process group is ended: two workers on one task, in one folder, is what leases
+//! exist to prevent. Ending processes takes time and cannot be undone, so it does not happen inside the transaction: the
+//! request is rolled back, the group is ended, and the request is made again. If another got the task meanwhile, the
+//! request then meets an ordinary holder.
 //!
-//! How a group is ended is not the engine's business; without somebody who knows, nothing is.
+//! How to end a group is not the engine's business; without a function that can, none is ended.
 
 use onus_core::actor::InstanceId;
 use onus_core::decide::Decision;
 use onus_core::event::Body;
 use onus_core::lease::{EndKind, Lease, Seen};
 
-use crate::door::{Door, Stop};
+use crate::execution::Purpose;
+use crate::request::{Stop, UnitOfWork};
 
 /// A process group whose supervisor is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct Orphan {
     pub task: String,
 }
 
-impl Door<'_> {
+impl UnitOfWork<'_> {
     /// Stops a request that would grant a task while a dead holder's group may still work on it.
     pub(crate) fn end_orphans_first(
         &mut self,
@@ -34,6 +35,7 @@ impl Door<'_> {
         decision: &Decision,
     ) -> Result<(), Stop> {
         let grants = decision.drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }));
+        let grants = grants && self.purpose == Purpose::Keep;
         let Some(lease) = lease.filter(|lease| grants && was_lost(lease)) else { return Ok(()) };
         if self.seen(Some(lease)) != Seen::Dead {
             return Ok(());

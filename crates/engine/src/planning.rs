@@ -5,40 +5,63 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
+use onus_core::circle::Holder;
 use onus_core::command::{Act, Terms};
 use onus_core::decide::{self, ObstacleKind, Reset};
 use onus_core::ids::{TaskRef, Uid};
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::{State, Task};
+use onus_core::time::{Span, rfc3339};
 use onus_store::{After, Direction, Filter, Store, StoreError};
 
-use crate::door::Stop;
-use crate::door::scene::Scene;
-use crate::query::{Look, Looked};
-use crate::view::{TaskView, TouchedView};
+use crate::query::WithNotices;
+use crate::request::Stop;
+use crate::request::evidence::Evidence;
+use crate::snapshot::Snapshot;
+use crate::view::{NotReadyView, TaskView, TouchedView};
 use crate::{Engine, Identity};
 
 /// Whether a task could be claimed now, and what is in the way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WhyView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "WhyView"))]
+pub struct WhyView<N = Step> {
     pub id: String,
     pub title: String,
     pub state: State,
     pub ready: bool,
-    pub obstacles: Vec<ObstacleView>,
+    pub obstacles: Vec<ObstacleView<N>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ObstacleView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ObstacleView"))]
+pub struct ObstacleView<N = Step> {
     pub kind: ObstacleKind,
     pub message: String,
     /// The other task that is to blame.
     pub task: Option<String>,
     pub holder: Option<String>,
     /// What would clear it.
-    pub next: Option<String>,
+    pub next: Option<N>,
+}
+
+impl WhyView {
+    /// The same in an interface's words.
+    pub fn worded(&self, say: &dyn Fn(&Step) -> Option<String>) -> WhyView<String> {
+        let worded = |obstacle: &ObstacleView| ObstacleView {
+            kind: obstacle.kind,
+            message: obstacle.message.clone(),
+            task: obstacle.task.clone(),
+            holder: obstacle.holder.clone(),
+            next: obstacle.next.as_ref().and_then(say),
+        };
+        WhyView {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            state: self.state,
+            ready: self.ready,
+            obstacles: self.obstacles.iter().map(worded).collect(),
+        }
+    }
 }
 
 /// What is ready, and what is not and why.
@@ -51,10 +74,33 @@ pub struct Explained {
     pub more: u64,
 }
 
+/// What a task depends on, and what depends on it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LinksView {
+    pub id: String,
+    pub title: String,
+    pub state: State,
+    pub needs: Vec<LinkView>,
+    pub needed_by: Vec<LinkView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LinkView {
+    pub id: String,
+    pub title: String,
+    pub state: State,
+    pub holder: Option<String>,
+}
+
+/// How many tasks a list names that another waits for.
+const NAMED: u64 = 3;
+
 /// How many tasks are looked at in one go.
 const STEP: u64 = 200;
 
-impl Look<'_> {
+impl Snapshot<'_> {
     /// The first unfinished tasks that are not among these, with why; and how many more there are.
     fn not_ready(
         &mut self,
@@ -64,7 +110,8 @@ impl Look<'_> {
     ) -> Result<(Vec<WhyView>, u64), Stop> {
         let (mut left_out, mut after) = (Vec::new(), None);
         while left_out.len() < limit {
-            let page = self.read.list(&Filter::default(), after, STEP)?;
+            let planned = Filter { ad_hoc: Some(false), ..Filter::default() };
+            let page = self.read.list(&planned, after, STEP)?;
             for task in &page {
                 if left_out.len() < limit && !ready.contains(&task.uid) {
                     left_out.push(self.why(identity, task)?);
@@ -80,12 +127,13 @@ impl Look<'_> {
     }
 
     /// Who asks. Nobody in particular may do everything that a rule about actors forbids.
-    fn as_caller(&mut self, identity: Option<&Identity>) -> Result<(Caller, Actor), Stop> {
+    pub(crate) fn as_caller(&mut self, identity: Option<&Identity>) -> Result<(Caller, Actor), Stop> {
         let actor = match self.asker(identity)? {
             Some(actor) => actor,
             None => Actor { name: "human:anyone".parse()?, tier: Tier::MAX, registered_at_ms: 0 },
         };
         let caller = Caller {
+            whole: None,
             actor: actor.name.clone(),
             instance: match identity {
                 Some(identity) => identity.instance.clone(),
@@ -94,22 +142,110 @@ impl Look<'_> {
             known_by: identity.map_or(KnownBy::Name, |identity| identity.known_by),
             token: None,
             ancestry: identity.map(|identity| identity.ancestry.processes()).unwrap_or_default(),
+            in_turn: false,
+            own_clock: None,
+            process: None,
         };
         Ok((caller, actor))
     }
 
-    fn scene(&mut self, caller: &Caller, task: &Task) -> Result<Scene, StoreError> {
-        Scene::of(self.read, &self.project.prefix, self.engine.observe, caller, task)
+    fn evidence(&mut self, caller: &Caller, task: &Task) -> Result<Evidence, StoreError> {
+        Evidence::of(self, caller, task)
+    }
+
+    /// Tasks as a list shows them: each with the first thing in its way.
+    pub(crate) fn listed(
+        &mut self,
+        tasks: &[Task],
+        identity: Option<&Identity>,
+    ) -> Result<Vec<TaskView>, StoreError> {
+        let asker = self.asker(identity)?;
+        let mut views = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let not_ready = self.first_obstacle(task, asker.as_ref())?;
+            views.push(TaskView { not_ready, ..self.task_view(task)? });
+        }
+        Ok(views)
+    }
+
+    /// What a task's own row says is in the way of claiming it, in half a sentence.
+    fn first_obstacle(
+        &mut self,
+        task: &Task,
+        asker: Option<&Actor>,
+    ) -> Result<Option<NotReadyView>, StoreError> {
+        let said = |kind, message: String| Ok(Some(NotReadyView { kind, message }));
+        let of_state = |message: &str| said(ObstacleKind::State, message.to_owned());
+        match task.state {
+            State::Done | State::Dropped => return Ok(None),
+            _ if task.leased => return Ok(None),
+            State::Proposed => return of_state("waits to be accepted"),
+            State::Blocked => return of_state("blocked"),
+            State::Review => return of_state("waits for review"),
+            State::Failed => return of_state("failed"),
+            State::Open | State::InProgress => {}
+        }
+        let Some(kind) = decide::obstacle_in_row(task, asker, self.now) else { return Ok(None) };
+        let message = match kind {
+            ObstacleKind::Dependency => {
+                let unmet = self.read.unmet(task.uid, NAMED)?;
+                let ids: Vec<String> = unmet.iter().map(|other| self.id(other.number)).collect();
+                let more = match task.counts.unmet.saturating_sub(ids.len() as u64) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("waits for {}{more}", ids.join(", "))
+            }
+            ObstacleKind::Child => match task.counts.open_children {
+                1 => "has 1 unfinished part".to_owned(),
+                parts => format!("has {parts} unfinished parts"),
+            },
+            ObstacleKind::Kept => match &task.kept {
+                Some(kept) => {
+                    let left = Span::from_ms(kept.until.left_ms(self.now).max(0));
+                    format!("kept for {}, {left} left", kept.actor)
+                }
+                None => return Ok(None),
+            },
+            ObstacleKind::Schedule => match task.facts.not_before_ms {
+                Some(at_ms) => format!("starts {}", rfc3339(at_ms)),
+                None => return Ok(None),
+            },
+            _ => format!("needs tier {}", task.facts.required_tier),
+        };
+        said(kind, message)
+    }
+
+    fn link(&mut self, uid: Uid) -> Result<Option<LinkView>, StoreError> {
+        let Some(task) = self.task(uid)? else { return Ok(None) };
+        let lease = if task.leased { self.lease(uid, task.token)? } else { None };
+        Ok(Some(LinkView {
+            id: self.id(task.number),
+            title: self.title(&task)?,
+            state: task.state,
+            holder: lease.map(|lease| lease.actor.to_string()),
+        }))
+    }
+
+    fn links(&mut self, task: Uid, direction: Direction) -> Result<Vec<LinkView>, StoreError> {
+        let mut links = Vec::new();
+        for uid in self.read.neighbours(task, direction)? {
+            links.extend(self.link(uid)?);
+        }
+        Ok(links)
     }
 
     /// What keeps the asker from claiming this task now.
     pub(crate) fn why(&mut self, identity: Option<&Identity>, task: &Task) -> Result<WhyView, Stop> {
         let (caller, actor) = self.as_caller(identity)?;
-        let mut scene = self.scene(&caller, task)?;
-        let around = self.engine.around(&self.now, &self.project.prefix);
-        scene.look_around(self.read, &around, task, &Act::Claim(Terms::default()))?;
-        let view = scene.view(&self.now, self.engine.policy, (&caller, &actor), task);
-        let obstacles: Vec<ObstacleView> = decide::obstacles(&view)
+        let mut evidence = self.evidence(&caller, task)?;
+        let claim = Act::Claim(Terms::default());
+        let wish = decide::reserves(&evidence.view(self.now, self.policy, (&caller, &actor), task), &claim);
+        if let Some(wish) = wish {
+            evidence.look_around(self, &caller, task, wish)?;
+        }
+        let view = evidence.view(self.now, self.policy, (&caller, &actor), task);
+        let mut obstacles: Vec<ObstacleView> = decide::obstacles(&view)
             .into_iter()
             .map(|obstacle| ObstacleView {
                 kind: obstacle.kind,
@@ -119,9 +255,22 @@ impl Look<'_> {
                 next: obstacle.next,
             })
             .collect();
+        // Whatever is ready is in nobody's circle.
+        if !obstacles.is_empty()
+            && let Some(circle) = self.circle_around(identity, task)?
+        {
+            let asker = Holder { actor: caller.actor.clone(), instance: caller.instance.clone() };
+            obstacles.push(ObstacleView {
+                kind: ObstacleKind::Circle,
+                message: circle.message(),
+                task: None,
+                holder: None,
+                next: circle.step_for(&asker).filter(|step| *step != Step::why(&evidence.id)),
+            });
+        }
         Ok(WhyView {
-            id: scene.id.clone(),
-            title: self.renderer().title(task)?,
+            id: evidence.id.clone(),
+            title: self.title(task)?,
             state: task.state,
             ready: obstacles.is_empty(),
             obstacles,
@@ -136,13 +285,31 @@ impl<S: Store> Engine<S> {
         identity: Option<&Identity>,
         limit: u64,
         left_out: usize,
-    ) -> Result<Looked<Explained>, Refusal> {
-        self.look(identity, |look| {
-            let ready = look.all_ready(identity, usize::MAX)?;
+    ) -> Result<WithNotices<Explained>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let ready = snapshot.all_ready(identity, usize::MAX, &Terms::default())?;
             let uids = ready.iter().map(|(task, _)| task.uid).collect();
-            let (left_out, more) = look.not_ready(identity, &uids, left_out)?;
+            let (left_out, more) = snapshot.not_ready(identity, &uids, left_out)?;
             let shown = usize::try_from(limit).unwrap_or(usize::MAX).min(ready.len());
-            Ok(Explained { tasks: look.offered(&ready[..shown])?, left_out, more })
+            Ok(Explained { tasks: snapshot.offered(&ready[..shown])?, left_out, more })
+        })
+    }
+
+    /// What a task depends on, and what depends on it.
+    pub fn links(
+        &mut self,
+        identity: Option<&Identity>,
+        reference: Option<&TaskRef>,
+    ) -> Result<WithNotices<LinksView>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let task = snapshot.named_task(reference, identity)?;
+            Ok(LinksView {
+                id: snapshot.id(task.number),
+                title: snapshot.title(&task)?,
+                state: task.state,
+                needs: snapshot.links(task.uid, Direction::Upstream)?,
+                needed_by: snapshot.links(task.uid, Direction::Downstream)?,
+            })
         })
     }
 
@@ -150,10 +317,10 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<Looked<WhyView>, Refusal> {
-        self.look(identity, |look| {
-            let task = look.task(reference, identity)?;
-            look.why(identity, &task)
+    ) -> Result<WithNotices<WhyView>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let task = snapshot.named_task(reference, identity)?;
+            snapshot.why(identity, &task)
         })
     }
 
@@ -162,22 +329,22 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<Looked<Vec<TouchedView>>, Refusal> {
-        self.look(identity, |look| {
-            let root = look.task(reference, identity)?;
-            let (caller, actor) = look.as_caller(identity)?;
+    ) -> Result<WithNotices<Vec<TouchedView>>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let root = snapshot.named_task(reference, identity)?;
+            let (caller, actor) = snapshot.as_caller(identity)?;
             let mut touched = Vec::new();
-            let closure = look.read.closure(root.uid, Direction::Downstream)?;
+            let closure = snapshot.read.closure(root.uid, Direction::Downstream)?;
             for uid in std::iter::once(root.uid).chain(closure) {
-                let Some(task) = look.read.task(uid)? else { continue };
-                let scene = look.scene(&caller, &task)?;
-                let view = scene.view(&look.now, look.engine.policy, (&caller, &actor), &task);
+                let Some(task) = snapshot.task(uid)? else { continue };
+                let evidence = snapshot.evidence(&caller, &task)?;
+                let view = evidence.view(snapshot.now, snapshot.policy, (&caller, &actor), &task);
                 match decide::reset(&view, uid == root.uid, "preview", None) {
                     Ok(Reset::Stays) => {}
-                    Ok(Reset::Back(_)) => touched.push(look.renderer().touched(&task)?),
+                    Ok(Reset::Back(_)) => touched.push(snapshot.touched_view(&task)?),
                     // Whoever holds it is what a preview is for.
                     Err(refusal) if matches!(refusal.code, Code::Held | Code::Fenced) => {
-                        touched.push(look.renderer().touched(&task)?);
+                        touched.push(snapshot.touched_view(&task)?);
                     }
                     Err(refusal) => return Err(refusal.into()),
                 }

@@ -1,28 +1,31 @@
-//! What can be asked without changing anything. Readers write nothing: "lapsed" is computed and shown.
+//! Queries, which change nothing. Readers write nothing: "lapsed" is computed and shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use onus_core::actor::{Actor, Tier};
+use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::command::Terms;
 use onus_core::decide::can_be_taken_over;
-use onus_core::ids::{Number, Prefix, TaskRef, Uid, Version};
+use onus_core::event::Body;
+use onus_core::ids::{Number, TaskRef, Uid, Version};
 use onus_core::lease::{Lease, Process};
-use onus_core::refusal::{Code, Refusal};
-use onus_core::task::{Priority, Task};
-use onus_core::time::Moment;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::seat::SeatName;
+use onus_core::task::{Facts, Priority, Task};
+use onus_core::text::{Field, TextKey};
 use onus_store::{After, EventQuery, Filter, KnownInstance, Read, Store, StoreError};
 
-use crate::door::{Stop, resolve};
-use crate::notices::{self, Watch};
-use crate::scopes::Around;
-use crate::view::{ActorView, InstanceView, Notice, Renderer, TaskView};
+use crate::conversation::MOST_OF_A_PROCESS;
+use crate::request::seat::no_such_seat;
+use crate::request::{Rows, Stop, resolve};
+use crate::snapshot::Snapshot;
+use crate::view::{ActorView, InstanceView, Notice, TaskView, shown};
 use crate::{Engine, Identity};
 
 /// An answer and what goes beside it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Looked<T> {
+pub struct WithNotices<T> {
     pub value: T,
     pub notices: Vec<Notice>,
 }
@@ -35,157 +38,190 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
+/// What is said after the last task of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListEnd {
+    /// Where the next page begins; opaque to callers.
+    pub cursor: Option<String>,
+    /// How many unfinished ad-hoc tasks were left out.
+    pub ad_hoc: u64,
+}
+
+/// How many tasks of a list are in memory at a time, however long it is.
+const SHEET: usize = 256;
+
+/// Takes the tasks of a list as they are read, some at a time.
+type Sheets<'a> = &'a mut dyn FnMut(&[TaskView]);
+
+/// Takes a task that can be claimed now, with the lapsed lease that it would take over.
+type Offers<'a> = &'a mut dyn FnMut(&mut Snapshot<'_>, Task, Option<Lease>) -> Result<(), StoreError>;
+
 /// A stretch of the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
     pub records: Vec<Record>,
-    /// The words beside each event, by its uid and field; what was erased is missing.
+    /// The texts of each event, by its uid and field; erased ones are missing.
     pub texts: BTreeMap<String, BTreeMap<String, String>>,
-    /// The id of each task that occurs.
+    /// The id of each task that occurs, and what each seat is called.
     pub ids: BTreeMap<String, String>,
+    /// What each edit found, by its uid.
+    pub before: BTreeMap<String, TaskBefore>,
     /// Where to go on from.
     pub last_seq: u64,
 }
 
-pub(crate) struct Look<'a> {
-    pub(crate) read: &'a mut dyn Read,
-    pub(crate) project: Project,
-    pub(crate) now: Moment,
-    pub(crate) engine: &'a Setting<'a>,
+/// A task's fields and texts before an edit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskBefore {
+    pub facts: Facts,
+    /// None: erased.
+    pub title: Option<String>,
+    pub has_body: bool,
+    /// None: there was none, or it was erased.
+    pub body: Option<String>,
 }
 
-pub(crate) struct Setting<'a> {
-    pub(crate) policy: &'a onus_core::policy::Policy,
-    pub(crate) observe: &'a dyn Fn(&Process) -> onus_core::lease::Seen,
+/// Whose events are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOf<'a> {
+    All,
+    Task(&'a TaskRef),
+    Seat(&'a SeatName),
 }
 
-impl<'a> Setting<'a> {
-    pub(crate) fn around(&'a self, now: &'a Moment, prefix: &'a Prefix) -> Around<'a> {
-        Around::new(now, self.policy, prefix, self.observe)
+impl<'a> From<Option<&'a TaskRef>> for LogOf<'a> {
+    fn from(task: Option<&'a TaskRef>) -> LogOf<'a> {
+        task.map_or(LogOf::All, LogOf::Task)
     }
 }
 
-impl Look<'_> {
-    pub(crate) fn renderer(&mut self) -> Renderer<'_> {
-        Renderer {
-            read: self.read,
-            project: &self.project,
-            now: &self.now,
-            policy: self.engine.policy,
-            observe: self.engine.observe,
-        }
+impl Snapshot<'_> {
+    /// The actor behind a name.
+    pub(crate) fn actor_behind(&mut self, name: &ActorName) -> Result<ActorName, StoreError> {
+        Ok(self.read.alias(name)?.unwrap_or_else(|| name.clone()))
     }
 
-    /// The actor who asks, as far as it is known; somebody unknown stands at the default tier.
+    /// The actor that asks, if known; an unknown one has the default tier.
     pub(crate) fn asker(&mut self, identity: Option<&Identity>) -> Result<Option<Actor>, StoreError> {
         let Some(identity) = identity else { return Ok(None) };
-        let name = self.read.alias(&identity.actor)?.unwrap_or_else(|| identity.actor.clone());
+        let name = self.actor_behind(&identity.actor)?;
         let known = self.read.actor(&name)?;
         Ok(Some(known.unwrap_or(Actor { name, tier: Tier::DEFAULT, registered_at_ms: self.now.wall_ms })))
     }
 
     fn target(&mut self, reference: Option<&TaskRef>, identity: Option<&Identity>) -> Result<Uid, Stop> {
         if let Some(reference) = reference {
-            return resolve(self.read, &self.project, reference);
+            return resolve(self.read, self.project, reference);
         }
         let held = match (self.asker(identity)?, identity) {
             (Some(actor), Some(identity)) => self.read.leases_held_by(&actor.name, &identity.instance)?,
             _ => Vec::new(),
         };
+        let held: Vec<Lease> = held.into_iter().filter(Lease::is_of_a_task).collect();
         match held.as_slice() {
             [lease] => Ok(lease.task),
-            held => Err(Refusal::usage(format!("name a task: you hold {}", held.len()))
-                .next("onus status")
-                .into()),
+            [] => Err(Refusal::usage("name a task: you hold none").next(Step::Ready).into()),
+            held => {
+                Err(Refusal::usage(format!("name a task: you hold {}", held.len())).next(Step::Status).into())
+            }
         }
     }
-}
 
-impl Look<'_> {
-    pub(crate) fn task(
+    pub(crate) fn named_task(
         &mut self,
         reference: Option<&TaskRef>,
         identity: Option<&Identity>,
     ) -> Result<Task, Stop> {
         let uid = self.target(reference, identity)?;
-        let task = self.read.task(uid)?;
+        let task = self.task(uid)?;
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?)
     }
 
-    /// The first tasks that the asker could claim now, each with the lapsed lease that it would take over.
+    /// The first tasks that the asker could claim now on these terms, each with the lapsed lease that it would take over.
     pub(crate) fn all_ready(
         &mut self,
         identity: Option<&Identity>,
         limit: usize,
+        terms: &Terms,
     ) -> Result<Vec<(Task, Option<Lease>)>, StoreError> {
-        let asker = self.asker(identity)?;
-        let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
-        let (now, prefix) = (self.now.clone(), self.project.prefix.clone());
-        let around = self.engine.around(&now, &prefix);
         let mut ready = Vec::new();
-        if limit > 0 {
-            self.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
-                if around.is_ready(read, &task, asker.as_ref(), &Terms::default())? {
-                    ready.push((task, None));
-                }
-                Ok(ready.len() < limit)
-            })?;
-        }
-        if ready.len() < limit {
-            for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
-                let liveness = lease.liveness(&now, self.renderer().seen(&lease));
-                if can_be_taken_over(&lease, liveness)
-                    && around.is_ready(self.read, &task, asker.as_ref(), &Terms::default())?
-                {
-                    ready.push((task, Some(lease)));
-                }
-            }
-            ready.truncate(limit);
-        }
+        self.walk_ready(identity, limit, terms, &mut |_, task, lease| {
+            ready.push((task, lease));
+            Ok(())
+        })?;
         Ok(ready)
     }
 
+    /// The same, one after the other.
+    fn walk_ready(
+        &mut self,
+        identity: Option<&Identity>,
+        limit: usize,
+        terms: &Terms,
+        visit: Offers<'_>,
+    ) -> Result<(), StoreError> {
+        let asker = self.asker(identity)?;
+        let tier = asker.as_ref().map_or(Tier::MAX, |actor| actor.tier);
+        let Snapshot { rows, project, now, policy, observe, .. } = *self;
+        let mut left = limit;
+        if left > 0 {
+            self.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
+                let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
+                if snapshot.is_ready(&task, asker.as_ref(), terms)? {
+                    left -= 1;
+                    visit(&mut snapshot, task, None)?;
+                }
+                Ok(left > 0)
+            })?;
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
+            if left > 0
+                && can_be_taken_over(&lease, self.liveness(&lease))
+                && self.is_ready(&task, asker.as_ref(), terms)?
+            {
+                left -= 1;
+                visit(self, task, Some(lease))?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn offered(&mut self, ready: &[(Task, Option<Lease>)]) -> Result<Vec<TaskView>, StoreError> {
-        let mut renderer = self.renderer();
         let views = ready.iter().map(|(task, lease)| {
             let takeover = Some(lease.is_some());
-            Ok(TaskView { takeover, ..renderer.task_with(task, lease.as_ref())? })
+            let details = self.read.details(&shown(task, lease.as_ref()))?;
+            Ok(TaskView { takeover, ..self.task_view_of(task, lease.as_ref(), &details)? })
         });
         views.collect()
     }
 }
 
 impl<S: Store> Engine<S> {
-    pub(crate) fn look<T>(
+    /// Answers a question from one snapshot, with what the asker should know.
+    pub(crate) fn ask<T>(
         &mut self,
         identity: Option<&Identity>,
-        work: impl FnOnce(&mut Look<'_>) -> Result<T, Stop>,
-    ) -> Result<Looked<T>, Refusal> {
-        let setting = Setting { policy: &self.policy, observe: &self.outside.observe };
+        work: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Stop>,
+    ) -> Result<WithNotices<T>, Refusal> {
+        let (policy, observe) = (&self.policy, &self.outside.observe);
         let outcome = self.store.read(|read| {
             let (now, project) = (read.now(), read.project()?);
-            let mut look = Look { read, project, now, engine: &setting };
-            let value = match work(&mut look) {
+            let mut snapshot =
+                Snapshot { read, rows: &Rows::default(), project: &project, now: &now, policy, observe };
+            let value = match work(&mut snapshot) {
                 Ok(value) => value,
                 Err(stop) => return stop.of_reader().map(Err),
             };
-            let notices = match (look.asker(identity)?, identity) {
+            let notices = match (snapshot.asker(identity)?, identity) {
                 (Some(actor), Some(identity)) => {
-                    let watch = Watch::of(look.read, &actor.name, &identity.instance)?;
-                    let caller = (&actor.name, &identity.instance);
-                    notices::for_caller(
-                        look.read,
-                        &look.project,
-                        &look.now,
-                        setting.observe,
-                        caller,
-                        &watch,
-                        None,
-                    )?
+                    snapshot.news_for((&actor.name, &identity.instance))?.notices
                 }
                 _ => Vec::new(),
             };
-            Ok(Ok(Looked { value, notices }))
+            Ok(Ok(WithNotices { value, notices }))
         });
         outcome.map_err(Refusal::from)?
     }
@@ -195,13 +231,10 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<Looked<TaskView>, Refusal> {
-        self.look(identity, |look| {
-            let task = look.task(reference, identity)?;
-            let mut renderer = look.renderer();
-            let mut view = renderer.task(&task)?;
-            view.notes = Some(renderer.notes(&task)?);
-            Ok(view)
+    ) -> Result<WithNotices<TaskView>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let task = snapshot.named_task(reference, identity)?;
+            Ok(snapshot.shown_task(&task)?)
         })
     }
 
@@ -211,30 +244,73 @@ impl<S: Store> Engine<S> {
         filter: &Filter,
         cursor: Option<&str>,
         limit: u64,
-    ) -> Result<Looked<Page>, Refusal> {
-        let after = cursor.map(parse_cursor).transpose()?;
-        self.look(identity, |look| {
+    ) -> Result<WithNotices<Page>, Refusal> {
+        collect(|sheets| self.list_in_sheets(identity, filter, cursor, limit, sheets))
+    }
+
+    /// The same for a list of any length. What it answers is the cursor.
+    pub fn list_in_sheets(
+        &mut self,
+        identity: Option<&Identity>,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: u64,
+        sheets: Sheets<'_>,
+    ) -> Result<WithNotices<ListEnd>, Refusal> {
+        let mut after = cursor.map(parse_cursor).transpose()?;
+        self.ask(identity, |snapshot| {
             let mut filter = filter.clone();
-            for name in [&mut filter.holder, &mut filter.owner].into_iter().flatten() {
-                *name = look.read.alias(name)?.unwrap_or_else(|| name.clone());
+            for name in [&mut filter.holder, &mut filter.owner, &mut filter.kept_for].into_iter().flatten() {
+                *name = snapshot.actor_behind(name)?;
             }
-            let tasks = look.read.list(&filter, after, limit)?;
-            let full = tasks.len() as u64 == limit;
-            let cursor = tasks.last().filter(|_| full).map(|task| {
-                let After { priority, number } = After { priority: task.facts.priority, number: task.number };
-                format!("{priority}-{}", number.0)
-            });
-            let mut renderer = look.renderer();
-            let tasks = tasks.iter().map(|task| renderer.task(task)).collect::<Result<_, _>>()?;
-            Ok(Page { tasks, cursor })
+            // Said once, beside the first page.
+            let says_so = filter.ad_hoc == Some(false) && after.is_none();
+            let ad_hoc = if says_so { snapshot.read.count_ad_hoc()? } else { 0 };
+            let mut left = limit;
+            while left > 0 {
+                let size = left.min(SHEET as u64);
+                let tasks = snapshot.read.list(&filter, after, size)?;
+                if let Some(last) = tasks.last() {
+                    after = Some(After { priority: last.facts.priority, number: last.number });
+                    sheets(&snapshot.listed(&tasks, identity)?);
+                }
+                if (tasks.len() as u64) < size {
+                    return Ok(ListEnd { cursor: None, ad_hoc });
+                }
+                left -= size;
+            }
+            let cursor = after.map(|After { priority, number }| format!("{priority}-{}", number.0));
+            Ok(ListEnd { cursor, ad_hoc })
         })
     }
 
     /// What the asker could claim now: open tasks first, then lapsed ones; never a person's.
-    pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<Looked<Page>, Refusal> {
-        self.look(identity, |look| {
-            let ready = look.all_ready(identity, usize::try_from(limit).unwrap_or(usize::MAX))?;
-            Ok(Page { tasks: look.offered(&ready)?, cursor: None })
+    pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<WithNotices<Page>, Refusal> {
+        collect(|sheets| self.ready_in_sheets(identity, limit, sheets))
+    }
+
+    /// The same for a list of any length, which has no cursor.
+    pub fn ready_in_sheets(
+        &mut self,
+        identity: Option<&Identity>,
+        limit: u64,
+        sheets: Sheets<'_>,
+    ) -> Result<WithNotices<ListEnd>, Refusal> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.ask(identity, |snapshot| {
+            let mut ready = Vec::new();
+            snapshot.walk_ready(identity, limit, &Terms::default(), &mut |snapshot, task, lease| {
+                ready.push((task, lease));
+                if ready.len() == SHEET {
+                    sheets(&snapshot.offered(&ready)?);
+                    ready.clear();
+                }
+                Ok(())
+            })?;
+            if !ready.is_empty() {
+                sheets(&snapshot.offered(&ready)?);
+            }
+            Ok(ListEnd::default())
         })
     }
 
@@ -243,85 +319,115 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         words: &[String],
+        ad_hoc: bool,
         limit: u64,
-    ) -> Result<Looked<Page>, Refusal> {
-        self.look(identity, |look| {
-            let mut tasks = Vec::new();
-            for uid in look.read.search(words, limit)? {
-                tasks.extend(look.read.task(uid)?);
+        sheets: Sheets<'_>,
+    ) -> Result<WithNotices<ListEnd>, Refusal> {
+        self.ask(identity, |snapshot| {
+            for found in snapshot.read.search(words, ad_hoc, limit)?.chunks(SHEET) {
+                let mut tasks = Vec::new();
+                for uid in found {
+                    tasks.extend(snapshot.task(*uid)?);
+                }
+                sheets(&snapshot.listed(&tasks, identity)?);
             }
-            let mut renderer = look.renderer();
-            let tasks = tasks.iter().map(|task| renderer.task(task)).collect::<Result<_, _>>()?;
-            Ok(Page { tasks, cursor: None })
+            Ok(ListEnd::default())
         })
     }
 
-    /// Events of one task, or of everything; for who goes on from the last of them, only what nothing can come before any
+    /// Events of one task, or of everything; for a follower that continues from the last of them, only what nothing can precede any
     /// more.
-    pub fn follow(
+    pub fn follow<'a>(
         &mut self,
         identity: Option<&Identity>,
-        reference: Option<&TaskRef>,
+        of: impl Into<LogOf<'a>>,
         after_seq: u64,
         newest: bool,
         limit: u64,
-    ) -> Result<Looked<LogPage>, Refusal> {
+    ) -> Result<WithNotices<LogPage>, Refusal> {
         self.stretch(
             identity,
-            reference,
+            of.into(),
             &EventQuery { after_seq, newest, limit, settled: true, ..EventQuery::default() },
         )
     }
 
     /// Events of one task, or of everything.
-    pub fn log(
+    pub fn log<'a>(
         &mut self,
         identity: Option<&Identity>,
-        reference: Option<&TaskRef>,
+        of: impl Into<LogOf<'a>>,
         after_seq: u64,
         newest: bool,
         limit: u64,
-    ) -> Result<Looked<LogPage>, Refusal> {
-        self.stretch(identity, reference, &EventQuery { after_seq, newest, limit, ..EventQuery::default() })
+    ) -> Result<WithNotices<LogPage>, Refusal> {
+        self.stretch(identity, of.into(), &EventQuery { after_seq, newest, limit, ..EventQuery::default() })
     }
 
     fn stretch(
         &mut self,
         identity: Option<&Identity>,
-        reference: Option<&TaskRef>,
+        of: LogOf<'_>,
         query: &EventQuery,
-    ) -> Result<Looked<LogPage>, Refusal> {
-        self.look(identity, |look| {
-            let stream =
-                reference.map(|reference| resolve(look.read, &look.project, reference)).transpose()?;
-            let records = look.read.events(&EventQuery { stream, ..query.clone() })?;
+    ) -> Result<WithNotices<LogPage>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let stream = match of {
+                LogOf::All => None,
+                LogOf::Task(reference) => Some(resolve(snapshot.read, snapshot.project, reference)?),
+                LogOf::Seat(name) => {
+                    Some(snapshot.read.seat_named(name)?.ok_or_else(|| no_such_seat(name))?.uid)
+                }
+            };
+            let records = snapshot.read.events(&EventQuery { stream, ..query.clone() })?;
             let mut page = LogPage {
                 last_seq: records.iter().map(|record| record.seq).max().unwrap_or(query.after_seq),
                 records,
                 texts: BTreeMap::new(),
                 ids: BTreeMap::new(),
+                before: BTreeMap::new(),
             };
+            let mut facts = Vec::new();
+            let mut edited = BTreeSet::new();
+            for record in &page.records {
+                if let (Ok(Body::TaskEdited { facts: new, .. }), Some(stream)) = (record.body(), &record.task)
+                {
+                    facts.push(new);
+                    edited.extend(stream.parse::<Uid>().ok());
+                }
+            }
+            for task in edited {
+                page.before.extend(before_edits(snapshot.read, task, &page.records)?);
+            }
+            let linked = page.before.values().map(|before| &before.facts).chain(&facts);
+            for uid in linked.flat_map(|facts| facts.parent.iter().chain(&facts.relates)) {
+                if let Some(task) = snapshot.task(*uid)? {
+                    page.ids.insert(uid.to_string(), snapshot.id(task.number));
+                }
+            }
             for record in &page.records {
                 let stream = match &record.task {
                     Some(uid) => uid.parse::<Uid>().ok(),
-                    None => Some(look.project.uid),
+                    None => Some(snapshot.project.uid),
                 };
                 let Some(stream) = stream else { continue };
                 if let Some(uid) = &record.task
                     && !page.ids.contains_key(uid)
-                    && let Some(task) = look.read.task(stream)?
                 {
-                    page.ids.insert(uid.clone(), look.project.prefix.id(task.number));
+                    if let Some(task) = snapshot.task(stream)? {
+                        page.ids.insert(uid.clone(), snapshot.id(task.number));
+                    } else if let Some(seat) = snapshot.read.seat(stream)? {
+                        page.ids.insert(uid.clone(), seat.name.spoken());
+                    }
                 }
                 for other in record.payload.get("on").and_then(|on| on.as_array()).into_iter().flatten() {
                     if let Some(uid) = other.as_str().and_then(|uid| uid.parse::<Uid>().ok())
-                        && let Some(task) = look.read.task(uid)?
+                        && let Some(task) = snapshot.task(uid)?
                     {
-                        page.ids.insert(uid.to_string(), look.project.prefix.id(task.number));
+                        page.ids.insert(uid.to_string(), snapshot.id(task.number));
                     }
                 }
                 if !record.text_digests().is_empty() {
-                    let texts = look.read.texts(stream, Version(record.version))?;
+                    let texts = snapshot.read.texts(stream, Version(record.version))?;
                     let texts = texts.into_iter().map(|text| (text.key.field.to_string(), text.text));
                     page.texts.insert(record.uid.clone(), texts.collect());
                 }
@@ -331,43 +437,102 @@ impl<S: Store> Engine<S> {
     }
 
     pub fn actors(&mut self) -> Result<Vec<ActorView>, Refusal> {
-        let looked = self.look(None, |look| {
-            let aliases = look.read.aliases()?;
-            let actors = look.read.actors()?;
+        let answer = self.ask(None, |snapshot| {
+            let aliases = snapshot.read.aliases()?;
+            let actors = snapshot.read.actors()?;
             Ok(actors.iter().map(|actor| ActorView::of(actor, &aliases)).collect())
         })?;
-        Ok(looked.value)
+        Ok(answer.value)
     }
 
     pub fn instances(&mut self, limit: u64) -> Result<Vec<InstanceView>, Refusal> {
-        let looked = self.look(None, |look| {
-            let known = look.read.instances(limit)?;
-            Ok(known.iter().map(|known| InstanceView::of(known, look.engine.observe)).collect())
+        let answer = self.ask(None, |snapshot| {
+            let known = snapshot.read.instances(limit)?;
+            Ok(known.iter().map(|known| InstanceView::of(known, snapshot.observe)).collect())
         })?;
-        Ok(looked.value)
+        Ok(answer.value)
     }
 
-    /// The nearest of these processes that was registered as an instance.
-    pub fn registered_among(&mut self, ancestry: &[Process]) -> Result<Option<KnownInstance>, Refusal> {
-        let looked = self.look(None, |look| {
+    /// The instances of the nearest of these processes that has any, as [`Read::instances_of`](onus_store::Read) orders them;
+    /// and those of the instances that are named here which are known.
+    pub fn registered(
+        &mut self,
+        ancestry: &[Process],
+        named: &[(ActorName, InstanceId)],
+    ) -> Result<(Vec<KnownInstance>, Vec<KnownInstance>), Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let mut of_process = Vec::new();
             for process in ancestry {
-                if let Some(known) = look.read.instance_of(process)? {
-                    return Ok(Some(known));
+                of_process = snapshot.read.instances_of(process, MOST_OF_A_PROCESS)?;
+                if !of_process.is_empty() {
+                    break;
                 }
             }
-            Ok(None)
+            let mut known = Vec::new();
+            for (actor, instance) in named {
+                let actor = snapshot.actor_behind(actor)?;
+                known.extend(snapshot.read.instance(&actor, instance)?);
+            }
+            Ok((of_process, known))
         })?;
-        Ok(looked.value)
+        Ok(answer.value)
     }
 
     pub fn project(&mut self) -> Result<Project, Refusal> {
-        Ok(self.look(None, |look| Ok(look.project.clone()))?.value)
+        Ok(self.ask(None, |snapshot| Ok(snapshot.project.clone()))?.value)
     }
 }
 
+/// A list as a page, for callers whose pages are short.
+fn collect(
+    list: impl FnOnce(Sheets<'_>) -> Result<WithNotices<ListEnd>, Refusal>,
+) -> Result<WithNotices<Page>, Refusal> {
+    let mut tasks = Vec::new();
+    let WithNotices { value: ListEnd { cursor, .. }, notices } =
+        list(&mut |sheet| tasks.extend_from_slice(sheet))?;
+    Ok(WithNotices { value: Page { tasks, cursor }, notices })
+}
+
 fn parse_cursor(text: &str) -> Result<After, Refusal> {
-    let bad = || Refusal::new(Code::Usage, "that cursor is not one: use what the page before gave, as it is");
+    let bad = || Refusal::new(Code::Usage, "invalid cursor: use the one from the previous page, unchanged");
     let (priority, number) = text.split_once('-').ok_or_else(bad)?;
     let priority: Priority = priority.parse().map_err(|_| bad())?;
     Ok(After { priority, number: Number(number.parse().map_err(|_| bad())?) })
+}
+
+/// What the edits of one task among these events found: each its fields as the event before it left them, and its texts.
+fn before_edits(
+    read: &mut dyn Read,
+    task: Uid,
+    shown: &[Record],
+) -> onus_store::Result<BTreeMap<String, TaskBefore>> {
+    let is_shown: BTreeSet<&str> = shown.iter().map(|record| record.uid.as_str()).collect();
+    let stream = EventQuery { stream: Some(task), limit: u64::from(u32::MAX), ..EventQuery::default() };
+    let mut found = BTreeMap::new();
+    let mut now = TaskBefore::default();
+    for record in read.events(&stream)? {
+        let (new, title, body) = match record.body() {
+            Ok(Body::TaskCreated { facts, body, .. }) => (facts, true, body),
+            Ok(Body::TaskEdited { facts, title, body }) => {
+                if is_shown.contains(record.uid.as_str()) {
+                    found.insert(record.uid.clone(), now.clone());
+                }
+                (facts, title, body)
+            }
+            _ => continue,
+        };
+        now.facts = new;
+        let mut text = |field| {
+            let key = TextKey { stream: task, version: Version(record.version), field };
+            Ok::<_, onus_store::StoreError>(read.text(key)?.map(|stored| stored.text))
+        };
+        if title {
+            now.title = text(Field::Title)?;
+        }
+        if body {
+            now.has_body = record.text_digests().iter().any(|(field, _)| *field == Field::Body);
+            now.body = text(Field::Body)?;
+        }
+    }
+    Ok(found)
 }

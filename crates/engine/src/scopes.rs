@@ -1,97 +1,115 @@
-//! Who else reserves something near: the live leases whose globs may meet a scope. The core says which of them collide.
+//! Who else reserves something nearby: the live leases whose globs may overlap a scope. The core says which of them collide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use onus_core::actor::Actor;
+use onus_core::actor::{Actor, Caller, InstanceId};
 use onus_core::command::Terms;
 use onus_core::decide::{Rival, wanted};
-use onus_core::ids::{Prefix, Token, Uid};
-use onus_core::lease::{Liveness, Mode, Process, Seen};
-use onus_core::policy::{Policy, ScopeMode};
-use onus_core::scope::{Glob, Scope, overlap};
+use onus_core::ids::{Token, Uid};
+use onus_core::lease::{Lease, Liveness};
+use onus_core::policy::ScopeMode;
+use onus_core::scope::{Reservation, Reservations, Scope, collision, overlap};
 use onus_core::task::Task;
-use onus_core::time::Moment;
-use onus_store::{Read, Result};
+use onus_store::Result;
 
-/// What a question about scopes is asked with.
-pub(crate) struct Around<'a> {
-    pub(crate) now: &'a Moment,
-    policy: &'a Policy,
-    prefix: &'a Prefix,
-    observe: &'a dyn Fn(&Process) -> Seen,
-}
+use crate::snapshot::Snapshot;
 
 /// What is reserved near a scope: by the task's own lease, and by live leases of other tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Near {
-    pub(crate) own: Scope,
+    pub(crate) own: Reservations,
     pub(crate) rivals: Vec<Rival>,
 }
 
-impl<'a> Around<'a> {
-    pub(crate) fn new(
-        now: &'a Moment,
-        policy: &'a Policy,
-        prefix: &'a Prefix,
-        observe: &'a dyn Fn(&Process) -> Seen,
-    ) -> Around<'a> {
-        Around { now, policy, prefix, observe }
-    }
-}
-
-impl Around<'_> {
-    pub(crate) fn near<R: Read + ?Sized>(&self, read: &mut R, task: &Task, scope: &Scope) -> Result<Near> {
+impl Snapshot<'_> {
+    pub(crate) fn near(&mut self, task: &Task, scope: &Scope) -> Result<Near> {
         let mut near = Near::default();
         if scope.is_empty() || self.policy.scope_mode == ScopeMode::Off {
             return Ok(near);
         }
-        let mut leases: BTreeMap<(Uid, Token), Vec<Glob>> = BTreeMap::new();
-        for (uid, token, glob) in read.scopes_near(scope)? {
-            leases.entry((uid, token)).or_default().push(glob);
+        let mut leases: BTreeMap<(Uid, Token), Vec<Reservation>> = BTreeMap::new();
+        for (uid, token, reserved) in self.read.scopes_near(scope)? {
+            leases.entry((uid, token)).or_default().push(reserved);
         }
-        for ((uid, token), globs) in leases {
+        for ((uid, token), reserved) in leases {
             if uid == task.uid {
-                near.own.extend(globs);
+                near.own.extend(reserved);
                 continue;
             }
             // Globs that cannot be compared are not known to be apart: the decision says so, if the lease is live.
-            if matches!(overlap(scope.globs(), &globs, self.policy.scope_shared.globs()), Ok(None)) {
+            if matches!(overlap(scope.globs(), &reserved, self.policy.scope_shared.globs()), Ok(None)) {
                 continue;
             }
-            let Some(lease) = read.lease(uid, token)? else { continue };
-            let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, self.observe);
-            if lease.ended.is_some() || lease.liveness(self.now, seen) != Liveness::Live {
+            let Some(lease) = self.lease(uid, token)? else { continue };
+            if lease.ended.is_some() || self.liveness(&lease) != Liveness::Live {
                 continue;
             }
-            let id = read.task(uid)?.map_or_else(|| uid.to_string(), |task| self.prefix.id(task.number));
-            near.rivals.push(Rival { id, lease, globs });
+            near.rivals.push(self.rival(lease, reserved)?);
         }
         Ok(near)
     }
 
+    fn rival(&mut self, lease: Lease, reserved: Vec<Reservation>) -> Result<Rival> {
+        let task = self.task(lease.task)?;
+        let is_ad_hoc = task.as_ref().is_some_and(|task| task.facts.ad_hoc);
+        let id = task.map_or_else(|| lease.task.to_string(), |task| self.id(task.number));
+        Ok(Rival { id, is_ad_hoc, lease, reserved })
+    }
+
+    /// Which parts of the caller's conversation, of those that touched one of these rows, are running.
+    pub(crate) fn running_near(
+        &mut self,
+        caller: &Caller,
+        own: &[Reservation],
+        rivals: &[Rival],
+    ) -> Result<BTreeSet<InstanceId>> {
+        let whole = caller.whole.as_ref().unwrap_or(&caller.instance);
+        let kin = rivals.iter().filter(|rival| rival.lease.actor == caller.actor);
+        let of_kin = kin.clone().flat_map(|rival| &rival.reserved);
+        let parts = own.iter().chain(of_kin).filter_map(|row| row.basis.part());
+        let parts = parts.chain(kin.map(|rival| &rival.lease.instance)).filter(|part| whole.has_part(part));
+        let mut running = BTreeSet::new();
+        for part in parts.cloned().collect::<BTreeSet<InstanceId>>() {
+            if self.read.instance(&caller.actor, &part)?.is_some_and(|known| known.is_live()) {
+                running.insert(part);
+            }
+        }
+        Ok(running)
+    }
+
+    /// Live leases that reserve something near.
+    pub(crate) fn rivals(&mut self, scope: &Scope) -> Result<Vec<Rival>> {
+        let mut leases: BTreeMap<(Uid, Token), Vec<Reservation>> = BTreeMap::new();
+        for (uid, token, reserved) in self.read.scopes_near(scope)? {
+            leases.entry((uid, token)).or_default().push(reserved);
+        }
+        let mut rivals = Vec::new();
+        for ((uid, token), reserved) in leases {
+            let Some(lease) = self.lease(uid, token)? else { continue };
+            if lease.ended.is_none() && self.liveness(&lease) == Liveness::Live {
+                rivals.push(self.rival(lease, reserved)?);
+            }
+        }
+        Ok(rivals)
+    }
+
     /// Whether a claim on these terms would collide with nobody.
-    pub(crate) fn is_free<R: Read + ?Sized>(&self, read: &mut R, task: &Task, terms: &Terms) -> Result<bool> {
-        let (scope, mode) = wanted(task, terms);
+    pub(crate) fn is_free(&mut self, task: &Task, terms: &Terms) -> Result<bool> {
+        let (wanted, mode) = wanted(task, terms);
         if self.policy.scope_mode != ScopeMode::Strict {
             return Ok(true);
         }
-        let shared = self.policy.scope_shared.globs();
-        let near = self.near(read, task, &scope)?;
+        let (shared, across) = (self.policy.scope_shared.globs(), self.policy.across_worktrees);
+        let near = self.near(task, &wanted.scope())?;
         Ok(near.rivals.iter().all(|rival| {
-            let both_shared = mode == Mode::Shared && rival.lease.grant.mode == Mode::Shared;
             // Globs that cannot be compared are not known to be apart.
-            both_shared || matches!(overlap(scope.globs(), &rival.globs, shared), Ok(None))
+            rival.shares(mode)
+                || matches!(collision(wanted.rows(), &rival.reserved, shared, across), Ok(None))
         }))
     }
 
     /// Whether the asker could claim a task that nobody holds, or whose lease lapsed.
-    pub(crate) fn is_ready<R: Read + ?Sized>(
-        &self,
-        read: &mut R,
-        task: &Task,
-        asker: Option<&Actor>,
-        terms: &Terms,
-    ) -> Result<bool> {
-        Ok(onus_core::decide::is_ready_for(task, asker, self.now) && self.is_free(read, task, terms)?)
+    pub(crate) fn is_ready(&mut self, task: &Task, asker: Option<&Actor>, terms: &Terms) -> Result<bool> {
+        Ok(onus_core::decide::is_ready_for(task, asker, self.now) && self.is_free(task, terms)?)
     }
 }

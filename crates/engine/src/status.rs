@@ -1,141 +1,311 @@
-//! Who holds what, and which holds need somebody's attention: each with its cause and the safe next command.
+//! Who holds what, and which leases need attention: each with its cause and the safe next step.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use onus_core::actor::ActorName;
+use onus_core::attention::{Awaited, awaited};
 use onus_core::lease::LapseCause;
-use onus_core::refusal::Refusal;
-use onus_core::task::State;
+use onus_core::refusal::{Reader, Refusal, Step};
+use onus_core::task::{State, Task};
 use onus_core::time::{SECOND_MS, Span};
-use onus_store::Store;
+use onus_core::transition::Verb;
+use onus_store::{Filter, Store, StoreError};
 
-use crate::query::Looked;
+use crate::query::WithNotices;
+use crate::seats::SeatHeldView;
+use crate::show::NoteView;
+use crate::snapshot::Snapshot;
 use crate::view::LeaseView;
 use crate::{Engine, Identity};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StatusView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "StatusView"))]
+pub struct StatusView<N = Step> {
     pub project: String,
     pub prefix: String,
-    /// Number of tasks by state.
+    /// Number of planned tasks by state.
     pub counts: BTreeMap<String, u64>,
+    /// Unfinished ad-hoc tasks, which are not among them.
+    pub ad_hoc: u64,
+    /// What goes on only if the caller does something: the first of it.
+    pub waiting_for_you: Vec<AwaitedView<N>>,
+    /// Tasks that were blocked, and those in review: the first of each.
+    pub blocked: Vec<AwaitedView<N>>,
+    pub review: Vec<AwaitedView<N>>,
     /// Live leases.
-    pub held: Vec<HeldView>,
-    /// Leases that lapsed and wait for a takeover, with the safe next command.
-    pub lapsed: Vec<HeldView>,
+    pub held: Vec<HeldView<N>>,
+    /// Leases that lapsed and wait for a takeover, with the safe next step.
+    pub lapsed: Vec<HeldView<N>>,
     /// People's leases without a sign of life for a long time.
-    pub stale: Vec<HeldView>,
+    pub stale: Vec<HeldView<N>>,
     /// Agents that live, and of whose work nothing has come for a long time.
-    pub stalled: Vec<HeldView>,
+    pub stalled: Vec<HeldView<N>>,
     /// What the caller holds.
     pub yours: Vec<String>,
+    /// Seats that somebody holds, or held until the lease lapsed.
+    pub seats: Vec<SeatHeldView<N>>,
+    /// The names of those that the caller holds.
+    pub your_seats: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HeldView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "HeldView"))]
+pub struct HeldView<N = Step> {
     pub id: String,
     pub title: String,
     pub state: State,
     pub lease: LeaseView,
     /// What happened, for people.
     pub message: String,
-    /// The safe next command.
-    pub next: Option<String>,
+    /// The safe next step.
+    pub next: Option<N>,
 }
 
-impl<S: Store> Engine<S> {
-    pub fn status(&mut self, identity: Option<&Identity>) -> Result<Looked<StatusView>, Refusal> {
-        self.look(identity, |look| {
-            let mut counts: BTreeMap<String, u64> =
-                State::ALL.iter().map(|state| (state.to_string(), 0)).collect();
-            for (state, count) in look.read.count_by_state()? {
-                counts.insert(state.to_string(), count);
-            }
-            let asker = look.asker(identity)?;
-            let mut view = StatusView {
-                project: look.project.uid.to_string(),
-                prefix: look.project.prefix.to_string(),
-                counts,
-                held: Vec::new(),
-                lapsed: Vec::new(),
-                stale: Vec::new(),
-                stalled: Vec::new(),
-                yours: Vec::new(),
-            };
-            for (task, lease) in look.read.open_leases(u64::from(u32::MAX))? {
-                let id = look.project.prefix.id(task.number);
-                let mut renderer = look.renderer();
-                let title = renderer.title(&task)?;
-                let rendered = renderer.lease(&lease, &id)?;
-                let silent = Span::from_ms(look.now.since_ms(&lease.pulse.last));
-                let yours = asker
-                    .as_ref()
-                    .zip(identity)
-                    .is_some_and(|(actor, identity)| lease.is_held_by(&actor.name, &identity.instance));
-                if yours {
-                    view.yours.push(id.clone());
-                }
-                let held = Span::from_ms(look.now.since_ms(&lease.acquired()));
-                let (list, message, next) = match rendered.lapsed_by {
-                    Some(cause) => (
-                        &mut view.lapsed,
-                        format!(
-                            "{} ({}) lost it: {}",
-                            lease.actor,
-                            lease.instance,
-                            lapse_text(cause, &silent)
-                        ),
-                        Some(if yours && matches!(cause, LapseCause::Ttl) {
-                            format!("onus renew {id}")
-                        } else if yours {
-                            format!("onus claim {id}")
-                        } else if task.facts.ad_hoc {
-                            format!("onus done {id} -m '…'   # after a look at its files: onus show {id}")
-                        } else {
-                            format!("onus takeover {id} --reason 'its holder lapsed'")
-                        }),
-                    ),
-                    None if rendered.stale => (
-                        &mut view.stale,
-                        format!("{} has shown no sign of life for {silent}", lease.actor),
-                        Some(format!("onus note {id} 'still working on this?'")),
-                    ),
-                    None if rendered.stalled => (
-                        &mut view.stalled,
-                        format!(
-                            "{} ({}) lives, but nothing has come of its work for {}",
-                            lease.actor,
-                            lease.instance,
-                            Span::from_ms(look.now.since_ms(&lease.pulse.progress))
-                        ),
-                        Some(format!("onus note {id} 'how far are you?'   # and look at what it does")),
-                    ),
-                    None => (
-                        &mut view.held,
-                        match rendered.expires_in_s {
-                            Some(s) if lease.grant.process.is_none() => format!(
-                                "{} ({}) holds it, for {held} so far, {} left",
-                                lease.actor,
-                                lease.instance,
-                                Span::from_ms(s * SECOND_MS)
-                            ),
-                            _ => format!("{} ({}) holds it, for {held} so far", lease.actor, lease.instance),
-                        },
-                        None,
-                    ),
+/// A task that waits for somebody.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "AwaitedView"))]
+pub struct AwaitedView<N = Step> {
+    pub id: String,
+    pub title: String,
+    pub state: State,
+    /// What the caller is waited for; null: not the caller.
+    pub awaited: Option<Awaited>,
+    /// What happened, for people.
+    pub message: String,
+    /// What was said with it.
+    pub last_word: Option<NoteView>,
+    /// The next step.
+    pub next: Option<N>,
+}
+
+impl AwaitedView {
+    /// The same in an interface's words.
+    pub fn worded(&self, say: &dyn Fn(&Step) -> Option<String>) -> AwaitedView<String> {
+        AwaitedView {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            state: self.state,
+            awaited: self.awaited,
+            message: self.message.clone(),
+            last_word: self.last_word.clone(),
+            next: self.next.as_ref().and_then(say),
+        }
+    }
+}
+
+impl StatusView {
+    /// The same in an interface's words.
+    pub fn worded(&self, say: &dyn Fn(&Step) -> Option<String>) -> StatusView<String> {
+        let worded = |held: &HeldView| HeldView {
+            id: held.id.clone(),
+            title: held.title.clone(),
+            state: held.state,
+            lease: held.lease.clone(),
+            message: held.message.clone(),
+            next: held.next.as_ref().and_then(say),
+        };
+        let all = |list: &[HeldView]| list.iter().map(worded).collect();
+        let awaited = |list: &[AwaitedView]| list.iter().map(|waits| waits.worded(say)).collect();
+        StatusView {
+            project: self.project.clone(),
+            prefix: self.prefix.clone(),
+            counts: self.counts.clone(),
+            ad_hoc: self.ad_hoc,
+            waiting_for_you: awaited(&self.waiting_for_you),
+            blocked: awaited(&self.blocked),
+            review: awaited(&self.review),
+            held: all(&self.held),
+            lapsed: all(&self.lapsed),
+            stale: all(&self.stale),
+            stalled: all(&self.stalled),
+            yours: self.yours.clone(),
+            seats: self.seats.iter().map(|seat| seat.worded(say)).collect(),
+            your_seats: self.your_seats.clone(),
+        }
+    }
+}
+
+/// How many of each kind are named, and how many are looked at for those that wait for one actor.
+const NAMED: usize = 20;
+const LOOKED_AT: u64 = 1_000;
+
+#[derive(Default)]
+struct Waiting {
+    for_you: Vec<AwaitedView>,
+    blocked: Vec<AwaitedView>,
+    review: Vec<AwaitedView>,
+}
+
+impl Snapshot<'_> {
+    /// What waits for somebody: for this actor, or for whoever it may be.
+    fn waiting(&mut self, asker: Option<&ActorName>) -> Result<Waiting, StoreError> {
+        let mut waiting = Waiting::default();
+        let kept = asker.map(|actor| Filter { kept_for: Some(actor.clone()), ..Filter::default() });
+        let states = [State::Review, State::Blocked, State::Failed, State::Proposed];
+        let in_state = |state| Filter { states: vec![state], ad_hoc: Some(false), ..Filter::default() };
+        for filter in kept.into_iter().chain(states.map(in_state)) {
+            for task in self.read.list(&filter, None, LOOKED_AT)? {
+                let wanted = match asker {
+                    Some(actor) if waiting.for_you.len() < NAMED => {
+                        let worked = self.read.held_above(task.uid, task.opened_token, actor)?;
+                        awaited(&task, actor, worked, self.now)
+                    }
+                    _ => None,
                 };
-                list.push(HeldView { id, title, state: task.state, lease: rendered, message, next });
+                let list = match task.state {
+                    State::Review => Some(&mut waiting.review),
+                    State::Blocked => Some(&mut waiting.blocked),
+                    _ => None,
+                };
+                let list = list.filter(|list| list.len() < NAMED);
+                if wanted.is_none() && list.is_none() {
+                    continue;
+                }
+                let view = self.awaited_view(&task, wanted)?;
+                if wanted.is_some() {
+                    waiting.for_you.push(view.clone());
+                }
+                if let Some(list) = list {
+                    list.push(view);
+                }
             }
-            Ok(view)
+        }
+        Ok(waiting)
+    }
+
+    fn awaited_view(&mut self, task: &Task, awaited: Option<Awaited>) -> Result<AwaitedView, StoreError> {
+        let view = self.task_view(task)?;
+        let message = match (awaited, task.state) {
+            (Some(Awaited::Claim), _) => {
+                let left = view.kept_for.as_ref().map(|kept| Span::from_ms(kept.expires_in_s * SECOND_MS));
+                format!("kept for you, {} left", left.unwrap_or(Span::from_ms(0)))
+            }
+            (_, State::Review) => match &view.submitter {
+                Some(submitter) => format!("submitted by {submitter}"),
+                None => "in review".to_owned(),
+            },
+            (_, State::Proposed) => format!("proposed by {}", view.created_by),
+            (_, state) => state.spoken().to_owned(),
+        };
+        Ok(AwaitedView {
+            next: awaited.map(|awaited| Step::verb(awaited.verb(task.state), &view.id)),
+            id: view.id,
+            title: view.title,
+            state: task.state,
+            awaited,
+            message,
+            last_word: view.last_word,
         })
     }
 }
 
+impl Snapshot<'_> {
+    pub(crate) fn status(&mut self, identity: Option<&Identity>) -> Result<StatusView, StoreError> {
+        let mut counts: BTreeMap<String, u64> =
+            State::ALL.iter().map(|state| (state.to_string(), 0)).collect();
+        for (state, count) in self.read.count_by_state()? {
+            counts.insert(state.to_string(), count);
+        }
+        let asker = self.asker(identity)?;
+        let waiting = self.waiting(asker.as_ref().map(|actor| &actor.name))?;
+        let mut view = StatusView {
+            project: self.project.uid.to_string(),
+            prefix: self.project.prefix.to_string(),
+            counts,
+            ad_hoc: self.read.count_ad_hoc()?,
+            waiting_for_you: Vec::new(),
+            blocked: Vec::new(),
+            review: Vec::new(),
+            held: Vec::new(),
+            lapsed: Vec::new(),
+            stale: Vec::new(),
+            stalled: Vec::new(),
+            yours: Vec::new(),
+            seats: Vec::new(),
+            your_seats: Vec::new(),
+        };
+        for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
+            let id = self.id(task.number);
+            let title = self.title(&task)?;
+            let rendered = self.lease_view(&lease, &task)?;
+            let silent = Span::from_ms(self.now.since_ms(&lease.pulse.last));
+            let yours = asker
+                .as_ref()
+                .zip(identity)
+                .is_some_and(|(actor, identity)| lease.is_held_by(&actor.name, &identity.instance));
+            if yours {
+                view.yours.push(id.clone());
+            }
+            let held = Span::from_ms(self.now.since_ms(&lease.acquired()));
+            let (list, message, next) = match rendered.lapsed_by {
+                Some(cause) => (
+                    &mut view.lapsed,
+                    format!("{} lost it: {}", lease.holder(), lapse_text(cause, &silent)),
+                    Some(if yours && matches!(cause, LapseCause::Ttl) {
+                        Step::Renew(id.clone())
+                    } else if yours {
+                        Step::verb(Verb::Claim, &id)
+                    } else if task.facts.ad_hoc {
+                        Step::verb(Verb::Done, &id)
+                    } else {
+                        Step::verb(Verb::Takeover, &id)
+                    }),
+                ),
+                None if rendered.stale => (
+                    &mut view.stale,
+                    format!("{} has shown no sign of life for {silent}", lease.actor),
+                    Some(Step::note(&id, Reader::Holder)),
+                ),
+                None if rendered.stalled => (
+                    &mut view.stalled,
+                    format!(
+                        "{} is alive, but has recorded no progress for {}",
+                        lease.holder(),
+                        Span::from_ms(self.now.since_ms(&lease.pulse.progress))
+                    ),
+                    Some(Step::note(&id, Reader::Holder)),
+                ),
+                None => (
+                    &mut view.held,
+                    match rendered.expires_in_s {
+                        Some(s) if lease.pulse.resting => format!(
+                            "{} has held it for {held}; its turn is over, {} left",
+                            lease.holder(),
+                            Span::from_ms(s * SECOND_MS)
+                        ),
+                        Some(s) if lease.grant.process.is_none() => format!(
+                            "{} has held it for {held}; {} left",
+                            lease.holder(),
+                            Span::from_ms(s * SECOND_MS)
+                        ),
+                        _ => format!("{} has held it for {held}", lease.holder()),
+                    },
+                    None,
+                ),
+            };
+            list.push(HeldView { id, title, state: task.state, lease: rendered, message, next });
+        }
+        view.waiting_for_you = waiting.for_you;
+        view.blocked = waiting.blocked;
+        view.review = waiting.review;
+        for (seat, is_yours) in self.held_seats(identity)? {
+            view.your_seats.extend(is_yours.then(|| seat.name.clone()));
+            view.seats.push(seat);
+        }
+        Ok(view)
+    }
+}
+
+impl<S: Store> Engine<S> {
+    pub fn status(&mut self, identity: Option<&Identity>) -> Result<WithNotices<StatusView>, Refusal> {
+        self.ask(identity, |snapshot| Ok(snapshot.status(identity)?))
+    }
+}
+
 /// Why a lease lapsed, in words.
-fn lapse_text(cause: LapseCause, silent: &Span) -> String {
+pub(crate) fn lapse_text(cause: LapseCause, silent: &Span) -> String {
     match cause {
         LapseCause::ProcessDied => "its process died".to_owned(),
         LapseCause::Rebooted => "the machine was restarted".to_owned(),

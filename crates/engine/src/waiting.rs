@@ -1,52 +1,58 @@
 //! Waiting for a task: a claim that is tried again when something has changed.
 //!
-//! What stands in a claim's way can end in three ways, and a waiter attends to all of them at once, in one sleep:
+//! An obstacle to a claim can go away in three ways, and a waiter watches for all of them at once, in one sleep:
 //!
-//! - **somebody commits**: a task is added, released, finished, unblocked. The store's [`Watch`] tells;
-//! - **a process dies**, and the lease bound to it lapses at once. The kernel tells, by a pidfd;
+//! - **someone commits**: a task is added, released, finished, unblocked. The store's [`Watch`] reports it;
+//! - **a process dies**, and the lease bound to it lapses at once. The kernel reports it, through a pidfd;
 //! - **a time comes**: a lease's deadline or maximum hold, the end of a reservation, a schedule. [`wake_at`] says which
 //!   is first.
 //!
-//! **Attend, then look, then sleep.** Each of the three is attended to *before* the look whose emptiness sends the waiter
-//! to sleep; so nothing can fall between look and sleep:
+//! **Attend, then look, then sleep.** The waiter attends to each of the three *before* the look that finds nothing and sends it
+//! to sleep, so nothing can be missed between look and sleep:
 //!
-//! - a commit after the watch last spoke ends the next sleep, also if it came before the look (then one look is spent in
-//!   vain) and also if it came between look and sleep;
+//! - a commit after the watch's last report ends the next sleep, even if it came before the look (then one look is
+//!   wasted) or between look and sleep;
 //! - a process that died before its pidfd was opened is not attended to: it is dead to the look that follows;
 //! - a time that came before [`wake_at`] was asked is not attended to: it has come for the look that follows;
 //! - a lease or a reservation that nobody attends to, because it began after that, began with a commit;
-//! - when the waiter's own time is over it does not ask whether to look: its last look is the claim itself, so that
-//!   what changed at that very instant is still had, and the refusal, if it is one, is of that instant.
+//! - what is attended to does not depend on what the last try was refused for: when one obstacle goes, the next one is
+//!   attended to already;
+//! - when the waiter's own time is up it does not ask whether to look: its last look is the claim itself, so that
+//!   a change at that very instant still counts, and the refusal, if any, is of that instant.
 //!
 //! **Looking is a read.** After a commit every waiter wakes, and most find nothing: only one that sees a task it could
-//! take goes to the door and queues with the writers. Whether it gets the task is decided there, in one transaction as
-//! ever; who comes second waits on. Which of the waiters gets it is nobody's promise.
+//! take makes its claim and queues with the writers. That transaction decides whether it gets the task, as
+//! always; the second one keeps waiting. Which of the waiters gets it is not promised.
 //!
-//! **A waiter costs nothing while nothing happens**, and little when much does: after a look in vain it rests for a
-//! multiple of the processor time that it took, so that many waiters beside busy writers leave them the processor. It
-//! holds no transaction, no lock and no task; any signal may end it. It gives no sign of life, and its instance is not
-//! registered by waiting. Where signals are not the way (a server waits for many), `stop` ends it: from when that has
-//! something to say, no new try is begun.
+//! **A waiter costs nothing while nothing happens**, and little when much does: after a look that found nothing it pauses for a
+//! multiple of the processor time that it took, so that many waiters leave the processor to busy writers. It
+//! holds no transaction, no lock and no task; any signal may end it. It gives no sign of life, and waiting does not
+//! register its instance. Where signals cannot be used (a server waits for many), `stop` ends it: once that
+//! reports something, no new try begins.
 //!
-//! A refusal that waiting cannot cure (no such task, finished, too low a tier) is the answer at once, at the beginning
-//! and whenever it comes to that.
+//! A refusal that waiting cannot fix (no such task, finished, too low a tier) is the answer at once, at the beginning
+//! and at any later try.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use onus_core::actor::Tier;
-use onus_core::command::{Act, Command, Terms};
+use onus_core::actor::{KnownBy, Tier};
+use onus_core::command::{Act, Command, SeatAct, Terms};
+use onus_core::decide::{opens_at, wanted};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::lease::{Lease, Liveness, Process, Seen};
 use onus_core::refusal::{Code, Refusal};
+use onus_core::seat::SeatName;
 use onus_core::task::Task;
 use onus_core::time::Moment;
-use onus_store::{Read, Store, StoreError, Watch};
+use onus_os::process;
+use onus_store::{Store, StoreError, Watch};
 
-use crate::door::resolve;
-use crate::{Engine, Identity, Reply, Request, process};
+use crate::request::{Rows, resolve};
+use crate::snapshot::Snapshot;
+use crate::{Engine, Identity, Reply, Request};
 
 /// How many processes' ends are attended to; a process may have only so many files open.
 const MAX_ENDS: usize = 256;
@@ -85,8 +91,9 @@ struct Attention {
 #[derive(Debug, Default)]
 struct InTheWay {
     leases: Vec<(Lease, Seen)>,
+    /// Those that a reservation or a schedule may keep from the waiter.
     tasks: Vec<Task>,
-    /// When the next schedule is due, in wall time.
+    /// When the next schedule of a task that is not among them is due, in wall time.
     due_ms: Option<i64>,
     /// There is more than was looked at.
     more: bool,
@@ -109,14 +116,15 @@ impl<S: Store> Engine<S> {
             Err(refusal) if waiting_may_help(&refusal) => refusal,
             answer => return answer,
         };
+        self.remember_wish(request, &refusal);
         begun(&refusal);
         let mut ends = Vec::new();
         let mut spent = None;
         loop {
             let looked = self
-                .attend(request, &refusal, ends)
+                .attend(request, ends)
                 .and_then(|attention| Ok((attention, self.is_worth_a_try(request, &refusal)?)));
-            let (attention, is_worth_a_try) = match looked {
+            let (mut attention, is_worth_a_try) = match looked {
                 // A server that is away for a moment: nothing was asked of it yet.
                 Err(away) if away.code == Code::Unavailable => {
                     (Attention { at: Instant::now() + LOOK_AGAIN, ends: Vec::new() }, false)
@@ -133,6 +141,9 @@ impl<S: Store> Engine<S> {
                     answer => return answer,
                 };
             }
+            if refusal.code == Code::Busy {
+                attention.at = attention.at.min(Instant::now() + LOOK_AGAIN);
+            }
             rest(spent, until);
             spent = Some(processor_time());
             sleep(&mut *watch, until, &attention, stop)?;
@@ -148,20 +159,24 @@ impl<S: Store> Engine<S> {
     }
 
     /// Begins to attend to what may change without a commit. What has changed before is for the look that follows.
-    fn attend(
-        &mut self,
-        request: &Request,
-        refusal: &Refusal,
-        before: Vec<(Process, OwnedFd)>,
-    ) -> Result<Attention, Refusal> {
-        let observe = &self.outside.observe;
+    fn attend(&mut self, request: &Request, before: Vec<(Process, OwnedFd)>) -> Result<Attention, Refusal> {
+        let (policy, observe) = (&self.policy, &self.outside.observe);
         let (now, in_the_way) = self.store.read(|read| {
-            let now = read.now();
-            Ok((now, in_the_way(read, request, refusal, observe)?))
+            let (now, project) = (read.now(), read.project()?);
+            let mut snapshot =
+                Snapshot { read, rows: &Rows::default(), project: &project, now: &now, policy, observe };
+            let in_the_way = match &request.command {
+                Command::OnTask { task: Some(reference), .. } => {
+                    snapshot.in_the_way_of_one(request, reference)?
+                }
+                Command::OnSeat { seat, .. } => snapshot.in_the_way_of_seat(seat)?,
+                _ => snapshot.in_the_way_of_any(request)?,
+            };
+            Ok((now, in_the_way))
         })?;
         let asked_at = Instant::now();
         let at = wake_at(&in_the_way, &now).and_then(|at| {
-            let left_ms = u64::try_from(at.since_ms(&now)).unwrap_or_default();
+            let left_ms = u64::try_from(at.left_ms(&now)).unwrap_or_default();
             asked_at.checked_add(Duration::from_millis(left_ms))
         });
         let mut processes: Vec<Process> = in_the_way
@@ -169,13 +184,12 @@ impl<S: Store> Engine<S> {
             .iter()
             .filter(|(_, seen)| *seen == Seen::Alive)
             .filter_map(|(lease, _)| lease.grant.process.clone())
-            .chain(terms(request).and_then(|terms| terms.process.clone()))
+            .chain(bound_to(request).cloned())
             .collect();
         processes.sort_by_key(|process| (process.pid, process.start));
         processes.dedup();
         let (ends, unattended) = ends_of(processes, before);
-        let uncertain = unattended || in_the_way.more || refusal.code == Code::Busy;
-        let again = asked_at + if uncertain { LOOK_AGAIN } else { MAX_SLEEP };
+        let again = asked_at + if unattended || in_the_way.more { LOOK_AGAIN } else { MAX_SLEEP };
         Ok(Attention { at: at.map_or(again, |at| at.min(again)), ends })
     }
 
@@ -187,12 +201,22 @@ impl<S: Store> Engine<S> {
             return Ok(true);
         }
         match (&request.command, refusal.code) {
-            (Command::ClaimNext(_), Code::Nothing) => {
-                Ok(!self.ready(Some(&request.identity), 1)?.value.tasks.is_empty())
+            (Command::ClaimNext(terms), Code::Nothing) => {
+                let asker = Some(&request.identity);
+                let answer =
+                    self.ask(None, |snapshot| Ok(!snapshot.all_ready(asker, 1, terms)?.is_empty()))?;
+                Ok(answer.value)
             }
             (Command::OnTask { task: Some(task), .. }, Code::Held | Code::Kept) => {
-                let observe = &self.outside.observe;
-                Ok(self.store.read(|read| is_free_for(read, task, &request.identity, observe))?)
+                let answer = self.ask(None, |snapshot| Ok(snapshot.is_free_for(task, &request.identity)?))?;
+                Ok(answer.value)
+            }
+            (Command::OnSeat { seat, .. }, Code::Held) => {
+                let answer = self.ask(None, |snapshot| {
+                    let Some(seat) = snapshot.read.seat_named(seat)? else { return Ok(true) };
+                    Ok(!snapshot.is_held_by_another(&seat.as_task(), &request.identity)?)
+                })?;
+                Ok(answer.value)
             }
             _ => Ok(true),
         }
@@ -200,9 +224,9 @@ impl<S: Store> Engine<S> {
 
     /// A lease for a process that died while it was waited for would lapse with its grant.
     fn check_bound(&self, request: &Request) -> Result<(), Refusal> {
-        match terms(request).and_then(|terms| terms.process.as_ref()) {
+        match bound_to(request) {
             Some(process) if (self.outside.observe)(process) == Seen::Dead => Err(Refusal::usage(format!(
-                "process {} ended while this waited for a task to bind to it",
+                "process {} ended while this waited for a lease to bind to it",
                 process.pid
             ))),
             _ => Ok(()),
@@ -210,89 +234,116 @@ impl<S: Store> Engine<S> {
     }
 }
 
-/// The first time at which something may end by itself that stands in the waiter's way: a lease by its deadline or its
+/// The first time at which an obstacle to the waiter may end by itself: a lease by its deadline or its
 /// maximum hold, a reservation, a schedule.
 fn wake_at(in_the_way: &InTheWay, now: &Moment) -> Option<Moment> {
     let leases = in_the_way.leases.iter().filter_map(|(lease, seen)| lease.lapses_at(now, *seen));
-    let reservations = in_the_way.tasks.iter().filter_map(|task| Some(task.kept.as_ref()?.until.clone()));
-    // What has come is for the look: it would wake the waiter again and again.
+    let tasks = in_the_way.tasks.iter().filter_map(|task| opens_at(task, now));
     let schedule = in_the_way.due_ms.map(|due_ms| now.plus(due_ms - now.wall_ms));
     leases
-        .chain(reservations)
+        .chain(tasks)
         .chain(schedule)
+        // What has come is for the look: it would wake the waiter again and again.
         .filter(|at| !at.has_come(now))
         .reduce(|first, at| first.earlier(at, now))
 }
 
-/// What stands in the way of this request: on one task if that is held or kept, else anywhere.
-fn in_the_way(
-    read: &mut dyn Read,
-    request: &Request,
-    refusal: &Refusal,
-    observe: &dyn Fn(&Process) -> Seen,
-) -> Result<InTheWay, StoreError> {
-    let see = |lease: Lease| {
-        let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
+impl Snapshot<'_> {
+    /// Possible obstacles to a claim of one task, whatever it was last refused for: its lease, its reservation, its
+    /// schedule, and the leases that reserve paths it needs. What it depends on ends with a commit.
+    fn in_the_way_of_one(&mut self, request: &Request, reference: &TaskRef) -> Result<InTheWay, StoreError> {
+        let Some(task) = self.task_named(reference)? else { return Ok(InTheWay::default()) };
+        let last = self.last_lease(&task)?;
+        let mut scope = match terms(request) {
+            Some(terms) => wanted(&task, terms).0.scope(),
+            None => task.facts.scope.clone(),
+        };
+        if let Some(lease) = &last
+            && lease.is_held_by(&self.actor_behind(&request.identity.actor)?, &request.identity.instance)
+        {
+            // Its own: after a lapse it gets all back that it had, or nothing.
+            scope.extend(Vec::from(self.scope_of(task.uid, lease.token)?.scope()));
+        }
+        let rivals = self.near(&task, &scope)?.rivals.into_iter().map(|rival| rival.lease);
+        let leases = last.into_iter().filter(|lease| lease.ended.is_none()).chain(rivals);
+        let leases = leases.map(|lease| self.with_sight(lease)).collect();
+        Ok(InTheWay { leases, tasks: vec![task], ..InTheWay::default() })
+    }
+
+    /// What may stand in the way of whoever takes a seat: its lease.
+    fn in_the_way_of_seat(&mut self, name: &SeatName) -> Result<InTheWay, StoreError> {
+        let seat = self.read.seat_named(name)?;
+        let lease = seat.map(|seat| self.lease_of_seat(&seat)).transpose()?.flatten();
+        let leases = lease.into_iter().map(|lease| self.with_sight(lease)).collect();
+        Ok(InTheWay { leases, ..InTheWay::default() })
+    }
+
+    /// Possible obstacles to a claim of any task: every lease, as it keeps its task or paths that others need;
+    /// every reservation and every schedule.
+    fn in_the_way_of_any(&mut self, request: &Request) -> Result<InTheWay, StoreError> {
+        let tier = self.asker(Some(&request.identity))?.map_or(Tier::DEFAULT, |actor| actor.tier);
+        let mut tasks = Vec::new();
+        self.read.walk_ready(tier, self.now.wall_ms, &mut |_, task| {
+            tasks.push(task);
+            Ok(tasks.len() < MAX_TASKS)
+        })?;
+        let more = tasks.len() == MAX_TASKS;
+        let due_ms = self.read.next_due(self.now.wall_ms)?;
+        let mut leases = Vec::new();
+        for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
+            tasks.push(task);
+            leases.push(self.with_sight(lease));
+        }
+        Ok(InTheWay { leases, tasks, due_ms, more })
+    }
+
+    fn with_sight(&self, lease: Lease) -> (Lease, Seen) {
+        let seen = self.seen(&lease);
         (lease, seen)
-    };
-    if let (Command::OnTask { task: Some(reference), .. }, Code::Held | Code::Kept) =
-        (&request.command, refusal.code)
-    {
-        let Some(task) = task_named(read, reference)? else { return Ok(InTheWay::default()) };
-        let lease = current_lease(read, &task)?;
-        let leases = lease.map(see).into_iter().collect();
-        return Ok(InTheWay { leases, tasks: vec![task], ..InTheWay::default() });
     }
-    let tier = tier_of(read, &request.identity)?;
-    let now_ms = read.now().wall_ms;
-    let mut tasks = Vec::new();
-    read.walk_ready(tier, now_ms, &mut |_, task| {
-        tasks.push(task);
-        Ok(tasks.len() < MAX_TASKS)
-    })?;
-    let due_ms = read.next_due(now_ms)?;
-    // A person's lease is not handed out when it lapses.
-    let leases = read.open_leases(u64::from(u32::MAX))?.into_iter().map(|(_, lease)| lease);
-    let leases = leases.filter(|lease| !lease.actor.is_person()).map(see).collect();
-    Ok(InTheWay { leases, more: tasks.len() == MAX_TASKS, tasks, due_ms })
-}
 
-fn tier_of(read: &mut dyn Read, identity: &Identity) -> Result<Tier, StoreError> {
-    let name = read.alias(&identity.actor)?.unwrap_or_else(|| identity.actor.clone());
-    Ok(read.actor(&name)?.map_or(Tier::DEFAULT, |actor| actor.tier))
-}
+    fn task_named(&mut self, reference: &TaskRef) -> Result<Option<Task>, StoreError> {
+        match resolve(self.read, self.project, reference) {
+            Ok(uid) => self.task(uid),
+            // The claim's refusal says it better.
+            Err(stop) => stop.of_reader().map(|_| None),
+        }
+    }
 
-fn task_named(read: &mut dyn Read, reference: &TaskRef) -> Result<Option<Task>, StoreError> {
-    let project = read.project()?;
-    match resolve(read, &project, reference) {
-        Ok(uid) => read.task(uid),
-        // The door says it better.
-        Err(stop) => stop.of_reader().map(|_| None),
+    /// The lease with the task's highest token, ended or not.
+    fn last_lease(&mut self, task: &Task) -> Result<Option<Lease>, StoreError> {
+        if task.token > Token(0) { self.lease(task.uid, task.token) } else { Ok(None) }
+    }
+
+    fn is_held_by_another(&mut self, task: &Task, identity: &Identity) -> Result<bool, StoreError> {
+        let name = self.actor_behind(&identity.actor)?;
+        let lease = self.last_lease(task)?.filter(|lease| lease.ended.is_none());
+        Ok(lease.is_some_and(|lease| {
+            // Claimed meanwhile by the waiter itself, in another process: its claim only renews it.
+            let is_own =
+                lease.is_held_by(&name, &identity.instance) && identity.known_by != KnownBy::Worktree;
+            !is_own && self.liveness(&lease) == Liveness::Live
+        }))
+    }
+
+    /// Whether nobody else holds a task live, and it is kept for nobody else.
+    fn is_free_for(&mut self, reference: &TaskRef, identity: &Identity) -> Result<bool, StoreError> {
+        let Some(task) = self.task_named(reference)? else { return Ok(true) };
+        let name = self.actor_behind(&identity.actor)?;
+        let is_held = self.is_held_by_another(&task, identity)?;
+        let is_kept = task.kept.is_some_and(|kept| kept.actor != name && !kept.until.has_come(self.now));
+        Ok(!is_held && !is_kept)
     }
 }
 
-fn current_lease(read: &mut dyn Read, task: &Task) -> Result<Option<Lease>, StoreError> {
-    let lease = if task.token > Token(0) { read.lease(task.uid, task.token)? } else { None };
-    Ok(lease.filter(|lease| lease.ended.is_none()))
-}
-
-/// Whether nobody holds a task live, and it is kept for nobody else.
-fn is_free_for(
-    read: &mut dyn Read,
-    reference: &TaskRef,
-    identity: &Identity,
-    observe: &dyn Fn(&Process) -> Seen,
-) -> Result<bool, StoreError> {
-    let Some(task) = task_named(read, reference)? else { return Ok(true) };
-    let now = read.now();
-    let name = read.alias(&identity.actor)?.unwrap_or_else(|| identity.actor.clone());
-    let lease = current_lease(read, &task)?;
-    let is_held = lease.is_some_and(|lease| {
-        let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
-        lease.liveness(&now, seen) == Liveness::Live
-    });
-    let is_kept = task.kept.is_some_and(|kept| kept.actor != name && !kept.until.has_come(&now));
-    Ok(!is_held && !is_kept)
+/// The process that a lease is to be bound to.
+fn bound_to(request: &Request) -> Option<&Process> {
+    match &request.command {
+        Command::OnSeat { act: SeatAct::Take(terms) | SeatAct::Takeover(terms), .. } => {
+            terms.process.as_ref()
+        }
+        _ => terms(request).and_then(|terms| terms.process.as_ref()),
+    }
 }
 
 fn terms(request: &Request) -> Option<&Terms> {

@@ -2,27 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod world;
-
-use onus_core::command::{Act, Command, Guard, Presence, Terms};
-use onus_core::policy::{Policy, Unclaimed};
-use onus_core::refusal::{Code, Refusal};
-use onus_core::task::State;
-use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Conversation, Identity, NoticeKind, TaskView};
-use onus_store::AnyStore;
-use world::{
+use crate::world::{
     MAX_HOLD_MS, TTL_MS, World, claim, forced, on, policy, process, takeover, verb, who, world, world_with,
 };
+use onus_core::command::{Act, ChangedFiles, Command, Guard, Presence, Terms};
+use onus_core::policy::{Policy, Unclaimed};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::scope::{Touched, WorktreeId};
+use onus_core::task::State;
+use onus_core::transition::Verb;
+use onus_engine::{Ancestry, Answer, Conversation, Files, Identity, NoticeKind, TaskView};
+use onus_store::{AnyStore, Store as _};
 
 /// An agent in a conversation that runs in a process of its own.
-fn agent(pid: u32) -> Identity {
+pub(crate) fn agent(pid: u32) -> Identity {
     let mut identity = who("agent:a", &format!("c{pid}"));
     identity.ancestry = Ancestry::Known(vec![process(pid + 1_000, 1), process(pid, 1)]);
     identity
 }
 
-fn registered(world: &mut World<AnyStore>, pid: u32) -> Identity {
+pub(crate) fn registered(world: &mut World<AnyStore>, pid: u32) -> Identity {
     let identity = agent(pid);
     let (actor, instance) = (identity.actor.clone(), identity.instance.clone());
     let register = Command::RegisterInstance { actor, instance, process: process(pid, 1), group: None };
@@ -35,7 +34,7 @@ fn guard(pid: u32, paths: &[&str]) -> Command {
     Command::Guard(Guard { paths, process: Some(process(pid, 1)), ..Guard::default() })
 }
 
-fn edit(
+pub(crate) fn edit(
     world: &mut World<AnyStore>,
     by: &Identity,
     pid: u32,
@@ -47,7 +46,7 @@ fn edit(
     }
 }
 
-fn report(world: &mut World<AnyStore>, by: &Identity, presence: Presence) -> Vec<TaskView> {
+pub(crate) fn report(world: &mut World<AnyStore>, by: &Identity, presence: Presence) -> Vec<TaskView> {
     match world.run(by, Command::Presence(presence)).unwrap().answer {
         Answer::Present { ended } => ended,
         other => panic!("{other:?}"),
@@ -67,6 +66,8 @@ fn an_edit_without_a_task_opens_one_and_the_next_edits_join_it() {
     assert_eq!((refusal.code, refusal.conflict.unwrap().task), (Code::Scope, task.id.clone()));
     // What was refused opened nothing for it.
     assert_eq!(world.engine.status(None).unwrap().value.held.len(), 1);
+    let paths = vec!["src/a.rs".to_owned(), "src/b.rs".to_owned()];
+    world.run(&a, Command::Changed(ChangedFiles { paths, worktree: None })).unwrap();
     let ended = report(&mut world, &a, Presence::Gone);
     assert_eq!(
         ended.iter().map(|task| (task.id.clone(), task.state)).collect::<Vec<_>>(),
@@ -88,7 +89,7 @@ fn an_edit_joins_the_latest_of_several_tasks() {
     let (task, adopted) = edit(&mut world, &a, 7, "x").unwrap();
     assert_eq!((task.id, adopted), (one.clone(), false));
     // What an earlier one has already stays there.
-    world.ok(&a, on(&two, Act::Touch { paths: vec!["y".into()] }));
+    world.ok(&a, on(&two, Act::Touch { paths: vec!["y".into()], touched: Default::default() }));
     edit(&mut world, &a, 7, "y").unwrap();
     assert_eq!(world.show(&one).lease.unwrap().scope, ["x"]);
 }
@@ -164,7 +165,7 @@ fn whoever_rested_too_long_goes_on_if_nobody_came() {
         report(&mut world, &a, Presence::TurnOver);
         world.pass(TTL_MS);
         if swept {
-            world.ok(&b, on(&id, Act::Note { text: "anybody here?".into() }));
+            world.ok(&b, on(&id, Act::note("anybody here?")));
         }
         let (task, adopted) = edit(&mut world, &a, 7, "y").unwrap();
         assert_eq!((task.id.as_str(), adopted), (id.as_str(), false), "swept: {swept}");
@@ -186,7 +187,7 @@ fn a_late_return_is_refused_what_another_has_now_and_nothing_else() {
     assert!(edit(&mut world, &b, 8, "x").unwrap().1, "a lapsed lease is in nobody's way");
     assert_eq!(edit(&mut world, &a, 7, "x").unwrap_err().code, Code::Scope);
     assert!(edit(&mut world, &a, 7, "z").unwrap().1, "begun anew");
-    assert_eq!(world.show(&task.id).state, State::Done);
+    assert_eq!(world.show(&task.id).state, State::Dropped);
     // A task that somebody planned is not finished in passing.
     let (c, id) = (registered(&mut world, 9), world.add("t"));
     world.lease(
@@ -212,7 +213,8 @@ fn resting_is_not_for_who_is_not_bound() {
     world.pass(10_000);
     let before = world.show(&id).lease.unwrap();
     report(&mut world, &a, Presence::TurnOver);
-    assert_eq!(world.show(&id).lease.unwrap(), before, "its TTL counts in any case");
+    let after = world.show(&id).lease.unwrap();
+    assert_eq!((after.resting, after.expires_at), (false, before.expires_at), "its TTL counts in any case");
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn ad_hoc_work_that_lapsed_is_listed_and_never_handed_out() {
     world.kill(7);
     let status = world.engine.status(None).unwrap().value;
     assert_eq!(status.lapsed[0].id, task.id);
-    assert!(status.lapsed[0].next.as_deref().unwrap().starts_with("onus done"));
+    assert_eq!(status.lapsed[0].next, Some(Step::verb(Verb::Done, &status.lapsed[0].id)));
     assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing);
     assert!(world.engine.ready(Some(&b), 10).unwrap().value.tasks.is_empty());
     // Whoever means it may have it, and put an end to it.
@@ -262,11 +264,37 @@ fn ad_hoc_work_goes_on_in_another_process_and_past_the_longest_hold() {
     resumed.ancestry = Ancestry::Known(vec![process(70, 1)]);
     let (second, adopted) = edit(&mut world, &resumed, 70, "y").unwrap();
     assert!(adopted && second.id != first.id);
-    assert_eq!(world.show(&first.id).state, State::Done);
+    assert_eq!(world.show(&first.id).state, State::Dropped);
+    let changed = ChangedFiles { paths: vec!["y".to_owned()], worktree: None };
+    world.run(&resumed, Command::Changed(changed)).unwrap();
     world.pass(MAX_HOLD_MS);
     let (third, adopted) = edit(&mut world, &resumed, 70, "y").unwrap();
     assert!(adopted && third.id != second.id);
     assert_eq!(world.show(&second.id).state, State::Done);
+    world.is_whole();
+}
+
+#[test]
+fn whoever_comes_back_in_another_process_is_bound_to_that_one() {
+    let mut world = world();
+    let (a, other, id) = (registered(&mut world, 7), who("agent:b", "1"), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    let renew = || on(&id, Act::Renew { ttl_ms: None, progress: false });
+    report(&mut world, &a, Presence::TurnOver);
+    world.pass(TTL_MS + 1);
+    // Its turn was over for too long; the conversation was resumed, and its harness says in which process.
+    let mut resumed = a.clone();
+    resumed.ancestry = Ancestry::Known(vec![process(70, 1)]);
+    let (actor, instance) = (a.actor.clone(), a.instance.clone());
+    let register = Command::RegisterInstance { actor, instance, process: process(70, 1), group: None };
+    world.run(&resumed, register).unwrap();
+    let lease = world.lease(&resumed, renew());
+    assert_eq!((lease.token, lease.process), (1, Some(process(70, 1))));
+    assert_eq!(world.kinds(&id).last().unwrap(), "lease.renewed");
+    world.pass(TTL_MS * 3);
+    assert_eq!(world.refused(&other, on(&id, claim())), Code::Held, "it lives with that process");
+    world.kill(70);
+    assert_eq!(world.lease(&other, on(&id, claim())).token, 2, "and dies with it");
     world.is_whole();
 }
 
@@ -320,7 +348,7 @@ fn a_holder_learns_once_who_waits_for_its_path() {
     world.pass(10);
     let refusal = edit(&mut world, &b, 8, "x").unwrap_err();
     let conflict = refusal.conflict.unwrap();
-    world.engine.record_wish((&b.actor, &b.instance), &conflict.task, &conflict.path).unwrap();
+    world.engine.record_wish((&b.actor, &b.instance), &conflict.task, Some(&conflict.path), None).unwrap();
     world.pass(10);
     let wanted = |world: &mut World<AnyStore>| {
         let reply = world.run(&a, Command::Presence(Presence::Here)).unwrap();
@@ -332,6 +360,94 @@ fn a_holder_learns_once_who_waits_for_its_path() {
     assert!(wanted(&mut world).is_empty(), "once");
 }
 
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// A way to lose a task.
+type Lose = fn(&mut World<AnyStore>, &str);
+
+/// Every way in which a holder loses a task to somebody else.
+const LOSSES: [(&str, Lose); 5] = [
+    ("taken over", |world, id| {
+        world.pass(TTL_MS + 1);
+        world.lease(&who("agent:b", "1"), on(id, takeover()));
+    }),
+    ("swept, and claimed by another", |world, id| {
+        world.pass(TTL_MS + 1);
+        world.ok(&who("human:h", ""), on(id, verb(Verb::Block)));
+        world.ok(&who("human:h", ""), on(id, verb(Verb::Unblock)));
+        world.lease(&who("agent:b", "1"), on(id, claim()));
+    }),
+    ("revoked", |world, id| {
+        world.lease(&who("human:h", ""), forced(id, takeover()));
+    }),
+    ("reset", |world, id| {
+        let force = Some(onus_core::command::Force { reason: "because".into(), link: None });
+        let task = Some(id.parse().unwrap());
+        world.run(&who("human:h", ""), Command::Reset { task, reason: "wrong".into(), force }).unwrap();
+    }),
+    ("lapsed, and reset", |world, id| {
+        world.pass(TTL_MS + 1);
+        world.ok(&who("human:h", ""), on(id, verb(Verb::Block)));
+        let task = Some(id.parse().unwrap());
+        world.run(&who("human:h", ""), Command::Reset { task, reason: "wrong".into(), force: None }).unwrap();
+    }),
+];
+
+/// Tokens decide, not times.
+#[test]
+fn whoever_lost_its_task_is_refused_however_late_it_comes_back_and_whatever_the_clock_says() {
+    for (how, lose) in LOSSES {
+        for (away, step_ms) in [("at once", 0), ("days later", 3 * DAY_MS), ("clock set back", -5 * DAY_MS)] {
+            let mut world = world();
+            let a = who("agent:a", "c7");
+            let id = world.add("t");
+            world.lease(&a, on(&id, claim()));
+            if step_ms < 0 {
+                world.fate.lock().unwrap().wall_ms += step_ms;
+            }
+            lose(&mut world, &id);
+            if step_ms > 0 {
+                world.pass(step_ms);
+            }
+            let case = format!("{how}, {away}");
+            for _ in 0..2 {
+                let refusal = world.run(&a, guard(7, &["src/a.rs"])).expect_err(&case);
+                assert_eq!(
+                    (refusal.code, refusal.task.as_deref()),
+                    (Code::Fenced, Some(id.as_str())),
+                    "{case}"
+                );
+            }
+            // Others are not, and neither is it once it was told.
+            world.run(&who("agent:c", "1"), guard(8, &["src/c.rs"])).expect(&case);
+            report(&mut world, &a, Presence::TurnOver);
+            assert_eq!(
+                world.run(&a, guard(7, &["src/a.rs"])).unwrap_err().code,
+                Code::Fenced,
+                "nobody told it: {case}"
+            );
+            let told = world.run(&a, Command::Presence(Presence::Here)).unwrap().notices;
+            assert!(told.iter().any(|notice| notice.kind == NoticeKind::Superseded), "{case}: {told:?}");
+            assert!(edit(&mut world, &a, 7, "src/a.rs").expect(&case).1);
+            world.is_whole();
+        }
+    }
+}
+
+#[test]
+fn a_task_that_is_its_own_again_is_no_loss() {
+    let mut world = world();
+    let (a, b, id) = (who("agent:a", "c7"), who("agent:b", "1"), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    world.pass(TTL_MS + 1);
+    world.lease(&b, on(&id, takeover()));
+    world.ok(&b, on(&id, verb(Verb::Release)));
+    let told = world.run(&a, on(&id, claim())).unwrap().notices;
+    assert!(told.is_empty(), "{told:?}");
+    assert_eq!(edit(&mut world, &a, 7, "src/a.rs").unwrap().0.id, id);
+    assert_eq!(world.engine.store().read(|read| read.losses()).unwrap(), []);
+}
+
 /// What a hook would do with this call: who acts, and whether anything is written.
 fn call(world: &mut World<AnyStore>, pid: u32, part: Option<&str>, paths: &[&str]) -> (String, bool, bool) {
     let identity = agent(pid);
@@ -339,10 +455,12 @@ fn call(world: &mut World<AnyStore>, pid: u32, part: Option<&str>, paths: &[&str
         sub_agent: part.map(|part| format!("{}/{part}", identity.instance).parse().unwrap()),
         actor: identity.actor,
         instance: identity.instance,
+        worktree: None,
         process: Some(process(pid, 1)),
+        is_alone: true,
     };
     let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-    let call = world.engine.call(&conversation, &paths).unwrap();
+    let call = world.engine.call(&conversation, &paths, Files::Wanted).unwrap();
     (call.instance.to_string(), call.registers, call.is_settled)
 }
 
@@ -354,6 +472,8 @@ fn most_calls_of_hooks_write_nothing() {
     assert_eq!(call(&mut world, 7, None, &[]), ("c7".into(), false, true));
     assert_eq!(call(&mut world, 7, None, &["x"]), ("c7".into(), false, false), "the file is new to it");
     let (task, _) = edit(&mut world, &a, 7, "x").unwrap();
+    assert!(!call(&mut world, 7, None, &[]).2, "it is still to hear that a task was opened");
+    report(&mut world, &a, Presence::Here);
     assert!(call(&mut world, 7, None, &["x"]).2 && call(&mut world, 7, None, &[]).2);
     assert!(!call(&mut world, 7, None, &["x", "y"]).2);
     world.pass(60_000);
@@ -364,7 +484,7 @@ fn most_calls_of_hooks_write_nothing() {
     assert!(!call(&mut world, 7, None, &["x"]).2, "it wakes");
     report(&mut world, &a, Presence::Here);
     world.pass(10);
-    world.ok(&who("human:h", ""), on(&task.id, Act::Note { text: "hello".into() }));
+    world.ok(&who("human:h", ""), on(&task.id, Act::note("hello")));
     assert!(!call(&mut world, 7, None, &[]).2, "there is news");
     // Another conversation in the same process: that one is registered anew.
     let mut cleared = agent(7);
@@ -405,5 +525,88 @@ fn a_part_of_a_conversation_acts_for_it_unless_it_has_work_of_its_own() {
     assert_eq!(call(&mut world, 7, Some("p"), &["y"]).0, "c7/p", "its own");
     assert_eq!(call(&mut world, 7, Some("p"), &["src/y"]).0, "c7", "the conversation has it");
     assert_eq!(report(&mut world, &part, Presence::Gone)[0].id, own.id);
+    world.is_whole();
+}
+
+/// An edit by a part of a conversation that holds a task, or by the conversation itself.
+fn part_edits(
+    world: &mut World<AnyStore>,
+    by: &Identity,
+    part: Option<&str>,
+    path: &str,
+) -> Result<Vec<String>, Refusal> {
+    let part = part.map(|part| format!("{}/{part}", by.instance).parse().unwrap());
+    let touched = Touched { worktree: Some(WorktreeId::new("machine", "w")), part };
+    let guard =
+        Guard { paths: vec![path.to_owned()], process: Some(process(7, 1)), touched, ..Guard::default() };
+    let reply = world.run(by, Command::Guard(guard))?;
+    Ok(reply.notices.into_iter().map(|notice| notice.message).collect())
+}
+
+#[test]
+fn of_two_parts_of_a_conversation_on_one_file_the_second_is_refused_while_the_first_runs() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let id = world.add("one");
+    world.lease(&a, on(&id, claim()));
+    assert_eq!(part_edits(&mut world, &a, Some("1"), "a.rs").unwrap(), [] as [String; 0]);
+    let refusal = part_edits(&mut world, &a, Some("2"), "a.rs").unwrap_err();
+    assert_eq!(refusal.code, Code::Scope);
+    assert!(refusal.message.contains("c7/1"), "{}", refusal.message);
+    // The conversation is told, once.
+    let told = part_edits(&mut world, &a, None, "a.rs").unwrap();
+    assert!(told.len() == 1 && told[0].contains("your sub-agent c7/1"), "{told:?}");
+    assert!(part_edits(&mut world, &a, None, "a.rs").unwrap().is_empty());
+    let refused =
+        |world: &mut World<AnyStore>, part: &str| part_edits(world, &a, Some(part), "a.rs").is_err();
+    // An end that was reported.
+    let ends = who("agent:a", "c7/1");
+    report(&mut world, &ends, Presence::Gone);
+    let told = part_edits(&mut world, &a, Some("2"), "a.rs").unwrap();
+    assert!(told.len() == 1 && told[0].contains("your conversation itself"), "{told:?}");
+    assert!(refused(&mut world, "3"));
+    // The end of the turn.
+    report(&mut world, &a, Presence::TurnOver);
+    assert!(!refused(&mut world, "3") && refused(&mut world, "4"));
+    // The end of the process: one that registers again in the same is no end.
+    for (pid, is_refused) in [(7, true), (8, false)] {
+        let (actor, instance) = (a.actor.clone(), a.instance.clone());
+        let register = Command::RegisterInstance { actor, instance, process: process(pid, 1), group: None };
+        world.run(&a, register).unwrap();
+        assert_eq!(refused(&mut world, "4"), is_refused, "{pid}");
+    }
+    world.is_whole();
+}
+
+#[test]
+fn what_a_conversation_declared_stays_with_one_lease_whichever_part_edits_it() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    let [one, two, three] = ["one", "two", "three"].map(|title| world.add(title));
+    let declaring = |glob: &str| {
+        Act::Claim(Terms { scope: [glob.parse().unwrap()].into_iter().collect(), ..Terms::default() })
+    };
+    world.lease(&a, on(&one, declaring("src/**")));
+    world.pass(10);
+    world.lease(&a, on(&two, claim()));
+    let scope_of = |world: &mut World<AnyStore>, id: &str| world.show(id).lease.unwrap().scope;
+    // The file joins the lease that declares it, and its siblings know.
+    part_edits(&mut world, &a, Some("1"), "src/a.rs").unwrap();
+    assert_eq!(part_edits(&mut world, &a, Some("2"), "src/a.rs").unwrap_err().code, Code::Scope);
+    assert_eq!(scope_of(&mut world, &one), ["src/**", "src/a.rs"]);
+    // Of several, those that nobody declared join the latest.
+    let touched =
+        Touched { worktree: Some(WorktreeId::new("machine", "w")), part: Some("c7/1".parse().unwrap()) };
+    let paths = ["src/b.rs", "c.rs"].map(str::to_owned).to_vec();
+    world.run(&a, Command::Guard(Guard { paths, touched, ..Guard::default() })).unwrap();
+    assert_eq!(scope_of(&mut world, &two), ["c.rs"]);
+    // What a part has touched, nobody declares for another task.
+    assert_eq!(world.refused(&a, on(&three, declaring("c.rs"))), Code::Scope);
+    // Touched by both, it is in both leases.
+    world.pass(10);
+    world.lease(&a, on(&three, claim()));
+    report(&mut world, &a, Presence::TurnOver);
+    part_edits(&mut world, &a, Some("2"), "c.rs").unwrap();
+    assert_eq!(scope_of(&mut world, &three), ["c.rs"]);
     world.is_whole();
 }

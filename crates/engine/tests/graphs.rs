@@ -7,12 +7,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod world;
-
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::world::model::Model;
+use crate::world::{MAX_HOLD_MS, TTL_MS, World, policy, process, who, with_token, world_with};
 use onus_core::actor::Tier;
 use onus_core::chain::Record;
 use onus_core::command::{Act, Command, Edit, Force, NewTask, Schedule, TaskLink, Terms};
@@ -24,8 +24,6 @@ use onus_engine::{Ancestry, Answer, Identity, Reply, TaskView};
 use onus_store::{AnyStore, EventQuery, Store as _};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
-use world::model::Model;
-use world::{MAX_HOLD_MS, TTL_MS, World, policy, process, who, with_token, world_with};
 
 type Checked = Result<(), TestCaseError>;
 
@@ -496,8 +494,8 @@ impl Play<'_> {
             }
             Op::Drive { by, verb } => {
                 if let Some((best, _)) = self.naive_ready(&tasks, Some(&caller(*by))).first() {
-                    self.run(&caller(*by), world::on(best, world::claim())).unwrap();
-                    self.run(&caller(*by), world::on(best, world::verb(*verb))).unwrap();
+                    self.run(&caller(*by), crate::world::on(best, crate::world::claim())).unwrap();
+                    self.run(&caller(*by), crate::world::on(best, crate::world::verb(*verb))).unwrap();
                     self.count(if *verb == Verb::Done { "a task was done" } else { "a task failed" });
                 }
             }
@@ -508,9 +506,9 @@ impl Play<'_> {
                     let pid = 1_000 + u32::try_from(self.steps).unwrap();
                     let process = dies.then(|| process(pid, 1));
                     let terms = Terms { process, ..Terms::default() };
-                    self.run(&caller(*by), world::on(&best, Act::Claim(terms))).unwrap();
+                    self.run(&caller(*by), crate::world::on(&best, Act::Claim(terms))).unwrap();
                     let link = Act::AddDeps { on: vec![failed.id.parse().unwrap()] };
-                    let _ = self.run(&founder, world::on(&best, link));
+                    let _ = self.run(&founder, crate::world::on(&best, link));
                     self.world.kill(pid);
                 }
             }
@@ -631,12 +629,14 @@ impl Play<'_> {
             prop_assert!(is_of_root || record.cause.as_ref() == Some(&first.uid), "{record:?}");
         }
 
-        // Every token granted before is dead, with it and without it, until its holder claims anew.
+        // Every token granted before is dead, with it and without it, until its holder claims again.
         for id in &naive {
             let task = self.world.show(id);
+            // For whom it is kept, it stays kept: a reset ends claims, not assignments.
+            let kept_for = |task: &TaskView| task.kept_for.as_ref().map(|kept| kept.actor.clone());
             prop_assert_eq!(
-                (task.state, task.lease.is_none(), task.kept_for.is_none()),
-                (State::Open, true, true)
+                (task.state, task.lease.is_none(), kept_for(&task)),
+                (State::Open, true, kept_for(&tasks[id]))
             );
             let mut latest: BTreeMap<(String, String), Past> = BTreeMap::new();
             for past in holders.get(&task.uid).into_iter().flatten() {
@@ -656,13 +656,13 @@ impl Play<'_> {
                 if is_ready && !is_person {
                     let note = || Command::OnTask {
                         task: Some(id.parse().unwrap()),
-                        act: Act::Note { text: "anew".into() },
+                        act: Act::note("again"),
                         force: None,
                     };
-                    self.run(&again, world::on(id, world::claim())).unwrap();
+                    self.run(&again, crate::world::on(id, crate::world::claim())).unwrap();
                     self.run(&again, note()).unwrap();
                     self.is_fenced(id, with_token(again.clone(), past.token))?;
-                    self.run(&again, world::on(id, world::verb(Verb::Release))).unwrap();
+                    self.run(&again, crate::world::on(id, crate::world::verb(Verb::Release))).unwrap();
                     self.count("an old holder claimed anew");
                 }
             }
@@ -672,11 +672,11 @@ impl Play<'_> {
 
     fn is_fenced(&mut self, id: &str, identity: Identity) -> Checked {
         for act in [
-            Act::Note { text: "still at it".into() },
-            world::verb(Verb::Done),
+            Act::note("still at it"),
+            crate::world::verb(Verb::Done),
             Act::Renew { ttl_ms: None, progress: false },
         ] {
-            let outcome = self.run(&identity, world::on(id, act.clone()));
+            let outcome = self.run(&identity, crate::world::on(id, act.clone()));
             let code = outcome.as_ref().err().map(|refusal| refusal.code);
             prop_assert_eq!(code, Some(Code::Fenced), "{:?} {:?} on {}: {:?}", identity, act, id, outcome);
         }
@@ -790,7 +790,7 @@ const MUST_HAPPEN: &[(&str, u64)] = &[
 #[test]
 fn whatever_happens_ready_and_resets_are_what_a_naive_look_at_the_graph_says() {
     let config = ProptestConfig {
-        cases: world::cases(50),
+        cases: crate::world::cases(50),
         max_shrink_iters: 100,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -804,7 +804,7 @@ fn whatever_happens_ready_and_resets_are_what_a_naive_look_at_the_graph_says() {
         Err(other) => panic!("{other}"),
     }
     let seen = seen.into_inner();
-    for (what, least) in MUST_HAPPEN.iter().filter(|_| world::TELLS_MUCH) {
+    for (what, least) in MUST_HAPPEN.iter().filter(|_| crate::world::TELLS_MUCH) {
         let times = seen.get(what).copied().unwrap_or_default();
         // The numbers are what a run usually has; a fifth of it is what every run must have. What is rare may be missing.
         assert!(times >= *least / 5, "only {times} times: {what}\n{seen:#?}");

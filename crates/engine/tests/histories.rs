@@ -5,17 +5,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod world;
-
-use onus_core::command::{Act, Command, Force, NewTask, Terms};
+use crate::world::model::Model;
+use crate::world::{MAX_HOLD_MS, TTL_MS, process, who, world};
+use onus_core::command::{Act, Command, Force, Intake, NewTask, Terms};
+use onus_core::constraint::{Constraint, ConstraintKind, Constraints};
 use onus_core::refusal::Code;
-use onus_core::task::Origin;
+use onus_core::task::{Facts, NoteKind, Origin};
 use onus_core::text::Field;
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Identity, Request};
 use proptest::prelude::*;
-use world::model::Model;
-use world::{MAX_HOLD_MS, TTL_MS, process, who, world};
 
 const PEOPLE: [&str; 2] = ["human:h", "human:g"];
 const AGENTS: [(&str, &str); 4] = [("agent:a", "1"), ("agent:a", "2"), ("agent:b", "1"), ("agent:c", "1")];
@@ -37,17 +36,26 @@ enum What {
     Next { bind: Option<u32> },
 }
 
+fn constraints() -> impl Strategy<Value = Constraints> {
+    let one = prop_oneof![
+        Just(Constraint::ReadOnly),
+        Just(Constraint::NoLand),
+        (0..5u64).prop_map(Constraint::MaxFiles),
+    ];
+    proptest::collection::vec(one, 0..2).prop_map(|all| all.into_iter().collect())
+}
+
 fn terms() -> impl Strategy<Value = Terms> {
     let ttl = prop_oneof![4 => Just(None), 2 => (1..TTL_MS * 2).prop_map(Some), 1 => Just(Some(0))];
-    (ttl, proptest::option::weighted(0.3, 0..PROCESSES), proptest::bool::weighted(0.15)).prop_map(
-        |(ttl_ms, bind, reserve)| Terms {
+    (ttl, proptest::option::weighted(0.3, 0..PROCESSES), proptest::bool::weighted(0.15), constraints())
+        .prop_map(|(ttl_ms, bind, reserve, constraints)| Terms {
             ttl_ms,
+            constraints,
             process: bind.map(|pid| process(pid, 1)),
             reserve,
             reason: Some("why".into()),
             ..Terms::default()
-        },
-    )
+        })
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -71,11 +79,26 @@ fn act() -> impl Strategy<Value = Act> {
         2 => terms().prop_map(Act::Takeover),
         2 => proptest::option::of(1..TTL_MS).prop_map(|ttl_ms| Act::Renew { ttl_ms, progress: false }),
         8 => verb,
-        2 => Just(Act::Note { text: "progress".into() }),
+        2 => (0..3usize).prop_map(|kind| Act::Note {
+            text: "progress".into(), kind: NoteKind::ALL[kind], link: (kind == 2).then(|| "https://x.example".into())
+        }),
+        1 => (1..4u64, any::<bool>()).prop_map(|(line, undo)| Act::Tick { line, undo }),
+        2 => (0..3usize, proptest::option::of(1..MAX_HOLD_MS)).prop_map(|(to, keep_ms)| Act::Assign {
+            to: ["agent:a", "agent:b", "human:g"][to].parse().unwrap(), keep_ms, reason: "yours".into()
+        }),
         1 => Just(Act::Handoff { to: "agent:b".parse().unwrap(), reason: "go on".into() }),
         1 => (0..5u8).prop_map(|n| Act::Edit(onus_core::command::Edit {
             title: Some(format!("title {n}")), add_tags: vec![format!("tag{n}")], ..Default::default()
         })),
+        2 => (constraints(), proptest::option::of(0..4u8), 0..3u8).prop_map(|(constraints, id, lines)| {
+            Act::Edit(onus_core::command::Edit {
+                constraints,
+                lift: if lines == 1 { [ConstraintKind::NoLand].into() } else { Default::default() },
+                refs: [("jira".into(), id.map(|id| format!("WEB-{id}")))].into(),
+                acceptance: (0..lines.min(1)).map(|n| format!("line {n}")).collect(),
+                ..Default::default()
+            })
+        }),
         1 => (1..6u64).prop_map(|version| Act::Redact {
             version: onus_core::ids::Version(version), fields: vec![Field::Note], reason: "secret".into()
         }),
@@ -119,14 +142,30 @@ fn request(op: &Op) -> Option<Request> {
     let Op::Ask { by, what, token, force, key } = op else { return None };
     let force = force.then(|| Force { reason: "because".into(), link: None });
     let command = match what {
-        What::Add { origin, propose } => Command::Add(NewTask {
+        // The same ask again, in other words: found, or brought up to date.
+        What::Add { origin: Some(n), propose } => Command::Intake(Intake {
+            new: NewTask {
+                body: Some(format!("as {by} says")),
+                facts: Facts { link: Some(format!("https://x.example/{by}")), ..Facts::default() },
+                origin: Some(format!("mail:{n}").parse::<Origin>().unwrap()),
+                author: Some("Ann <ann@x.example>".into()),
+                propose: *n == 0,
+                ..NewTask::titled(format!("asked by {by}"))
+            },
+            refresh: *propose,
+            is_reply: *by == 0,
+        }),
+        What::Add { origin: None, propose } => Command::Add(NewTask {
+            acceptance: vec!["it works".into(), "it is fast".into()],
             body: Some("its body".into()),
-            origin: origin.map(|n| format!("mail:{n}").parse::<Origin>().unwrap()),
             propose: *propose,
             ..NewTask::titled("a task")
         }),
         What::On { task, act } => {
-            Command::OnTask { task: Some(task.to_string().parse().unwrap()), act: act.clone(), force }
+            // Now and then by what it is called elsewhere.
+            let named =
+                if *task == TASKS && key.is_none() { "jira:WEB-1".to_owned() } else { task.to_string() };
+            Command::OnTask { task: Some(named.parse().unwrap()), act: act.clone(), force }
         }
         What::Next { bind } => {
             Command::ClaimNext(Terms { process: bind.map(|pid| process(pid, 1)), ..Terms::default() })

@@ -3,13 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod world;
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use onus_core::command::{Act, Command, NewTask, PlannedTask, TaskLink, Terms};
+use crate::world::{claim, new_task, on, verb, who};
+use onus_core::command::{Act, Command, Edit, Guard, Intake, NewTask, PlannedTask, TaskLink, Terms};
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
@@ -18,23 +17,26 @@ use onus_core::transition::Verb;
 use onus_engine::{Answer, Engine, Identity, Reply, Request, TaskView};
 use onus_store::conformance::server::{Server, eventually, fresh_name, parsed};
 use onus_store::{PostgresStore, Store as _};
-use world::{claim, new_task, on, verb, who};
 
 type Outcome = Result<Reply, Refusal>;
 
 /// A project on the shared server, and somebody who can stand in the way.
 struct Place {
+    database: String,
     name: String,
     engine: Engine<PostgresStore>,
     obstacle: postgres::Client,
 }
 
 fn place() -> Place {
-    let server = Server::shared();
+    place_in(Server::shared().shared_database())
+}
+
+fn place_in(database: &str) -> Place {
     let name = fresh_name();
-    let engine = Engine::new(server.project_in(server.shared_database(), &name), Policy::default());
-    let obstacle = postgres::Client::connect(server.shared_database(), postgres::NoTls).unwrap();
-    let mut place = Place { name, engine, obstacle };
+    let engine = Engine::new(Server::shared().project_in(database, &name), Policy::default());
+    let obstacle = postgres::Client::connect(database, postgres::NoTls).unwrap();
+    let mut place = Place { database: database.to_owned(), name, engine, obstacle };
     // Who is new waits for the project's row: all are known, so that nothing but the race is between them.
     for n in 0..10 {
         let register = Command::RegisterActor { actor: agent(n).actor, tier: None };
@@ -60,9 +62,13 @@ fn agent(n: usize) -> Identity {
 
 impl Place {
     fn another(&self) -> Engine<PostgresStore> {
-        let address = parsed(Server::shared().shared_database());
+        self.another_with(Policy::default())
+    }
+
+    fn another_with(&self, policy: Policy) -> Engine<PostgresStore> {
+        let address = parsed(&self.database);
         let store = PostgresStore::open(&address, &self.name, Duration::from_secs(20)).unwrap();
-        Engine::new(store, Policy::default())
+        Engine::new(store, policy)
     }
 
     fn run(&mut self, identity: &Identity, command: Command) -> Outcome {
@@ -88,6 +94,19 @@ impl Place {
         thread::spawn(move || engine.run(&request(&identity, command)))
     }
 
+    /// The same for several commands of one caller in one commit, as hooks send them.
+    fn start_batch(&self, identity: &Identity, commands: Vec<Command>) -> JoinHandle<Vec<Outcome>> {
+        let mut engine = self.another();
+        let batch: Vec<Request> = commands.into_iter().map(|command| request(identity, command)).collect();
+        thread::spawn(move || engine.execute(&batch))
+    }
+
+    fn connections(&mut self) -> i64 {
+        let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
+                   AND backend_type = 'client backend'";
+        self.obstacle.query_one(sql, &[]).unwrap().get(0)
+    }
+
     /// Stands in the way of whoever wants the task's row.
     fn block_task(&mut self, id: &str) {
         self.block_tasks(&[id]);
@@ -107,17 +126,17 @@ impl Place {
 
     /// Waits until so many wait.
     fn waiting(&mut self, waiting: i64) {
-        let name = format!("{waiting} wait");
-        let mut look =
-            postgres::Client::connect(Server::shared().shared_database(), postgres::NoTls).unwrap();
-        // Whoever waits for the obstacle, or for one that waits for it.
+        eventually(&format!("{waiting} wait"), || self.behind() >= waiting);
+    }
+
+    /// How many wait for the obstacle, or for one that waits for it.
+    fn behind(&mut self) -> i64 {
+        let mut look = postgres::Client::connect(&self.database, postgres::NoTls).unwrap();
         let pid: i32 = self.obstacle.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
-        eventually(&name, || {
-            let waits = "WITH RECURSIVE behind (pid) AS (SELECT $1::int UNION SELECT activity.pid \
-                FROM pg_stat_activity AS activity JOIN behind ON behind.pid = ANY(pg_blocking_pids(activity.pid))) \
-                SELECT COUNT(*) - 1 FROM behind";
-            look.query_one(waits, &[&pid]).unwrap().get::<_, i64>(0) >= waiting
-        });
+        let waits = "WITH RECURSIVE behind (pid) AS (SELECT $1::int UNION SELECT activity.pid \
+            FROM pg_stat_activity AS activity JOIN behind ON behind.pid = ANY(pg_blocking_pids(activity.pid))) \
+            SELECT COUNT(*) - 1 FROM behind";
+        look.query_one(waits, &[&pid]).unwrap().get(0)
     }
 
     /// The ledger is whole, and every row is its fold.
@@ -228,6 +247,49 @@ fn of_two_claims_whose_scopes_overlap_one_is_granted() {
     }
 }
 
+/// Whether they add a task or edit one: a reference that is one task's only is not given twice.
+#[test]
+fn of_those_who_ask_for_one_reference_at_once_one_has_it() {
+    let policy = || Policy { refs_unique: BTreeSet::from(["jira".to_owned()]), ..Policy::default() };
+    for round in 0..6 {
+        let mut place = place();
+        let (one, other) = (place.add(Facts::default()), place.add(Facts::default()));
+        let refs = || BTreeMap::from([("jira".to_owned(), "WEB-7".to_owned())]);
+        let add = || {
+            Command::Add(NewTask {
+                facts: Facts { refs: refs(), ..Facts::default() },
+                ..NewTask::titled("t")
+            })
+        };
+        let edit = |id: &str| {
+            let refs = refs().into_iter().map(|(system, id)| (system, Some(id))).collect();
+            on(id, Act::Edit(Edit { refs, ..Edit::default() }))
+        };
+        let commands = match round % 3 {
+            0 => [add(), add()],
+            1 => [edit(&one), edit(&other)],
+            _ => [add(), edit(&one)],
+        };
+        // In the way of whoever writes a reference: it is not to be seen before it is committed.
+        place.obstacle.batch_execute("BEGIN; LOCK TABLE onus.ref IN SHARE MODE").unwrap();
+        let both: Vec<_> = commands
+            .into_iter()
+            .enumerate()
+            .map(|(n, command)| {
+                let mut engine = place.another_with(policy());
+                thread::spawn(move || engine.run(&request(&agent(n), command)))
+            })
+            .collect();
+        place.release(2);
+        let outcomes: Vec<Outcome> = both.into_iter().map(|one| one.join().unwrap()).collect();
+        let refused: Vec<Code> = outcomes.iter().filter_map(|one| Some(one.as_ref().err()?.code)).collect();
+        assert_eq!(refused, [Code::NotAllowed], "round {round}: {outcomes:?}");
+        let found = place.show("jira:WEB-7").refs;
+        assert_eq!(found, refs(), "it is found by it");
+        place.is_whole();
+    }
+}
+
 #[test]
 fn a_sign_of_life_that_waited_for_who_reserves_brings_nothing_back() {
     let mut place = place();
@@ -247,7 +309,7 @@ fn a_sign_of_life_that_waited_for_who_reserves_brings_nothing_back() {
         })
     });
     told.recv().unwrap();
-    let note = place.start(agent(1), on(&other, Act::Note { text: "n".into() }));
+    let note = place.start(agent(1), on(&other, Act::note("n")));
     thread::sleep(Duration::from_millis(2_500));
     go.send(()).unwrap();
     looking.join().unwrap().unwrap();
@@ -260,7 +322,7 @@ fn a_sign_of_life_that_waited_for_who_reserves_brings_nothing_back() {
 fn batches_that_lock_in_different_orders_are_both_applied() {
     let mut place = place();
     let ids: Vec<String> = (0..6).map(|_| place.add(Facts::default())).collect();
-    let note = |id: &String| on(id, Act::Note { text: "n".into() });
+    let note = |id: &String| on(id, Act::note("n"));
     let workers: Vec<_> = (0..4)
         .map(|n| {
             let mut engine = place.another();
@@ -358,8 +420,7 @@ fn one_key_used_at_once_is_applied_once() {
     let mut place = place();
     let id = place.add(Facts::default());
     place.block_task(&id);
-    let keyed =
-        Request { key: Some("k".into()), ..request(&agent(1), on(&id, Act::Note { text: "n".into() })) };
+    let keyed = Request { key: Some("k".into()), ..request(&agent(1), on(&id, Act::note("n"))) };
     let both = [(); 2].map(|()| {
         let (mut engine, keyed) = (place.another(), keyed.clone());
         thread::spawn(move || engine.run(&keyed))
@@ -380,6 +441,31 @@ fn one_origin_asked_for_at_once_is_one_task() {
     assert_eq!(ids.len(), 1);
 }
 
+/// What is compared is locked first: the second finds nothing that is different any more.
+#[test]
+fn two_refreshes_of_one_ask_at_once_record_what_changed_once() {
+    let mut place = place();
+    let ask = |title: &str| {
+        let new = NewTask { origin: Some("mail:1".parse().unwrap()), ..NewTask::titled(title) };
+        Command::Intake(Intake { new, refresh: true, is_reply: false })
+    };
+    let Answer::Asked { task, .. } = place.run(&agent(1), ask("old")).unwrap().answer else {
+        panic!("no ask")
+    };
+    place.block_task(&task.id);
+    let both = [1, 2].map(|n| place.start(agent(n), ask("new")));
+    place.release(2);
+    let mut changed = both.map(|one| match one.join().unwrap().unwrap().answer {
+        Answer::Asked { changed, .. } => changed.len(),
+        other => panic!("{other:?}"),
+    });
+    changed.sort_unstable();
+    assert_eq!(changed, [0, 1]);
+    let shown = place.show(&task.id);
+    assert_eq!((shown.version, shown.title.as_str()), (2, "new"));
+    place.is_whole();
+}
+
 #[test]
 fn a_sign_of_life_that_waited_too_long_brings_no_reservation_back() {
     let mut place = place();
@@ -389,7 +475,7 @@ fn a_sign_of_life_that_waited_too_long_brings_no_reservation_back() {
     place.run(&agent(1), on(&mine, short)).unwrap();
     place.block_task(&other);
     // While it lives: but it comes to the row of another task, and waits there for longer than it lives.
-    let note = place.start(agent(1), on(&other, Act::Note { text: "n".into() }));
+    let note = place.start(agent(1), on(&other, Act::note("n")));
     thread::sleep(Duration::from_millis(2_000));
     place.run(&agent(2), on(&rival, claim())).unwrap();
     place.release(1);
@@ -414,7 +500,7 @@ fn a_note_is_a_sign_of_life_also_beside_another_command_of_its_holder_that_comes
     let uid = place.show(&mine).uid;
     place.obstacle.batch_execute("BEGIN").unwrap();
     place.obstacle.execute("SELECT 1 FROM onus.lease WHERE task = $1 FOR UPDATE", &[&uid]).unwrap();
-    let note = place.start(agent(1), on(&mine, Act::Note { text: "n".into() }));
+    let note = place.start(agent(1), on(&mine, Act::note("n")));
     place.release(1);
     note.join().unwrap().unwrap();
     assert_eq!(renewals(&mut place), before + 1);
@@ -468,5 +554,76 @@ fn a_plan_that_waits_for_a_known_origin_beside_its_done_is_not_stuck() {
     done.join().unwrap().unwrap();
     let Answer::Tasks(tasks) = plan.join().unwrap().unwrap().answer else { panic!("no plan") };
     place.run(&agent(2), on(&tasks[1].id, claim())).unwrap();
+    place.is_whole();
+}
+
+/// A lease that lapsed and was swept is its holder's to renew: it comes to the reservation lock like every other claim.
+#[test]
+fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revived() {
+    for _ in 0..4 {
+        let mut place = place();
+        let (mine, other) = (place.add(Facts::default()), place.add(Facts::default()));
+        let scope = scoped(&["src/**"]).scope;
+        let short = Act::Claim(Terms { ttl_ms: Some(300), scope, ..Terms::default() });
+        place.run(&agent(1), on(&mine, short)).unwrap();
+        place.run(&agent(2), on(&other, claim())).unwrap();
+        thread::sleep(Duration::from_millis(400));
+        let founder = who("human:founder", "");
+        place.run(&founder, on(&mine, verb(Verb::Block))).unwrap();
+        place.run(&founder, on(&mine, verb(Verb::Unblock))).unwrap();
+        // Both have looked around, or wait to, before either has written: who revives its lease writes its row.
+        let uid = place.show(&mine).uid;
+        place.obstacle.batch_execute("BEGIN").unwrap();
+        place.obstacle.execute("SELECT 1 FROM onus.lease WHERE task = $1 FOR UPDATE", &[&uid]).unwrap();
+        let longer = Act::Claim(Terms { ttl_ms: Some(60_000), ..Terms::default() });
+        let again = place.start(agent(1), on(&mine, longer));
+        place.waiting(1);
+        let touched = place.start(
+            agent(2),
+            on(&other, Act::Touch { paths: vec!["src/a.rs".into()], touched: Default::default() }),
+        );
+        // It waits for the lock, or, if nobody has that, it is done at once.
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while !touched.is_finished() && place.behind() < 2 {
+            assert!(std::time::Instant::now() < until, "the touch is neither done nor waiting");
+            thread::sleep(Duration::from_millis(10));
+        }
+        place.obstacle.batch_execute("COMMIT").unwrap();
+        let outcomes = [again, touched].map(|one| one.join().unwrap());
+        let refused: Vec<Code> = outcomes.iter().filter_map(|one| Some(one.as_ref().err()?.code)).collect();
+        assert_eq!(refused, [Code::Scope]);
+        place.is_whole();
+    }
+}
+
+/// A hook registers its process and asks for a file in one commit. Of two that wait for one another the server ends one,
+/// which is run again: nobody is told, but the server counts it.
+#[test]
+fn hooks_of_two_holders_that_register_and_ask_for_a_file_do_not_wait_for_one_another() {
+    let database = Server::shared().database();
+    let mut place = place_in(&database);
+    let ids = [1, 2].map(|n| {
+        let id = place.add(Facts::default());
+        place.run(&agent(n), on(&id, claim())).unwrap();
+        id
+    });
+    let others = place.connections();
+    place.block_tasks(&[&ids[0], &ids[1]]);
+    let hooks = [1, 2].map(|n| {
+        let Identity { actor, instance, .. } = agent(n);
+        let process = crate::world::process(u32::try_from(n).unwrap(), 1);
+        let register = Command::RegisterInstance { actor, instance, process, group: None };
+        let guard = Guard { paths: vec![format!("src/{n}.rs")], ..Guard::default() };
+        place.start_batch(&agent(n), vec![register, Command::Guard(guard)])
+    });
+    place.release(2);
+    for outcome in hooks.into_iter().flat_map(|hook| hook.join().unwrap()) {
+        outcome.unwrap();
+    }
+    // A connection tells what it has counted when it ends.
+    eventually("the hooks have gone", || place.connections() <= others);
+    let counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks: i64 = place.obstacle.query_one(counted, &[]).unwrap().get(0);
+    assert_eq!(deadlocks, 0);
     place.is_whole();
 }

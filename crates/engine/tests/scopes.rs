@@ -2,21 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod world;
-
 use std::collections::BTreeMap;
 
-use onus_core::command::{Act, Command, NewTask, Terms};
+use crate::world::{
+    TTL_MS, World, claim, forced, on, policy, process, takeover, verb, who, world, world_with,
+};
+use onus_core::command::{Act, Attachment, Command, Edit, NewTask, Terms};
 use onus_core::lease::Mode;
-use onus_core::policy::{Policy, ScopeMode};
+use onus_core::policy::{AcrossWorktrees, Policy, ScopeMode};
 use onus_core::refusal::Code;
-use onus_core::scope::{Glob, Scope};
+use onus_core::scope::{Areas, Glob, ReservationKind, Scope, Touched, WorktreeId};
 use onus_core::task::Facts;
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Identity};
+use onus_engine::{Ancestry, Identity, NoticeKind, Reply};
 use onus_store::{AnyStore, Store};
 use proptest::prelude::*;
-use world::{TTL_MS, World, claim, on, policy, process, takeover, verb, who, world, world_with};
 
 fn scope(globs: &[&str]) -> Scope {
     globs.iter().map(|glob| glob.parse::<Glob>().unwrap()).collect()
@@ -27,7 +27,7 @@ fn with_scope(globs: &[&str]) -> Act {
 }
 
 fn touch(paths: &[&str]) -> Act {
-    Act::Touch { paths: paths.iter().map(|path| (*path).to_owned()).collect() }
+    Act::Touch { paths: paths.iter().map(|path| (*path).to_owned()).collect(), touched: Default::default() }
 }
 
 fn renew() -> Act {
@@ -63,6 +63,251 @@ fn a_scope_is_refused_with_a_path_that_both_would_have() {
     world.is_whole();
 }
 
+/// A worktree of this machine.
+fn worktree(own: &str) -> WorktreeId {
+    WorktreeId::new("machine", own)
+}
+
+fn touch_in(paths: &[&str], own: &str, part: Option<&str>) -> Act {
+    let touched = Touched { worktree: Some(worktree(own)), part: part.map(|part| part.parse().unwrap()) };
+    Act::Touch { paths: paths.iter().map(|path| (*path).to_owned()).collect(), touched }
+}
+
+#[test]
+fn a_lease_knows_where_each_file_was_touched_and_by_whom() {
+    let mut world = world();
+    let (a, b, _) = three();
+    let (one, two) = (world.add("one"), world.add("two"));
+    world.lease(&a, on(&one, with_scope(&["docs/**"])));
+    world.lease(&a, on(&one, touch_in(&["src/a.rs", "docs/x"], "w1", None)));
+    let events = world.events();
+    world.lease(&a, on(&one, touch_in(&["src/a.rs", "docs/x"], "w1", None)));
+    assert_eq!(world.events(), events, "what it has there needs nothing");
+    world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w1", Some("1/1"))));
+    let events = world.events();
+    world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w1", Some("1/1"))));
+    assert_eq!(world.events(), events, "nor does a part that has it");
+    let lease = world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w2", Some("1/1"))));
+    assert_eq!(lease.scope, ["docs/**", "src/a.rs"], "each glob once");
+    let rows: Vec<_> = lease
+        .reservations
+        .iter()
+        .map(|row| (row.glob.as_str(), row.kind, row.worktree.clone(), row.part.as_deref()))
+        .collect();
+    let (w1, w2) = (worktree("w1").to_string(), worktree("w2").to_string());
+    let mut expected = vec![
+        ("docs/**", ReservationKind::Declared, None, None),
+        ("src/a.rs", ReservationKind::Touched, Some(w1.clone()), None),
+        ("src/a.rs", ReservationKind::Touched, Some(w1), Some("1/1")),
+        ("src/a.rs", ReservationKind::Touched, Some(w2), Some("1/1")),
+    ];
+    expected.sort();
+    assert_eq!(
+        {
+            let mut rows = rows;
+            rows.sort();
+            rows
+        },
+        expected
+    );
+    // Declared, it is that file everywhere; and then no touch adds anything.
+    let lease =
+        world.lease(&a, on(&one, Act::AddScope { scope: scope(&["src/a.rs"]), areas: Areas::default() }));
+    assert_eq!(lease.reservations.len(), 5);
+    let events = world.events();
+    world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w3", None)));
+    assert_eq!(world.events(), events);
+    // Another worktree is no way around another's reservation.
+    world.lease(&b, on(&two, claim()));
+    assert_eq!(world.refused(&b, on(&two, touch_in(&["src/a.rs"], "w9", None))), Code::Scope);
+    world.lease(&a, on(&one, Act::RemoveScope { scope: scope(&["src/a.rs"]) }));
+    world.lease(&b, on(&two, touch_in(&["src/a.rs"], "w9", None)));
+    world.is_whole();
+}
+
+fn merges(reply: &Reply) -> Vec<&str> {
+    let of_merges = reply.notices.iter().filter(|notice| notice.kind == NoticeKind::Merge);
+    of_merges.map(|notice| notice.message.as_str()).collect()
+}
+
+/// Two tasks that a and b hold, each in a worktree of its own.
+fn two_worktrees(world: &mut World<AnyStore>) -> (String, String) {
+    let (a, b, _) = three();
+    let (one, two) = (world.add("one"), world.add("two"));
+    let at = |own: &str| {
+        let (path, branch) = (Some(format!("/w/{own}")), Some(format!("onus/{own}")));
+        Act::Claim(Terms { worktree_id: Some(worktree(own)), worktree: path, branch, ..Terms::default() })
+    };
+    world.lease(&a, on(&one, at("w1")));
+    world.lease(&b, on(&two, at("w2")));
+    (one, two)
+}
+
+#[test]
+fn a_file_touched_in_two_worktrees_is_a_merge_to_come_and_both_are_told_once() {
+    let mut world = world();
+    let (a, b, c) = three();
+    let (one, two) = two_worktrees(&mut world);
+    let first = world.run(&a, on(&one, touch_in(&["src/a.rs", "src/b.rs"], "w1", None))).unwrap();
+    assert!(merges(&first).is_empty());
+    let second =
+        world.run(&b, on(&two, touch_in(&["src/a.rs", "src/b.rs", "src/c.rs"], "w2", None))).unwrap();
+    let expected = format!(
+        "a merge to come: agent:a (1) changes src/a.rs, src/b.rs too, for {one} in /w/w1 on branch onus/w1"
+    );
+    assert_eq!(merges(&second), [expected]);
+    // Not each time.
+    let again = world.run(&b, on(&two, touch_in(&["src/a.rs"], "w2", None))).unwrap();
+    assert!(merges(&again).is_empty(), "{again:?}");
+    // The other hears of it with its next answer, and then no more.
+    let told = world.run(&a, on(&one, renew())).unwrap();
+    let expected = format!(
+        "a merge to come: agent:b (1) changes src/a.rs, src/b.rs too, for {two} in /w/w2 on branch onus/w2"
+    );
+    assert_eq!(merges(&told), [expected]);
+    assert!(merges(&world.run(&a, on(&one, renew())).unwrap()).is_empty());
+    assert_eq!(world.engine.store().read(|read| read.notices()).unwrap(), []);
+    // In either worktree, or in one that nobody knows, it is another's; and so is every declared scope that has it.
+    let three = world.add("three");
+    world.lease(&c, on(&three, claim()));
+    for at in ["w1", "w2"] {
+        let refusal = world.run(&c, on(&three, touch_in(&["src/a.rs"], at, None))).unwrap_err();
+        assert_eq!(refusal.code, Code::Scope);
+        assert!(refusal.message.contains(&format!(" in /w/{at} on branch onus/{at}")), "{}", refusal.message);
+        assert_eq!(refusal.holder.unwrap().branch, Some(format!("onus/{at}")));
+    }
+    assert_eq!(world.refused(&c, on(&three, touch(&["src/a.rs"]))), Code::Scope);
+    let declare = Act::AddScope { scope: scope(&["src/*"]), areas: Areas::default() };
+    assert_eq!(world.refused(&c, on(&three, declare)), Code::Scope);
+    let four = declared(&mut world, &["src/a.rs"], Mode::Exclusive);
+    assert_eq!(world.refused(&who("agent:d", "1"), on(&four, claim())), Code::Scope);
+    world.is_whole();
+}
+
+#[test]
+fn what_happens_across_worktrees_is_for_the_project_to_say() {
+    for (across, is_refused) in [(AcrossWorktrees::Refuse, true), (AcrossWorktrees::Ignore, false)] {
+        let mut world = world_with(Policy { across_worktrees: across, ..policy() });
+        let (a, b, _) = three();
+        let (one, two) = two_worktrees(&mut world);
+        world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w1", None)));
+        match world.run(&b, on(&two, touch_in(&["src/a.rs"], "w2", None))) {
+            Err(refusal) => assert!(is_refused && refusal.code == Code::Scope, "{refusal:?}"),
+            Ok(reply) => assert!(!is_refused && reply.notices.is_empty(), "{reply:?}"),
+        }
+        assert!(world.run(&a, on(&one, renew())).unwrap().notices.is_empty());
+    }
+}
+
+#[test]
+fn a_late_holder_is_held_to_the_same_rule_and_told_what_others_touched_meanwhile() {
+    let mut world = world();
+    let (a, b, c) = three();
+    let (one, two) = two_worktrees(&mut world);
+    world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w1", None)));
+    world.pass(TTL_MS + 1);
+    world.lease(&b, on(&two, renew()));
+    assert!(merges(&world.run(&b, on(&two, touch_in(&["src/a.rs"], "w2", None))).unwrap()).is_empty());
+    let back = world.run(&a, on(&one, renew())).unwrap();
+    assert_eq!(merges(&back).len(), 1, "{back:?}");
+    assert_eq!(merges(&world.run(&b, on(&two, renew())).unwrap()).len(), 1);
+    // Somebody in its own worktree is in its way.
+    world.pass(TTL_MS + 1);
+    let three = world.add("three");
+    world.lease(&c, on(&three, claim()));
+    world.lease(&c, on(&three, touch_in(&["src/a.rs"], "w1", None)));
+    assert_eq!(world.refused(&a, on(&one, renew())), Code::Scope);
+    world.is_whole();
+}
+
+#[test]
+fn of_leases_that_have_ended_no_notice_is_kept() {
+    let mut world = world();
+    let (a, b, _) = three();
+    let (one, two) = two_worktrees(&mut world);
+    world.lease(&a, on(&one, touch_in(&["src/a.rs", "src/b.rs"], "w1", None)));
+    world.lease(&b, on(&two, touch_in(&["src/a.rs"], "w2", None)));
+    assert_eq!(world.engine.store().read(|read| read.notices()).unwrap().len(), 1);
+    // The answer that ends the lease is the last that can tell it.
+    let ended = world.run(&a, on(&one, verb(Verb::Release))).unwrap();
+    assert_eq!(merges(&ended).len(), 1);
+    world.lease(&a, on(&one, claim()));
+    world.lease(&a, on(&one, touch_in(&["src/c.rs"], "w1", None)));
+    world.lease(&b, on(&two, touch_in(&["src/c.rs"], "w2", None)));
+    let kept = world.engine.store().read(|read| read.notices()).unwrap();
+    assert_eq!(kept.iter().map(|notice| notice.path.as_str()).collect::<Vec<_>>(), ["src/c.rs"]);
+}
+
+#[test]
+fn a_refusal_names_the_area_and_a_path_in_it() {
+    let mut world = world();
+    let (a, b, _) = three();
+    let mut areas = Areas::default();
+    areas.insert("auth".parse().unwrap(), scope(&["src/auth/**"]).globs().to_vec());
+    let facts = Facts { scope: scope(&["src/auth/**"]), scope_areas: areas.clone(), ..Facts::default() };
+    let new = NewTask { facts, ..NewTask::titled("t") };
+    let one = world.ok(&who("human:founder", ""), Command::Add(new)).id;
+    assert_eq!(world.show(&one).scope_areas["auth"], ["src/auth/**"]);
+    let lease = world.lease(&a, on(&one, claim()));
+    assert_eq!(lease.reservations[0].area.as_deref(), Some("auth"));
+    let two = world.add("two");
+    world.lease(&b, on(&two, claim()));
+    let refusal = world.run(&b, on(&two, touch(&["src/auth/login.rs"]))).unwrap_err();
+    assert!(
+        refusal.message.starts_with("src/auth/login.rs, in area auth, is reserved by"),
+        "{}",
+        refusal.message
+    );
+    assert_eq!(refusal.conflict.unwrap().area.as_deref(), Some("auth"));
+    // The other way round: who asks for an area is told which path of it is taken.
+    let three = world.add("three");
+    world.lease(&b, on(&two, touch(&["lib.rs"])));
+    let mut areas = Areas::default();
+    areas.insert("lib".parse().unwrap(), scope(&["*.rs"]).globs().to_vec());
+    let terms = Terms { scope: scope(&["*.rs"]), scope_areas: areas, ..Terms::default() };
+    let refusal = world.run(&who("agent:c", "1"), on(&three, Act::Claim(terms))).unwrap_err();
+    assert!(refusal.message.starts_with("lib.rs, in area lib, is reserved by"), "{}", refusal.message);
+    // What is edited away takes its name with it.
+    let edit = Edit { remove_scope: scope(&["src/auth/**"]), ..Edit::default() };
+    world.ok(&a, on(&one, Act::Edit(edit)));
+    assert!(world.show(&one).scope_areas.is_empty());
+    world.is_whole();
+}
+
+#[test]
+fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
+    let mut world = world();
+    let (a, b, _) = three();
+    let id = world.add("one");
+    let attach = |own: &str| {
+        let (path, branch) = (format!("/w/{own}"), Some(format!("onus/{own}")));
+        Act::Attach(Attachment { id: Some(worktree(own)), path, branch })
+    };
+    let terms = Terms { worktree_id: Some(worktree("w1")), ..Terms::default() };
+    let lease = world.lease(&a, on(&id, Act::Claim(terms)));
+    assert_eq!(lease.worktree_id, Some(worktree("w1").to_string()));
+    assert_eq!(world.refused(&b, on(&id, attach("w2"))), Code::Held);
+    let lease = world.lease(&a, on(&id, attach("w2")));
+    assert_eq!(
+        (lease.worktree_id, lease.worktree.as_deref()),
+        (Some(worktree("w2").to_string()), Some("/w/w2"))
+    );
+    assert_eq!((lease.branch.as_deref(), lease.token), (Some("onus/w2"), 1));
+    world.lease(&a, on(&id, attach("w2")));
+    let kinds = world.kinds(&id);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "lease.attached").count(), 1, "once: {kinds:?}");
+    // After a lapse it goes on there.
+    world.pass(TTL_MS + 1);
+    world.lease(&a, on(&id, attach("w3")));
+    assert_eq!(
+        world.kinds(&id).iter().rev().take(2).collect::<Vec<_>>(),
+        ["lease.attached", "lease.renewed"]
+    );
+    world.ok(&a, on(&id, verb(Verb::Release)));
+    world.run(&a, on(&id, attach("w4"))).unwrap_err();
+    world.is_whole();
+}
+
 #[test]
 fn small_work_in_one_command_meets_the_same_scopes() {
     let mut world = world();
@@ -70,6 +315,50 @@ fn small_work_in_one_command_meets_the_same_scopes() {
     let (one, two) = (world.add("one"), declared(&mut world, &["a.rs"], Mode::Exclusive));
     world.lease(&a, on(&one, with_scope(&["*.rs"])));
     assert_eq!(world.refused(&b, on(&two, verb(Verb::Done))), Code::Scope);
+}
+
+/// A lapsed lease of another, swept or not, hides nobody's paths from who finishes its task in passing.
+#[test]
+fn small_work_on_what_another_left_meets_the_same_scopes() {
+    for swept in [false, true] {
+        let mut world = world();
+        let (a, b, c) = three();
+        let one = declared(&mut world, &["src/**"], Mode::Exclusive);
+        let two = declared(&mut world, &["src/**"], Mode::Exclusive);
+        world.lease(&a, on(&one, claim()));
+        world.pass(TTL_MS + 1);
+        if swept {
+            world.ok(&c, on(&one, verb(Verb::Block)));
+            world.ok(&c, on(&one, verb(Verb::Unblock)));
+        }
+        world.lease(&b, on(&two, claim()));
+        for act in [claim(), takeover(), verb(Verb::Done), verb(Verb::Submit), verb(Verb::Fail)] {
+            assert_eq!(world.refused(&c, on(&one, act)), Code::Scope, "swept: {swept}");
+        }
+        // A person's force sets aside whose task it is, never whose paths.
+        let ada = who("human:ada", "");
+        assert_eq!(world.refused(&ada, forced(&one, verb(Verb::Done))), Code::Scope);
+        // Its holder had them before anybody else, and may still finish.
+        world.ok(&a, on(&one, verb(Verb::Done)));
+        world.is_whole();
+    }
+}
+
+/// A person's force ends a live lease; what follows is a claim like any other.
+#[test]
+fn work_finished_by_force_over_a_live_lease_meets_the_same_scopes() {
+    let mut world = world();
+    let (a, b, _) = three();
+    let one = world.add("one");
+    world.lease(&a, on(&one, claim()));
+    let two = world.add("two");
+    world.lease(&b, on(&two, with_scope(&["src/**"])));
+    let edit = Edit { add_scope: scope(&["src/a.rs"]), ..Edit::default() };
+    world.ok(&who("human:founder", ""), on(&one, Act::Edit(edit)));
+    assert_eq!(world.refused(&who("human:ada", ""), forced(&one, verb(Verb::Done))), Code::Scope);
+    world.ok(&b, on(&two, verb(Verb::Release)));
+    world.ok(&who("human:ada", ""), forced(&one, verb(Verb::Done)));
+    world.is_whole();
 }
 
 #[test]
@@ -231,7 +520,10 @@ fn paths_are_given_free_one_by_one_and_only_by_the_holder() {
     assert_eq!(world.refused(&a, on(&one, rm(&["y/z"]))), Code::Nothing);
     assert_eq!(world.lease(&a, on(&one, rm(&["x"]))).scope, ["y/**"]);
     world.lease(&b, on(&two, with_scope(&["x"])));
-    assert_eq!(world.refused(&a, on(&one, Act::AddScope { scope: scope(&["x"]) })), Code::Scope);
+    assert_eq!(
+        world.refused(&a, on(&one, Act::AddScope { scope: scope(&["x"]), areas: Default::default() })),
+        Code::Scope
+    );
     world.is_whole();
 }
 
@@ -270,8 +562,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => terms.prop_map(Act::Claim),
         3 => Just(renew()),
         5 => proptest::sample::subsequence(&PATHS[..], 1..3)
-            .prop_map(|paths| Act::Touch { paths: paths.into_iter().map(str::to_owned).collect() }),
-        2 => some_scope().prop_map(|scope| Act::AddScope { scope }),
+            .prop_map(|paths| Act::Touch { paths: paths.into_iter().map(str::to_owned).collect(), touched: Default::default() }),
+        2 => some_scope().prop_map(|scope| Act::AddScope { scope, areas: Default::default() }),
         1 => some_scope().prop_map(|scope| Act::RemoveScope { scope }),
         1 => Just(verb(Verb::Release)),
         1 => Just(takeover()),
@@ -364,15 +656,19 @@ fn play(ops: &[Op], hits: &mut BTreeMap<&'static str, u32>) -> Result<(), TestCa
 #[test]
 fn no_two_live_leases_ever_have_a_path_in_common() {
     let mut hits = BTreeMap::new();
-    let config =
-        ProptestConfig { cases: world::cases(60), failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: crate::world::cases(60),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let counted = std::cell::RefCell::new(&mut hits);
     runner
         .run(&proptest::collection::vec(op(), 20..60), |ops| play(&ops, &mut counted.borrow_mut()))
         .unwrap();
-    for what in
-        ["claimed", "touched", "revived", "refused", "refused late"].iter().filter(|_| world::TELLS_MUCH)
+    for what in ["claimed", "touched", "revived", "refused", "refused late"]
+        .iter()
+        .filter(|_| crate::world::TELLS_MUCH)
     {
         assert!(hits.get(*what).copied().unwrap_or_default() > 2, "the histories say little: {hits:?}");
     }

@@ -6,6 +6,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod wakeups;
+
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -21,7 +23,8 @@ use onus_core::lease::{Process, Seen};
 use onus_core::policy::Policy;
 use onus_core::task::Facts;
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Engine, Identity, Outside, Reply, Request, new_uid, process};
+use onus_engine::{Ancestry, Answer, Engine, Identity, Outside, Reply, Request, new_uid};
+use onus_os::process;
 use onus_store::{Access, SqliteStore};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 

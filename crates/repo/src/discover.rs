@@ -1,7 +1,18 @@
 //! Where the store is, seen from a folder.
+//!
+//! **A clone's content is not trusted.** Git never checks out anything called `.git`, so what a `.git` leads to was
+//! put there by the user's own git. A stranger may have committed anything else in a checkout: a folder that
+//! looks like a bare repository, a `commondir` that leads to another repository, an `.onus/` with a store in it.
+//! Inside a checkout none of these counts.
+//!
+//! **Nor is what another user made** ([`Place::check_owner`]): a `.git` in a folder that everyone may
+//! write to, such as `/tmp`, is above everything in it.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+
+use crate::files::read_small;
+use crate::owner::{self, Foreign};
 
 /// What a folder belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,70 +23,163 @@ pub struct Place {
     pub root: PathBuf,
     /// The repository's common dir; None outside git.
     pub common_dir: Option<PathBuf>,
+    /// The checkout's own git dir, which a linked worktree has below the common one; None outside git.
+    pub git_dir: Option<PathBuf>,
     /// The branch that is checked out.
     pub branch: Option<String>,
+    /// All that led here: whose these are, decides whose place it is.
+    believed: Vec<PathBuf>,
 }
 
-/// The nearest repository or `.onus/` folder at or above `start`.
+impl Place {
+    /// Exit 8 where another user made what led here, unless the user told git that the repository is safe.
+    pub fn check_owner(&self) -> Result<(), Foreign> {
+        owner::check(&self.believed, &self.root, self.common_dir.is_some())
+    }
+
+    /// Whether it is checked out in another repository's worktree, whose store it uses.
+    pub fn is_submodule(&self) -> bool {
+        match (&self.git_dir, &self.common_dir) {
+            (Some(git_dir), Some(common_dir)) => common_dir_of(git_dir) != *common_dir,
+            _ => false,
+        }
+    }
+}
+
+/// The repository that `start` is in; outside git, the nearest `.onus/` folder at or above it.
 pub fn discover(start: &Path) -> Option<Place> {
-    start.ancestors().find_map(|folder| in_git(folder).or_else(|| outside_git(folder)))
+    let Some(place) = in_git(start) else { return start.ancestors().find_map(outside_git) };
+    // What another user put above one's own store does not hide it.
+    let nearer = start.ancestors().take_while(|folder| *folder != place.root).find_map(outside_git);
+    match nearer {
+        Some(own) if place.check_owner().is_err() && own.check_owner().is_ok() => Some(own),
+        _ => Some(place),
+    }
+}
+
+/// The nearest of them that is no submodule: the worktree that a file belongs to.
+pub(crate) fn worktree(start: &Path) -> Option<Place> {
+    let whole = start.ancestors().filter(|folder| !is_submodule(folder)).find_map(checkout);
+    whole.or_else(|| start.ancestors().find_map(bare)).or_else(|| start.ancestors().find_map(outside_git))
+}
+
+/// A repository may have many worktrees, and a folder many files: no more than these are looked at.
+const MOST_WORKTREES: usize = 1_000;
+
+/// The checkouts of a place's repository, its own first. A submodule's files belong to the one that it is checked out in.
+pub fn checkouts(place: &Place) -> Vec<Place> {
+    let Some(common_dir) = &place.common_dir else { return Vec::new() };
+    let own = if place.is_submodule() { place.root.parent().and_then(worktree) } else { Some(place.clone()) };
+    let linked = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
+    let linked = linked.take(MOST_WORKTREES).filter_map(|entry| {
+        let git_file = PathBuf::from(read_small(&entry.path().join("gitdir")).ok()?.trim_end());
+        git_file.parent().map(Path::to_path_buf)
+    });
+    let main = common_dir.parent().map(Path::to_path_buf);
+    let others =
+        main.into_iter().chain(linked).filter_map(|root| worktree(&root).filter(|it| it.root == root));
+    let mut found: Vec<Place> = own.into_iter().collect();
+    for other in others.filter(|other| other.common_dir.as_ref() == Some(common_dir)) {
+        if !found.iter().any(|there| there.git_dir == other.git_dir) {
+            found.push(other);
+        }
+    }
+    found
+}
+
+fn is_submodule(folder: &Path) -> bool {
+    git_dir_of_checkout(folder).is_some_and(|git_dir| {
+        let common = common_dir_of(&git_dir);
+        superproject(&common) != common
+    })
 }
 
 /// Where a new store for `start` belongs: the repository it is in, else the folder itself.
 pub fn place_for_new_store(start: &Path) -> Place {
-    start.ancestors().find_map(in_git).unwrap_or_else(|| Place {
+    in_git(start).unwrap_or_else(|| Place {
         store: start.join(".onus").join("onus.db"),
         root: start.to_owned(),
         common_dir: None,
+        git_dir: None,
         branch: None,
+        believed: vec![start.to_owned()],
     })
 }
 
 fn outside_git(folder: &Path) -> Option<Place> {
-    let store = folder.join(".onus").join("onus.db");
-    store.exists().then(|| Place { store, root: folder.to_owned(), common_dir: None, branch: None })
-}
-
-fn in_git(folder: &Path) -> Option<Place> {
-    let git_dir = git_dir(folder)?;
-    let common_dir = superproject(&common_dir(&git_dir));
-    Some(Place {
-        store: common_dir.join("onus").join("onus.db"),
+    let own = folder.join(".onus");
+    let store = own.join("onus.db");
+    // Files of our own, not links to others: what was unpacked here must not lead elsewhere.
+    let is_own = own.symlink_metadata().is_ok_and(|own| own.is_dir())
+        && store.symlink_metadata().is_ok_and(|store| !store.is_symlink());
+    is_own.then(|| Place {
+        store,
         root: folder.to_owned(),
-        branch: branch(&git_dir),
-        common_dir: Some(common_dir),
+        common_dir: None,
+        git_dir: None,
+        branch: None,
+        believed: vec![folder.to_owned(), own],
     })
 }
 
-/// The git dir of a checkout, or of a bare repository.
-fn git_dir(folder: &Path) -> Option<PathBuf> {
-    let dot_git = folder.join(".git");
-    let Ok(metadata) = fs::metadata(&dot_git) else {
-        return looks_like_git_dir(folder).then(|| folder.to_owned());
-    };
-    if metadata.is_dir() {
-        return looks_like_git_dir(&dot_git).then_some(dot_git);
-    }
-    // A linked worktree or a submodule: the file says where its git dir is.
-    let text = fs::read_to_string(&dot_git).ok()?;
-    let target = text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ")?;
-    let target = normal(&folder.join(target));
-    looks_like_git_dir(&target).then_some(target)
+/// A checkout comes first: what looks like a bare repository inside one was committed.
+fn in_git(start: &Path) -> Option<Place> {
+    start.ancestors().find_map(checkout).or_else(|| start.ancestors().find_map(bare))
 }
 
-fn looks_like_git_dir(folder: &Path) -> bool {
-    // A worktree's own git dir has `commondir` instead of objects and refs.
-    folder.join("HEAD").exists()
-        && (folder.join("objects").is_dir() && folder.join("refs").is_dir()
-            || folder.join("commondir").exists())
+fn checkout(folder: &Path) -> Option<Place> {
+    Some(place(folder, folder.join(".git"), &git_dir_of_checkout(folder)?))
+}
+
+fn bare(folder: &Path) -> Option<Place> {
+    is_whole_git_dir(folder).then(|| place(folder, folder.to_owned(), folder))
+}
+
+fn place(root: &Path, entry: PathBuf, git_dir: &Path) -> Place {
+    let common_dir = superproject(&common_dir_of(git_dir));
+    Place {
+        store: common_dir.join("onus").join("onus.db"),
+        root: root.to_owned(),
+        branch: branch(git_dir),
+        believed: vec![root.to_owned(), entry, git_dir.to_owned(), common_dir.clone()],
+        common_dir: Some(common_dir),
+        git_dir: Some(git_dir.to_owned()),
+    }
+}
+
+/// Where the `.git` of a checkout leads.
+fn git_dir_of_checkout(folder: &Path) -> Option<PathBuf> {
+    let dot_git = folder.join(".git");
+    if fs::metadata(&dot_git).ok()?.is_dir() {
+        return is_git_dir(&dot_git).then_some(dot_git);
+    }
+    // A linked worktree or a submodule: the file says where its git dir is.
+    let text = read_small(&dot_git).ok()?;
+    let target = text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ")?;
+    let target = normal(&folder.join(target));
+    is_git_dir(&target).then_some(target)
+}
+
+fn is_git_dir(folder: &Path) -> bool {
+    is_whole_git_dir(folder) || folder.join("HEAD").exists() && shared_dir(folder).is_some()
+}
+
+/// One that has objects and refs of its own, as a worktree's has not.
+fn is_whole_git_dir(folder: &Path) -> bool {
+    folder.join("HEAD").exists() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
+/// The dir that a linked worktree shares with its repository. That lies where git puts it: below the repository's own
+/// dir. A file that only says so leads nowhere.
+fn shared_dir(git_dir: &Path) -> Option<PathBuf> {
+    let text = read_small(&git_dir.join("commondir")).ok()?;
+    let common = normal(&git_dir.join(text.trim_end_matches(['\n', '\r'])));
+    normal(git_dir).parent().is_some_and(|parent| parent == common.join("worktrees")).then_some(common)
 }
 
 /// The dir that all worktrees of a repository share.
-fn common_dir(git_dir: &Path) -> PathBuf {
-    match fs::read_to_string(git_dir.join("commondir")) {
-        Ok(text) => normal(&git_dir.join(text.trim_end_matches(['\n', '\r']))),
-        Err(_) => git_dir.to_owned(),
-    }
+fn common_dir_of(git_dir: &Path) -> PathBuf {
+    shared_dir(git_dir).unwrap_or_else(|| git_dir.to_owned())
 }
 
 /// A submodule's git dir lies in `modules/` of its superproject's, at any depth.
@@ -84,16 +188,16 @@ fn superproject(common: &Path) -> PathBuf {
         .ancestors()
         .filter(|folder| folder.file_name().is_some_and(|name| name == "modules"))
         .filter_map(Path::parent)
-        .filter(|folder| looks_like_git_dir(folder))
+        .filter(|folder| is_git_dir(folder))
         .last();
     match outermost {
-        Some(git_dir) => common_dir(git_dir),
+        Some(git_dir) => common_dir_of(git_dir),
         None => common.to_owned(),
     }
 }
 
 fn branch(git_dir: &Path) -> Option<String> {
-    let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    let head = read_small(&git_dir.join("HEAD")).ok()?;
     let branch = head.trim().strip_prefix("ref: refs/heads/")?;
     // Where refs are kept in tables, the file says only that it says nothing.
     (branch != ".invalid").then(|| branch.to_owned())

@@ -1,13 +1,31 @@
 //! Git, as far as onus needs it: discovery by reading files, everything else by running the git program.
 //!
-//! **One store a repository.** Every worktree of a repository shares its *common dir*, so the store lives there,
-//! outside the tree, and is never in anybody's commit. A submodule is part of its superproject's work and uses the
-//! superproject's store. Outside git the store lies in `.onus/`.
+//! **One store per repository.** Every worktree of a repository shares its *common dir*, so the store lives there,
+//! outside the tree, and is never part of a commit. A submodule is part of its superproject's work and uses the
+//! superproject's store. Outside git the store is in `.onus/`.
+//!
+//! **A repository is not trusted** until the user decides so: neither committed files nor another user's files decide
+//! where the store is or what is run (`discover.rs`, `owner.rs`, `git.rs`), and its files are read with a size limit
+//! (`files.rs`).
 //!
 //! Discovery starts no process: it is on the path of every command.
 
+pub mod approval;
+pub mod calls;
+mod consent;
 mod discover;
+mod files;
 mod git;
+mod name;
+mod owner;
+mod tree;
+mod worktree;
 
-pub use discover::{Place, discover, place_for_new_store};
-pub use git::{GitError, SEALS, anchor, anchored, show};
+pub use consent::Consents;
+pub use discover::{Place, checkouts, discover, place_for_new_store};
+pub use files::{MAX_BYTES, Unreadable, read_inside, read_small, resolve_inside};
+pub use git::{GitError, Repository, SEALS, anchor, anchored, are_committed, shared_folder_mode, show};
+pub use name::{Named, Unnamed, locate, name_of};
+pub use owner::Foreign;
+pub use tree::{Seen, changed_since};
+pub use worktree::worktree_mark;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onus_repo::{discover, place_for_new_store};
+use onus_repo::{Unnamed, discover, name_of, place_for_new_store};
 use tempfile::TempDir;
 
 /// A folder whose own path has no links in it, as a shell's current folder has none.
@@ -258,4 +259,133 @@ fn a_repository_with_refs_in_tables_has_its_store_and_no_false_branch() {
         assert_eq!(store_of(&root), root.join(".git/onus/onus.db"));
         assert_eq!(discover(&root).unwrap().branch, None);
     }
+}
+
+/// Git never checks out a `.git`; everything else in a checkout may be a stranger's.
+#[test]
+fn what_was_committed_leads_nowhere() {
+    let ground = Ground::new();
+    let (root, other) = (ground.repository("repo"), ground.repository("other"));
+    let store = root.join(".git/onus/onus.db");
+    // A folder that looks like a bare repository, one that names another's, and a store.
+    let bare = root.join("vendor/lib");
+    git(&root, &["init", "-q", "--bare", "vendor/lib"]);
+    assert_eq!(store_of(&bare), store);
+    assert_eq!(store_of(&bare.join("hooks")), store);
+    let pointer = root.join("pkg");
+    std::fs::create_dir_all(pointer.join(".onus")).unwrap();
+    std::fs::write(pointer.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(pointer.join("commondir"), format!("{}\n", other.join(".git").display())).unwrap();
+    std::fs::write(pointer.join(".onus/onus.db"), "").unwrap();
+    assert_eq!(store_of(&pointer), store);
+    // Not even where it is called what a checkout's own would be called.
+    let fake = ground.at("fake");
+    std::fs::create_dir_all(fake.join(".git")).unwrap();
+    std::fs::write(fake.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(fake.join(".git/commondir"), format!("{}\n", other.join(".git").display())).unwrap();
+    assert_eq!(discover(&fake), None);
+}
+
+#[test]
+fn what_never_ends_is_not_waited_for() {
+    let ground = Ground::new();
+    for (name, make) in [
+        (
+            "pipe",
+            (|path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()))
+                as fn(&Path),
+        ),
+        ("device", |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap()),
+        ("large", |path| std::fs::write(path, vec![b'x'; 1 << 20]).unwrap()),
+    ] {
+        let folder = ground.at(name);
+        std::fs::create_dir(&folder).unwrap();
+        make(&folder.join(".git"));
+        assert_eq!(discover(&folder), None, "{name}");
+    }
+}
+
+/// What a path is called, as seen from a folder.
+fn name(folder: &Path, path: impl AsRef<Path>) -> Result<String, Unnamed> {
+    name_of(discover(folder).as_ref(), folder, path.as_ref())
+}
+
+#[test]
+fn a_file_is_called_by_what_a_write_to_it_would_change() {
+    let ground = Ground::new();
+    let root = ground.repository("r");
+    std::fs::create_dir_all(root.join("src/deep")).unwrap();
+    std::fs::write(root.join("src/a"), "").unwrap();
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, root.join(at)).unwrap();
+    link("src", "lnk");
+    link("lnk/deep", "twice");
+    link("src/a", "alias");
+    link("src/new", "dangling");
+    link("/", "out");
+    link("loop-b", "loop-a");
+    link("loop-a", "loop-b");
+    for (path, called) in [
+        ("src/a", "src/a"),
+        ("./src//a", "src/a"),
+        ("lnk/a", "src/a"),
+        ("lnk/f", "src/f"),
+        ("twice/f", "src/deep/f"),
+        ("twice/../f", "src/f"),
+        ("lnk/gone/../f", "src/f"),
+        ("gone/../lnk/f", "src/f"),
+        ("alias", "src/a"),
+        ("dangling", "src/new"),
+        ("not/there/yet", "not/there/yet"),
+    ] {
+        assert_eq!(name(&root, path).as_deref(), Ok(called), "{path}");
+        assert_eq!(name(&root.join("lnk"), root.join(path)).as_deref(), Ok(called), "{path}");
+    }
+    assert_eq!(name(&root.join("src/deep"), "../a").as_deref(), Ok("src/a"));
+    for (path, why) in [
+        ("../x", Unnamed::Elsewhere),
+        ("out/etc/passwd", Unnamed::Elsewhere),
+        (".", Unnamed::Root),
+        ("src/..", Unnamed::Root),
+        (".git/config", Unnamed::Internal),
+        ("src/../.git/hooks/pre-commit", Unnamed::Internal),
+        ("src/.git", Unnamed::Internal),
+        (".onus/onus.db", Unnamed::Internal),
+    ] {
+        assert_eq!(name(&root, path), Err(why), "{path}");
+    }
+    assert!(name(&root, "loop-a").is_ok(), "no such file can be written");
+    let odd = std::ffi::OsStr::from_bytes(b"src/\xff.rs");
+    assert_eq!(name(&root, odd).as_deref(), Ok("src/\u{fffd}.rs"));
+    // The same repository through a link to it.
+    std::os::unix::fs::symlink(&root, ground.at("other name")).unwrap();
+    assert_eq!(name(&root, ground.at("other name/src/a")).as_deref(), Ok("src/a"));
+    assert_eq!(name(&ground.at("other name"), "src/a").as_deref(), Ok("src/a"));
+    // Outside of every repository the folder is the root.
+    std::fs::create_dir(ground.at("plain")).unwrap();
+    assert_eq!(name(&ground.at("plain"), "a/b").as_deref(), Ok("a/b"));
+    assert_eq!(name(&ground.at("plain"), "../b"), Err(Unnamed::Elsewhere));
+}
+
+#[test]
+fn a_file_is_named_from_its_own_worktree_and_never_from_a_submodule() {
+    let ground = Ground::new();
+    let (root, part) = (ground.repository("r"), ground.repository("p"));
+    let sub = submodule(&root, &part, "lib/part");
+    let inside = root.join("trees/inside");
+    git(&root, &["worktree", "add", "-q", "-b", "b", inside.to_str().unwrap()]);
+    for folder in [&root, &sub, &inside] {
+        assert_eq!(name(folder, root.join("src/a")).as_deref(), Ok("src/a"));
+        assert_eq!(name(folder, inside.join("src/a")).as_deref(), Ok("src/a"));
+        assert_eq!(name(folder, sub.join("src/a")).as_deref(), Ok("lib/part/src/a"));
+        assert_eq!(name(folder, sub.join(".git")), Err(Unnamed::Internal));
+    }
+    assert_eq!(name(&sub, "src/a").as_deref(), Ok("lib/part/src/a"));
+    assert_eq!(name(&sub, "").as_deref(), Ok("lib/part"));
+    // A worktree of the submodule lies in none of its superproject.
+    let apart = ground.at("apart");
+    git(&sub, &["worktree", "add", "-q", "-b", "c", apart.to_str().unwrap()]);
+    assert_eq!(name(&apart, "src/a").as_deref(), Ok("src/a"));
+    // Another repository inside this one is a folder like any other.
+    ground.repository("r/vendor/theirs");
+    assert_eq!(name(&root, "vendor/theirs/x").as_deref(), Ok("vendor/theirs/x"));
 }

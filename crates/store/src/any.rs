@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    Clock, Finding, PostgresStore, Progress, Read, Rebuilt, Result, SqliteStore, Store, Watch, Write,
+    Clock, Ending, Finding, PostgresStore, Progress, Read, Rebuilt, Result, SqliteStore, Store, Watch, Write,
 };
 
 #[derive(Debug)]
@@ -49,10 +49,10 @@ impl Store for AnyStore {
         }
     }
 
-    fn write<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+    fn transact<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
         match self {
-            AnyStore::Sqlite(store) => store.write(work),
-            AnyStore::Postgres(store) => store.write(work),
+            AnyStore::Sqlite(store) => store.transact(work),
+            AnyStore::Postgres(store) => store.transact(work),
         }
     }
 

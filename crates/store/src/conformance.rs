@@ -15,9 +15,11 @@ mod ledger;
 pub mod proxy;
 mod scopes;
 pub mod scribe;
+mod seats;
 pub mod server;
 mod tasks;
 mod watching;
+mod work;
 
 use crate::Store;
 
@@ -30,7 +32,9 @@ pub fn cases<S: Store>() -> Vec<Case<S>> {
     all.extend(graph::cases());
     all.extend(leases::cases());
     all.extend(scopes::cases());
+    all.extend(seats::cases());
     all.extend(ledger::cases());
     all.extend(watching::cases());
+    all.extend(work::cases());
     all
 }

@@ -1,22 +1,22 @@
 //! Copying a project from one store into another.
 //!
 //! The ledger is read in the order it was written, and each event is applied to the new store as the engine applied it to
-//! the old one: event, texts, rows. What is no history comes after it: signs of life, instances, kept requests. A copy that
-//! was interrupted has the beginning of the ledger, and goes on with what comes next. At the end the heads of all streams
+//! the old one: event, texts, rows. What is not history comes after it: signs of life, instances, losses and notices, kept requests. An
+//! interrupted copy has the beginning of the ledger, and continues with what comes next. At the end the heads of all streams
 //! are compared, and the rows with the ledger.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::ActorName;
-use onus_core::apply::{apply_to_project, apply_to_task};
+use onus_core::apply::{apply_to_project, apply_to_seat, apply_to_task};
 use onus_core::chain::Record;
 use onus_core::event::Body;
-use onus_core::ids::{Uid, Version};
-use onus_core::lease::{Liveness, Process, Seen};
+use onus_core::ids::Version;
+use onus_core::lease::{Lease, Liveness, Process, Seen};
 use onus_core::seal::StreamHead;
 use onus_core::text::{Field, Salt, TextKey};
 
-use crate::{EventQuery, Progress, Read, Result, Store, StoreError, StoredText, Write};
+use crate::{EventQuery, Progress, Read, Result, Seats, Store, StoreError, StoredText, Write};
 
 /// Events that are copied in one transaction.
 const PAGE: u64 = 500;
@@ -32,18 +32,25 @@ pub struct Copied {
     pub requests: u64,
 }
 
-/// The tasks that somebody holds live, and who does.
+/// The tasks and seats with a live lease, and their holders.
 pub fn live_leases<S: Store>(
     store: &mut S,
     observe: &dyn Fn(&Process) -> Seen,
 ) -> Result<Vec<(String, String)>> {
     store.read(|read| {
         let (now, prefix) = (read.now(), read.project()?.prefix);
-        let held = read.open_leases(MANY)?.into_iter().filter(|(_, lease)| {
+        let tasks = read.open_leases(MANY)?.into_iter();
+        let mut held: Vec<(String, Lease)> =
+            tasks.map(|(task, lease)| (prefix.id(task.number), lease)).collect();
+        for seat in read.seats(Seats::Leased, MANY)? {
+            let lease = read.lease(seat.uid, seat.token)?;
+            held.extend(lease.map(|lease| (seat.name.spoken(), lease)));
+        }
+        held.retain(|(_, lease)| {
             let seen = lease.grant.process.as_ref().map_or(Seen::Unseen, observe);
             lease.liveness(&now, seen) == Liveness::Live
         });
-        Ok(held.map(|(task, lease)| (prefix.id(task.number), lease.actor.to_string())).collect())
+        Ok(held.into_iter().map(|(id, lease)| (id, lease.actor.to_string())).collect())
     })
 }
 
@@ -78,12 +85,14 @@ pub fn copy<F: Store, T: Store>(
         done += page.len() as u64;
         progress(Progress { done, total: total.max(done) });
     }
+    // Signs of life belong to the last event that was copied.
+    compare(from, to)?;
     put_beside(from, to, &mut copied)?;
     compare(from, to)?;
     let rebuilt = to.rebuild(&mut |_| {})?;
     if !rebuilt.changed.is_empty() {
         return Err(StoreError::Damaged(format!(
-            "the copy's rows are not what its ledger says: {:?}",
+            "the copy's rows differ from its ledger: {:?}",
             rebuilt.changed
         )));
     }
@@ -106,7 +115,7 @@ fn skip<S: Store>(from: &mut S, mut count: u64) -> Result<u64> {
             EventQuery { after_seq, limit: count.min(10_000), settled: true, ..EventQuery::default() };
         let page = from.read(|read| read.events(&query))?;
         let Some(last) = page.last() else {
-            return Err(StoreError::Damaged("the copy has more events than there are to copy".to_owned()));
+            return Err(StoreError::Damaged("the copy has more events than the original".to_owned()));
         };
         after_seq = last.seq;
         count -= page.len() as u64;
@@ -121,7 +130,12 @@ fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<(
         texts.iter().map(|stored| (stored.key.field, stored.salt, stored.text.clone())).collect();
     let misplaced = |error: onus_core::apply::Misplaced| StoreError::Damaged(error.to_string());
     let changes = match event.task {
-        Some(uid) => apply_to_task(write.task(uid)?.as_ref(), &event).map_err(misplaced)?,
+        Some(uid) => match (write.task(uid)?, &event.body) {
+            (None, body) if !matches!(body, Body::TaskCreated { .. }) => {
+                apply_to_seat(write.seat(uid)?.as_ref(), &event).map_err(misplaced)?
+            }
+            (task, _) => apply_to_task(task.as_ref(), &event).map_err(misplaced)?,
+        },
         None => {
             let before = if event.version.0 > 1 { Some(write.project()?) } else { None };
             apply_to_project(before.as_ref(), &event).map_err(misplaced)?
@@ -141,17 +155,34 @@ fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<(
     Ok(())
 }
 
+/// The leases of tasks and of seats that have not ended.
+fn open_leases<R: Read + ?Sized>(read: &mut R) -> Result<Vec<Lease>> {
+    let mut leases: Vec<Lease> = read.open_leases(MANY)?.into_iter().map(|(_, lease)| lease).collect();
+    for seat in read.seats(Seats::Leased, MANY)? {
+        leases.extend(read.lease(seat.uid, seat.token)?);
+    }
+    Ok(leases)
+}
+
 /// What is no history.
 fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied) -> Result<()> {
     let (leases, instances, requests) =
-        from.read(|read| Ok((read.open_leases(MANY)?, read.instances(MANY)?, read.requests()?)))?;
+        from.read(|read| Ok((open_leases(read)?, read.instances(MANY)?, read.requests()?)))?;
+    let (losses, notices) = from.read(|read| Ok((read.losses()?, read.notices()?)))?;
     copied.instances = instances.len() as u64;
     copied.requests = requests.len() as u64;
     to.write(|write| {
-        for (_, lease) in &leases {
-            write.pulse(lease.task, lease.token, &lease.pulse)?;
-        }
+        // The others have the pulse that their event gave them, or that an earlier attempt copied.
+        let copied: BTreeMap<_, _> =
+            open_leases(write)?.into_iter().map(|lease| (lease.key(), lease)).collect();
+        let beating = leases.iter().filter(|lease| {
+            copied.get(&lease.key()).is_none_or(|there| there.pulse.renewals < lease.pulse.renewals)
+        });
+        let pulses: Vec<_> = beating.map(|lease| (lease.task, lease.token, lease.pulse.clone())).collect();
+        write.pulse(&pulses)?;
         instances.iter().try_for_each(|known| write.put_instance(known))?;
+        losses.iter().try_for_each(|loss| write.put_loss(loss))?;
+        notices.iter().try_for_each(|notice| write.put_notice(notice))?;
         // Looked up one by one, each would be locked.
         let kept: BTreeSet<(ActorName, String)> =
             write.requests()?.into_iter().map(|(actor, key, _)| (actor, key)).collect();
@@ -177,13 +208,14 @@ pub fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
         other => {
             let stream = other.map_or_else(|| "a stream".to_owned(), |(old, _)| old.uid.clone());
             Err(StoreError::Damaged(format!(
-                "the old store was changed while it was copied ({stream}): copy again, it goes on from there"
+                "the old store changed during the copy ({stream}): run the copy again, and it will continue"
             )))
         }
     }
 }
 
 /// The name under which a project is copied, until it is whole.
-pub(crate) fn unfinished(name: &str, uid: Uid) -> String {
+#[cfg(feature = "postgres")]
+pub(crate) fn unfinished(name: &str, uid: onus_core::ids::Uid) -> String {
     format!("{name} (copying {uid})")
 }

@@ -1,49 +1,73 @@
 //! What can go wrong with a store, and what a user should do about it.
 
+use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::ids::shortened;
+use onus_core::quote::is_hidden;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::time::Span;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("there is no onus store at {}", .0.display())]
+    #[error("there is no onus store at {}", shown(.0))]
     Missing(PathBuf),
-    #[error("there is an onus store at {} already", .0.display())]
+    #[error("there is already an onus store at {}", shown(.0))]
     Exists(PathBuf),
-    #[error("{} is not an onus store: {why}", .path.display())]
+    #[error("{} is not an onus store: {why}", shown(.path))]
     NotAStore { path: PathBuf, why: String },
-    #[error("the store at {} can be read but not written", .0.display())]
+    #[error("the store at {} can be read but not written", shown(.0))]
     ReadOnly(PathBuf),
-    #[error("the store is busy: {}; waited {:.1}s", holder_text(*.pid), .waited.as_secs_f32())]
+    #[error("the store is busy: {}; waited {}", holder_text(*.pid), spoken(*.waited))]
     Busy { pid: Option<u32>, waited: Duration },
+    /// A server's session has a lock that was waited for.
+    #[error("the store is busy: {by} holds one of its locks; waited {}", spoken(*.waited))]
+    Blocked { by: Blocker, waited: Duration },
     #[error("no space is left for the store")]
     Full,
-    #[error("the store has schema {found}, this onus knows up to {known}")]
+    #[error("the store has schema {found}, but this version of onus supports only up to {known}")]
     Newer { found: i64, known: i64 },
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    #[error("event {version} of stream {stream} is not what was written: {why}")]
+    #[error("event {version} of stream {stream} was changed: {why}")]
     Tampered { stream: String, version: u64, why: String },
-    #[error("{} is on {filesystem}, where SQLite's shared memory is not safe", .path.display())]
+    #[error("{} is on {filesystem}, where SQLite's shared memory is not safe", shown(.path))]
     UnsafeFilesystem { path: PathBuf, filesystem: String },
-    #[error("{} cannot be opened: {why}", .path.display())]
+    #[error("cannot open {}: {why}", shown(.path))]
     Unavailable { path: PathBuf, why: String },
-    #[error("the store at {address} has no project '{name}'")]
+    #[error("the store at {address} has no project {}", onus_core::quote::name(.name))]
     NoProject { address: String, name: String },
-    #[error("the store has schema {found}, this onus needs {known}")]
+    #[error("the store has schema {found}, but this version of onus needs {known}")]
     Older { found: i64, known: i64 },
     /// Others were preferred. A store runs the transaction again; this is seen only by who runs one by hand.
-    #[error("the store asks to do that again")]
+    #[error("the store asks for the request to be repeated")]
     Again,
-    #[error("the connection to {} was lost at the commit: whether the command was applied is not known", .0.display())]
-    Unknown(PathBuf),
+    #[error("{}: {why}; it is unknown whether the request was applied", shown(.place))]
+    Unknown { place: PathBuf, why: String },
+    #[error("writing {} failed, and nothing was changed: {why}", shown(.path))]
+    Unwritten { path: PathBuf, why: String },
+    /// Beside a database it would be taken for that one's.
+    #[error("{} is the log of a database that no longer exists", shown(.log))]
+    StrayLog { log: PathBuf },
+    #[error("{} has {names} names (hard links), and each would have a log of its own", shown(.path))]
+    TwoNames { path: PathBuf, names: u64 },
     /// What this kind of store does by other means.
     #[error("{0}")]
     NotHere(String),
     #[error("the store failed: {0}")]
     Unexpected(String),
+}
+
+/// A path in a sentence: folders are named by anybody.
+fn shown(path: &Path) -> String {
+    onus_core::quote::name(&path.to_string_lossy())
+}
+
+fn spoken(time: Duration) -> Span {
+    Span::from_ms(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn holder_text(pid: Option<u32>) -> String {
@@ -71,54 +95,109 @@ impl StoreError {
             StoreError::Exists(_) => Code::NotAllowed,
             StoreError::NotAStore { .. } | StoreError::Damaged(_) => Code::Damaged,
             StoreError::ReadOnly(_) => Code::ReadOnly,
-            StoreError::Busy { .. } | StoreError::Again => Code::Busy,
+            StoreError::Busy { .. } | StoreError::Blocked { .. } | StoreError::Again => Code::Busy,
             StoreError::Full => Code::DiskFull,
             StoreError::Newer { .. } => Code::NewerSchema,
             StoreError::Tampered { .. } => Code::Tampered,
             StoreError::UnsafeFilesystem { .. } => Code::UnsafeFilesystem,
-            StoreError::Unavailable { .. } | StoreError::Older { .. } | StoreError::Unknown(_) => {
-                Code::Unavailable
-            }
+            StoreError::Unavailable { .. }
+            | StoreError::Older { .. }
+            | StoreError::Unwritten { .. }
+            | StoreError::StrayLog { .. }
+            | StoreError::TwoNames { .. } => Code::Unavailable,
+            StoreError::Unknown { .. } => Code::NotKnown,
             StoreError::NotHere(_) => Code::Usage,
             StoreError::Unexpected(_) => Code::Unexpected,
         }
     }
 
-    fn next_steps(&self) -> Vec<String> {
-        let steps: &[&str] = match self {
-            StoreError::Missing(_) | StoreError::NoProject { .. } => &["onus init   # make one here"],
-            StoreError::Older { .. } => &["onus store migrate   # as the owner of the tables"],
-            StoreError::Unknown(_) => &[
-                "onus log   # look whether it was",
-                "with --key a command can be repeated: it is applied once",
+    fn next_steps(&self) -> Vec<Step> {
+        match self {
+            StoreError::Missing(_) | StoreError::NoProject { .. } => vec![Step::Init],
+            StoreError::Older { .. } => vec![Step::MigrateStore],
+            StoreError::Unknown { .. } => vec![Step::LogAll, Step::RepeatWithKey],
+            StoreError::Unwritten { .. } => {
+                vec![Step::plain(
+                    "check the system's messages about the disk (dmesg), then repeat the request",
+                )]
+            }
+            StoreError::StrayLog { .. } => vec![
+                Step::plain("put that database back, if you have it: the log has its newest commits"),
+                Step::plain("otherwise move the log to another folder, then repeat the request"),
             ],
-            StoreError::NotHere(_) => &["onus store copy --help"],
-            StoreError::Exists(_) => &["onus status"],
-            StoreError::NotAStore { .. } | StoreError::Damaged(_) => &[
-                "onus doctor   # what is wrong",
-                "restore the last copy that 'onus backup' made, and keep the damaged file",
+            StoreError::TwoNames { .. } => vec![
+                Step::plain("find the other names (find DIR -samefile FILE) and remove all but one"),
+                Step::plain(
+                    "to read it as it is, copy the file and its -wal to another folder (cp, not cp -l)",
+                ),
             ],
-            StoreError::ReadOnly(_) => &[
-                "run the command outside the sandbox, or make the store's folder writable in it",
-                "reads (show, list, ready, log, status) work as before",
-            ],
+            StoreError::NotHere(_) => vec![Step::CopyStore],
+            StoreError::Exists(_) => vec![Step::Status],
+            StoreError::NotAStore { .. } | StoreError::Damaged(_) => {
+                vec![Step::CheckStore, Step::RestoreBackup]
+            }
+            StoreError::ReadOnly(path) => vec![Step::LeaveSandbox, Step::MakeWritable(path.clone())],
             StoreError::Busy { pid: Some(_), .. } => {
-                &["try again; if that process is stopped, let it go on (kill -CONT) or end it"]
+                vec![Step::plain(
+                    "try again; if that process is stopped, let it continue (kill -CONT) or end it",
+                )]
             }
             StoreError::Busy { pid: None, .. } | StoreError::Again => {
-                &["try again; close other programs that have the file open"]
+                vec![Step::plain("try again; close other programs that have the file open")]
             }
-            StoreError::Full => &["free some space, then repeat the command: it changed nothing"],
-            StoreError::Newer { .. } => &["use the newer onus that wrote this store"],
+            StoreError::Blocked { .. } => vec![
+                Step::plain("try again; if that session stays, the server's administrator can end it"),
+                Step::CheckStore,
+            ],
+            StoreError::Full => {
+                vec![Step::plain("free some space, then repeat the request: it changed nothing")]
+            }
+            StoreError::Newer { .. } => vec![Step::plain("use the newer version that wrote this store")],
             StoreError::Tampered { .. } => {
-                &["onus ledger verify   # everything that is wrong", "compare with a backup or a seal"]
+                vec![Step::VerifyLedger, Step::plain("compare with a backup or a seal")]
             }
-            StoreError::UnsafeFilesystem { .. } => {
-                &["set ONUS_STORE to a path on a local file system, the same for everyone on this machine"]
-            }
-            StoreError::Unavailable { .. } | StoreError::Unexpected(_) => &["onus doctor   # what is wrong"],
+            StoreError::UnsafeFilesystem { .. } => vec![Step::LocalStore],
+            StoreError::Unavailable { path, .. } => match Shut::at(path) {
+                Some(shut) => vec![shut.step()],
+                None => vec![Step::CheckStore],
+            },
+            StoreError::Unexpected(_) => vec![Step::CheckStore],
+        }
+    }
+}
+
+/// A file or folder that the caller may not enter.
+struct Shut {
+    path: PathBuf,
+    owner: u32,
+    is_own: bool,
+}
+
+impl Shut {
+    /// The first part of a path, from the root on, that is there and not open to the caller.
+    fn at(path: &Path) -> Option<Shut> {
+        use rustix::fs::{Access, access};
+        let mut parts: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+        parts.reverse();
+        let is_shut = |part: &Path| {
+            let wanted = if part.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
+            access(part, wanted) == Err(rustix::io::Errno::ACCESS)
         };
-        steps.iter().map(|step| (*step).to_owned()).collect()
+        let part = parts.into_iter().find(|part| is_shut(part))?;
+        let owner = std::fs::symlink_metadata(part).ok()?.uid();
+        let is_own = owner == rustix::process::geteuid().as_raw();
+        Some(Shut { path: part.to_owned(), owner, is_own })
+    }
+
+    fn step(&self) -> Step {
+        let path = shown(&self.path);
+        Step::plain(match self.is_own {
+            true => format!("give yourself access to {path} (chmod u+rwX): it is yours"),
+            false => format!(
+                "ask the owner of {path} (uid {}) for access, or work in a clone of your own",
+                self.owner
+            ),
+        })
     }
 }
 
@@ -127,5 +206,28 @@ impl From<StoreError> for Refusal {
         let mut refusal = Refusal::new(error.code(), error.to_string());
         refusal.next = error.next_steps();
         refusal
+    }
+}
+
+/// A server's session that has what others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    pub pid: i32,
+    pub role: Option<String>,
+    /// What it calls itself.
+    pub program: Option<String>,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |name: &str| shortened(&name.replace(is_hidden, "?"));
+        write!(f, "session {}", self.pid)?;
+        if let Some(role) = &self.role {
+            write!(f, " of the role '{}'", plain(role))?;
+        }
+        match self.program.as_deref().filter(|program| !program.is_empty()) {
+            Some(program) => write!(f, " ('{}')", plain(program)),
+            None => Ok(()),
+        }
     }
 }

@@ -1,56 +1,65 @@
 //! Where onus keeps its record: the [`Store`] trait and its implementations.
 //!
-//! **One transaction per batch.** [`Store::write`] runs its closure inside one write transaction and commits once,
-//! durably; the answer exists only after the commit. A store may have to run the closure again (a deadlock, a
-//! serialization failure), so it must have no effects but its writes. [`Store::read`] gives one snapshot and writes
+//! **One transaction per batch.** [`Store::transact`] runs its closure inside one write transaction and commits once,
+//! durably, or rolls back, as the closure says; the answer exists only after that. A store may have to run the closure again (a
+//! deadlock, a serialization failure), so it must have no effects except its writes. [`Store::read`] gives one snapshot and writes
 //! nothing, not even a lock that another could notice.
 //!
 //! **Rows are locked before the view is read.** A decision first calls [`Write::lock_task`]; what it reads of that
 //! task afterwards cannot change until the commit. On SQLite the write lock is the whole store's, and the call is a
-//! read; on a store with row locks it is the fence that P1 and P2 stand on. What else a decision rests on has a lock of
+//! read; on a store with row locks it is the fence that P1 and P2 depend on. Everything else a decision depends on has a lock of
 //! its own ([`Write::lock_graph`], [`Write::lock_tasks`], [`Write::lock_scopes`]); where one lock is enough for all,
-//! they do nothing. Time passes while one waits for a lock: the clock is read after the last.
+//! these do nothing. Waiting for a lock takes time, so the clock is read after the last one.
 //!
-//! **The store's clock decides.** [`Read::now`] is read inside the transaction; nobody else's time counts.
+//! **The store's clock decides.** [`Read::now`] is read inside the transaction; no other clock counts.
 //!
-//! **Waiting.** [`Store::watch`] begins to listen for commits, whoever makes them. It is called before the first look at
-//! what is waited for: what is committed from then on ends the next [`Watch::wait`], also if it was committed before that
-//! call. A watch may wake for nothing; it may not sleep through a commit.
+//! **Waiting.** [`Store::watch`] begins to listen for commits, whoever makes them. Call it before the first look at
+//! what to wait for: any later commit ends the next [`Watch::wait`], even if it came before that
+//! call. A watch may wake for nothing; it must not sleep through a commit.
 //!
 //! Both speak plain domain types. Events and rows are written side by side in the same transaction; the only things
-//! that are not a fold of the ledger are a live lease's pulse, the instance registry, kept requests and erasable
-//! texts.
+//! that are not a fold of the ledger are a live lease's pulse, the instance registry, losses not yet reported,
+//! kept requests and erasable texts.
 
 mod any;
-pub mod clock;
-mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod copy;
 mod error;
-mod near;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(not(feature = "postgres"))]
+#[path = "no_postgres.rs"]
+mod postgres;
+mod rows;
+mod spelling;
 mod sqlite;
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
+pub use onus_core::actor::{KnownInstance, PendingKind, PendingNotice, Wanted};
 use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
 use onus_core::event::Event;
-use onus_core::ids::{Number, TaskRef, Token, Uid};
+use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
-use onus_core::scope::{Glob, Scope};
+use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
 use onus_core::seal::StreamHead;
+use onus_core::seat::{Seat, SeatName};
+use onus_core::session::UsageRow;
+use onus_core::stretch::Recorded;
 use onus_core::task::{Origin, Priority, State, Task, TaskType};
 use onus_core::text::{Field, Salt, TextKey};
 use onus_core::time::Moment;
 
 pub use any::AnyStore;
-pub use error::StoreError;
-pub use postgres::{Address, PooledStore, PostgresPool, PostgresStore};
-pub use sqlite::{Access, Clock, SqliteStore, filesystem_of};
+pub use error::{Blocker, StoreError};
+pub use postgres::{Address, PostgresStore};
+pub use spelling::{Spelling, mask, may_hold_a_password};
+pub use sqlite::{Access, Clock, OWN_FOLDER, SqliteStore, file_mode, filesystem_of, make_folder, new_file};
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -58,10 +67,16 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Store {
     fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R>;
 
-    /// `work` may run more than once; its last run is what was committed.
-    fn write<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R>;
+    /// One write transaction, which ends as `work` says; an error rolls it back. `work` may run more than once: its last run
+    /// counts.
+    fn transact<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R>;
 
-    /// Derives every row from the ledger anew, compares, and puts right what differs, in one transaction.
+    /// The same for work that is always committed.
+    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+        self.transact(|write| work(write).map(Ending::Commit))
+    }
+
+    /// Derives every row from the ledger again, compares, and repairs what differs, in one transaction.
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt>;
 
     /// A consistent copy of the whole store in a new file.
@@ -76,6 +91,14 @@ pub trait Store {
 
     /// Begins to listen for commits.
     fn watch(&mut self) -> Result<Box<dyn Watch>>;
+}
+
+/// How a write transaction ends, and what it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending<R> {
+    Commit(R),
+    /// Nothing of it stays.
+    RollBack(R),
 }
 
 /// Listens for what is committed to a store, by this process or another. It holds no transaction and no lock.
@@ -110,6 +133,19 @@ pub struct Rebuilt {
     pub changed: Vec<(String, u64)>,
 }
 
+/// What a migration found and left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// Which schema there was; 0: none.
+    pub found: i64,
+    pub schema: i64,
+    /// Whether any role of the server may connect to the database.
+    pub is_open: bool,
+}
+
+/// The check of who may connect to a server's database.
+pub const ACCESS: &str = "access";
+
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -135,6 +171,12 @@ pub struct Filter {
     pub origin: Option<Origin>,
     /// Held by this actor, live or not.
     pub holder: Option<ActorName>,
+    /// Kept for this actor, still or no longer.
+    pub kept_for: Option<ActorName>,
+    /// Only ad-hoc tasks, or all but these.
+    pub ad_hoc: Option<bool>,
+    /// Only those that are blocked or wait for another task.
+    pub waiting: bool,
 }
 
 /// Where a page of tasks ended: lists are ordered by priority, then number.
@@ -142,6 +184,14 @@ pub struct Filter {
 pub struct After {
     pub priority: Priority,
     pub number: Number,
+}
+
+/// Which seats to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seats {
+    All,
+    /// Those whose lease has not ended, live or lapsed.
+    Leased,
 }
 
 /// Which way along the dependencies.
@@ -176,9 +226,55 @@ pub struct EventQuery {
     pub after_seq: u64,
     /// The last ones rather than the first.
     pub newest: bool,
-    /// Of all streams, only those that no event can come before any more: for who goes on from the last one.
+    /// Across all streams, only events that no other can precede any more: for followers that continue from the last one.
     pub settled: bool,
     pub limit: u64,
+}
+
+/// A time by the wall: from one moment to before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub since_ms: i64,
+    pub until_ms: i64,
+}
+
+/// What timesheets sort work by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFacts {
+    pub number: Number,
+    pub parent: Option<Uid>,
+    pub area: Option<String>,
+    pub tags: BTreeSet<String>,
+}
+
+/// A row of recorded work, and the task that it was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkRow {
+    pub stretch: Recorded,
+    pub task: TaskFacts,
+}
+
+/// A row of what was used, and the task that it was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    pub usage: UsageRow,
+    pub task: TaskFacts,
+}
+
+/// A task that was completed, and how long it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    pub task: TaskFacts,
+    pub uid: Uid,
+    /// Of its last lease.
+    pub token: Token,
+    pub title_version: Version,
+    pub created_at_ms: i64,
+    pub started_at_ms: Option<i64>,
+    pub completed_at_ms: i64,
+    pub effort_ms: i64,
+    /// How long leases held it, worked or not.
+    pub held_ms: i64,
 }
 
 /// An idempotent request that was applied. It names what it made, and holds no text.
@@ -203,26 +299,70 @@ pub struct CallerRows {
     pub instance: Option<KnownInstance>,
 }
 
-/// A known instance of an actor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownInstance {
-    pub actor: ActorName,
-    pub instance: InstanceId,
-    pub process: Option<Process>,
-    /// The process group that it runs, and that must be ended before somebody takes over from it when it is dead.
-    pub group: Option<u32>,
-    pub seen_at_ms: i64,
-    pub wants: Option<Wanted>,
+/// What every command ends with: what its caller holds and lost, what others want of it, and what its answer shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClosingRows {
+    pub held: Vec<Lease>,
+    pub lost: Vec<Lease>,
+    pub notes: Vec<NoteLeft>,
+    pub wishes: Vec<Wish>,
+    pub notices: Vec<PendingNotice>,
+    pub details: Option<Details>,
 }
 
-/// A path that an instance was refused because another's lease has it.
+/// A task that is shown, and the versions whose texts are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The task whose lease has it.
+pub struct Shown {
     pub task: Uid,
-    pub path: String,
-    pub at_ms: i64,
+    pub versions: Vec<Version>,
 }
+
+/// What is shown of a task beside its row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    pub texts: Vec<StoredText>,
+    /// The tasks that it depends on.
+    pub needs: Vec<Number>,
+}
+
+/// How many of a task's latest events are looked through for notes: news must not cost more as a task grows old.
+const LATEST: u64 = 20;
+
+/// That somebody left a note on a task, or got files of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteLeft {
+    pub task: Uid,
+    pub actor: ActorName,
+    /// The files, if it was these.
+    pub yielded: Option<Scope>,
+}
+
+/// How many wishes are told at once.
+const WISHES: u64 = 100;
+
+/// That somebody was refused a path that a task's lease has, or the task itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub task: Uid,
+    pub actor: ActorName,
+    pub path: Option<String>,
+}
+
+/// A lease that was lost to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Who lost it.
+    pub actor: ActorName,
+    pub instance: InstanceId,
+    pub task: Uid,
+    pub token: Token,
+}
+
+/// How many losses are told at once.
+const LOSSES: u64 = 20;
+
+/// How many notices may wait for one reader: more of them would be read by nobody.
+const NOTICES: u64 = 200;
 
 /// A text beside an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,15 +401,41 @@ pub trait Read {
         Ok(CallerRows { project, name, actor, instance })
     }
 
-    /// Says that a task is to be shown next, with this lease: a store that is far away asks for all of that at once.
-    fn ahead(&mut self, _task: &Task, _lease: Option<&Lease>) -> Result<()> {
-        Ok(())
+    /// What every command ends with, in one question. `since_ms`: when the caller was last seen; None: never, so nothing is
+    /// news to it.
+    fn closing(
+        &mut self,
+        actor: &ActorName,
+        instance: &InstanceId,
+        since_ms: Option<i64>,
+        shown: Option<&Shown>,
+    ) -> Result<ClosingRows> {
+        let (notes, wishes) = match since_ms {
+            Some(since_ms) => {
+                (self.notes_left_for(actor, instance, since_ms)?, self.wishes_for(actor, instance, since_ms)?)
+            }
+            None => (Vec::new(), Vec::new()),
+        };
+        Ok(ClosingRows {
+            held: self.leases_held_by(actor, instance)?,
+            lost: self.leases_lost_by(actor, instance)?,
+            notes,
+            wishes,
+            notices: self.notices_for(actor, instance)?,
+            details: shown.map(|shown| self.details(shown)).transpose()?,
+        })
     }
+    /// What is shown of a task beside its row.
+    fn details(&mut self, shown: &Shown) -> Result<Details>;
     /// The tasks a reference may mean: none, one, or some of several.
     fn resolve(&mut self, reference: &TaskRef) -> Result<Vec<Uid>>;
     fn task(&mut self, uid: Uid) -> Result<Option<Task>>;
     fn task_by_origin(&mut self, origin: &Origin) -> Result<Option<Uid>>;
     fn lease(&mut self, task: Uid, token: Token) -> Result<Option<Lease>>;
+    fn seat(&mut self, uid: Uid) -> Result<Option<Seat>>;
+    fn seat_named(&mut self, name: &SeatName) -> Result<Option<Seat>>;
+    /// By name.
+    fn seats(&mut self, which: Seats, limit: u64) -> Result<Vec<Seat>>;
     /// The latest lease of one holder on one task.
     fn latest_lease_of(
         &mut self,
@@ -277,17 +443,16 @@ pub trait Read {
         actor: &ActorName,
         instance: &InstanceId,
     ) -> Result<Option<Lease>>;
-    /// The leases of one holder that have not ended.
+    /// The leases of one holder that have not ended, on tasks and on seats.
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
-    /// Every lease that has not ended, in the order of `ready`.
+    /// Every lease of a task that has not ended, in the order of `ready`.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
-    /// Leases of a holder that it did not end itself, since a wall time. One that lapsed may still be its own.
-    fn leases_lost_by(
-        &mut self,
-        actor: &ActorName,
-        instance: &InstanceId,
-        since_ms: i64,
-    ) -> Result<Vec<Lease>>;
+    /// The first leases that a holder lost to another and was not told of yet ([`Write::put_loss`]).
+    fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
+    /// Every lease that was lost and not told of yet.
+    fn losses(&mut self) -> Result<Vec<Loss>>;
+    /// The globs of all files that leases which have not ended touched in a worktree, or in one that is not known.
+    fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Result<Vec<Glob>>;
     /// Whether an actor got a lease with a token above this one.
     fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
     /// Agents' leases without any time limit that have not ended: one actor's, and all.
@@ -304,9 +469,9 @@ pub trait Read {
     /// The first schedule after a wall time, of tasks that wait for nothing else.
     fn next_due(&mut self, after_ms: i64) -> Result<Option<i64>>;
     /// The tasks that one depends on, or that depend on it.
-    fn beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
+    fn neighbours(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
     /// Their numbers.
-    fn numbers_beside(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>>;
+    fn neighbour_numbers(&mut self, task: Uid, direction: Direction) -> Result<Vec<Number>>;
     /// The same tasks, and theirs, and so on; without the task itself.
     fn closure(&mut self, task: Uid, direction: Direction) -> Result<Vec<Uid>>;
     /// Every dependency of unfinished tasks, or of all: who depends, and on whom.
@@ -316,27 +481,38 @@ pub trait Read {
     /// Whether one task waits for another, directly or through others.
     fn does_wait_for(&mut self, task: Uid, other: Uid) -> Result<bool>;
     /// Globs of leases that have not ended which may match a path that the scope matches, with the lease's task and token.
-    fn scopes_near(&mut self, scope: &Scope) -> Result<Vec<(Uid, Token, Glob)>>;
+    fn scopes_near(&mut self, scope: &Scope) -> Result<Vec<(Uid, Token, Reservation)>>;
     /// All that a lease reserves, or reserved when it ended.
-    fn scope_of(&mut self, task: Uid, token: Token) -> Result<Scope>;
+    fn scope_of(&mut self, task: Uid, token: Token) -> Result<Reservations>;
     fn scope_len(&mut self, task: Uid, token: Token) -> Result<usize>;
     /// Dependencies that are not met.
     fn unmet(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;
+    /// The numbers of its parts, finished or not.
+    fn children(&mut self, task: Uid) -> Result<Vec<Number>>;
     fn unfinished_children(&mut self, task: Uid, limit: u64) -> Result<Vec<Task>>;
     fn list(&mut self, filter: &Filter, after: Option<After>, limit: u64) -> Result<Vec<Task>>;
+    /// Planned tasks, which ad-hoc ones are not.
     fn count_by_state(&mut self) -> Result<Vec<(State, u64)>>;
-    /// Tasks in whose texts every word occurs, the best first.
-    fn search(&mut self, words: &[String], limit: u64) -> Result<Vec<Uid>>;
+    /// Ad-hoc tasks that are not finished.
+    fn count_ad_hoc(&mut self) -> Result<u64>;
+    /// Tasks in whose texts every word occurs, the best first; without ad-hoc ones, unless they are asked for.
+    fn search(&mut self, words: &[String], ad_hoc: bool, limit: u64) -> Result<Vec<Uid>>;
     fn text(&mut self, key: TextKey) -> Result<Option<StoredText>>;
+    /// Where in a stream a text lies whose words are exactly these.
+    fn same_texts(&mut self, stream: Uid, words: &str) -> Result<Vec<TextKey>>;
     /// The texts that still lie beside one event.
-    fn texts(&mut self, stream: Uid, version: onus_core::ids::Version) -> Result<Vec<StoredText>>;
+    fn texts(&mut self, stream: Uid, version: Version) -> Result<Vec<StoredText>>;
     fn events(&mut self, query: &EventQuery) -> Result<Vec<Record>>;
-    fn event(&mut self, stream: Uid, version: onus_core::ids::Version) -> Result<Option<Record>>;
+    fn event(&mut self, stream: Uid, version: Version) -> Result<Option<Record>>;
     /// The notes of a task, oldest first: their events.
     fn notes(&mut self, task: Uid) -> Result<Vec<Record>>;
     fn count_events(&mut self) -> Result<u64>;
     /// The ledger stream by stream, in order, after a place; as it is stored, readable or not.
     fn ledger_page(&mut self, after: Option<&(String, u64)>, limit: u64) -> Result<Vec<LedgerLine>>;
+    /// The highest number that was given to a task, as the project's row has it.
+    fn last_number(&mut self) -> Result<Number>;
+    /// The highest number that was given to a seat, as the project's row has it.
+    fn last_seat(&mut self) -> Result<Number>;
     /// Where a text lies that has no event, if there is one.
     fn stray_text(&mut self) -> Result<Option<(String, u64)>>;
     /// The head of one stream as its row has it.
@@ -350,10 +526,34 @@ pub trait Read {
     fn aliases(&mut self) -> Result<Vec<(ActorName, ActorName)>>;
     fn instance(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Option<KnownInstance>>;
     fn instances(&mut self, limit: u64) -> Result<Vec<KnownInstance>>;
-    /// The instance registered for a process.
-    fn instance_of(&mut self, process: &Process) -> Result<Option<KnownInstance>>;
-    /// The first instances that were refused a path of this task's lease since a wall time.
-    fn wanting(&mut self, task: Uid, since_ms: i64) -> Result<Vec<KnownInstance>>;
+    /// The instances registered for a process: first those that have not ended, of these the one registered last.
+    fn instances_of(&mut self, process: &Process, limit: u64) -> Result<Vec<KnownInstance>>;
+    /// The parts of a conversation that have not ended.
+    fn running_parts(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<KnownInstance>>;
+    /// Notes by others among the latest events of the tasks that somebody holds, since a wall time.
+    fn notes_left_for(
+        &mut self,
+        actor: &ActorName,
+        instance: &InstanceId,
+        since_ms: i64,
+    ) -> Result<Vec<NoteLeft>>;
+    /// Who was refused a path that somebody holds, since a wall time: the first of them.
+    fn wishes_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Result<Vec<Wish>>;
+    /// What somebody is still to be told, the oldest first ([`Write::put_notice`]).
+    fn notices_for(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<PendingNotice>>;
+    /// Every notice that waits for its reader.
+    fn notices(&mut self) -> Result<Vec<PendingNotice>>;
+    /// Recorded work that lies in a window or reaches into it, by its start: a page of it, after the last row of the page
+    /// before.
+    fn work_in(&mut self, window: Window, after: Option<&WorkRow>, limit: u64) -> Result<Vec<WorkRow>>;
+    /// All that was recorded of one lease's work, in the order in which it was.
+    fn stretches_of(&mut self, task: Uid, token: Token) -> Result<Vec<Recorded>>;
+    /// What sessions used of models, recorded in a window, by when: a page of it.
+    fn usage_in(&mut self, window: Window, after: Option<&Used>, limit: u64) -> Result<Vec<Used>>;
+    /// All that one session used, in the order in which it was recorded.
+    fn usage_of(&mut self, task: Uid, token: Token) -> Result<Vec<UsageRow>>;
+    /// Tasks that were completed in a window, by that time: a page of them.
+    fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Result<Vec<Finished>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;
     /// Every request that was kept, with its actor and key.
     fn requests(&mut self) -> Result<Vec<(ActorName, String, KeptRequest)>>;
@@ -363,6 +563,8 @@ pub trait Read {
 pub trait Write: Read {
     /// Locks the task's row until the commit, then reads it.
     fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>>;
+    /// Locks a seat's row until the commit, then reads it.
+    fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>>;
     /// Locks the project's row until the commit, then reads it.
     fn lock_project(&mut self) -> Result<Project>;
     /// Locks the edges between tasks until the commit: for who changes them, or walks along them for a decision. Before any
@@ -379,14 +581,24 @@ pub trait Write: Read {
     fn lock_scopes(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Until the commit nobody judges whether reservations lapsed, so that the deadline of one can be moved.
+    /// Until the commit nobody judges whether reservations lapsed, so that their deadlines can be moved.
     /// True: this may have waited, and what was judged before must be judged again, by the clock as it is now.
-    fn steady_scopes(&mut self) -> Result<bool> {
+    fn lock_deadlines(&mut self) -> Result<bool> {
         Ok(false)
     }
-    /// Locks a lease's row and reads it. None: another transaction has it just now.
-    fn lock_lease(&mut self, task: Uid, token: Token) -> Result<Option<Lease>> {
-        self.lease(task, token)
+    /// Locks leases' rows and reads them again, without those that another transaction has just now; after
+    /// [`Write::lock_deadlines`] said that it may have waited.
+    fn lock_leases(&mut self, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
+        let read = leases.iter().map(|(task, token)| self.lease(*task, *token));
+        Ok(read.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+    /// Whether something may have been waited for since the clock was last read.
+    fn has_waited(&self) -> bool {
+        true
+    }
+    /// Of two requests with one key, the second waits here, and then finds what the first did.
+    fn lock_key(&mut self, _actor: &ActorName, _key: &str) -> Result<()> {
+        Ok(())
     }
     /// Like [`Read::walk_ready`], but each task is locked before it is shown. True: some were left out because others have
     /// them locked.
@@ -401,12 +613,24 @@ pub trait Write: Read {
     }
     /// The number for the next task. It is taken once a task's creation is applied.
     fn next_number(&mut self) -> Result<Number>;
+    /// The number for the next seat. From here to the commit nobody else creates one. Before any row is locked.
+    fn next_seat(&mut self) -> Result<Number>;
     /// Writes one event, with its texts beside it.
     fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> Result<()>;
     fn apply(&mut self, change: &Change) -> Result<()>;
-    /// A sign of life of a live lease. Not an event.
-    fn pulse(&mut self, task: Uid, token: Token, pulse: &Pulse) -> Result<()>;
+    /// Signs of life of live leases. Not events.
+    fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> Result<()>;
     fn put_instance(&mut self, instance: &KnownInstance) -> Result<()>;
+    /// Remembers that a lease was lost to another, until its holder is told. Not an event: what was lost is in the ledger,
+    /// whether the holder has heard of it is not.
+    fn put_loss(&mut self, loss: &Loss) -> Result<()>;
+    /// Its holder has been told.
+    fn drop_loss(&mut self, task: Uid, token: Token) -> Result<()>;
+    /// Keeps what somebody is to be told; the same twice is once, and beyond `NOTICES` nothing is kept. What is
+    /// about leases that have ended goes: nobody will ask for it.
+    fn put_notice(&mut self, notice: &PendingNotice) -> Result<()>;
+    /// Its reader has heard it.
+    fn drop_notice(&mut self, notice: &PendingNotice) -> Result<()>;
     fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> Result<()>;
     /// Erases a text and its salt, and every digest that it could be guessed from.
     fn erase(&mut self, key: TextKey) -> Result<()>;

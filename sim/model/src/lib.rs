@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
 use onus_core::command::{Act, Force, Terms};
-use onus_core::decide::{self, Named, Rival, View, decide};
+use onus_core::decide::{self, Named, Rival, Surroundings, View, decide};
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{Token, Version};
 use onus_core::lease::{Lease, Liveness, Pulse, Seen};
@@ -52,6 +52,8 @@ pub struct Bounds {
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breadth {
+    /// Every task declares the one path: claim, and `done`, which claims in passing. No process dies or rests.
+    Passing,
     /// Claim, takeover, renew, release, and the one path.
     Paths,
     /// Claim, takeover (forced, too), renew, release, done, a holder's handoff, reset.
@@ -68,6 +70,8 @@ pub enum Broken {
     Fence,
     /// A late renewal looks at nobody else's paths.
     LateRenewal,
+    /// Who finishes in passing what another's lapsed lease holds looks at nobody's paths.
+    Passing,
     /// The sweep ends leases without asking whether they lapsed.
     Sweep,
     /// A reset leaves old tokens usable.
@@ -141,6 +145,10 @@ const DEEDS: [Deed; 12] = [
 /// The one path that everybody may want.
 const PATH: &str = "x";
 
+fn path() -> Scope {
+    PATH.parse().map(|glob| [glob].into_iter().collect()).unwrap_or_default()
+}
+
 impl Deed {
     fn act(self, by: usize) -> (Act, Option<Force>) {
         let force = Some(Force { reason: "it has to be".to_owned(), link: None });
@@ -155,14 +163,14 @@ impl Deed {
             Deed::Takeover => (Act::Takeover(terms()), None),
             Deed::ForcedTakeover => (Act::Takeover(terms()), force),
             Deed::Renew => (Act::Renew { ttl_ms: None, progress: false }, None),
-            Deed::Touch => (Act::Touch { paths: vec![PATH.to_owned()] }, None),
+            Deed::Touch => (Act::Touch { paths: vec![PATH.to_owned()], touched: Default::default() }, None),
             Deed::Done => (verb(Verb::Done), None),
             Deed::Submit => (verb(Verb::Submit), None),
             Deed::Release => (verb(Verb::Release), None),
             Deed::Handoff => {
                 (Act::Handoff { to: actor((by + 1) % ACTORS), reason: "yours".to_owned() }, None)
             }
-            Deed::Note => (Act::Note { text: "how it goes".to_owned() }, None),
+            Deed::Note => (Act::note("how it goes"), None),
             Deed::Reopen => (verb(Verb::Reopen), None),
             Deed::Reject => (verb(Verb::Reject), None),
         }
@@ -208,26 +216,21 @@ impl Protocol {
             (_, token) => token.map(Token),
         };
         let caller = Caller {
+            whole: None,
             actor: actor(by),
             instance: instance(by),
             known_by: if by == PERSON { KnownBy::Person } else { KnownBy::Name },
             token: presented,
             ancestry: if by == BOUND { vec![process()] } else { Vec::new() },
+            in_turn: false,
+            own_clock: None,
+            process: None,
         };
         let mine = fold.leases.values().rev().find(|lease| lease.is_held_by(&caller.actor, &caller.instance));
-        let mut rivals = Vec::new();
-        for (other, fold) in state.tasks.iter().enumerate().filter(|(other, _)| *other != task) {
-            for lease in fold.leases.values().filter(|lease| self.is_live(state, lease)) {
-                let globs = fold.scopes.get(&lease.token).cloned().unwrap_or_default().globs().to_vec();
-                rivals.push(Rival { id: format!("ON-{other}"), lease: lease.clone(), globs });
-            }
-        }
-        if self.broken == Broken::LateRenewal && deed == Some(Deed::Renew) {
-            rivals.clear();
-        }
-        let scope = lease.and_then(|lease| fold.scopes.get(&lease.token)).cloned().unwrap_or_default();
-        Some(ask(&View {
-            now: &moment(state.now),
+        let named = Named::default();
+        let now = moment(state.now);
+        let mut view = View {
+            now: &now,
             policy: &self.policy,
             caller: &caller,
             actor: &self.rows[by],
@@ -238,13 +241,52 @@ impl Protocol {
             mine,
             indefinite: (0, 0),
             caller_worked_on_it: false,
-            named: &Named::default(),
-            scope: &scope,
-            scope_len: scope.globs().len(),
-            rivals: &rivals,
+            title: None,
+            body: None,
+            named: &named,
+            around: None,
             waits_for: &[],
             redactable: None,
-        }))
+            session: None,
+        };
+        let around = deed.and_then(|deed| self.surroundings(state, task, &view, (by, deed)));
+        view.around = around.as_ref();
+        Some(ask(&view))
+    }
+
+    /// What is reserved around what the core says that a deed may come to reserve.
+    fn surroundings(
+        &self,
+        state: &State,
+        task: usize,
+        view: &View<'_>,
+        (by, deed): (usize, Deed),
+    ) -> Option<Surroundings> {
+        let wish = decide::reserves(view, &deed.act(by).0)?;
+        let mut rivals = Vec::new();
+        for (other, fold) in state.tasks.iter().enumerate().filter(|(other, _)| *other != task) {
+            for lease in fold.leases.values().filter(|lease| self.is_live(state, lease)) {
+                let reserved = fold.scopes.get(&lease.token).cloned().unwrap_or_default();
+                let (id, reserved) = (format!("ON-{other}"), reserved.into_iter().collect());
+                rivals.push(Rival { id, is_ad_hoc: false, lease: lease.clone(), reserved });
+            }
+        }
+        match (self.broken, deed) {
+            (Broken::LateRenewal, Deed::Renew) | (Broken::Passing, Deed::Done) => rivals.clear(),
+            _ => {}
+        }
+        let scopes = &state.tasks[task].scopes;
+        let own = view.lease.and_then(|lease| scopes.get(&lease.token)).cloned().unwrap_or_default();
+        let mut asked = wish.scope;
+        asked.extend(Vec::from(own.scope()));
+        Some(Surroundings {
+            asked,
+            own_len: own.rows().len(),
+            own,
+            is_whole: true,
+            rivals,
+            running: Default::default(),
+        })
     }
 
     fn decided(
@@ -272,6 +314,7 @@ impl Protocol {
                 at_ms: state.now,
                 cause: None,
                 texts: Default::default(),
+                stretches: draft.stretches,
                 prev: String::new(),
                 hash: String::new(),
             };
@@ -319,11 +362,11 @@ impl Protocol {
 
     /// Names of live leases that reserve the path.
     fn reserving(&self, state: &State) -> usize {
-        let path: Scope = PATH.parse().map(|glob| [glob].into_iter().collect()).unwrap_or_default();
+        let path = path();
         let reserving = state.tasks.iter().flat_map(|fold| {
             fold.leases.values().filter(|lease| {
                 self.is_live(state, lease)
-                    && fold.scopes.get(&lease.token).is_some_and(|scope| *scope == path)
+                    && fold.scopes.get(&lease.token).is_some_and(|reserved| reserved.scope() == path)
             })
         });
         reserving.count()
@@ -361,14 +404,15 @@ impl Model for Protocol {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::begin(self.bounds.tasks)]
+        let declared = if self.bounds.breadth == Breadth::Passing { path() } else { Scope::default() };
+        vec![State::begin(self.bounds.tasks, &declared)]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Step>) {
         if state.now < self.bounds.ticks {
             actions.push(Step::Tick);
         }
-        if state.alive {
+        if state.alive && self.bounds.breadth > Breadth::Passing {
             actions.extend([Step::Die, Step::TurnOver]);
         }
         let breadth = self.bounds.breadth;
@@ -384,6 +428,7 @@ impl Model for Protocol {
                     std::iter::once(None).chain(own.map(|lease| Some(lease.token.0))).collect();
                 for deed in DEEDS {
                     let possible = match deed {
+                        _ if breadth == Breadth::Passing => matches!(deed, Deed::Claim | Deed::Done),
                         Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => {
                             false
                         }
@@ -496,6 +541,9 @@ impl Model for Protocol {
             Property::always("live leases share no path", |model: &Protocol, state: &State| {
                 model.reserving(state) <= 1
             }),
+            Property::always("nothing is begun on another's paths", |_: &Protocol, state: &State| {
+                !state.trespassed
+            }),
             Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| {
                 !state.misplaced
             }),
@@ -519,6 +567,17 @@ impl Protocol {
         let lapses =
             |draft: &Draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. });
         state.robbed |= is_live && drafts.iter().any(lapses);
+        // What is begun and ended in one request is in no state: it is looked at here.
+        let taken =
+            |draft: &Draft| matches!(&draft.body, Body::LeaseAcquired { scope, .. } if !scope.is_empty());
+        let others = last.tasks.iter().enumerate().filter(|(other, _)| *other != task);
+        let mut reserving = others.flat_map(|(_, fold)| {
+            fold.leases.values().filter(|lease| {
+                self.is_live(last, lease)
+                    && fold.scopes.get(&lease.token).is_some_and(|scope| !scope.is_empty())
+            })
+        });
+        state.trespassed |= drafts.iter().any(taken) && reserving.next().is_some();
     }
 
     fn swept_blindly(&self, state: &State, task: usize) -> Option<Draft> {

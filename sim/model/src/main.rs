@@ -8,7 +8,7 @@ use std::time::Instant;
 use onus_model::{Bounds, Breadth, Broken, Protocol};
 use stateright::{Checker as _, Model as _};
 
-const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --all]";
+const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --passing | --all]";
 
 fn bounds() -> Result<(Bounds, usize), String> {
     let mut bounds = Bounds { tasks: 1, tokens: 3, ticks: 4, ttl: 1, max_hold: 3, breadth: Breadth::Holding };
@@ -17,6 +17,10 @@ fn bounds() -> Result<(Bounds, usize), String> {
     while let Some(word) = words.next() {
         if word == "--paths" {
             (bounds.breadth, bounds.tasks) = (Breadth::Paths, 2);
+            continue;
+        }
+        if word == "--passing" {
+            (bounds.breadth, bounds.tasks) = (Breadth::Passing, 2);
             continue;
         }
         if word == "--all" {

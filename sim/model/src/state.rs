@@ -9,6 +9,8 @@ use onus_core::apply::TaskFold;
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{Number, Uid, Version};
 use onus_core::lease::{EndKind, Lease, Process, Pulse};
+use onus_core::scope::Scope;
+use onus_core::stretch::{Work, Worked};
 use onus_core::task::{Facts, State as TaskState};
 use onus_core::time::{ClockDomain, Moment};
 
@@ -47,17 +49,18 @@ pub(crate) fn uid(task: usize) -> Uid {
 }
 
 pub(crate) fn moment(tick: i64) -> Moment {
-    Moment { wall_ms: tick, tick_ms: tick, domain: ClockDomain::new("m", "b", "t") }
+    Moment::new(tick, tick, ClockDomain::new("m", "b", "t"))
 }
 
 pub(crate) fn process() -> Process {
     Process {
-        machine: "m".to_owned(),
-        boot: "b".to_owned(),
-        pid_ns: "p".to_owned(),
-        time_ns: "t".to_owned(),
+        machine: "m".into(),
+        boot: "b".into(),
+        pid_ns: "p".into(),
+        time_ns: "t".into(),
         pid: 7,
         start: 1,
+        unique: false,
     }
 }
 
@@ -110,6 +113,8 @@ pub struct State {
     pub alive: bool,
     /// A lease that was live was ended as if it had lapsed.
     pub robbed: bool,
+    /// A lease began on paths that another live one reserves, also if it ended in the same request.
+    pub trespassed: bool,
     /// The highest token of each task when it was last reset.
     pub reset: Vec<u64>,
     /// An event could not follow the rows that it met.
@@ -117,7 +122,8 @@ pub struct State {
 }
 
 impl State {
-    pub(crate) fn begin(tasks: usize) -> State {
+    /// `declared`: the scope that every task has.
+    pub(crate) fn begin(tasks: usize, declared: &Scope) -> State {
         let created = |task: usize| {
             let mut fold = TaskFold::default();
             let event = Event {
@@ -127,7 +133,7 @@ impl State {
                 body: Body::TaskCreated {
                     number: Number(task as u64 + 1),
                     state: TaskState::Open,
-                    facts: Facts { required_tier: Tier(0), ..Facts::default() },
+                    facts: Facts { required_tier: Tier(0), scope: declared.clone(), ..Facts::default() },
                     origin: None,
                     body: false,
                     deps: Default::default(),
@@ -138,6 +144,7 @@ impl State {
                 at_ms: 0,
                 cause: None,
                 texts: Default::default(),
+                stretches: Vec::new(),
                 prev: String::new(),
                 hash: String::new(),
             };
@@ -146,7 +153,15 @@ impl State {
         };
         let (tasks, misplaced): (Vec<TaskFold>, Vec<bool>) = (0..tasks).map(created).unzip();
         let misplaced = misplaced.contains(&true);
-        let mut state = State { tasks, now: 0, alive: true, robbed: false, reset: Vec::new(), misplaced };
+        let mut state = State {
+            tasks,
+            now: 0,
+            alive: true,
+            robbed: false,
+            trespassed: false,
+            reset: Vec::new(),
+            misplaced,
+        };
         state.reset = vec![0; state.tasks.len()];
         state.normalize();
         state
@@ -193,7 +208,7 @@ impl State {
                 (row, leases)
             })
             .collect();
-        (tasks, self.now, self.alive, self.robbed, self.reset.clone(), self.misplaced)
+        (tasks, self.now, self.alive, (self.robbed, self.trespassed), self.reset.clone(), self.misplaced)
     }
 }
 
@@ -214,17 +229,18 @@ impl Eq for State {}
 fn forget(lease: &mut Lease) {
     let start = moment(0);
     lease.version = Version(1);
-    (lease.active_from, lease.active_before_s) = (start.clone(), 0);
+    lease.worked = Worked::default();
     lease.pulse = Pulse {
         last: start.clone(),
         progress: start,
         renewals: 0,
         deadline: lease.pulse.deadline.clone(),
         resting: lease.pulse.resting,
+        work: Work::default(),
     };
     if let Some(ended) = &mut lease.ended {
         (ended.at_ms, ended.version) = (0, Version(1));
-        (ended.end.renewals, ended.end.last_sign_ms, ended.end.active_s) = (0, 0, 0);
+        (ended.end.renewals, ended.end.last_sign_ms, ended.end.active_ms) = (0, 0, 0);
         // Only a lapsed lease goes on.
         if ended.how != EndKind::Lapsed {
             (lease.grant.tick_ms, lease.acquired_at_ms) = (0, 0);

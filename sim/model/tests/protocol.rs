@@ -9,6 +9,9 @@ const ALONE: Bounds =
     Bounds { tasks: 1, tokens: 2, ticks: 3, ttl: 1, max_hold: 2, breadth: Breadth::Holding };
 const BESIDE: Bounds = Bounds { tasks: 2, tokens: 1, ticks: 2, ttl: 1, max_hold: 3, breadth: Breadth::Paths };
 
+const PASSING: Bounds =
+    Bounds { tasks: 2, tokens: 2, ticks: 1, ttl: 1, max_hold: 3, breadth: Breadth::Passing };
+
 fn search(bounds: Bounds, broken: Broken) -> impl Checker<Protocol> {
     Protocol::new(bounds, broken).checker().threads(2).spawn_bfs().join()
 }
@@ -34,6 +37,16 @@ fn one_task_has_one_holder_able_to_write_whatever_the_order() {
 #[test]
 fn two_tasks_never_share_a_path_whatever_the_order() {
     assert_eq!(broken_by(BESIDE, Broken::Nothing), Vec::<&str>::new());
+}
+
+#[test]
+fn nobody_finishes_in_passing_on_anothers_paths_whatever_the_order() {
+    assert_eq!(broken_by(PASSING, Broken::Nothing), Vec::<&str>::new());
+}
+
+#[test]
+fn finishing_in_passing_without_looking_around_trespasses() {
+    assert!(broken_by(PASSING, Broken::Passing).contains(&"nothing is begun on another's paths"));
 }
 
 #[test]

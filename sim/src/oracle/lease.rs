@@ -3,32 +3,44 @@
 use std::collections::BTreeSet;
 
 use onus_core::chain::Record;
+use onus_core::command::{Act, Command};
 use onus_core::lease::Process;
+use onus_engine::Ancestry;
 use serde_json::Value;
 
-use super::{Case, Known, Verdict, globs, must};
-use crate::fate::{Fate, boot_name};
+use super::rows::{Ground, Row, rows_of};
+use super::work::Account;
+use super::{Case, Known, Verdict, globs, limits, must};
+use crate::fate::{Fate, HOST, boot_name};
 
-/// A moment: ticks count within a boot, the wall between boots.
+/// A moment: ticks count within a boot. Between boots the wall does, as far as it was not set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) wall_ms: i64,
     pub(super) tick_ms: i64,
+    /// The latest wall time there was by then.
+    pub(super) latest_ms: i64,
     pub(super) boot: u32,
 }
 
 impl At {
     pub(super) fn of(now: &Fate) -> At {
-        At { wall_ms: now.wall_ms, tick_ms: now.tick_ms, boot: now.boot }
+        At { wall_ms: now.wall_ms, tick_ms: now.tick_ms, latest_ms: now.latest_ms, boot: now.boot }
+    }
+
+    /// The same moment for somebody who knows of an earlier one, and nothing else of what the wall ever was.
+    pub(super) fn knowing(self, earlier: &At) -> At {
+        let passed_ms = if self.boot == earlier.boot { self.tick_ms - earlier.tick_ms } else { 0 };
+        At { latest_ms: self.wall_ms.max(earlier.latest_ms + passed_ms), ..self }
     }
 
     fn plus(self, ms: i64) -> At {
-        At { wall_ms: self.wall_ms + ms, tick_ms: self.tick_ms + ms, ..self }
+        At { wall_ms: self.wall_ms + ms, tick_ms: self.tick_ms + ms, latest_ms: self.latest_ms + ms, ..self }
     }
 
     /// Milliseconds until this moment.
     pub(super) fn left_ms(&self, now: &At) -> i64 {
-        if self.boot == now.boot { self.tick_ms - now.tick_ms } else { self.wall_ms - now.wall_ms }
+        if self.boot == now.boot { self.tick_ms - now.tick_ms } else { self.wall_ms - now.latest_ms }
     }
 
     fn has_come(&self, now: &At) -> bool {
@@ -49,18 +61,43 @@ pub(super) struct Held {
     pub(super) resting: bool,
     /// Its last sign of life.
     last: At,
-    /// It was seen lapsed. A wall clock that goes back may revive it across boots, which is promised to nobody.
+    /// When its holder last asked for anything: somebody who cannot see that its process is gone may have taken that for one.
+    pub(super) asked: At,
+    /// The latest wall time that the store may have as its last sign of life: that of the last one that surely counted, or of a
+    /// request since. Which of those counted depends on whether its process could be seen from where it was asked for.
+    signed_ms: i64,
+    /// It was seen lapsed.
     pub(super) over: bool,
+    /// It had lapsed by the clock when something was written: nothing revives it but its holder.
+    pub(super) settled: bool,
     pub(super) ended: Option<&'static str>,
     pub(super) reserve: bool,
+    /// Of a role: nothing is worked under it.
+    seat: bool,
     pub(super) shared: bool,
     pub(super) scope: BTreeSet<String>,
-    pub(super) mask: u64,
+    pub(super) work: Account,
+    /// What each glob is, and where it came from.
+    pub(super) rows: BTreeSet<Row>,
+    pub(super) ground: Ground,
+    /// Where the work is done: the worktree's id, its path, its branch.
+    pub(super) place: [Option<String>; 3],
 }
 
 impl Held {
     pub(super) fn is_of(&self, actor: &str, instance: &str) -> bool {
         self.actor == actor && self.instance == instance
+    }
+
+    /// Its holder asked for something, which may be a sign of life.
+    pub(super) fn ask(&mut self, at: At) {
+        self.asked = at;
+        self.signed_ms = self.signed_ms.max(at.wall_ms);
+    }
+
+    /// Whether the time that it is held may be work.
+    pub(super) fn is_for_work(&self) -> bool {
+        !self.reserve && !self.seat
     }
 
     pub(super) fn is_live(&self, now: &Fate) -> bool {
@@ -79,9 +116,26 @@ impl Held {
         !self.deadline.is_some_and(|deadline| deadline.has_come(&at))
     }
 
-    /// Whether one of its limits comes from another boot.
-    pub(super) fn goes_by_the_wall(&self, now: &Fate) -> bool {
-        [self.limit, self.deadline].into_iter().flatten().any(|limit| limit.boot != now.boot)
+    /// Whether a limit has come, whatever its process does.
+    pub(super) fn has_run_out(&self, at: &At) -> bool {
+        [self.limit, self.deadline].into_iter().flatten().any(|limit| limit.has_come(at))
+    }
+
+    /// Whether a wall clock that was set back may let it live again: a limit is of another boot, and nothing was written
+    /// since it came, so that nobody got anything for it either.
+    pub(super) fn may_be_revived(&self, now: &Fate) -> bool {
+        let another_boot =
+            [self.limit, self.deadline].into_iter().flatten().any(|limit| limit.boot != now.boot);
+        another_boot && !self.settled
+    }
+
+    /// Whether its process is gone with an earlier boot, and everybody outside of containers can tell: it gave no sign of life
+    /// in this one, which by the wall began after the last.
+    pub(super) fn is_of_an_earlier_boot(&self, now: &Fate) -> bool {
+        let is_silent = self.asked.boot != now.boot && now.wall_ms - self.signed_ms > now.up_ms;
+        self.process
+            .as_ref()
+            .is_some_and(|process| HOST.is_place_of(process, |boot| boot != boot_name(now.boot)) && is_silent)
     }
 
     /// Whether a lapse may have this cause.
@@ -89,12 +143,15 @@ impl Held {
         let at = At::of(now);
         match cause {
             "process_died" => self.process.as_ref().is_some_and(|process| !now.is_alive(process)),
-            "rebooted" => self.process.as_ref().is_some_and(|process| process.boot != boot_name(now.boot)),
+            "rebooted" => self.process.as_ref().is_some_and(|process| {
+                let is_another = process.boot.known().is_some_and(|boot| boot != boot_name(now.boot));
+                is_another && !now.is_alive(process)
+            }),
             "max_hold" => self.limit.is_some_and(|limit| limit.has_come(&at)),
             "ttl" => {
                 // Of a dead process that somebody could not see, the rest may have counted.
                 // One that the wall clock revived across a reboot may have been renewed, and lapsed once more.
-                let was_revived = self.over && self.goes_by_the_wall(now);
+                let was_revived = self.over && self.may_be_revived(now);
                 was_revived
                     || self.deadline.is_some_and(|deadline| deadline.has_come(&at))
                     || self.process.as_ref().is_some_and(|process| !now.is_alive(process))
@@ -104,10 +161,10 @@ impl Held {
     }
 
     /// A sign of life: the deadline never comes closer, and never passes the maximum hold.
-    pub(super) fn renew(&mut self, at: &At, ttl_ms: Option<i64>) {
-        // Nothing is newer than now: a TTL that was asked for in this very moment stands.
-        let is_news = self.last != *at || ttl_ms.is_some();
-        self.last = *at;
+    pub(super) fn renew(&mut self, at: &At, ttl_ms: Option<i64>, is_worked_on: bool) {
+        // Nothing is newer than now: a TTL that was asked for in this very moment stands, beside other work.
+        let is_news = self.last != *at || is_worked_on;
+        (self.last, self.signed_ms) = (*at, at.wall_ms);
         if self.resting {
             (self.resting, self.deadline) = (false, self.limit);
             return;
@@ -126,7 +183,7 @@ impl Held {
     pub(super) fn rest(&mut self, at: &At) {
         let Some(ttl_ms) = self.ttl_ms.filter(|_| self.process.is_some() && !self.resting) else { return };
         let deadline = at.plus(ttl_ms);
-        (self.resting, self.last) = (true, *at);
+        (self.resting, self.last, self.signed_ms) = (true, *at, at.wall_ms);
         self.deadline = Some(match self.limit {
             Some(limit) if limit.left_ms(at) <= deadline.left_ms(at) => limit,
             _ => deadline,
@@ -167,9 +224,18 @@ impl Known {
         let person = case.actor.starts_with("human:");
         must!(!person || deadline.is_none(), "P1: a person's lease has a deadline: ON-{id}");
         must!(grant["tick_ms"].as_i64() == Some(at.tick_ms), "P9: ON-{id} was granted at another time");
+        let granted = globs(&grant["constraints"]);
+        must!(
+            limits::cover(&granted, &self.limits)
+                && limits::cover(&granted, &limits::asked(&case.request.command)),
+            "P4: ON-{id} forbids {:?}, and {} was granted it with {granted:?} by {:?}",
+            self.limits,
+            case.actor,
+            case.request.command
+        );
         let scope = globs(&record.payload["scope"]);
         must!(self.declared.is_subset(&scope), "P3: ON-{id} was granted without the scope it declares");
-        let mask = case.paths.mask(&scope);
+        let rows = rows_of(&record.payload);
         let held = Held {
             token,
             actor: case.actor.clone(),
@@ -180,15 +246,42 @@ impl Known {
             deadline,
             resting: false,
             last: at,
+            asked: at,
+            signed_ms: at.wall_ms,
             over: false,
+            settled: false,
             ended: None,
             reserve: grant["reserve"] == true,
+            seat: self.seat,
             shared: grant["mode"] == "shared",
+            ground: Ground::of(&rows, &case.paths),
+            rows,
+            place: place_of(grant),
             scope,
-            mask,
+            work: Account::begun(at, grant["reserve"] == true || self.seat),
         };
         self.highest = token;
         self.leases.insert(token, held);
+        Ok(())
+    }
+
+    /// For whom a task is kept is who was named, for as long as was asked; and what is kept for somebody is theirs to pass on.
+    pub(super) fn assigned(&self, case: &Case<'_>, payload: &Value, at: &At) -> Verdict {
+        let id = self.number;
+        if let Some((actor, until)) = &self.kept {
+            let may = *actor == case.actor || until.has_come(at) || case.actor.starts_with("human:");
+            must!(may, "P4: ON-{id} is kept for {actor}, and {} assigned it", case.actor);
+        }
+        let kept = &payload["kept_for"];
+        if let Command::OnTask { act: Act::Assign { to, keep_ms, .. }, .. } = &case.request.command {
+            let is_named = kept["actor"] == to.as_str() || to.as_str() == "agent:old-name";
+            must!(is_named, "P4: ON-{id} was assigned to {to}, and is kept for {}", kept["actor"]);
+            let for_ms = kept["until_tick_ms"].as_i64().map(|until| until - at.tick_ms);
+            must!(
+                keep_ms.is_none() || for_ms == *keep_ms,
+                "P9: ON-{id} is kept for {for_ms:?} ms, not {keep_ms:?}"
+            );
+        }
         Ok(())
     }
 
@@ -205,19 +298,23 @@ impl Known {
         let kept = self.kept.clone();
         let held = self.of_token(record)?;
         must!(!held.is_live(case.now), "P9: ON-{id} is live, and was renewed as if it had lapsed: {held:?}");
-        must!(
-            case.is_of(held) || case.presents(task, held.token),
-            "P2: ON-{id} was renewed by {}",
-            case.actor
-        );
+        must!(case.is_of(held) || case.presents(task, held), "P2: ON-{id} was renewed by {}", case.actor);
         must!(
             !held.limit.is_some_and(|limit| limit.has_come(&at)),
             "P1: ON-{id} was renewed past its maximum hold"
         );
-        if let Some(process) = &held.process {
-            let unseen = process.pid_ns != case.pid_ns;
+        let process = process_of(&record.payload["process"]);
+        must!(process.is_some() == held.process.is_some(), "P1: ON-{id} was bound by a renewal: {process:?}");
+        if let Some(process) = &process {
+            let unseen = !case.place.sees(process, case.now);
             must!(case.now.is_alive(process) || unseen, "P1: ON-{id} was renewed for a dead process");
+            let is_old =
+                held.process.as_ref().is_some_and(|old| old.pid == process.pid && old.start == process.start);
+            let is_callers = matches!(&case.request.identity.ancestry,
+                Ancestry::Known(ancestry) if process.has_started(ancestry));
+            must!(is_old || is_callers, "P1: ON-{id} is bound to a process that is not its holder's");
         }
+        held.process = process;
         if let Some((actor, until)) = &kept {
             let free = *actor == case.actor || until.has_come(&at) || case.overridden;
             must!(free, "P4: ON-{id} is kept for {actor}, and {} renewed it", case.actor);
@@ -227,10 +324,18 @@ impl Known {
             "P4: ON-{id} was renewed after a lapse and depends on what is not done"
         );
         held.deadline = record.payload["deadline_in_ms"].as_i64().map(|ms| at.plus(ms));
-        (held.ended, held.over, held.resting, held.last) = (None, false, false, at);
+        (held.ended, held.over, held.settled) = (None, false, false);
+        (held.resting, held.last, held.asked, held.signed_ms) = (false, at, at, at.wall_ms);
+        if held.is_for_work() {
+            held.work.begin_again(&at);
+        }
         self.kept = None;
         Ok(())
     }
+}
+
+pub(super) fn place_of(value: &Value) -> [Option<String>; 3] {
+    ["worktree_id", "worktree", "branch"].map(|name| value[name].as_str().map(str::to_owned))
 }
 
 fn process_of(value: &Value) -> Option<Process> {

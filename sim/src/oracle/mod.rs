@@ -6,31 +6,44 @@
 //! | promise | what is a violation |
 //! | --- | --- |
 //! | P1 | a grant beside a lease that has not ended; ending a live lease as if it had lapsed; a token that did not grow |
-//! | P2 | a superseded or foreign caller that changed something; an event under a token that is not current |
-//! | P3 | two live leases that share a path of a small universe, unless both are shared; a touched path that nobody reserved |
-//! | P4 | a step that the table does not know, or by somebody who may not take it |
+//! | P2 | a superseded or foreign caller that changed something, or passed the guard before it was told; an event under a token that is not current |
+//! | P3 | a reservation, by whichever verb, of a path of a small universe that another live lease has, unless both are shared or both touched it, in worktrees known to be two or as parts of one conversation; two live leases that share one so; a touched path that nobody reserved in that worktree |
+//! | P4 | a step that the table does not know, or by somebody who may not take it; a task kept for one actor and got or assigned by another; a lease that may do what its task or its claim forbids; an agent that loosens a task |
+//! | P7 | a lease whose events tell other hours than its holder's signs of life make, as the judge adds them up |
 //! | P8 | a key applied twice, or for two requests; two tasks for one origin; a request without an answer that half happened |
 //! | P9 | a lease that lives or lapses otherwise than the monotonic clock says |
+//! | P10 | a file that was yielded by other than resting ad-hoc work, with uncommitted changes, or unseen on another machine |
 //! | P11, P12 | a refusal that teaches an override; an event by another than the caller |
 
+mod fence;
 mod lease;
+mod life;
+mod limits;
+mod losses;
 mod paths;
 mod rows;
+mod seats;
 mod table;
+mod work;
+mod yielding;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use onus_core::chain::Record;
-use onus_core::command::{Act, Command, Presence};
+use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
-use onus_core::refusal::Refusal;
+use onus_core::lease::Process;
+use onus_core::refusal::{Refusal, Step};
+use onus_core::scope::WorktreeId;
+use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Reply, Request};
 use serde_json::Value;
 
-use crate::fate::Fate;
+use crate::fate::{Fate, Place};
 use lease::{At, Held};
 pub use paths::{Paths, SHARED, UNIVERSE, matches, spelled_out};
+pub use work::IDLE_MS;
 
 /// What somebody asked for, and what the world saw of it.
 #[derive(Debug)]
@@ -39,7 +52,7 @@ pub struct Deed<'a> {
     /// Whether it was committed, told or not.
     pub committed: bool,
     /// From where the store was written: what could be seen of processes.
-    pub pid_ns: &'static str,
+    pub place: &'static Place,
     /// What the caller was told; None if the answer was lost.
     pub answer: Option<&'a Result<Reply, Refusal>>,
 }
@@ -50,12 +63,24 @@ struct Known {
     number: u64,
     version: u64,
     state: &'static str,
+    /// What it was before it was last dropped.
+    dropped_from: &'static str,
     highest: u64,
     fenced: u64,
     leases: BTreeMap<u64, Held>,
     kept: Option<(String, At)>,
     declared: BTreeSet<String>,
     deps: BTreeSet<String>,
+    /// What its holder may not do, as it is written.
+    limits: BTreeSet<String>,
+    /// Acceptance lines.
+    lines: u64,
+    /// What it is called in other systems.
+    refs: BTreeSet<String>,
+    /// It was opened for edits that belonged to no task.
+    ad_hoc: bool,
+    /// A role instead of a task: the same promises, but nothing is ever done with it.
+    seat: bool,
 }
 
 impl Known {
@@ -84,13 +109,21 @@ pub struct Oracle {
     seq: u64,
     tasks: BTreeMap<String, Known>,
     numbers: BTreeMap<u64, String>,
+    seats: BTreeMap<String, String>,
     aliases: BTreeMap<String, String>,
     origins: BTreeMap<String, String>,
     /// What each key of an actor was first used for.
     keys: BTreeMap<(String, String), String>,
+    /// What holders lost and were not told of.
+    losses: losses::Losses,
     paths: Rc<Paths>,
     /// Whoever changes a file without a task gets one; else some are only warned.
     adopts: bool,
+    /// Whether one file may not be touched in two worktrees.
+    refuses: bool,
+    /// When a task was last written: the least that the store knows of the time.
+    written: Option<At>,
+    turns: work::Turns,
     /// Leases that lapsed, by cause.
     pub lapses: BTreeMap<String, u64>,
 }
@@ -105,8 +138,10 @@ struct Case<'a> {
     token: Option<(String, u64)>,
     /// A rule was overridden in this request.
     overridden: bool,
+    /// The caller is in a turn.
+    in_turn: bool,
     now: &'a Fate,
-    pid_ns: &'static str,
+    place: &'static Place,
     /// Tasks whose lease was renewed after a lapse by this very request.
     revived: BTreeSet<String>,
     paths: Rc<Paths>,
@@ -117,15 +152,21 @@ impl Case<'_> {
         held.is_of(&self.actor, &self.instance)
     }
 
-    fn presents(&self, task: &str, token: u64) -> bool {
-        self.token.as_ref().is_some_and(|(of, presented)| of == task && *presented == token)
+    /// Whether the caller shows the token of a lease that its own actor got.
+    fn presents(&self, task: &str, held: &Held) -> bool {
+        let shown = self.token.as_ref().is_some_and(|(of, presented)| of == task && *presented == held.token);
+        shown && held.actor == self.actor
     }
 
     /// Whether the caller comes from where a lease that is bound to a live process listens.
     fn is_inside(&self, held: &Held) -> bool {
         let Some(process) = held.process.as_ref().filter(|_| held.is_live(self.now)) else { return true };
         let Ancestry::Known(ancestry) = &self.request.identity.ancestry else { return false };
-        ancestry.contains(process) || ancestry.first().is_some_and(|own| own.pid_ns != process.pid_ns)
+        let sees_the_same = |own: &Process| match (own.pid_ns.known(), process.pid_ns.known()) {
+            (Some(own), Some(other)) => own == other,
+            _ => false,
+        };
+        ancestry.contains(process) || ancestry.first().is_some_and(|own| !sees_the_same(own))
     }
 }
 
@@ -140,8 +181,8 @@ macro_rules! must {
 use must;
 
 impl Oracle {
-    pub fn new(adopts: bool) -> Oracle {
-        Oracle { adopts, ..Oracle::default() }
+    pub fn new(adopts: bool, refuses: bool) -> Oracle {
+        Oracle { adopts, refuses, ..Oracle::default() }
     }
 
     pub fn seq(&self) -> u64 {
@@ -165,10 +206,19 @@ impl Oracle {
     /// Judges one request by the events that it wrote.
     pub fn judge(&mut self, deed: &Deed<'_>, records: &[Record], now: &Fate) -> Verdict {
         if let Some(Err(refusal)) = deed.answer {
-            let teaches =
-                refusal.message.contains("--force") || refusal.next.iter().any(|s| s.contains("--force"));
+            let by = self.actor(deed.request.identity.actor.as_str());
+            let told = refusal.overridable.is_none() || by.starts_with("human:");
+            must!(told, "P11: a refusal tells {by}, no person, of an override: {refusal:?}");
+            // What takes work from another is never the safe step; nor does a message name any interface.
+            let takes = |step: &Step| matches!(step, Step::Do(Verb::Takeover | Verb::Reset, _));
+            let names = ["force", "onus ", " --"].iter().any(|word| refusal.message.contains(word));
+            let teaches = names || refusal.next.iter().any(takes);
             must!(!teaches, "P11: a refusal teaches the override: {refusal:?}");
         }
+        let yielded =
+            records.iter().rposition(|record| record.kind == "scope.yielded").map_or(0, |at| at + 1);
+        let (yielded, records) = records.split_at(yielded);
+        self.make_way(deed, yielded, now)?;
         if !deed.committed {
             must!(records.is_empty(), "P8: what was refused or lost wrote {}", records[0].kind);
             return Ok(());
@@ -177,7 +227,8 @@ impl Oracle {
         let identity = &request.identity;
         let token = match &identity.token {
             Some((Some(reference), token)) => self.uid(reference).map(|uid| (uid, token.0)),
-            _ => None,
+            Some((None, token)) => self.seat_of(&request.command).map(|uid| (uid, token.0)),
+            None => None,
         };
         let mut case = Case {
             request,
@@ -186,8 +237,13 @@ impl Oracle {
             forced: is_forced(&request.command),
             token,
             overridden: false,
+            in_turn: self.turns.is_part_of_one(
+                &self.actor(identity.actor.as_str()),
+                identity.instance.as_str(),
+                &request.command,
+            ),
             now,
-            pid_ns: deed.pid_ns,
+            place: deed.place,
             revived: BTreeSet::new(),
             paths: Rc::clone(&self.paths),
         };
@@ -196,6 +252,8 @@ impl Oracle {
             return Ok(());
         }
         self.fence(&case, records)?;
+        self.fence_seat(&case, records)?;
+        self.heeds_losses(&case)?;
         for record in records {
             self.seq = record.seq;
             must!(
@@ -211,7 +269,12 @@ impl Oracle {
                 None => self.follow_project(record),
             }
         }
-        self.signs_of_life(&case);
+        self.tell_losses(&case);
+        let renewed = self.signs_of_life(&case);
+        self.turns.follow(&case);
+        if renewed || records.iter().any(|record| record.task.is_some()) {
+            self.settle(now);
+        }
         self.reserved(&case)?;
         self.disjoint(now)
     }
@@ -219,6 +282,12 @@ impl Oracle {
     fn uid(&self, reference: &TaskRef) -> Option<String> {
         match reference {
             TaskRef::Number(number) => self.numbers.get(&number.0).cloned(),
+            TaskRef::External { .. } => {
+                let named = reference.to_string();
+                let mut called = self.tasks.iter().filter(|(_, known)| known.refs.contains(&named));
+                let first = called.next().map(|(uid, _)| uid.clone());
+                first.filter(|_| called.next().is_none())
+            }
             _ => reference
                 .to_string()
                 .rsplit('-')
@@ -229,73 +298,6 @@ impl Oracle {
         }
     }
 
-    /// P8: a key applies one request once.
-    fn is_replay(&mut self, case: &Case<'_>, deed: &Deed<'_>, records: &[Record]) -> Result<bool, String> {
-        let told_replayed = match deed.answer {
-            Some(Ok(reply)) => Some(reply.replayed),
-            _ => None,
-        };
-        let Some(key) = &case.request.key else {
-            must!(told_replayed != Some(true), "P8: replayed without a key");
-            return Ok(false);
-        };
-        let asked = format!("{:?}", case.request.command);
-        match self.keys.get(&(case.actor.clone(), key.clone())) {
-            Some(first) => {
-                must!(*first == asked, "P8: key {key} was applied for {first}, and for {asked}");
-                must!(told_replayed != Some(false), "P8: key {key} was applied twice");
-                let renews = |record: &Record| record.kind == "lease.renewed";
-                must!(records.iter().all(renews), "P8: key {key} wrote again: {}", records[0].kind);
-                self.seq = records.last().map_or(self.seq, |record| record.seq);
-                must!(records.is_empty(), "P8: a replay of key {key} renewed a lease");
-                Ok(true)
-            }
-            None => {
-                must!(told_replayed != Some(true), "P8: key {key} was never applied, and is called replayed");
-                self.keys.insert((case.actor.clone(), key.clone()), asked);
-                Ok(false)
-            }
-        }
-    }
-
-    /// P2: a superseded caller changes nothing of the task it names, unless a person forces it.
-    fn fence(&self, case: &Case<'_>, records: &[Record]) -> Verdict {
-        let reference = match &case.request.command {
-            Command::OnTask { act: Act::Claim(_) | Act::Takeover(_), .. } => return Ok(()),
-            Command::OnTask { task: Some(task), .. }
-            | Command::Reset { task: Some(task), .. }
-            | Command::Retry { task: Some(task), .. } => task,
-            _ => return Ok(()),
-        };
-        let Some(uid) = self.uid(reference) else { return Ok(()) };
-        let Some(known) = self.tasks.get(&uid) else { return Ok(()) };
-        let writes = records.iter().any(|record| record.task.as_ref() == Some(&uid));
-        if case.forced || !writes {
-            return Ok(());
-        }
-        let usable = known.usable();
-        if let Some((_, presented)) = case.token.as_ref().filter(|(task, _)| *task == uid) {
-            must!(
-                usable.is_some_and(|held| held.token == *presented),
-                "P2: token {presented} changed ON-{}, whose highest is {} and which was fenced up to {}",
-                known.number,
-                known.highest,
-                known.fenced
-            );
-            return Ok(());
-        }
-        let is_holder = usable.is_some_and(|held| case.is_of(held) && case.is_inside(held));
-        let is_past = case.actor.starts_with("human:") && matches!(known.state, "done" | "dropped");
-        must!(
-            is_holder || is_past || !known.was_superseded(&case.actor, &case.instance),
-            "P2: {} {} was superseded on ON-{} and changed it",
-            case.actor,
-            case.instance,
-            known.number
-        );
-        Ok(())
-    }
-
     fn follow_project(&mut self, record: &Record) {
         if record.kind == "actor.aliased" {
             let text = |name: &str| record.payload[name].as_str().unwrap_or_default().to_owned();
@@ -304,17 +306,24 @@ impl Oracle {
     }
 
     fn follow(&mut self, case: &mut Case<'_>, task: &str, record: &Record) -> Verdict {
+        self.follow_loss(case, task, record);
         if record.kind == "task.created" {
             self.created(task, record)?;
+        }
+        if record.kind == "seat.created" {
+            return self.seat_created(task, record);
         }
         let unmet = self.tasks.get(task).is_some_and(|known| {
             known.deps.iter().any(|dep| self.tasks.get(dep).is_none_or(|dep| dep.state != "done"))
         });
+        let begins = matches!(record.kind.as_str(), "lease.acquired" | "lease.renewed" | "scope.added");
+        let rivals = if begins { self.rivals(task, case.now) } else { Vec::new() };
+        let at = At::of(case.now);
+        let by_store = self.as_the_store_knows(at);
         let Some(known) = self.tasks.get_mut(task) else {
             return Err(format!("P5: {} of a task that was never created", record.kind));
         };
         let id = format!("ON-{}", known.number);
-        let at = At::of(case.now);
         must!(
             record.version == known.version + 1,
             "P5: {id} has version {} after {}",
@@ -336,8 +345,14 @@ impl Oracle {
             );
         }
         let others = known.current().filter(|held| held.is_live(case.now) && !case.is_of(held));
-        let others = others.filter(|held| !case.presents(task, held.token)).map(|held| held.token);
+        let others = others.filter(|held| !case.presents(task, held)).map(|held| held.token);
         let ends = payload.get("lease").is_some_and(Value::is_object);
+        if let Some(held) = record.token.and_then(|token| known.leases.get_mut(&token)) {
+            held.hear(record);
+            if ends {
+                held.settle_work(case, task, record, &by_store)?;
+            }
+        }
         match kind {
             "lease.acquired" => {
                 known.acquire(case, record, at, unmet)?;
@@ -363,7 +378,7 @@ impl Oracle {
                 known.of_token(record)?.ended = Some("lease.revoked");
             }
             "lease.renewed" => {
-                known.renew_late(case, task, record, at, unmet)?;
+                known.renew_late(case, task, record, by_store, unmet)?;
                 case.revived.insert(task.to_owned());
             }
             "task.reset" => {
@@ -374,24 +389,39 @@ impl Oracle {
                     held.ended = Some("task.reset");
                 }
                 known.fenced = known.highest;
-                known.kept = None;
             }
-            "task.started" | "scope.added" | "scope.removed" => {
+            "scope.yielded" => known.give_up(case, record)?,
+            "task.started" | "scope.added" | "scope.removed" | "scope.changed" | "lease.attached" => {
                 let held = known.of_token(record)?;
+                // A lapsed one answers to its holder from anywhere, also for what comes with its renewal.
+                let is_inside = case.is_inside(held) || case.revived.contains(task);
                 must!(
-                    case.is_of(held) && case.is_inside(held) || case.presents(task, held.token),
+                    case.is_of(held) && is_inside || case.presents(task, held),
                     "P2: {kind} of {id} by {} {}, not its holder {held:?}",
                     case.actor,
                     case.instance
                 );
                 match kind {
                     "task.started" => held.reserve = false,
-                    "scope.added" => held.scope.extend(globs(&payload["scope"])),
-                    _ => held.scope.retain(|glob| !globs(&payload["scope"]).contains(glob)),
+                    "lease.attached" => held.place = lease::place_of(payload),
+                    "scope.changed" => yielding::change(held, payload)?,
+                    "scope.added" => {
+                        held.scope.extend(globs(&payload["scope"]));
+                        rows::add(&mut held.rows, rows::rows_of(payload));
+                    }
+                    _ => {
+                        held.scope.retain(|glob| !globs(&payload["scope"]).contains(glob));
+                        held.rows.retain(|row| held.scope.contains(&row.glob));
+                    }
                 }
-                held.mask = self.paths.mask(&held.scope);
+                held.ground = rows::Ground::of(&held.rows, &self.paths);
             }
-            "task.edited" | "dep.added" | "dep.removed" => {
+            "task.edited"
+            | "dep.added"
+            | "dep.removed"
+            | "acceptance.added"
+            | "acceptance.ticked"
+            | "acceptance.unticked" => {
                 let person = case.actor.starts_with("human:");
                 must!(
                     others.is_none() || person,
@@ -400,7 +430,23 @@ impl Oracle {
                     known.current()
                 );
                 match kind {
-                    "task.edited" => known.declared = globs(&payload["facts"]["scope"]),
+                    "task.edited" => {
+                        let facts = &payload["facts"];
+                        let limits = globs(&facts["constraints"]);
+                        must!(
+                            person || limits::cover(&limits, &known.limits),
+                            "P4: {} loosened {:?} of {id} to {limits:?}",
+                            case.actor,
+                            known.limits
+                        );
+                        (known.declared, known.limits, known.refs) =
+                            (globs(&facts["scope"]), limits, refs(facts));
+                    }
+                    "acceptance.added" => known.lines += 1,
+                    "acceptance.ticked" | "acceptance.unticked" => {
+                        let line = payload["line"].as_u64().unwrap_or_default();
+                        must!((1..=known.lines).contains(&line), "P5: {id} has no line {line}");
+                    }
                     "dep.added" => known.deps.extend(globs(&payload["on"])),
                     _ => known.deps.retain(|dep| !globs(&payload["on"]).contains(dep)),
                 }
@@ -413,7 +459,7 @@ impl Oracle {
             _ if ends => {
                 let held = known.of_token(record)?;
                 must!(
-                    case.is_of(held) && case.is_inside(held) || case.presents(task, held.token),
+                    case.is_of(held) && case.is_inside(held) || case.presents(task, held),
                     "P2: {kind} of {id} by {} {}, not its holder {held:?}",
                     case.actor,
                     case.instance
@@ -431,23 +477,42 @@ impl Oracle {
                 must!(!open, "P4: {kind} of {id} left its lease open");
             }
         }
+        // Whichever verb brought it about, and also if the lease ends in the same request.
+        if begins && let Some(held) = known.current() {
+            let clash = rivals.iter().fold(0, |clash, other| clash | held.clash(other, self.refuses));
+            must!(
+                clash == 0,
+                "P3: {kind} of {id} by {} in {:?} on {:?}, which another live lease has: {held:?}",
+                case.actor,
+                case.request.command,
+                self.paths.names(clash)
+            );
+        }
+        if kind == "lease.handed_off" {
+            known.assigned(case, payload, &at)?;
+        }
         if matches!(kind, "lease.handed_off" | "task.rejected") {
             known.kept = payload["kept_for"]["actor"].as_str().map(|actor| {
                 let kept = &payload["kept_for"];
                 let ms = |name: &str| kept[name].as_i64().unwrap_or_default();
                 (
                     actor.to_owned(),
-                    At { wall_ms: ms("until_wall_ms"), tick_ms: ms("until_tick_ms"), boot: at.boot },
+                    At {
+                        wall_ms: ms("until_wall_ms"),
+                        tick_ms: ms("until_tick_ms"),
+                        latest_ms: ms("until_wall_ms"),
+                        boot: at.boot,
+                    },
                 )
             });
-        }
-        if matches!(kind, "task.accepted" | "task.reopened" | "task.dropped") {
-            known.kept = None;
         }
         if kind == "task.done" && unmet {
             must!(case.overridden, "P4: {id} is done and depends on what is not");
         }
-        let after = table::after(kind, payload, before);
+        let after = table::after(kind, payload, before, known.dropped_from);
+        if kind == "task.dropped" {
+            known.dropped_from = before;
+        }
         must!(table::allows(kind, before), "P4: {kind} from {before} (of {id})");
         known.state = after;
         Ok(())
@@ -466,111 +531,102 @@ impl Oracle {
             state: "none",
             declared: globs(&payload["facts"]["scope"]),
             deps: globs(&payload["deps"]),
+            limits: globs(&payload["facts"]["constraints"]),
+            refs: refs(&payload["facts"]),
+            ad_hoc: payload["facts"]["ad_hoc"] == true,
             ..Known::default()
         };
         must!(self.tasks.insert(task.to_owned(), known).is_none(), "P5: a task was created twice");
         Ok(())
     }
 
-    /// A successful change shows that its caller lives; a turn that is over lets the TTL count.
-    fn signs_of_life(&mut self, case: &Case<'_>) {
-        let (now, at) = (case.now, At::of(case.now));
-        let presence = match &case.request.command {
-            Command::Presence(presence) => Some(*presence),
-            _ => None,
-        };
-        let target = match &case.request.command {
-            Command::OnTask { task: Some(task), act, .. } => self.uid(task).map(|uid| (uid, act)),
-            _ => None,
-        };
-        let silent = case.request.identity.known_by == onus_core::actor::KnownBy::Worktree;
-        for (uid, known) in &mut self.tasks {
-            let Some(held) = known.leases.get_mut(&known.highest) else { continue };
-            // Renewing is by name or by token; everything else renews by name alone, and not for who is known only by a folder.
-            let renewed = match &target {
-                Some((task, Act::Renew { ttl_ms, .. })) if task == uid => Some(*ttl_ms),
-                Some((task, Act::Claim(terms))) if task == uid && case.is_of(held) => Some(terms.ttl_ms),
-                Some((task, Act::AddScope { .. } | Act::RemoveScope { .. } | Act::Touch { .. }))
-                    if task == uid =>
-                {
-                    Some(None)
-                }
-                _ => None,
-            };
-            if held.ended.is_some()
-                || case.revived.contains(uid)
-                || !held.is_live(now)
-                || !(case.is_of(held) && !silent || renewed.is_some())
-            {
-                continue;
-            }
-            match presence {
-                Some(Presence::TurnOver) => held.rest(&at),
-                Some(Presence::Gone) if !held.reserve => held.rest(&at),
-                Some(Presence::Gone) => {}
-                _ => held.renew(&at, renewed.flatten().filter(|ms| *ms > 0)),
-            }
-        }
-    }
-
-    /// P3: what was touched, guarded or claimed is reserved now.
+    /// P3: what was touched, guarded or claimed is reserved now, in the worktree where it was touched.
     fn reserved(&self, case: &Case<'_>) -> Verdict {
-        let own = || {
-            let held = self.tasks.values().filter_map(Known::usable);
-            // Whether a holder's process lives cannot be told from everywhere, and between boots the wall clock decides.
-            let counts = |held: &&Held| {
-                let unclear = held.process.is_some() || held.goes_by_the_wall(case.now);
-                case.is_of(held) && held.ended.is_none() && (held.is_live(case.now) || unclear)
-            };
-            held.filter(counts).fold(self.paths.shared(), |mask, held| mask | held.mask)
-        };
+        let bits = |paths: &[String]| paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
         match &case.request.command {
             Command::Guard(guard) => {
-                let asked = guard.paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
+                let own = self.own_in(guard.touched.worktree.as_ref(), case, None);
                 must!(
-                    !self.adopts || asked & !own() == 0,
-                    "P3: guarded paths {:?} are not reserved",
-                    guard.paths
+                    !self.adopts || bits(&guard.paths) & !own == 0,
+                    "P3: guarded paths {:?} are not reserved in {:?}",
+                    guard.paths,
+                    guard.touched.worktree
                 );
                 Ok(())
             }
-            Command::OnTask { act: Act::Touch { paths }, task: Some(task), .. } => {
+            Command::OnTask { act: Act::Touch { paths, touched }, task: Some(task), .. } => {
                 let Some(held) = self.uid(task).and_then(|uid| self.tasks.get(&uid)).and_then(Known::usable)
                 else {
                     return Err("P3: a touch without a lease".to_owned());
                 };
-                let asked = paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
-                must!(asked & !(own() | held.mask) == 0, "P3: touched paths {paths:?} are not reserved");
+                let own = self.own_in(touched.worktree.as_ref(), case, Some(held));
+                must!(bits(paths) & !own == 0, "P3: {paths:?} are not reserved in {touched:?}: {held:?}");
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// P3: live scopes share no path, unless both are shared. Cheap enough for every step: a scope is a bit a path.
+    /// The paths that the caller's leases have in a worktree, and this one.
+    fn own_in(&self, worktree: Option<&WorktreeId>, case: &Case<'_>, this: Option<&Held>) -> u64 {
+        let worktree = worktree.map(ToString::to_string);
+        // Whether a holder's process lives cannot be told from everywhere, and between boots the wall clock decides.
+        let counts = |held: &&Held| {
+            let unclear = held.process.is_some() || held.may_be_revived(case.now);
+            case.is_of(held) && held.ended.is_none() && (held.is_live(case.now) || unclear)
+        };
+        let held = self.tasks.values().filter_map(Known::usable).filter(counts).chain(this);
+        held.fold(self.paths.shared(), |mask, held| {
+            let here = held.rows.iter().filter(|row| row.is_good_in(worktree.as_deref()));
+            mask | self.paths.mask(&here.map(|row| row.glob.clone()).collect())
+        })
+    }
+
+    /// The live leases of other tasks.
+    fn rivals(&self, task: &str, now: &Fate) -> Vec<Held> {
+        let others = self.tasks.iter().filter(|(uid, _)| *uid != task);
+        others.filter_map(|(_, known)| known.current().filter(|held| held.is_live(now)).cloned()).collect()
+    }
+
+    /// P3: no two live leases have what they may not both have, unless both are shared. Cheap enough for every step: a path is
+    /// one bit.
     fn disjoint(&self, now: &Fate) -> Verdict {
-        let (mut exclusive, mut any) = (0, 0);
-        for known in self.tasks.values() {
-            let Some(held) = known.current().filter(|held| held.mask != 0 && held.ended.is_none()) else {
-                continue;
-            };
-            if !held.is_live(now) {
-                continue;
-            }
-            let mask = held.mask & !self.paths.shared();
-            let clash = if held.shared { mask & exclusive } else { mask & any };
-            must!(
-                clash == 0,
-                "P3: ON-{} and another live lease both have {:?}: {held:?}",
-                known.number,
-                self.paths.names(clash)
-            );
-            any |= mask;
-            if !held.shared {
-                exclusive |= mask;
+        let live = |known: &&Known| {
+            known
+                .current()
+                .is_some_and(|held| !held.rows.is_empty() && held.ended.is_none() && held.is_live(now))
+        };
+        let live: Vec<(u64, &Held)> = self
+            .tasks
+            .values()
+            .filter(live)
+            .filter_map(|known| Some((known.number, known.current()?)))
+            .collect();
+        for (at, (number, held)) in live.iter().enumerate() {
+            for (other, theirs) in &live[..at] {
+                let clash = held.clash(theirs, self.refuses);
+                must!(
+                    clash == 0,
+                    "P3: ON-{number} and ON-{other} both have {:?}: {held:?}, {theirs:?}",
+                    self.paths.names(clash)
+                );
             }
         }
         Ok(())
+    }
+
+    /// A moment with the latest time that the store can know of: what the wall was while nothing was written, nobody kept.
+    fn as_the_store_knows(&self, at: At) -> At {
+        at.knowing(self.written.as_ref().unwrap_or(&At { latest_ms: at.wall_ms, ..at }))
+    }
+
+    /// Something was written: the store knows what time it is, and what has lapsed by now has for good.
+    fn settle(&mut self, now: &Fate) {
+        let at = self.as_the_store_knows(At::of(now));
+        self.written = Some(at);
+        for held in self.tasks.values_mut().flat_map(|known| known.leases.values_mut()) {
+            held.settled |= held.has_run_out(&at);
+        }
     }
 
     /// Time has passed, or was stepped: what is over stays over, whatever the clocks say next.
@@ -589,11 +645,18 @@ impl Oracle {
 
 fn is_forced(command: &Command) -> bool {
     match command {
-        Command::OnTask { force, .. } | Command::Reset { force, .. } | Command::Retry { force, .. } => {
-            force.is_some()
-        }
+        Command::OnTask { force, .. }
+        | Command::OnSeat { force, .. }
+        | Command::Reset { force, .. }
+        | Command::Retry { force, .. } => force.is_some(),
         _ => false,
     }
+}
+
+/// What a task is called in other systems.
+fn refs(facts: &Value) -> BTreeSet<String> {
+    let refs = facts["refs"].as_object().into_iter().flatten();
+    refs.filter_map(|(system, id)| Some(format!("{system}:{}", id.as_str()?))).collect()
 }
 
 fn globs(value: &Value) -> BTreeSet<String> {

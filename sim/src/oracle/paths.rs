@@ -35,7 +35,7 @@ pub const UNIVERSE: [&str; 24] = [
 /// What no two leases ever quarrel about.
 pub const SHARED: [&str; 2] = ["shared.lock", "shared/**"];
 
-/// The sets that globs stand for, each computed once.
+/// The sets that globs match, each computed once.
 #[derive(Debug, Default)]
 pub struct Paths {
     known: RefCell<BTreeMap<String, u64>>,

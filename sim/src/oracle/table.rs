@@ -2,9 +2,18 @@
 
 use serde_json::Value;
 
-/// The state after an event.
-pub(super) fn after(kind: &str, payload: &Value, before: &'static str) -> &'static str {
+/// The state after an event. `dropped_from`: what the task was before it was dropped.
+pub(super) fn after(
+    kind: &str,
+    payload: &Value,
+    before: &'static str,
+    dropped_from: &'static str,
+) -> &'static str {
     match kind {
+        // Dropping gets around neither an acceptance nor the limit on attempts.
+        "task.reopened" if before == "dropped" && matches!(dropped_from, "proposed" | "failed") => {
+            dropped_from
+        }
         "task.created" if payload["state"] == "proposed" => "proposed",
         "task.created" | "task.accepted" | "task.unblocked" | "task.reopened" | "task.rejected"
         | "task.retried" | "task.reset" | "lease.released" | "lease.lapsed" | "lease.handed_off"

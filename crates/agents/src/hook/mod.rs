@@ -1,17 +1,27 @@
 //! What agents' harnesses tell their hooks, and what they understand as an answer.
 //!
 //! A hook is a program that the harness starts at certain moments, with a JSON document on stdin. The documents differ in
-//! words more than in kind; [`Payload::read`] brings them to one shape, [`Answer::write`] brings the answer back. Both are
-//! as forgiving as the harnesses change often: fields that are not known are left alone, an event that is not known is
-//! none of ours, and what is missing is missing.
+//! their words more than in kind; [`Payload::read`] brings them into one shape, [`Answer::write`] converts the answer back. Harnesses
+//! change often, so both are forgiving: unknown fields and events are ignored, and anything may be missing.
 //!
-//! **Only edit tools' paths count.** What a shell command would write is not guessed: shell strings are never parsed.
+//! **What is named counts.** Edit tools name their files. Of a shell's command only what stands there literally is read (`shell/`); what
+//! else it writes is not guessed, but noticed afterwards.
+//!
+//! **Only what is needed decides.** The content of an edit may be anything, and a payload may be cut off: what can be judged is
+//! judged (`scan.rs`). In a path, what cannot be shown becomes U+FFFD, and that name is what is reserved; if the
+//! end of a payload is missing, and perhaps a file with it, the payload says so ([`Payload::is_partial`]).
 
 mod patch;
+mod scan;
+pub mod shell;
 
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
+
+use onus_core::quote::visible;
+
+use scan::{Raw, members};
 
 /// The most that is read of a payload: the contents of a file to be written are in it.
 pub const MAX_PAYLOAD: u64 = 32 << 20;
@@ -42,6 +52,11 @@ impl Dialect {
         self != Dialect::Gemini
     }
 
+    /// Whether a process of it runs one conversation after another, and never two at once.
+    pub fn runs_one_at_a_time(self) -> bool {
+        crate::KnownHarness::called(self.name()).is_some_and(|harness| harness.one_at_a_time)
+    }
+
     pub fn of(name: &str) -> Option<Dialect> {
         Dialect::ALL.into_iter().find(|dialect| dialect.name() == name)
     }
@@ -54,7 +69,10 @@ pub enum Moment {
     Start,
     /// A tool is about to be used.
     BeforeTool,
+    /// A tool has done its work.
     AfterTool,
+    /// A tool was used and came to nothing: whatever it was about to change is as it was.
+    ToolFailed,
     /// A person asked for something: the agent's turn.
     TurnBegins,
     TurnOver,
@@ -68,7 +86,8 @@ impl Moment {
         Some(match event {
             "SessionStart" => Moment::Start,
             "PreToolUse" | "BeforeTool" => Moment::BeforeTool,
-            "PostToolUse" | "PostToolUseFailure" | "AfterTool" => Moment::AfterTool,
+            "PostToolUse" | "AfterTool" => Moment::AfterTool,
+            "PostToolUseFailure" => Moment::ToolFailed,
             "UserPromptSubmit" | "BeforeAgent" => Moment::TurnBegins,
             "Stop" | "StopFailure" | "Interrupt" | "AfterAgent" => Moment::TurnOver,
             "SubagentStart" => Moment::PartBegins,
@@ -89,8 +108,16 @@ pub struct Payload {
     /// The part of the conversation that works by itself, if the moment is one of such a part's.
     pub sub_agent: Option<String>,
     pub folder: Option<PathBuf>,
-    /// The files that the tool is about to change.
+    /// The files that the tool is about to change, has changed, or failed to change.
     pub files: Vec<PathBuf>,
+    /// The payload ends before all of them were named.
+    pub is_partial: bool,
+    /// Whether the tool is a shell.
+    pub is_shell: bool,
+    /// The files that the shell's command names literally as what it writes.
+    pub writes: Vec<PathBuf>,
+    /// Which use of a tool this is, if the harness tells.
+    pub use_id: Option<String>,
 }
 
 /// Why a payload is none of ours.
@@ -104,44 +131,112 @@ pub enum Unread {
 
 impl Payload {
     pub fn read(text: &[u8]) -> Result<Payload, Unread> {
+        const FIELDS: [&str; 8] = [
+            "hook_event_name",
+            "session_id",
+            "agent_id",
+            "cwd",
+            "tool_name",
+            "tool_input",
+            "tool_response",
+            "tool_use_id",
+        ];
         let broken = |what: &str| Unread::Broken(what.to_owned());
-        let value: Value = serde_json::from_slice(text)
-            .map_err(|error| Unread::Broken(format!("it is not JSON: {error}")))?;
-        let fields = value.as_object().ok_or_else(|| broken("it is not a JSON object"))?;
-        let text_of = |name: &str| {
-            fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+        let document = Raw::document(text);
+        let fields = members(document, FIELDS).ok_or_else(|| broken("it is not a JSON object"))?;
+        let [event, conversation, sub_agent, folder, tool, input, response, use_id] = fields;
+        let text_of = |field: Option<Raw<'_>>| field.and_then(Raw::string).filter(|text| !text.is_empty());
+        let event = text_of(event).ok_or_else(|| broken("it has no hook_event_name"))?;
+        let moment = match Moment::of(&event).ok_or(Unread::OtherEvent)? {
+            Moment::AfterTool if response.is_some_and(says_that_it_failed) => Moment::ToolFailed,
+            moment => moment,
         };
-        let event = text_of("hook_event_name").ok_or_else(|| broken("it has no hook_event_name"))?;
-        let moment = Moment::of(&event).ok_or(Unread::OtherEvent)?;
-        let conversation = text_of("session_id").ok_or_else(|| broken("it has no session_id"))?;
-        let files = match (moment, text_of("tool_name"), fields.get("tool_input")) {
-            (Moment::BeforeTool, Some(tool), Some(Value::Object(input))) => edited(&tool, input),
-            _ => Vec::new(),
+        let conversation = text_of(conversation).ok_or_else(|| broken("it has no session_id"))?;
+        let tool = text_of(tool);
+        let is_shell = tool.as_deref().is_some_and(|tool| SHELLS.contains(&tool));
+        let named = match (moment, input) {
+            (Moment::BeforeTool | Moment::AfterTool, Some(input)) if is_shell => command(input),
+            _ => shell::Named::default(),
+        };
+        let (files, is_partial) = match (moment, tool, input) {
+            _ if is_shell => (named.patched, false),
+            (Moment::BeforeTool, Some(tool), Some(input)) => edited(&tool, input),
+            // The tool that was not named may be one that edits.
+            (Moment::BeforeTool, ..) => (Vec::new(), !document.is_whole),
+            (Moment::AfterTool | Moment::ToolFailed, Some(tool), Some(input)) => {
+                (edited(&tool, input).0, false)
+            }
+            _ => (Vec::new(), false),
         };
         Ok(Payload {
             event,
             moment,
             conversation,
-            sub_agent: text_of("agent_id"),
-            folder: text_of("cwd").map(PathBuf::from),
+            sub_agent: text_of(sub_agent),
+            folder: text_of(folder).map(PathBuf::from),
             files,
+            is_partial,
+            is_shell,
+            writes: named.written,
+            use_id: text_of(use_id),
         })
     }
 }
 
-/// The files that a tool changes. A tool that is not known changes none that we could tell.
-fn edited(tool: &str, input: &Map<String, Value>) -> Vec<PathBuf> {
-    let named = |field: &str| input.get(field).and_then(Value::as_str).map(PathBuf::from);
+/// Whether a tool's answer is that it came to nothing. Claude Code has an event of its own for that; Gemini CLI says it in a field, Codex
+/// in the first line of what the tool printed.
+fn says_that_it_failed(response: Raw<'_>) -> bool {
+    let has_error = members(response, ["error"]).is_some_and(|[error]| error.is_some_and(|it| !it.is_null()));
+    let printed = response.string().unwrap_or_default();
+    let code = printed.strip_prefix("Exit code: ").and_then(|rest| rest.lines().next());
+    has_error || code.is_some_and(|code| code.trim() != "0")
+}
+
+/// The tools that run commands: Claude Code's and Codex's, older ones of Codex, Gemini CLI's.
+const SHELLS: [&str; 4] = ["Bash", "shell", "exec_command", "run_shell_command"];
+
+/// What the command of a shell names, as seen from the conversation's folder.
+fn command(input: Raw<'_>) -> shell::Named {
+    let fields = members(input, ["command", "cmd", "workdir", "directory", "dir_path"]).unwrap_or_default();
+    let [command, other, folders @ ..] = fields;
+    let Some(command) = command.or(other) else { return shell::Named::default() };
+    let mut named = match command.string() {
+        Some(text) => shell::named(&text),
+        // An argv: of a shell with its command, or of a program.
+        None => {
+            let words: Vec<String> = command.elements().filter_map(Raw::string).collect();
+            match words.as_slice() {
+                [_, flags, text] if flags.starts_with('-') && flags.ends_with('c') => shell::named(text),
+                words => shell::named_by_argv(words),
+            }
+        }
+    };
+    let folder = folders.into_iter().flatten().find_map(Raw::string).filter(|folder| !folder.is_empty());
+    if let Some(folder) = folder.map(PathBuf::from) {
+        for file in named.patched.iter_mut().chain(&mut named.written) {
+            *file = folder.join(&*file);
+        }
+    }
+    named
+}
+
+/// The files that a tool changes, and whether some may be missing. A tool that is not known changes none that we could tell.
+fn edited(tool: &str, input: Raw<'_>) -> (Vec<PathBuf>, bool) {
+    let named = |field: &str| {
+        let [path] = members(input, [field]).unwrap_or_default();
+        let file = path.and_then(Raw::string).map(PathBuf::from);
+        let is_partial = file.is_none() && !input.is_whole;
+        (file.into_iter().collect(), is_partial)
+    };
     match tool {
         // Claude Code; write_file and replace are Gemini CLI's.
-        "Edit" | "Write" | "MultiEdit" | "write_file" | "replace" => named("file_path").into_iter().collect(),
-        "NotebookEdit" => named("notebook_path").into_iter().collect(),
-        "apply_patch" => ["command", "input", "patch"]
-            .into_iter()
-            .filter_map(|field| input.get(field))
-            .flat_map(patch::files)
-            .collect(),
-        _ => Vec::new(),
+        "Edit" | "Write" | "MultiEdit" | "write_file" | "replace" => named("file_path"),
+        "NotebookEdit" => named("notebook_path"),
+        "apply_patch" => {
+            let patches = members(input, ["command", "input", "patch"]).unwrap_or_default();
+            (patches.into_iter().flatten().flat_map(patch::files).collect(), !input.is_whole)
+        }
+        _ => (Vec::new(), false),
     }
 }
 
@@ -157,8 +252,17 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// With something more for the agent to know.
+    pub fn also(mut self, context: Option<String>) -> Answer {
+        self.context = match (self.context, context) {
+            (Some(first), Some(more)) => Some(format!("{}\n{more}", first.trim_end())),
+            (first, more) => first.or(more),
+        };
+        self
+    }
+
     /// The document for stdout; None: silence, with which everything goes on as if we were not there. A tool is never
-    /// *approved*: that would overrule what the person allowed.
+    /// *approved*: that would overrule what the person allowed. Nothing in it is hidden from whoever reads it.
     pub fn write(&self, dialect: Dialect, event: &str) -> Option<Value> {
         let mut answer = Map::new();
         let mut specific = Map::new();
@@ -166,23 +270,23 @@ impl Answer {
             match dialect {
                 Dialect::Claude | Dialect::Codex => {
                     specific.insert("permissionDecision".into(), json!("deny"));
-                    specific.insert("permissionDecisionReason".into(), json!(reason));
+                    specific.insert("permissionDecisionReason".into(), json!(visible(reason)));
                 }
                 Dialect::Gemini => {
                     answer.insert("decision".into(), json!("deny"));
-                    answer.insert("reason".into(), json!(reason));
+                    answer.insert("reason".into(), json!(visible(reason)));
                 }
             }
         }
         if let Some(context) = &self.context {
-            specific.insert("additionalContext".into(), json!(context));
+            specific.insert("additionalContext".into(), json!(visible(context)));
         }
         if !specific.is_empty() {
             specific.insert("hookEventName".into(), json!(event));
             answer.insert("hookSpecificOutput".into(), Value::Object(specific));
         }
         if let Some(warning) = &self.warning {
-            answer.insert("systemMessage".into(), json!(warning));
+            answer.insert("systemMessage".into(), json!(visible(warning)));
         }
         (!answer.is_empty()).then_some(Value::Object(answer))
     }

@@ -2,27 +2,25 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use super::scan::Raw;
 
 const HEADERS: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 
 /// Of a patch, or of an argv with one in it.
-pub(super) fn files(value: &Value) -> Vec<PathBuf> {
-    let texts: Vec<&str> = match value {
-        Value::String(text) => vec![text],
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let mut files: Vec<PathBuf> = texts
-        .into_iter()
-        .flat_map(str::lines)
-        .filter_map(|line| {
-            let line = line.trim();
-            let name = HEADERS.iter().find_map(|header| line.strip_prefix(header))?.trim();
-            (!name.is_empty()).then(|| PathBuf::from(name))
-        })
-        .collect();
+pub(super) fn files(value: Raw<'_>) -> Vec<PathBuf> {
+    let texts = value.string().into_iter().chain(value.elements().filter_map(Raw::string));
+    let mut files: Vec<PathBuf> = texts.flat_map(|text| files_of(&text)).collect();
     files.sort();
     files.dedup();
     files
+}
+
+pub(super) fn files_of(text: &str) -> Vec<PathBuf> {
+    text.lines().filter_map(named).collect()
+}
+
+fn named(line: &str) -> Option<PathBuf> {
+    let line = line.trim();
+    let name = HEADERS.iter().find_map(|header| line.strip_prefix(header))?.trim();
+    (!name.is_empty()).then(|| PathBuf::from(name))
 }

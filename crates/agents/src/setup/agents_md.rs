@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Refusal, Step};
 
 use super::{Agent, Ground, Level, Part, Target};
 
@@ -15,11 +15,12 @@ pub(super) const AGENT: Agent = Agent {
     user_folder: nowhere,
     targets,
     allowance: |_, _| None,
+    distrust: |_| None,
     notes: &[
-        "agents that only read AGENTS.md are asked, not made, to keep to it: give each its name with ONUS_ACTOR=agent:NAME",
-        "an agent that knows MCP can be given the server too: command onus, argument mcp",
+        "nothing forces an agent to follow AGENTS.md: give each agent its name with ONUS_ACTOR=agent:NAME",
+        "an agent that supports MCP can use the server too: command onus, argument mcp",
     ],
-    sandbox: "where an agent's sandbox keeps its shell from writing the store, use the MCP server, or make the store's \
+    sandbox: "if an agent's sandbox keeps its shell from writing to the store, use the MCP server, or make the store's \
               folder writable",
 };
 
@@ -31,10 +32,10 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
     match ground.level {
         Level::Project => Ok(vec![Target {
             path: ground.root.join("AGENTS.md"),
-            within: ground.root.clone(),
+            bounds: ground.bounds(),
             parts: vec![Part::Block],
         }]),
-        Level::User => Err(Refusal::usage("AGENTS.md is a project's file: there is none at user level")
-            .next("leave out --user, or name an agent that has a place for it: claude, codex, gemini")),
+        Level::User => Err(Refusal::usage("AGENTS.md belongs to a project: there is none at user level")
+            .next(Step::plain("name an agent that has a user configuration: claude, codex, gemini"))),
     }
 }

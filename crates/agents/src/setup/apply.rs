@@ -1,8 +1,8 @@
-//! Does what was planned. What fails half-way is put back.
+//! Carries out a plan. If it fails half-way, everything is restored.
 
 use std::path::PathBuf;
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 
 use super::plan::{Change, Keep, Plan};
 use super::{Ground, Level, files, receipt};
@@ -52,9 +52,12 @@ struct Undo<'a> {
 /// Writes a plan: all of it, or nothing.
 pub fn apply(ground: &Ground<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
     for change in plan.changes.iter().filter(|change| change.changes()) {
-        if files::read(&change.path, &change.real)? != change.before {
-            let message = format!("{}: was changed meanwhile", change.path.display());
-            return Err(Refusal::new(Code::Changed, message).next("run it again: nothing was written"));
+        let seen = files::look(&change.path, &change.bounds)?;
+        if seen.real != change.real || seen.text != change.before {
+            let message = format!("{}: changed in the meantime", change.path.display());
+            return Err(
+                Refusal::new(Code::Changed, message).next(Step::plain("run it again: nothing was written"))
+            );
         }
     }
     let mut undo = Vec::new();
@@ -65,7 +68,7 @@ pub fn apply(ground: &Ground<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
         undo.push(step);
         if let Err(refusal) = outcome {
             put_back(ground, &undo);
-            return Err(refusal.next("nothing was changed"));
+            return Err(refusal.next(Step::plain("nothing was changed")));
         }
     }
     // Only now: until here everything can be put back.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use onus_core::refusal::Refusal;
 
+use super::files::Bounds;
 use super::json::Dialect;
 use super::{Agent, Allowance, Ground, Level, Part, Target, hooks};
 
@@ -17,8 +18,9 @@ const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
     ("SubagentStart", None),
     ("UserPromptSubmit", None),
-    ("PreToolUse", Some("Edit|Write|MultiEdit|NotebookEdit")),
+    ("PreToolUse", Some("Edit|Write|MultiEdit|NotebookEdit|Bash")),
     ("PostToolUse", None),
+    ("PostToolUseFailure", None),
     ("Stop", None),
     ("SubagentStop", None),
     ("SessionEnd", None),
@@ -34,12 +36,13 @@ pub(super) const AGENT: Agent = Agent {
     user_folder,
     targets,
     allowance,
+    distrust: |_| None,
     notes: &[
         "Claude Code asks once, in each clone, before it starts a project's MCP server",
-        "a session that runs already reads the hooks when it is started again",
+        "restart a running session: it reads the hooks when it starts",
     ],
-    sandbox: "with its sandbox on, Claude Code's shell writes below its working folder only: from a linked worktree, or \
-              with the store elsewhere, commands of onus fail there. Hooks and the MCP server run outside the sandbox \
+    sandbox: "with its sandbox on, Claude Code's shell can write only inside its working folder: from a linked worktree, \
+              or with the store elsewhere, onus commands fail there. Hooks and the MCP server run outside the sandbox \
               and work",
 };
 
@@ -53,23 +56,21 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
         hooks: hooks("claude", EVENTS, None, TIMEOUT_S),
         mark: "onus hook claude",
     };
-    let (within, folder, servers, words) = match ground.level {
+    let (folder, servers, words) = match ground.level {
         Level::Project => {
-            let root = ground.root.clone();
-            (root.clone(), root.join(".claude"), root.join(".mcp.json"), root.join("CLAUDE.md"))
+            let root = &ground.root;
+            (root.join(".claude"), root.join(".mcp.json"), root.join("CLAUDE.md"))
         }
         Level::User => match ground.set("CLAUDE_CONFIG_DIR") {
-            Some(folder) => {
-                (folder.clone(), folder.clone(), folder.join(".claude.json"), folder.join("CLAUDE.md"))
-            }
+            Some(folder) => (folder.clone(), folder.join(".claude.json"), folder.join("CLAUDE.md")),
             None => {
                 let home = ground.home()?;
                 let folder = home.join(".claude");
-                (home.to_owned(), folder.clone(), home.join(".claude.json"), folder.join("CLAUDE.md"))
+                (folder.clone(), home.join(".claude.json"), folder.join("CLAUDE.md"))
             }
         },
     };
-    let target = |path, part| Target { path, within: within.clone(), parts: vec![part] };
+    let target = |path, part| Target { path, bounds: ground.bounds(), parts: vec![part] };
     Ok(vec![
         target(folder.join("settings.json"), parts),
         target(servers, Part::Server(Dialect::Strict)),
@@ -85,5 +86,5 @@ fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
     )];
     let part = Part::Item { dialect: Dialect::Strict, path: &["sandbox", "filesystem", "allowWrite"], item };
     let path = ground.root.join(".claude").join("settings.local.json");
-    Some((Target { path, within: ground.root.clone(), parts: vec![part] }, lines))
+    Some((Target { path, bounds: Bounds::Tree(ground.root.clone()), parts: vec![part] }, lines))
 }

@@ -2,28 +2,35 @@
 //!
 //! Looked up November 2026 (developers.openai.com/codex: hooks, config, sandbox; openai/codex `codex-rs/hooks`, version
 //! 0.15x): `hooks.json` beside `config.toml`, in Claude Code's shape, read as strict JSON, `timeout` in seconds; unknown
-//! events are passed over. There is no event for the end of a session. Edits are `apply_patch`, also matched as `Edit` and
-//! `Write`. Hooks run once they are trusted (`/hooks`), a project's files once the project is. `CODEX_HOME` moves the
-//! user's folder. The `workspace-write` sandbox keeps `.git` read-only; a writable root of its own should open a folder in it: that was read, not tried.
+//! events are passed over. `SessionEnd` (tried with 0.166) may take at most 3 s. Edits are `apply_patch`, also matched as `Edit`
+//! and `Write`. Hooks run once they are trusted (`/hooks`; `trust.rs` says how that is kept), a project's files once the
+//! project is. `CODEX_HOME` moves the user's folder. MCP servers get few variables of the environment, and those that `env_vars`
+//! names. The `workspace-write` sandbox keeps `.git` read-only; a writable root of its own opens a folder in it (tried with 0.166).
 
 use std::path::PathBuf;
 
 use onus_core::refusal::Refusal;
 
+use super::files::Bounds;
 use super::json::Dialect;
-use super::{Agent, Allowance, Ground, Level, Part, Target, hooks, toml};
+use super::{Agent, Allowance, Ground, Level, Part, Target, hooks, toml, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
     ("SubagentStart", None),
     ("UserPromptSubmit", None),
-    ("PreToolUse", Some("apply_patch|Edit|Write")),
+    ("PreToolUse", Some("apply_patch|Edit|Write|Bash")),
     ("PostToolUse", None),
     ("Stop", None),
     ("SubagentStop", None),
+    ("SessionEnd", None),
 ];
 
 const TIMEOUT_S: u64 = 10;
+/// Codex gives the end of a session no more.
+const END_TIMEOUT_S: u64 = 3;
+
+const MARK: &str = "onus hook codex";
 
 pub(super) const AGENT: Agent = Agent {
     name: "codex",
@@ -33,12 +40,13 @@ pub(super) const AGENT: Agent = Agent {
     user_folder,
     targets,
     allowance,
+    distrust: |ground| trust::codex(ground, &user_folder(ground)?, MARK),
     notes: &[
-        "Codex runs new or changed hooks only after you trusted them: enter /hooks in Codex and review them",
+        "Codex runs new or changed hooks only after you have trusted them: enter /hooks in Codex and review them",
         "Codex reads a project's .codex/ only if the project is trusted: it asks when it starts there",
     ],
-    sandbox: "in its workspace-write sandbox, Codex's shell cannot write below .git, where the store lies: commands of \
-              onus fail there. Hooks and the MCP server run outside the sandbox and work",
+    sandbox: "in its workspace-write sandbox, Codex's shell cannot write to .git, which contains the store: onus \
+              commands fail there. Hooks and the MCP server run outside the sandbox and work",
 };
 
 fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
@@ -46,22 +54,20 @@ fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
 }
 
 fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
-    let parts = Part::Hooks {
-        dialect: Dialect::Strict,
-        hooks: hooks("codex", EVENTS, None, TIMEOUT_S),
-        mark: "onus hook codex",
-    };
-    let (within, folder, words) = match ground.level {
-        Level::Project => (ground.root.clone(), ground.root.join(".codex"), ground.root.join("AGENTS.md")),
+    let mut hooks = hooks("codex", EVENTS, None, TIMEOUT_S);
+    hooks.iter_mut().filter(|hook| hook.event == "SessionEnd").for_each(|hook| hook.timeout = END_TIMEOUT_S);
+    let parts = Part::Hooks { dialect: Dialect::Strict, hooks, mark: MARK };
+    let (folder, words) = match ground.level {
+        Level::Project => (ground.root.join(".codex"), ground.root.join("AGENTS.md")),
         Level::User => match ground.set("CODEX_HOME") {
-            Some(folder) => (folder.clone(), folder.clone(), folder.join("AGENTS.md")),
+            Some(folder) => (folder.clone(), folder.join("AGENTS.md")),
             None => {
                 let folder = ground.home()?.join(".codex");
-                (ground.home()?.to_owned(), folder.clone(), folder.join("AGENTS.md"))
+                (folder.clone(), folder.join("AGENTS.md"))
             }
         },
     };
-    let target = |path, part| Target { path, within: within.clone(), parts: vec![part] };
+    let target = |path, part| Target { path, bounds: ground.bounds(), parts: vec![part] };
     Ok(vec![
         target(folder.join("hooks.json"), parts),
         target(folder.join("config.toml"), Part::TomlServer),
@@ -71,10 +77,7 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
 
 fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
     let folder = user_folder(ground)?;
-    let within = match ground.set("CODEX_HOME") {
-        Some(folder) => folder,
-        None => ground.home.clone()?,
-    };
     let part = Part::TomlRoot(store.to_owned());
-    Some((Target { path: folder.join("config.toml"), within, parts: vec![part] }, toml::root_lines(store)))
+    let target = Target { path: folder.join("config.toml"), bounds: Bounds::Own, parts: vec![part] };
+    Some((target, toml::root_lines(store)))
 }

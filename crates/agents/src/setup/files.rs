@@ -1,28 +1,79 @@
 //! The files themselves: looked at with suspicion, and written all at once.
+//!
+//! A repository's author decides what is in a clone. A link there is followed only while it stays in the work tree and
+//! out of the folders of git and onus. In the user's own configuration a link may lead anywhere (people keep their
+//! dotfiles elsewhere), if the file at its end is theirs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
+use rustix::fs::{Mode, OFlags};
 
-use super::Target;
+/// Where a file may lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// In this work tree.
+    Tree(PathBuf),
+    /// Anywhere, as long as it belongs to the user.
+    Own,
+}
 
-/// Agents' configuration is small: more than this is something else.
-pub(super) const MAX_BYTES: u64 = 1024 * 1024;
+/// Folders in a work tree that no configuration of an agent lies in: what is written there takes effect elsewhere.
+const CLOSED: [&str; 2] = [".git", ".onus"];
+
+impl Bounds {
+    /// Agents' configuration is small: more than this is something else. Claude Code keeps its state in the user's file.
+    pub(super) fn max_bytes(&self) -> u64 {
+        match self {
+            Bounds::Tree(_) => 1024 * 1024,
+            Bounds::Own => MAX_BYTES,
+        }
+    }
+
+    fn hold(&self, path: &Path, real: &Path) -> Result<(), Refusal> {
+        match self {
+            Bounds::Tree(root) => {
+                let root = real_folder(root).map_err(|error| trouble(root, &error))?;
+                let closed = |name: &std::ffi::OsStr| CLOSED.iter().any(|own| name.eq_ignore_ascii_case(own));
+                match real.strip_prefix(&root) {
+                    Err(_) => Err(refused(
+                        path,
+                        format_args!("leads to {}, outside {}", real.display(), root.display()),
+                    )),
+                    Ok(inside) if inside.iter().any(closed) => Err(refused(
+                        path,
+                        format_args!("leads to {}, which belongs to git or onus", inside.display()),
+                    )),
+                    Ok(_) => Ok(()),
+                }
+            }
+            Bounds::Own if real == path => Ok(()),
+            Bounds::Own => {
+                let there = real.ancestors().find_map(|place| place.symlink_metadata().ok());
+                let own = there.is_some_and(|meta| meta.uid() == rustix::process::geteuid().as_raw());
+                if own { Ok(()) } else { Err(refused(path, "is a link to another user's file")) }
+            }
+        }
+    }
+}
+
+/// The most that any of the files may have.
+pub(super) const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A file as it is.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub struct Seen {
     /// Where it really lies, links followed.
-    pub(super) real: PathBuf,
+    pub real: PathBuf,
     /// None: it is not there.
-    pub(super) text: Option<String>,
+    pub text: Option<String>,
 }
 
 fn refused(path: &Path, why: impl std::fmt::Display) -> Refusal {
-    Refusal::usage(format!("{}: {why}", path.display())).next("nothing was written")
+    Refusal::usage(format!("{}: {why}", path.display())).next(Step::plain("nothing was written"))
 }
 
 fn trouble(path: &Path, error: &std::io::Error) -> Refusal {
@@ -36,24 +87,26 @@ fn trouble(path: &Path, error: &std::io::Error) -> Refusal {
 }
 
 /// Reads a file, and makes sure that it is one that may be written.
-pub(super) fn look(target: &Target) -> Result<Seen, Refusal> {
-    let path = &target.path;
+pub fn look(path: &Path, bounds: &Bounds) -> Result<Seen, Refusal> {
     let real = real(path)?;
-    let within = real_folder(&target.within).map_err(|error| trouble(&target.within, &error))?;
-    if !real.starts_with(&within) {
-        return Err(refused(path, format_args!("leads to {}, outside {}", real.display(), within.display())));
-    }
-    let text = read(path, &real)?;
+    bounds.hold(path, &real)?;
+    let text = read(path, &real, bounds.max_bytes())?;
     Ok(Seen { real, text })
 }
 
-/// Reads what is there now.
-pub(super) fn read(path: &Path, real: &Path) -> Result<Option<String>, Refusal> {
-    let meta = match fs::metadata(real) {
-        Ok(meta) => meta,
+/// A file that is opened without following a link or waiting for a pipe's writer.
+fn open(real: &Path) -> std::io::Result<File> {
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(real, how, Mode::empty())?))
+}
+
+fn read(path: &Path, real: &Path, max: u64) -> Result<Option<String>, Refusal> {
+    let file = match open(real) {
+        Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(trouble(path, &error)),
     };
+    let meta = file.metadata().map_err(|error| trouble(path, &error))?;
     if meta.is_dir() {
         return Err(refused(path, "is a folder"));
     }
@@ -64,10 +117,9 @@ pub(super) fn read(path: &Path, real: &Path) -> Result<Option<String>, Refusal> 
         return Err(refused(path, "is read-only"));
     }
     let mut bytes = Vec::new();
-    let read = File::open(real).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| trouble(path, &error))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(refused(path, format_args!("is larger than {} KiB", MAX_BYTES / 1024)));
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| trouble(path, &error))?;
+    if bytes.len() as u64 > max {
+        return Err(refused(path, format_args!("is larger than {} KiB", max / 1024)));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
@@ -75,9 +127,21 @@ pub(super) fn read(path: &Path, real: &Path) -> Result<Option<String>, Refusal> 
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
             Err(Refusal::usage(format!("{}:{line}: is not UTF-8 text", path.display()))
-                .next("nothing was written"))
+                .next(Step::plain("nothing was written")))
         }
     }
+}
+
+/// What the user wrote down for themselves: a plain file of theirs, or nothing.
+pub(super) fn read_own(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let file = open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() || meta.uid() != rustix::process::geteuid().as_raw() || meta.len() > max {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Where a path leads, of which the last part or more need not be there.
@@ -106,7 +170,7 @@ fn real_folder(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Makes the folders that are missing above a file, outermost first, and says which.
-pub(super) fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
+pub fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let missing: Vec<PathBuf> =
         file.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
     let mut made = Vec::new();
@@ -129,29 +193,37 @@ pub(super) fn remove_folders(folders: &[PathBuf]) {
     }
 }
 
-/// Writes a file as a whole: whoever reads it sees the old text or the new one. Its permissions stay; a new one gets
-/// `mode`, less what the user masks.
-pub(super) fn write(real: &Path, text: &str, mode: u32) -> Result<(), Refusal> {
+/// Writes a file as a whole: whoever reads it sees the old text or the new one. Its permissions and owner stay; a new one
+/// gets `mode`, less what the user masks.
+pub fn write(real: &Path, text: &str, mode: u32) -> Result<(), Refusal> {
     let folder = real.parent().unwrap_or(real);
     let name = real.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = folder.join(format!(".{name}.onus-{}", std::process::id()));
-    let result = (|| {
-        let kept = fs::metadata(real).ok().map(|meta| meta.permissions());
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-        if let Some(kept) = kept {
-            file.set_permissions(kept)?;
+    let kept = match real.symlink_metadata() {
+        Ok(meta) => Some(meta),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(trouble(real, &error)),
+    };
+    // Under a name that nobody can have taken before; gone again if anything fails.
+    let mut temporary = tempfile::Builder::new()
+        .prefix(&format!(".{name}.onus-"))
+        .permissions(Permissions::from_mode(if kept.is_some() { 0o600 } else { mode }))
+        .tempfile_in(folder)
+        .map_err(|error| trouble(real, &error))?;
+    if let Some(kept) = kept {
+        let made = temporary.as_file().metadata().map_err(|error| trouble(real, &error))?;
+        if (made.uid(), made.gid()) != (kept.uid(), kept.gid()) {
+            std::os::unix::fs::fchown(temporary.as_file(), Some(kept.uid()), Some(kept.gid())).map_err(
+                |_| refused(real, "belongs to another user or group, and that could not be preserved"),
+            )?;
         }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, real)
-    })();
-    result.map_err(|error| {
-        // It is ours, or it was never made.
-        if error.kind() != ErrorKind::AlreadyExists {
-            let _ = fs::remove_file(&temporary);
-        }
-        trouble(real, &error)
-    })
+        temporary.as_file().set_permissions(kept.permissions()).map_err(|error| trouble(real, &error))?;
+    }
+    let written = temporary.write_all(text.as_bytes()).and_then(|()| temporary.as_file().sync_all());
+    written.map_err(|error| trouble(real, &error))?;
+    temporary.persist(real).map_err(|error| trouble(real, &error.error))?;
+    // The new name is synced too, where the file system can do that.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
 }
 
 pub(super) fn remove(real: &Path) -> Result<(), Refusal> {

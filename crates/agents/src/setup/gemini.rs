@@ -3,6 +3,7 @@
 //! Looked up November 2026 (google-gemini/gemini-cli: docs/hooks/reference.md, docs/reference/configuration.md,
 //! docs/cli/sandbox.md; version 0.5x): hooks and MCP servers both in `settings.json`, which may have comments but no
 //! trailing commas; `timeout` in milliseconds; for tools the matcher is a regular expression, and none means all.
+//! Folder trust is on unless the user's settings switch it off (`trust.rs`): `--skip-trust` does not load a project's hooks.
 //! `systemMessage` is shown to the user. `GEMINI_CLI_HOME` moves the user's `.gemini`. In a container sandbox the whole
 //! program runs inside, its hooks and MCP servers too.
 
@@ -10,13 +11,14 @@ use std::path::PathBuf;
 
 use onus_core::refusal::Refusal;
 
+use super::files::Bounds;
 use super::json::Dialect;
-use super::{Agent, Allowance, Ground, Level, Part, Target, hooks};
+use super::{Agent, Allowance, Ground, Level, Part, Target, hooks, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
     ("BeforeAgent", None),
-    ("BeforeTool", Some("^(write_file|replace)$")),
+    ("BeforeTool", Some("^(write_file|replace|run_shell_command)$")),
     ("AfterTool", None),
     ("AfterAgent", None),
     ("SessionEnd", None),
@@ -32,12 +34,13 @@ pub(super) const AGENT: Agent = Agent {
     user_folder,
     targets,
     allowance,
+    distrust: |ground| trust::gemini(ground, &user_folder(ground)?),
     notes: &[
-        "Gemini CLI warns once about a project's new hooks; where folder trust is on, the folder has to be trusted",
+        "Gemini CLI warns once about a project's new hooks; if folder trust is on, you have to trust the folder",
     ],
-    sandbox: "with its sandbox on, Gemini CLI writes below its project folder only: from a linked worktree, or with the \
-              store elsewhere, onus fails there. In a container sandbox its hooks and MCP server run inside as well: the \
-              image needs onus, and SANDBOX_MOUNTS=STORE:STORE:rw the store's folder",
+    sandbox: "with its sandbox on, Gemini CLI can write only inside its project folder: from a linked worktree, or with \
+              the store elsewhere, onus fails there. In a container sandbox its hooks and MCP server also run inside: the \
+              image needs onus, and SANDBOX_MOUNTS=STORE:STORE:rw for the store's folder",
 };
 
 fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
@@ -54,25 +57,24 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
         },
         Part::Server(Dialect::Comments),
     ];
-    let (within, folder, words) = match ground.level {
-        Level::Project => (ground.root.clone(), ground.root.join(".gemini"), ground.root.join("GEMINI.md")),
+    let (folder, words) = match ground.level {
+        Level::Project => (ground.root.join(".gemini"), ground.root.join("GEMINI.md")),
         Level::User => {
             let home = match ground.set("GEMINI_CLI_HOME") {
                 Some(home) => home,
                 None => ground.home()?.to_owned(),
             };
             let folder = home.join(".gemini");
-            (home, folder.clone(), folder.join("GEMINI.md"))
+            (folder.clone(), folder.join("GEMINI.md"))
         }
     };
     Ok(vec![
-        Target { path: folder.join("settings.json"), within: within.clone(), parts },
-        Target { path: words, within, parts: vec![Part::Block] },
+        Target { path: folder.join("settings.json"), bounds: ground.bounds(), parts },
+        Target { path: words, bounds: ground.bounds(), parts: vec![Part::Block] },
     ])
 }
 
 fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
-    let within = ground.set("GEMINI_CLI_HOME").or_else(|| ground.home.clone())?;
     let lines =
         vec![format!("\"tools\": {{ \"sandboxAllowedPaths\": [{}] }}", serde_json::Value::from(store))];
     let part = Part::Item {
@@ -81,5 +83,5 @@ fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
         item: store.to_owned(),
     };
     let path = user_folder(ground)?.join("settings.json");
-    Some((Target { path, within, parts: vec![part] }, lines))
+    Some((Target { path, bounds: Bounds::Own, parts: vec![part] }, lines))
 }

@@ -1,11 +1,14 @@
 //! Entries put into JSON files and taken out of them again. Everything else in the text stays as it is, byte by byte:
 //! comments, order, indentation, line ends.
 
+use std::collections::BTreeMap;
+
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
 
-use super::{Broken, State};
+use super::compare::{self, differences, runs_onus, shown};
+use super::{Broken, Difference};
 
 /// What a file's reader understands beyond plain JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub enum Dialect {
     Comments,
 }
 
-/// One hook: the group that stands under its event.
+/// One hook: the group under its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub event: &'static str,
@@ -93,12 +96,20 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
     if dialect == Dialect::Strict
         && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
     {
-        return Err(Broken { line: error.line(), why: "not JSON: its reader knows no comments".into() });
+        return Err(Broken {
+            line: error.line(),
+            why: "not JSON: this file may not contain comments".into(),
+        });
     }
     match root.object_value() {
         Some(object) => Ok((root, object)),
         None => Err(Broken { line: 1, why: "the top level is not an object".into() }),
     }
+}
+
+/// What a file says, for looking at it only. None: it cannot be read.
+pub(super) fn value(text: &str, dialect: Dialect) -> Option<Value> {
+    parsed(or_empty(text), dialect).ok()?.0.value()?.to_serde_value()
 }
 
 /// The line that a part of the text begins on.
@@ -121,7 +132,7 @@ fn value_of(object: &CstObject, name: &str) -> Result<Option<CstNode>, Broken> {
         object.properties().into_iter().filter(|prop| prop.decoded_name().as_deref() == Some(name));
     let Some(first) = found.next() else { return Ok(None) };
     if let Some(second) = found.next() {
-        return Err(Broken { line: line_of(&second.into()), why: format!("{name} stands there twice") });
+        return Err(Broken { line: line_of(&second.into()), why: format!("{name} occurs twice") });
     }
     Ok(first.value())
 }
@@ -167,7 +178,7 @@ fn take_out(object: &CstObject, name: &str) {
     }
 }
 
-/// The handlers of an event that run us, each with the group it stands in.
+/// The handlers of an event that run us, each with its group.
 fn ours(event: &CstArray, mark: &str) -> Vec<(CstObject, CstArray, CstNode)> {
     let mut found = Vec::new();
     for group in event.elements().iter().filter_map(CstNode::as_object) {
@@ -194,17 +205,56 @@ fn without_ours(event: &CstArray, mark: &str) -> bool {
     !found.is_empty()
 }
 
-fn stands(event: &CstArray, hook: &Hook, mark: &str) -> bool {
-    match ours(event, mark).as_slice() {
-        [(group, ..)] => group.to_serde_value() == Some(hook.group()),
-        _ => false,
+/// Refuses a name that occurs twice anywhere in an entry of ours.
+fn only_once(node: &CstNode) -> Result<(), Broken> {
+    if let Some(object) = node.as_object() {
+        let mut names = std::collections::BTreeSet::new();
+        for prop in object.properties() {
+            let name = prop.decoded_name().unwrap_or_default();
+            if !names.insert(name.clone()) {
+                let why = format!("{} occurs twice", shown(&name));
+                return Err(Broken { line: line_of(&prop.into()), why });
+            }
+            prop.value().as_ref().map_or(Ok(()), only_once)?;
+        }
     }
+    node.as_array().iter().flat_map(CstArray::elements).try_for_each(|element| only_once(&element))
+}
+
+/// How an event's hook differs from ours. None: nothing there runs us.
+fn compared_hook(
+    event: &CstArray,
+    name: &str,
+    wanted: Option<&Hook>,
+    mark: &str,
+) -> Result<Option<Vec<Difference>>, Broken> {
+    let ours = ours(event, mark);
+    let at = format!("hooks.{}", shown(name));
+    let differs = |node: CstNode, what| vec![Difference { line: line_of(&node), what }];
+    for (group, ..) in &ours {
+        only_once(&group.clone().into())?;
+    }
+    Ok(match (wanted, ours.as_slice()) {
+        (_, []) => None,
+        (None, [(.., handler), ..]) => {
+            Some(differs(handler.clone(), format!("{at} is not an event that onus answers")))
+        }
+        (Some(hook), [(group, ..)]) => {
+            let is = group.to_serde_value().unwrap_or_default();
+            let differences = differences(&at, &hook.group(), &is).into_iter();
+            let line = line_of(&group.clone().into());
+            Some(differences.map(|what| Difference { line, what }).collect())
+        }
+        (Some(_), [_, (.., second), ..]) => {
+            Some(differs(second.clone(), format!("{at} runs onus more than once")))
+        }
+    })
 }
 
 /// Every hook of ours under its event, once. Hooks of ours that are not asked for any more are taken out.
 pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> Result<String, Broken> {
     let (root, top) = parsed(or_empty(text), dialect)?;
-    if state_of_hooks(text, dialect, hooks, mark)? == State::Present {
+    if compared_hooks(text, dialect, hooks, mark)?.is_some_and(|differences| differences.is_empty()) {
         return Ok(text.to_owned());
     }
     let all = object_made(&top, "hooks")?;
@@ -220,7 +270,7 @@ pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> R
     }
     for hook in hooks {
         let event = array_made(&all, hook.event)?;
-        if !stands(&event, hook, mark) {
+        if compared_hook(&event, hook.event, Some(hook), mark)?.is_none_or(|found| !found.is_empty()) {
             without_ours(&event, mark);
             event.append(hook.input());
         }
@@ -251,73 +301,104 @@ pub fn without_hooks(text: &str, dialect: Dialect, mark: &str) -> Result<String,
     Ok(if took { root.to_string() } else { text.to_owned() })
 }
 
-pub fn state_of_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> Result<State, Broken> {
+/// What is there of our hooks. None: nothing.
+pub fn compared_hooks(
+    text: &str,
+    dialect: Dialect,
+    hooks: &[Hook],
+    mark: &str,
+) -> Result<Option<Vec<Difference>>, Broken> {
     let (_root, top) = parsed(or_empty(text), dialect)?;
-    let Some(all) = object_in(&top, "hooks")? else { return Ok(State::Missing) };
-    let mut found = 0;
+    let Some(all) = object_in(&top, "hooks")? else { return Ok(None) };
+    let mut there = BTreeMap::new();
     for prop in all.properties() {
         let name = prop.decoded_name().unwrap_or_default();
-        if hooks.iter().any(|hook| hook.event == name) {
+        let wanted = hooks.iter().find(|hook| hook.event == name);
+        if wanted.is_some() {
             // Asked for, so it has to be what it should be.
             array_in(&all, &name)?;
         }
-        found += prop.array_value().map_or(0, |event| ours(&event, mark).len());
+        if let Some(event) = prop.array_value()
+            && let Some(differences) = compared_hook(&event, &name, wanted, mark)?
+        {
+            there.insert(name, differences);
+        }
     }
-    let standing = hooks
-        .iter()
-        .filter(|hook| all.array_value(hook.event).is_some_and(|event| stands(&event, hook, mark)))
-        .count();
-    Ok(match (found, standing == hooks.len() && found == hooks.len()) {
-        (0, _) => State::Missing,
-        (_, true) => State::Present,
-        (_, false) => State::Changed,
-    })
+    if there.is_empty() {
+        return Ok(None);
+    }
+    let line = line_of(&all.into());
+    let missing = hooks.iter().filter(|hook| !there.contains_key(hook.event));
+    let missing: Vec<Difference> = missing
+        .map(|hook| Difference { line, what: format!("hooks.{} does not run onus", hook.event) })
+        .collect();
+    Ok(Some(there.into_values().flatten().chain(missing).collect()))
 }
 
-/// Whether a server's entry runs `onus mcp`, with whatever else it says beside that.
-fn is_our_server(entry: &Value) -> bool {
-    let program = entry["command"].as_str().unwrap_or_default();
-    let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
-    let args = entry["args"].as_array();
-    matches!(program, "onus" | "onus.exe") && args.is_some_and(|args| args.iter().any(|word| word == "mcp"))
+/// The entry that has our server's name.
+struct Server {
+    root: CstRootNode,
+    top: CstObject,
+    servers: CstObject,
+    line: usize,
+    entry: Value,
 }
 
-fn server(text: &str, dialect: Dialect) -> Result<Option<(CstRootNode, CstObject, CstObject)>, Broken> {
+fn server_in(text: &str, dialect: Dialect) -> Result<Option<Server>, Broken> {
     let (root, top) = parsed(or_empty(text), dialect)?;
     let Some(servers) = object_in(&top, "mcpServers")? else { return Ok(None) };
     let Some(node) = value_of(&servers, "onus")? else { return Ok(None) };
-    if !is_our_server(&node.to_serde_value().unwrap_or_default()) {
-        let why = "mcpServers.onus is another server: rename it or take it out".to_owned();
-        return Err(Broken { line: line_of(&node), why });
-    }
-    Ok(Some((root, top, servers)))
+    only_once(&node)?;
+    let entry = node.to_serde_value().unwrap_or_default();
+    Ok(Some(Server { root, top, servers, line: line_of(&node), entry }))
 }
 
-/// Our MCP server among the others. One that runs `onus mcp` already, somehow, is left as it is.
+/// Our MCP server among the others. What has its name and is not it, is made it.
 pub fn with_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
-    if server(text, dialect)?.is_some() {
+    if compared_server(text, dialect)?.is_some_and(|differences| differences.is_empty()) {
         return Ok(text.to_owned());
     }
     let (root, top) = parsed(or_empty(text), dialect)?;
-    let entry = vec![
+    let entry = CstInputValue::Object(vec![
         ("command".to_owned(), CstInputValue::String("onus".into())),
         ("args".to_owned(), CstInputValue::Array(vec![CstInputValue::String("mcp".into())])),
-    ];
-    object_made(&top, "mcpServers")?.append("onus", CstInputValue::Object(entry));
+    ]);
+    let servers = object_made(&top, "mcpServers")?;
+    match servers.get("onus") {
+        Some(there) => there.set_value(entry),
+        None => drop(servers.append("onus", entry)),
+    }
     Ok(root.to_string())
 }
 
 pub fn without_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
-    let Some((root, top, servers)) = server(text, dialect)? else { return Ok(text.to_owned()) };
-    take_out(&servers, "onus");
-    if servers.properties().is_empty() {
-        take_out(&top, "mcpServers");
+    let Some(server) = server_in(text, dialect)? else { return Ok(text.to_owned()) };
+    if !runs_onus(&server.entry) {
+        let why = "mcpServers.onus is another server: rename or remove it".to_owned();
+        return Err(Broken { line: server.line, why });
     }
-    Ok(root.to_string())
+    take_out(&server.servers, "onus");
+    if server.servers.properties().is_empty() {
+        take_out(&server.top, "mcpServers");
+    }
+    Ok(server.root.to_string())
 }
 
-pub fn state_of_server(text: &str, dialect: Dialect) -> Result<State, Broken> {
-    Ok(if server(text, dialect)?.is_some() { State::Present } else { State::Missing })
+/// What is there under our server's name. None: nothing.
+pub fn compared_server(text: &str, dialect: Dialect) -> Result<Option<Vec<Difference>>, Broken> {
+    let Some(Server { line, mut entry, .. }) = server_in(text, dialect)? else { return Ok(None) };
+    if let Some(entry) = entry.as_object_mut() {
+        // Agents' own commands write these out, and mean what is meant without them.
+        entry.retain(|name, value| {
+            !(name == "type" && value == "stdio" || name == "env" && *value == json!({}))
+        });
+    }
+    let differences = differences("mcpServers.onus", &compare::server(), &entry).into_iter();
+    Ok(Some(differences.map(|what| Difference { line, what }).collect()))
+}
+
+pub fn is_anothers_server(text: &str, dialect: Dialect) -> Result<bool, Broken> {
+    Ok(server_in(text, dialect)?.is_some_and(|server| !runs_onus(&server.entry)))
 }
 
 /// A list of strings down a path of objects.
@@ -380,10 +461,9 @@ pub fn without_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> 
     Ok(root.to_string())
 }
 
-pub fn state_of_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Result<State, Broken> {
+pub fn has_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Result<bool, Broken> {
     let (_root, top) = parsed(or_empty(text), dialect)?;
-    let found = list_at(&top, path)?.is_some_and(|list| holds(&list, item).is_some());
-    Ok(if found { State::Present } else { State::Missing })
+    Ok(list_at(&top, path)?.is_some_and(|list| holds(&list, item).is_some()))
 }
 
 /// Whether a text says nothing: what is left of a file that was all ours.

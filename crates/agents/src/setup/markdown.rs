@@ -1,17 +1,19 @@
-//! The marked block in an instruction file. What stands outside the marks is not ours.
+//! The marked block in an instruction file. What is outside the marks is not ours.
 
-use super::{Broken, State};
+use super::{Broken, Difference};
 
 pub const BEGIN: &str = "<!-- onus:begin -->";
 pub const END: &str = "<!-- onus:end -->";
 
-/// What an agent is told, the same for all of them: one file may be read by several.
+/// The text for agents, the same for all of them: several may read one file.
 pub const TEXT: &str = "\
 ## Shared work: onus
 
-Work in this repository is coordinated by `onus`: it decides who holds which task.
+`onus` coordinates the work in this repository: it decides who holds which task.
 Run `onus prime` first: it says who you are, what you hold and what to do next.
 The loop: `onus ready`, `onus claim ID`, work, `onus note ID TEXT`, then `onus done ID -m NOTE` or `onus release ID`.
+Where your shell cannot write the store, as in a sandbox, use the tools of the MCP server `onus` instead: `ready`, `claim`,
+`touch`, `note`, `done`, `release`, `block`, `show`, `add`, `status`. If you see no list of tools, search for them: `mcp__onus__claim`.
 If a command or an edit is refused, do not work around it: do what its `next` says, or take another task.
 Exit codes: 0 done, 2 usage, 3 not found, 4 held by another, 5 your lease is over: stop, 6 not allowed, 7 nothing to do, 8 store.";
 
@@ -56,7 +58,7 @@ fn block(end: &str) -> String {
     format!("{BEGIN}\n{TEXT}\n{END}").replace('\n', end)
 }
 
-/// The text with the block: where it stands already, else at the end, after an empty line.
+/// The text with the block: in place of an existing one, otherwise at the end, after an empty line.
 pub fn with_block(text: &str) -> Result<String, Broken> {
     let end = line_end(text);
     if let Some(place) = find(text)? {
@@ -81,10 +83,13 @@ pub fn without_block(text: &str) -> Result<String, Broken> {
     Ok(format!("{before}{after}"))
 }
 
-pub fn state(text: &str) -> Result<State, Broken> {
-    Ok(match find(text)? {
-        None => State::Missing,
-        Some(place) if text[place.clone()] == block(line_end(text)) => State::Present,
-        Some(_) => State::Changed,
-    })
+/// What is there of our block. None: nothing.
+pub fn compared(text: &str) -> Result<Option<Vec<Difference>>, Broken> {
+    let Some(place) = find(text)? else { return Ok(None) };
+    if text[place.clone()] == block(line_end(text)) {
+        return Ok(Some(Vec::new()));
+    }
+    let line = lines(text).take_while(|(at, _)| *at <= place.start).count();
+    let what = "the text between the onus marks differs from what onus setup writes".to_owned();
+    Ok(Some(vec![Difference { line, what }]))
 }

@@ -1,39 +1,43 @@
-//! Setting agents up: hooks, MCP server and instructions in their own configuration, and all of it out again.
+//! Setting agents up: hooks, MCP server and instructions in their own configuration, and taking all of it out again.
 //!
-//! Everything is planned first, from what the files say now, and only then written: one broken file and none is touched.
-//! A file that is there is merged into: what others wrote stays, byte for byte. A second run changes nothing.
+//! Everything is planned first, from what the files say now, and only then written: if one file is broken, none is touched.
+//! An existing file is merged into: what others wrote stays, byte for byte. A second run changes nothing.
 //!
-//! Taking out is exact where it can be. A receipt keeps what each file was before and what was made of it. If the file is
-//! still that, it becomes what it was, and one that was not there is gone again. If somebody changed it since, or there is
-//! no receipt (another clone), only our own entries are taken out, found by what they are.
+//! Removal is exact where it can be. A receipt records each file before and after. If the file has not changed since, it
+//! is restored, and a file that did not exist is removed. If it has changed, or there is
+//! no receipt (another clone), only our own entries are taken out, recognised by their content.
 //!
-//! `json`, `toml` and `markdown` are text in, text out. `files` is all that touches the disk, with `receipt`. One file an
+//! `json`, `toml` and `markdown` are text in, text out. Only `files` and `receipt` touch the disk. One file per
 //! agent says what is written for it, and where that was looked up.
 
 mod agents_md;
 mod apply;
 mod claude;
 mod codex;
+mod compare;
 mod diff;
-mod files;
+pub mod files;
 mod gemini;
 pub mod json;
 pub mod markdown;
 mod plan;
 mod receipt;
 pub mod toml;
+mod trust;
 
 use std::path::{Path, PathBuf};
 
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Refusal, Step};
 
 pub use apply::{Done, apply};
 pub use diff::diff;
 pub use plan::{Change, Plan, plan_removal, plan_setup};
+pub use trust::Distrust;
 
+use files::Bounds;
 use json::{Dialect, Hook};
 
-/// Whether something of ours stands in a file.
+/// Whether a file contains an entry of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Present,
@@ -43,12 +47,34 @@ pub enum State {
 }
 
 impl State {
+    fn of(compared: Option<&[Difference]>) -> State {
+        match compared {
+            None => State::Missing,
+            Some([]) => State::Present,
+            Some(_) => State::Changed,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             State::Present => "present",
             State::Changed => "changed",
             State::Missing => "missing",
         }
+    }
+}
+
+/// How an entry of ours is not as it would be written. It names keys and lines, and says nothing of what is there: that may
+/// be a secret, or meant for whoever reads this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub line: usize,
+    pub what: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
@@ -93,9 +119,17 @@ impl Ground<'_> {
         (self.env)(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// Where the files of this level may lie.
+    fn bounds(&self) -> Bounds {
+        match self.level {
+            Level::Project => Bounds::Tree(self.root.clone()),
+            Level::User => Bounds::Own,
+        }
+    }
+
     fn home(&self) -> Result<&Path, Refusal> {
         let home = self.home.as_deref().filter(|home| home.is_absolute());
-        home.ok_or_else(|| Refusal::usage("HOME is not set: there is no place for a user's configuration"))
+        home.ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"))
     }
 
     /// The program's own file, if it can be run by its name.
@@ -161,14 +195,29 @@ impl Part {
         }
     }
 
-    fn state(&self, text: &str) -> Result<State, Broken> {
+    /// How what is there differs from what would be written. None: it is not there.
+    fn compared(&self, text: &str) -> Result<Option<Vec<Difference>>, Broken> {
+        let whole = |found: bool| found.then(Vec::new);
         match self {
-            Part::Hooks { dialect, hooks, mark } => json::state_of_hooks(text, *dialect, hooks, mark),
-            Part::Server(dialect) => json::state_of_server(text, *dialect),
-            Part::TomlServer => toml::state_of_server(text),
-            Part::Block => markdown::state(text),
-            Part::Item { dialect, path, item } => json::state_of_item(text, *dialect, path, item),
-            Part::TomlRoot(path) => toml::state_of_root(text, path),
+            Part::Hooks { dialect, hooks, mark } => json::compared_hooks(text, *dialect, hooks, mark),
+            Part::Server(dialect) => json::compared_server(text, *dialect),
+            Part::TomlServer => toml::compared_server(text),
+            Part::Block => markdown::compared(text),
+            Part::Item { dialect, path, item } => json::has_item(text, *dialect, path, item).map(whole),
+            Part::TomlRoot(path) => toml::has_root(text, path).map(whole),
+        }
+    }
+
+    fn state(&self, text: &str) -> Result<State, Broken> {
+        self.compared(text).map(|compared| State::of(compared.as_deref()))
+    }
+
+    /// Whether it has our name and is something else altogether: not ours to take out, nor to forget.
+    fn is_anothers(&self, text: &str) -> Result<bool, Broken> {
+        match self {
+            Part::Server(dialect) => json::is_anothers_server(text, *dialect),
+            Part::TomlServer => toml::is_anothers_server(text),
+            Part::Hooks { .. } | Part::Block | Part::Item { .. } | Part::TomlRoot(_) => Ok(false),
         }
     }
 }
@@ -177,9 +226,14 @@ impl Part {
 #[derive(Clone, Debug)]
 struct Target {
     path: PathBuf,
-    /// A link may lead anywhere in this folder, and not out of it.
-    within: PathBuf,
+    bounds: Bounds,
     parts: Vec<Part>,
+}
+
+impl Target {
+    fn look(&self) -> Result<files::Seen, Refusal> {
+        files::look(&self.path, &self.bounds)
+    }
 }
 
 /// What lets a sandbox write the store, and the lines of it that people are shown.
@@ -204,6 +258,8 @@ pub struct Agent {
     targets: fn(&Ground<'_>) -> Result<Vec<Target>, Refusal>,
     /// What lets its shell write the store: the file is the user's own, since the path is this machine's.
     allowance: fn(&Ground<'_>, &str) -> Option<Allowance>,
+    /// Why it does not run our hooks, though they are there.
+    distrust: fn(&Ground<'_>) -> Option<Distrust>,
     /// What its user has to know or do, beyond what is written.
     notes: &'static [&'static str],
     /// What its sandbox means for the store.
@@ -232,6 +288,7 @@ pub struct Found {
     pub path: PathBuf,
     pub part: &'static str,
     pub state: State,
+    pub differences: Vec<Difference>,
 }
 
 impl Agent {
@@ -246,20 +303,31 @@ impl Agent {
         Some(there.display().to_string())
     }
 
-    /// What of it stands where; a store in its sandbox only if it is there.
+    /// Which of its parts are where; a store in its sandbox only if it is there.
     pub fn found(&self, ground: &Ground<'_>) -> Result<Vec<Found>, Refusal> {
         let mut found = Vec::new();
         for target in (self.targets)(ground)? {
-            let text = files::look(&target)?.text.unwrap_or_default();
+            let text = target.look()?.text.unwrap_or_default();
             for part in &target.parts {
-                let state = part.state(&text).map_err(|broken| refused(&target.path, &broken))?;
-                found.push(Found { path: target.path.clone(), part: part.name(), state });
+                let compared = part.compared(&text).map_err(|broken| refused(&target.path, &broken))?;
+                let state = State::of(compared.as_deref());
+                let differences = compared.unwrap_or_default();
+                found.push(Found { path: target.path.clone(), part: part.name(), state, differences });
             }
         }
         Ok(found)
     }
 
-    /// Whether anything of ours stands anywhere in its files.
+    /// Why it does not run our hooks, though they are there as they should be: it says nothing about that itself. None as well
+    /// where nobody uses it on this machine.
+    pub fn distrust(&self, ground: &Ground<'_>) -> Result<Option<Distrust>, Refusal> {
+        let has_hooks =
+            self.found(ground)?.iter().any(|found| found.part == "hooks" && found.state == State::Present);
+        let is_used = (self.user_folder)(ground).is_some_and(|folder| folder.is_dir());
+        Ok(if has_hooks && is_used { (self.distrust)(ground) } else { None })
+    }
+
+    /// Whether any of its files contains an entry of ours.
     pub fn is_there(&self, ground: &Ground<'_>) -> Result<bool, Refusal> {
         Ok(self.found(ground)?.iter().any(|found| found.state != State::Missing))
     }
@@ -292,7 +360,7 @@ impl Agent {
     pub fn is_allowed(&self, ground: &Ground<'_>) -> bool {
         let Some(store) = ground.store.as_deref().and_then(Path::to_str) else { return false };
         let Some((target, _)) = (self.allowance)(ground, store) else { return false };
-        let Ok(file) = files::look(&target) else { return false };
+        let Ok(file) = target.look() else { return false };
         let text = file.text.unwrap_or_default();
         target.parts.iter().all(|part| part.state(&text) == Ok(State::Present))
     }
@@ -300,15 +368,15 @@ impl Agent {
 
 fn refused(path: &Path, broken: &Broken) -> Refusal {
     Refusal::usage(format!("{}:{}: {}", path.display(), broken.line, broken.why))
-        .next("mend the file and run it again: nothing was written")
+        .next(Step::plain("fix the file and run this again: nothing was written"))
 }
 
-/// The command of a hook. Without onus it passes in silence: it never stands in the agent's way, nor speaks at every call.
+/// The command of a hook. Without onus it passes silently: it must neither block the agent nor complain at every call.
 fn command(agent: &str) -> String {
     format!("command -v onus >/dev/null 2>&1 && exec onus hook {agent}; cat >/dev/null; exit 0")
 }
 
-/// The same where a session begins: without onus its user is told, once. All three agents show a `systemMessage`.
+/// The same at the start of a session: without onus its user is told once. All three agents show a `systemMessage`.
 fn first_command(agent: &str) -> String {
     format!(
         "command -v onus >/dev/null 2>&1 && exec onus hook {agent}; cat >/dev/null; printf '%s\\n' \

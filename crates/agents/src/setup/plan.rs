@@ -1,11 +1,12 @@
-//! What would be written, worked out before anything is.
+//! What would be written, worked out before anything is written.
 
 use std::path::{Path, PathBuf};
 
 use onus_core::refusal::Refusal;
 
+use super::files::Bounds;
 use super::receipt::{self, Receipt, hash};
-use super::{AGENTS, Agent, Ground, Level, Part, State, Target, files, json, refused};
+use super::{AGENTS, Agent, Difference, Ground, Level, Part, State, Target, json, refused};
 
 /// One file, and what becomes of it.
 #[derive(Clone, Debug)]
@@ -13,12 +14,15 @@ pub struct Change {
     /// As it was named; a link has its own name here.
     pub path: PathBuf,
     pub(super) real: PathBuf,
+    pub(super) bounds: Bounds,
     /// None: it is not there.
     pub before: Option<String>,
     /// None: it will not be there.
     pub after: Option<String>,
     /// Whose entries it is about.
     pub agents: Vec<&'static str>,
+    /// What had our name or mark and was not as it is written, and is put right.
+    pub differences: Vec<Difference>,
     /// It becomes byte for byte what it was before onus was set up.
     pub restored: bool,
     /// Others that are set up go on using what is in it.
@@ -51,16 +55,18 @@ pub struct Plan {
 impl Plan {
     /// The change of a file, by where it really lies: several agents, and links, may mean the same.
     fn of(&mut self, target: &Target) -> Result<&mut Change, Refusal> {
-        let seen = files::look(target)?;
+        let seen = target.look()?;
         let at = match self.changes.iter().position(|change| change.real == seen.real) {
             Some(at) => at,
             None => {
                 self.changes.push(Change {
                     path: target.path.clone(),
                     real: seen.real,
+                    bounds: target.bounds.clone(),
                     before: seen.text.clone(),
                     after: seen.text,
                     agents: Vec::new(),
+                    differences: Vec::new(),
                     restored: false,
                     stays: false,
                     receipt: Keep::AsItIs,
@@ -93,6 +99,8 @@ pub fn plan_setup(ground: &Ground<'_>, agents: &[&'static Agent], allow: bool) -
             let change = plan.of(&target)?;
             let mut text = change.after.clone().unwrap_or_default();
             for part in &target.parts {
+                let compared = part.compared(&text).map_err(|broken| refused(&target.path, &broken))?;
+                change.differences.extend(compared.unwrap_or_default());
                 text = part.put(&text).map_err(|broken| refused(&target.path, &broken))?;
             }
             if change.before.is_some() || !text.is_empty() {
@@ -144,12 +152,17 @@ fn receipt_of_setup<'a>(
     Ok(if same { Keep::AsItIs } else { Keep::Save(receipt) })
 }
 
-/// What the file says without us: as it is, unless something of ours is in it already.
+/// What the file says without us: as it is, unless something of ours is in it already. What only has our name comes back
+/// when we go.
 fn before_us<'a>(change: &Change, parts: impl Iterator<Item = &'a Part>) -> Result<Option<String>, Refusal> {
     let Some(before) = &change.before else { return Ok(None) };
     let mut text = before.clone();
     for part in parts {
-        text = part.take(&text).map_err(|broken| refused(&change.path, &broken))?;
+        let without = part.is_anothers(&text).and_then(|anothers| match anothers {
+            true => Ok(text.clone()),
+            false => part.take(&text),
+        });
+        text = without.map_err(|broken| refused(&change.path, &broken))?;
     }
     let was_all_ours = text != *before && json::is_empty(&text);
     Ok((!was_all_ours).then_some(text))
@@ -253,8 +266,7 @@ fn staying(
 
 fn uses(ground: &Ground<'_>, agent: &Agent, real: &Path) -> bool {
     let Ok(targets) = (agent.targets)(ground) else { return false };
-    let seen: Vec<_> =
-        targets.iter().filter_map(|target| Some((target, files::look(target).ok()?))).collect();
+    let seen: Vec<_> = targets.iter().filter_map(|target| Some((target, target.look().ok()?))).collect();
     seen.iter().any(|(_, seen)| seen.real == real)
         && seen.iter().filter(|(_, seen)| seen.real != real).any(|(target, seen)| {
             let text = seen.text.as_deref().unwrap_or_default();
@@ -266,7 +278,7 @@ fn parts_of(ground: &Ground<'_>, agents: &[&'static Agent], real: &Path) -> Resu
     let mut parts = Vec::new();
     for agent in agents {
         for target in all_targets(agent, ground, true)? {
-            if files::look(&target)?.real == real {
+            if target.look()?.real == real {
                 parts.extend(target.parts);
             }
         }

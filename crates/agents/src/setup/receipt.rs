@@ -1,4 +1,4 @@
-//! What a file was before we wrote it, so that it can be that again. One receipt a file, readable by its user alone.
+//! A file as it was before we wrote it, so that it can be restored. One receipt per file, readable only by its user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,10 @@ fn place(folder: &Path, real: &Path) -> PathBuf {
 
 /// The receipt of a file. One that cannot be read is none: taking out by structure needs none.
 pub(super) fn load(folder: &Path, real: &Path) -> Option<Receipt> {
-    let place = place(folder, real);
-    let meta = place.symlink_metadata().ok()?;
-    if !meta.is_file() || meta.len() > MAX_BYTES {
-        return None;
-    }
-    let receipt: Receipt = serde_json::from_slice(&fs::read(&place).ok()?).ok()?;
+    let mut receipt: Receipt =
+        serde_json::from_slice(&files::read_own(&place(folder, real), MAX_BYTES)?).ok()?;
+    // Whatever it says, no other folders are removed than those that the file lies in.
+    receipt.made.retain(|made| real.starts_with(made) && real != made);
     (receipt.path == real.to_string_lossy()).then_some(receipt)
 }
 

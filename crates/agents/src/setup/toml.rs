@@ -1,16 +1,18 @@
 //! Entries put into TOML files and taken out of them again. A table is added at the end of the text and taken out by its
-//! lines, so that the rest of it is not even written anew; only what stands inside somebody's inline value is edited there.
+//! lines, so that the rest is not even rewritten; only an entry inside someone's inline value is edited in place.
 
 use std::ops::Range;
 
 use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::{Broken, State};
+use super::compare::{self, differences, runs_onus};
+use super::{Broken, Difference};
 
 fn parsed(text: &str) -> Result<Document<String>, Broken> {
     Document::parse(text.to_owned()).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(text, span.start));
-        Broken { line, why: format!("not TOML: {}", error.message()) }
+        // The parser's own words may quote the text.
+        Broken { line, why: "not TOML".into() }
     })
 }
 
@@ -65,23 +67,65 @@ fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut)) -> Result<String, Bro
     Ok(if text.contains("\r\n") { plain.replace('\n', "\r\n") } else { plain })
 }
 
-fn is_our_server(server: &dyn TableLike) -> bool {
-    let program = server.get("command").and_then(Item::as_str).unwrap_or_default();
-    let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
-    let args = server.get("args").and_then(Item::as_array);
-    matches!(program, "onus" | "onus.exe")
-        && args.is_some_and(|args| args.iter().any(|word| word.as_str() == Some("mcp")))
+/// An item as the value it is, for comparing.
+fn plain(item: &Item) -> serde_json::Value {
+    if let Some(table) = item.as_table_like() {
+        return table.iter().map(|(name, inner)| (name.to_owned(), plain(inner))).collect();
+    }
+    match item {
+        Item::Value(Value::String(text)) => text.value().as_str().into(),
+        Item::Value(Value::Array(list)) => {
+            list.iter().map(|value| plain(&Item::Value(value.clone()))).collect()
+        }
+        // No other is spelled like anything of ours.
+        other => other.to_string().trim().into(),
+    }
+}
+
+/// The entry that has our server's name, and its line.
+fn server_in(text: &str) -> Result<Option<(usize, serde_json::Value)>, Broken> {
+    let document = parsed(text)?;
+    let Some((_, servers)) = table_in(text, document.as_table(), "mcp_servers")? else { return Ok(None) };
+    let Some((item, _)) = table_in(text, servers, "onus")? else { return Ok(None) };
+    Ok(Some((item.span().map_or(1, |span| line_at(text, span.start)), plain(item))))
 }
 
 /// The lines of our server, as they are added, and as people are shown them.
 pub fn server_lines() -> Vec<String> {
-    ["[mcp_servers.onus]", "command = \"onus\"", "args = [\"mcp\"]"].map(str::to_owned).into()
+    let variables = Value::Array(Array::from_iter(VARIABLES)).to_string();
+    vec![
+        "[mcp_servers.onus]".to_owned(),
+        "command = \"onus\"".to_owned(),
+        "args = [\"mcp\"]".to_owned(),
+        format!("env_vars = {}", variables.trim()),
+    ]
 }
 
-/// Our MCP server among the others. One that runs `onus mcp` already, somehow, is left as it is.
+/// The variables that the server inherits: the caller's identity, the store, and how to reach it.
+const VARIABLES: [&str; 8] = [
+    "ONUS_ACTOR",
+    "ONUS_INSTANCE",
+    "ONUS_TASK",
+    "ONUS_TOKEN",
+    "ONUS_STORE",
+    "ONUS_STORE_WAIT",
+    "ONUS_PROJECT",
+    "PGPASSWORD",
+];
+
+/// Our server's entry, as a value.
+fn server() -> serde_json::Value {
+    let mut server = compare::server();
+    server["env_vars"] = VARIABLES.into_iter().collect();
+    server
+}
+
+/// Our MCP server among the others. What has its name and is not it, is made it.
 pub fn with_server(text: &str) -> Result<String, Broken> {
-    if state_of_server(text)? == State::Present {
-        return Ok(text.to_owned());
+    match compared_server(text)? {
+        Some(differences) if differences.is_empty() => return Ok(text.to_owned()),
+        Some(_) => return with_server(&without_entry(text)?),
+        None => {}
     }
     let document = parsed(text)?;
     if !matches!(document.get("mcp_servers"), Some(Item::Value(_))) {
@@ -91,6 +135,7 @@ pub fn with_server(text: &str) -> Result<String, Broken> {
         let mut server = InlineTable::new();
         server.insert("command", "onus".into());
         server.insert("args", Value::Array(Array::from_iter(["mcp"])));
+        server.insert("env_vars", Value::Array(Array::from_iter(VARIABLES)));
         if let Some(servers) = document["mcp_servers"].as_inline_table_mut() {
             servers.insert("onus", Value::InlineTable(server));
         }
@@ -98,26 +143,50 @@ pub fn with_server(text: &str) -> Result<String, Broken> {
 }
 
 pub fn without_server(text: &str) -> Result<String, Broken> {
-    if state_of_server(text)? != State::Present {
-        return Ok(text.to_owned());
-    }
-    let document = parsed(text)?;
-    match document.get("mcp_servers").and_then(|servers| servers.get("onus")) {
-        Some(Item::Table(table)) if table.span().is_some() && !table.is_dotted() => {
-            let mut ranges = Vec::new();
-            ranges_of(table, &mut ranges);
-            Ok(without_ranges(text, ranges))
+    match server_in(text)? {
+        None => Ok(text.to_owned()),
+        Some((_, entry)) if runs_onus(&entry) => without_entry(text),
+        Some((line, _)) => {
+            let why = "mcp_servers.onus is another server: rename or remove it".to_owned();
+            Err(Broken { line, why })
         }
-        _ => edited(text, |document| {
-            let servers = document.get_mut("mcp_servers").and_then(Item::as_table_like_mut);
-            if let Some(servers) = servers {
-                servers.remove("onus");
-                if servers.is_empty() {
-                    document.remove("mcp_servers");
-                }
-            }
-        }),
     }
+}
+
+/// The text without what has our server's name: by its lines where it has lines of its own.
+fn without_entry(text: &str) -> Result<String, Broken> {
+    let document = parsed(text)?;
+    if let Some(Item::Table(table)) = document.get("mcp_servers").and_then(|servers| servers.get("onus"))
+        && table.span().is_some()
+        && !table.is_dotted()
+    {
+        let mut ranges = Vec::new();
+        ranges_of(table, &mut ranges);
+        let shorter = without_ranges(text, ranges);
+        // Only if that was all of it, and nothing else.
+        let others = |text: &str| -> Result<serde_json::Value, Broken> {
+            let mut all = plain(parsed(text)?.as_item());
+            if let Some(servers) = all.get_mut("mcp_servers").and_then(serde_json::Value::as_object_mut) {
+                servers.remove("onus");
+            }
+            Ok(all)
+        };
+        let same = |shorter: &str| {
+            Ok::<bool, Broken>(server_in(shorter)?.is_none() && others(shorter)? == others(text)?)
+        };
+        if same(&shorter).unwrap_or(false) {
+            return Ok(shorter);
+        }
+    }
+    edited(text, |document| {
+        let servers = document.get_mut("mcp_servers").and_then(Item::as_table_like_mut);
+        if let Some(servers) = servers {
+            servers.remove("onus");
+            if servers.is_empty() {
+                document.remove("mcp_servers");
+            }
+        }
+    })
 }
 
 /// What each header of a table has below it: from the header to the end of its last value.
@@ -150,18 +219,15 @@ fn without_ranges(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     shorter
 }
 
-pub fn state_of_server(text: &str) -> Result<State, Broken> {
-    let document = parsed(text)?;
-    let Some((_, servers)) = table_in(text, document.as_table(), "mcp_servers")? else {
-        return Ok(State::Missing);
-    };
-    match table_in(text, servers, "onus")? {
-        None => Ok(State::Missing),
-        Some((_, server)) if is_our_server(server) => Ok(State::Present),
-        Some((item, _)) => {
-            Err(broken(text, item, "mcp_servers.onus is another server: rename it or take it out"))
-        }
-    }
+/// What is there under our server's name. None: nothing.
+pub fn compared_server(text: &str) -> Result<Option<Vec<Difference>>, Broken> {
+    let Some((line, entry)) = server_in(text)? else { return Ok(None) };
+    let differences = differences("mcp_servers.onus", &server(), &entry).into_iter();
+    Ok(Some(differences.map(|what| Difference { line, what }).collect()))
+}
+
+pub fn is_anothers_server(text: &str) -> Result<bool, Broken> {
+    Ok(server_in(text)?.is_some_and(|(_, entry)| !runs_onus(&entry)))
 }
 
 const ROOTS: (&str, &str) = ("sandbox_workspace_write", "writable_roots");
@@ -175,7 +241,7 @@ pub fn root_lines(path: &str) -> Vec<String> {
     vec![format!("[{}]", ROOTS.0), format!("{} = [{}]", ROOTS.1, quoted(path))]
 }
 
-fn has_root(document: &Document<String>, text: &str, path: &str) -> Result<Option<bool>, Broken> {
+fn root_in(document: &Document<String>, text: &str, path: &str) -> Result<Option<bool>, Broken> {
     let Some((_, sandbox)) = table_in(text, document.as_table(), ROOTS.0)? else { return Ok(None) };
     match sandbox.get(ROOTS.1) {
         None => Ok(Some(false)),
@@ -187,7 +253,7 @@ fn has_root(document: &Document<String>, text: &str, path: &str) -> Result<Optio
 }
 
 pub fn with_root(text: &str, path: &str) -> Result<String, Broken> {
-    match has_root(&parsed(text)?, text, path)? {
+    match root_in(&parsed(text)?, text, path)? {
         Some(true) => Ok(text.to_owned()),
         None => appended(text, &root_lines(path)),
         Some(false) => edited(text, |document| {
@@ -201,7 +267,7 @@ pub fn with_root(text: &str, path: &str) -> Result<String, Broken> {
 }
 
 pub fn without_root(text: &str, path: &str) -> Result<String, Broken> {
-    if has_root(&parsed(text)?, text, path)? != Some(true) {
+    if root_in(&parsed(text)?, text, path)? != Some(true) {
         return Ok(text.to_owned());
     }
     edited(text, |document| {
@@ -217,9 +283,8 @@ pub fn without_root(text: &str, path: &str) -> Result<String, Broken> {
     })
 }
 
-pub fn state_of_root(text: &str, path: &str) -> Result<State, Broken> {
-    let found = has_root(&parsed(text)?, text, path)? == Some(true);
-    Ok(if found { State::Present } else { State::Missing })
+pub fn has_root(text: &str, path: &str) -> Result<bool, Broken> {
+    Ok(root_in(&parsed(text)?, text, path)? == Some(true))
 }
 
 #[cfg(test)]
@@ -241,7 +306,7 @@ mod tests {
         ] {
             let with = with_server(text).unwrap();
             assert!(with.starts_with(text), "{with}");
-            assert_eq!(state_of_server(&with), Ok(State::Present));
+            assert_eq!(compared_server(&with), Ok(Some(Vec::new())));
             assert_eq!(with_server(&with).unwrap(), with);
             let without = without_server(&with).unwrap();
             let line =
@@ -263,7 +328,7 @@ mod tests {
     fn an_inline_table_is_edited_where_it_stands() {
         let text = "mcp_servers = { docs = { command = \"d\" } } # all\r\nb = 1\r\n";
         let with = with_server(text).unwrap();
-        assert_eq!(state_of_server(&with), Ok(State::Present), "{with}");
+        assert_eq!(compared_server(&with), Ok(Some(Vec::new())), "{with}");
         assert!(with.contains("# all\r\nb = 1\r\n"), "{with}");
         assert_eq!(without_server(&with).unwrap(), text);
     }
@@ -276,7 +341,7 @@ mod tests {
             "[sandbox_workspace_write]\nwritable_roots = [\"/a\"] # mine\n",
         ] {
             let with = with_root(text, "/r/.git/onus").unwrap();
-            assert_eq!(state_of_root(&with, "/r/.git/onus"), Ok(State::Present), "{with}");
+            assert_eq!(has_root(&with, "/r/.git/onus"), Ok(true), "{with}");
             assert_eq!(with_root(&with, "/r/.git/onus").unwrap(), with);
             assert_eq!(without_root(&with, "/r/.git/onus").unwrap().trim_end(), text.trim_end(), "{with}");
         }
@@ -287,7 +352,8 @@ mod tests {
         let line = |text: &str| with_server(text).unwrap_err().line;
         assert_eq!(line("a = 1\nb = \n"), 2);
         assert_eq!(line("a = 1\n\nmcp_servers = 3\n"), 3);
-        assert_eq!(line("[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.onus]\ncommand = \"other\"\n"), 3);
+        let others = "[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.onus]\ncommand = \"other\"\n";
+        assert_eq!(without_server(others).unwrap_err().line, 3);
         assert_eq!(with_root("[sandbox_workspace_write]\nwritable_roots = 1\n", "/x").unwrap_err().line, 2);
     }
 }

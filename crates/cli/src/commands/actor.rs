@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::args::{Key, parse};
 use crate::context::Context;
 
-/// Who acts here: people, agents, CI; their tiers and other names
+/// List and manage actors: people, agents and CI, with their tiers and aliases
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Every actor, with its tier and aliases
+    /// List every actor, with its tier and aliases
     List,
     /// Register an actor before its first use
     Register {
@@ -28,7 +28,7 @@ enum Verb {
         #[command(flatten)]
         key: Key,
     },
-    /// Set how far an actor is trusted, 0 to 3 (people only)
+    /// Set an actor's tier, how far it is trusted: 0 to 3 (people only)
     Tier {
         /// human:NAME, agent:NAME or ci:NAME
         #[arg(value_parser = parse::<ActorName>)]
@@ -39,12 +39,12 @@ enum Verb {
         #[command(flatten)]
         key: Key,
     },
-    /// Let another name mean the same actor (people only)
+    /// Give an actor a second name (people only)
     Alias {
         /// human:NAME, agent:NAME or ci:NAME
         #[arg(value_parser = parse::<ActorName>)]
         actor: ActorName,
-        /// The other name, not yet an actor of its own
+        /// The alias; it must not be an actor already
         #[arg(value_parser = parse::<ActorName>)]
         alias: ActorName,
         #[command(flatten)]
@@ -77,7 +77,7 @@ fn print(context: &Context, reply: &Reply) -> super::Result {
 }
 
 fn list(context: &Context) -> super::Result {
-    let actors = context.engine(onus_store::Access::Read)?.actors()?;
+    let actors = context.host.engine(onus_store::Access::Read)?.actors()?;
     if context.out.json {
         context.out.document(json!({ "actors": actors }), &[]);
         return Ok(());

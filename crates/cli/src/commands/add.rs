@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Command, NewTask, Schedule, TaskLink};
+use onus_core::constraint::Constraint;
 use onus_core::ids::TaskRef;
 use onus_core::lease::Mode;
 use onus_core::refusal::Refusal;
@@ -10,48 +11,54 @@ use onus_core::task::{Facts, Origin, Priority, TaskType};
 use onus_engine::Answer;
 use serde_json::json;
 
-use crate::args::{Key, parse, parse_schedule, text_or_stdin};
+use crate::args::{Key, parse, parse_priority, parse_schedule, text_or_stdin};
 use crate::context::Context;
 use crate::output::escape_line;
+use crate::plan::Scoping;
+use onus_host::scopes::area_label;
 
 /// Add a task, or a whole plan
 ///
-/// It is open for anyone who may claim it. Of the same --origin there is only ever one: a second add gives that one.
+/// The task starts open, for anyone with a high enough tier to claim. One --origin means one task: adding it again returns
+/// the task that exists.
 ///
-/// --file reads a plan: `[[task]]` tables of TOML, or {"tasks": [...]} of JSON, whose fields are called as the options here
-/// are (title, body, type, priority, tier, owner, area, iteration, tags, refs, parent, deps, relates, not_before,
-/// max_attempts, origin, propose). A task's name is what parent, deps and relates of others may call it by; any other
-/// task is named by its id. All of the plan is added, or nothing.
+/// --file reads a plan: `[[task]]` tables in TOML, or {"tasks": [...]} in JSON, with fields named after the options here
+/// (title, body, type, priority, tier, owner, area, iteration, tags, refs, scope, constraints, acceptance, parent,
+/// deps, relates, not_before, max_attempts, origin, propose). Give a task a `name`, and the parent, deps and relates of others in the plan can refer
+/// to it; refer to existing tasks by id. Either the whole plan is added or none of it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// What is to be done, in a line. `-` reads standard input: its first line, the rest is the body
+    /// What to do, in one line. `-` reads standard input: the first line is the title, the rest the body
     #[arg(required_unless_present = "file")]
     title: Option<String>,
     /// Add the tasks of a plan, .toml or .json (- reads standard input)
     #[arg(long, value_name = "PLAN", conflicts_with_all = ALONE)]
     file: Option<PathBuf>,
-    /// Change nothing; show what would be added
+    /// Show what would be added, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// The details (- reads standard input)
     #[arg(short = 'd', long = "body", value_name = "TEXT")]
     body: Option<String>,
+    /// One condition for accepting the task, in one line; repeatable
+    #[arg(long, value_name = "TEXT")]
+    acceptance: Vec<String>,
     #[command(flatten)]
     facts: FactArgs,
     #[command(flatten)]
     links: LinkArgs,
-    /// Where the ask came from; the same origin always gives the same task
+    /// Where the request came from; the same origin always gives the same task
     #[arg(long, value_name = "CHANNEL:REF", value_parser = parse::<Origin>)]
     origin: Option<Origin>,
-    /// Only propose it: somebody must accept it first
+    /// Only propose it: someone must accept it before it can be claimed
     #[arg(long)]
     propose: bool,
     #[command(flatten)]
     key: Key,
 }
 
-/// What is said of one task, and in a plan of each.
-const ALONE: [&str; 17] = [
+/// The fields of one task, given as options or in a plan.
+const ALONE: [&str; 19] = [
     "title",
     "body",
     "kind",
@@ -62,6 +69,8 @@ const ALONE: [&str; 17] = [
     "iteration",
     "tags",
     "refs",
+    "constraints",
+    "acceptance",
     "max_attempts",
     "parent",
     "deps",
@@ -76,13 +85,13 @@ pub(crate) struct FactArgs {
     /// epic, feature, story, task (the default) or bug
     #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = parse::<TaskType>)]
     kind: Option<TaskType>,
-    /// P0 (first) to P4; P2 if not given
-    #[arg(short, long, value_name = "P0..P4", value_parser = parse::<Priority>)]
+    /// P0 or 0 (most urgent) to P4; default P2
+    #[arg(short, long, value_name = "P0..P4", value_parser = parse_priority)]
     priority: Option<Priority>,
-    /// The tier an actor needs to claim it, 0 to 3; 1 if not given
+    /// The tier an actor needs to claim it, 0 to 3; default 1
     #[arg(long, value_name = "0..3", value_parser = parse::<Tier>)]
     tier: Option<Tier>,
-    /// The accountable person (human:NAME), who need not be the holder
+    /// The person accountable for it (human:NAME); anyone may hold it
     #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
     owner: Option<ActorName>,
     /// The part of the project it belongs to
@@ -91,35 +100,38 @@ pub(crate) struct FactArgs {
     /// The sprint or milestone it is planned for
     #[arg(long, value_name = "WORD")]
     iteration: Option<String>,
-    /// A tag; may be repeated
+    /// A tag; repeatable
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// The same thing elsewhere, such as jira:WEB-7; may be repeated
+    /// Its id in another system, such as jira:WEB-7, which also names the task; repeatable
     #[arg(long = "ref", value_name = "SYSTEM:ID", value_parser = parse_ref)]
     refs: Vec<(String, String)>,
-    /// Paths that whoever holds it reserves: a glob from the repository's root; may be repeated
+    /// Paths its holder reserves: a glob from the repository's root; repeatable
     #[arg(long = "scope", value_name = "GLOB")]
     scope: Vec<String>,
-    /// Let these paths be shared with others that share them, too
+    /// What its holder may not do: read_only, no_delete, no_land, max_files=N or max_lines=N; repeatable
+    #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
+    constraints: Vec<Constraint>,
+    /// Share the --scope paths with other tasks that also share them
     #[arg(long)]
     shared: bool,
-    /// How often it may be tried again after it failed; as retry.max_attempts says if not given
+    /// How often it may be retried after failing; default: retry.max_attempts
     #[arg(long, value_name = "N")]
     max_attempts: Option<u64>,
 }
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct LinkArgs {
-    /// The task it is a part of: that one is not ready before its parts are finished
+    /// The task it is part of; a parent is not ready until its parts are finished
     #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
     parent: Option<TaskRef>,
-    /// A task that must be done first; may be repeated
+    /// A task that must be done first; repeatable
     #[arg(long = "dep", value_name = "ID", value_parser = parse::<TaskRef>)]
     deps: Vec<TaskRef>,
-    /// A task worth reading beside it; may be repeated
+    /// A related task; repeatable
     #[arg(long = "relate", value_name = "ID", value_parser = parse::<TaskRef>)]
     relates: Vec<TaskRef>,
-    /// Not ready before this time, local date, or so long from now
+    /// Not ready before this time, local date, or duration from now
     #[arg(long, value_name = "WHEN", value_parser = parse_schedule)]
     not_before: Option<Schedule>,
 }
@@ -134,16 +146,19 @@ pub(super) fn parse_ref(text: &str) -> Result<(String, String), String> {
 impl FactArgs {
     fn facts(self, context: &Context) -> Result<Facts, Refusal> {
         let plain = Facts::default();
+        let (scope, scope_areas) = context.scope(&self.scope)?;
         Ok(Facts {
             kind: self.kind.unwrap_or(plain.kind),
             priority: self.priority.unwrap_or(plain.priority),
             required_tier: self.tier.unwrap_or(plain.required_tier),
-            area: self.area,
+            area: area_label(&context.host, self.area)?,
             iteration: self.iteration,
             owner: self.owner,
             tags: self.tags.into_iter().collect::<BTreeSet<_>>(),
             refs: self.refs.into_iter().collect::<BTreeMap<_, _>>(),
-            scope: crate::scopes::scope(context, &self.scope)?,
+            scope,
+            scope_areas,
+            constraints: self.constraints.into_iter().collect(),
             mode: if self.shared { Mode::Shared } else { Mode::Exclusive },
             max_attempts: self.max_attempts,
             ..plain
@@ -155,12 +170,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     match (&args.file, &args.title) {
         (Some(file), _) => add_plan(context, file, args.dry_run, args.key.key.clone()),
         (None, Some(title)) => add_one(context, title.clone(), args),
-        (None, None) => Err(Refusal::usage("name what is to be done, or a plan with --file")),
+        (None, None) => Err(Refusal::usage("give a title, or a plan with --file")),
     }
 }
 
 fn add_plan(context: &Context, file: &Path, dry_run: bool, key: Option<String>) -> super::Result {
-    let plan = crate::plan::read(file)?;
+    let scoping =
+        Scoping { scope: &|globs| context.scope(globs), area: &|label| area_label(&context.host, label) };
+    let plan = crate::plan::read(file, &scoping)?;
     let names: Vec<Option<String>> = plan.iter().map(|planned| planned.name.clone()).collect();
     let command = Command::AddPlan(plan);
     let reply = if dry_run { context.rehearse(command, key)? } else { context.run(command, key)? };
@@ -202,11 +219,13 @@ fn add_one(context: &Context, title: String, args: Args) -> super::Result {
         title,
         body,
         facts: args.facts.facts(context)?,
+        acceptance: args.acceptance,
         parent: parent.map(TaskLink::Task),
         deps: deps.into_iter().map(TaskLink::Task).collect(),
         relates: relates.into_iter().map(TaskLink::Task).collect(),
         not_before,
         origin: args.origin,
+        author: None,
         propose: args.propose,
     };
     let command = Command::Add(new);
@@ -221,7 +240,7 @@ fn add_one(context: &Context, title: String, args: Args) -> super::Result {
     }
     context.out.reply(&reply, value, || {
         let how = match (reply.existing, args.dry_run) {
-            (true, _) => "was there already",
+            (true, _) => "already exists",
             (false, true) => "would be added",
             (false, false) => "added",
         };

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::output::{path_line, path_text};
 use crate::progress::Bar;
 
-/// Copy the whole store into a new file, while others work
+/// Copy the whole store to a new file while others keep working
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The new file; an existing one is never overwritten
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let mut engine = context.engine(Access::Read)?;
+    let mut engine = context.host.engine(Access::Read)?;
     let mut bar = Bar::new("pages", context.out.json);
     let copied = engine.store().backup(&args.file, &mut |progress| bar.at(progress));
     bar.end();

@@ -2,38 +2,41 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use onus_core::command::{Act, Command, Terms};
+use onus_core::constraint::Constraint;
 use onus_core::refusal::Refusal;
 use onus_core::time::Span;
-use onus_engine::process;
+use onus_os::process;
 
-use crate::args::{Key, Target, force_of, parse_ms};
-use crate::context::{Context, target};
+use crate::args::{Key, Target, force_of, parse, parse_ms};
+use crate::context::Context;
 use crate::output::{escape_line, note};
 use crate::render;
+use onus_host::target;
 
-/// Take a task: it is yours alone until you end it or your lease lapses
+/// Take a task: it is yours alone until you finish it, give it up or your lease lapses
 ///
-/// Claiming what you hold renews it. Claiming a task whose lease lapsed takes it over. With --wait it sleeps until there
-/// is something to take: when another process changes the store, a holder's process dies, or a lease or reservation ends.
+/// Claiming a task you hold renews your lease. Claiming a task whose lease has lapsed takes it over. With --wait, onus
+/// sleeps until there is something to take: until another process changes the store, a holder's process dies, or a lease
+/// or reservation ends.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// The best task that you may take
+    /// Take the best task that is ready for you
     #[arg(long, conflicts_with = "task")]
     next: bool,
-    /// If there is nothing to take now, or the task is held or kept, wait up to this long for it (90s, 15m, 2h)
+    /// If there is nothing to take now, or another has the task, wait up to this long (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     wait: Option<i64>,
     #[command(flatten)]
     terms: TermArgs,
-    /// Hold it, but do not start yet
+    /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
-    /// Why, kept with the lease
+    /// Why; recorded with the lease
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// People only: override a rule, such as the tier it needs. Always with --reason, and recorded
+    /// People only: override a rule, such as the tier it needs. Needs --reason; the override is recorded
     #[arg(long, requires = "reason", conflicts_with = "next")]
     force: bool,
     /// A decision or approval that allows the override
@@ -45,31 +48,36 @@ pub(crate) struct Args {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct TermArgs {
-    /// How long the lease lives without a sign of life (90s, 15m, 2h); if not given, lease.ttl. 0: no limit, with
-    /// --reason. A person's lease has no TTL
+    /// How long the lease lasts without a sign of life (90s, 15m, 2h); default: lease.ttl. 0 means no limit and
+    /// needs --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
-    /// Paths to reserve with it, beside those that the task declares: a glob from the repository's root; may be repeated
+    /// Paths to reserve besides those the task declares: a glob from the repository's root; repeatable
     #[arg(long = "scope", value_name = "GLOB")]
     scope: Vec<String>,
-    /// Share these paths with others that share them, too
+    /// Share the --scope paths with other leases that also share them
     #[arg(long)]
     shared: bool,
-    /// Bind the lease to this process: it lives as long as the process, and no longer
+    /// What you will not do, besides what the task forbids: read_only, no_delete, no_land, max_files=N or max_lines=N;
+    /// repeatable
+    #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
+    constraints: Vec<Constraint>,
+    /// Bind the lease to this process: it lasts exactly as long as the process
     #[arg(long, value_name = "PID")]
     bind: Option<u32>,
 }
 
 impl TermArgs {
     pub(super) fn terms(&self, context: &Context) -> Result<Terms, Refusal> {
+        let (scope, scope_areas) = context.scope(&self.scope)?;
         Ok(Terms {
             ttl_ms: self.ttl,
-            scope: crate::scopes::scope(context, &self.scope)?,
+            scope,
+            scope_areas,
             shared: self.shared,
+            constraints: self.constraints.iter().copied().collect(),
             process: self.bind.map(process::identify).transpose()?,
-            worktree: context.place.as_ref().map(|place| place.root.to_string_lossy().into_owned()),
-            branch: context.place.as_ref().and_then(|place| place.branch.clone()),
-            ..Terms::default()
+            ..context.host.terms()
         })
     }
 }
@@ -86,16 +94,28 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         None | Some(0) => context.run(command, args.key.key)?,
         Some(wait_ms) => {
             let patience = Duration::from_millis(wait_ms.unsigned_abs());
-            let watched = !context.out.json && std::io::stderr().is_terminal();
             context.run_or_wait(command, args.key.key, patience, &mut |refusal| {
-                if watched {
-                    let what = refusal.task.as_deref().unwrap_or("a task");
-                    note(&format!("waiting for {what}, {} at most …", Span::from_ms(wait_ms)));
-                }
+                note_waiting(context, refusal.task.as_deref().unwrap_or("a task"), wait_ms);
             })?
         }
     };
     print(context, &reply)
+}
+
+/// Says that it waits, to whoever sits there.
+pub(super) fn note_waiting(context: &Context, what: &str, wait_ms: i64) {
+    if !context.out.json && std::io::stderr().is_terminal() {
+        note(&format!("waiting for {what}, {} at most …", Span::from_ms(wait_ms)));
+    }
+}
+
+/// How long a lease lives, behind its token.
+pub(super) fn left(lease: &onus_engine::LeaseView) -> String {
+    match (&lease.process, lease.expires_in_s) {
+        (Some(process), _) => format!(", while process {} lives", process.pid),
+        (None, Some(s)) => format!(", for {}", render::seconds(s)),
+        (None, None) => String::new(),
+    }
 }
 
 pub(super) fn print(context: &Context, reply: &onus_engine::Reply) -> super::Result {
@@ -110,11 +130,7 @@ pub(super) fn print(context: &Context, reply: &onus_engine::Reply) -> super::Res
         };
         let lease = task.lease.as_ref();
         let token = lease.map_or(0, |lease| lease.token);
-        let left = lease.and_then(|lease| match (&lease.process, lease.expires_in_s) {
-            (Some(process), _) => Some(format!(", while process {} lives", process.pid)),
-            (None, Some(s)) => Some(format!(", for {}", render::seconds(s))),
-            (None, None) => None,
-        });
-        format!("{} {how} (token {token}{}): {}", task.id, left.unwrap_or_default(), escape_line(&task.title))
+        let left = lease.map(left).unwrap_or_default();
+        format!("{} {how} (token {token}{left}): {}", task.id, escape_line(&task.title))
     })
 }

@@ -9,20 +9,25 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Engine, Identity, Request, TaskView, new_uid, process};
-use onus_store::{Access, SqliteStore, Store as _, clock};
+use onus_engine::{Ancestry, Answer, Billing, By, Engine, Identity, Request, SheetQuery, TaskView, new_uid};
+use onus_os::{clock, process};
+use onus_store::{Access, SqliteStore, Store as _};
 use serde_json::json;
 
+use super::report::standup_page;
+use super::timesheet::{hours_of, totals};
+use crate::calendar::Days;
 use crate::context::Context;
 use crate::output::{note, path_line};
 use crate::story;
+use crate::temporary::temporary_folder;
 
-/// See it work: three workers, one killed in the middle, nothing lost
+/// See onus work: three workers, one killed halfway, nothing lost
 ///
 /// Everything is real (processes, kill -9, the store) and happens in a temporary folder.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Keep the folder, to look around in it
+    /// Keep the folder so that you can look around in it
     #[arg(long)]
     keep: bool,
     /// Be one of the workers
@@ -30,7 +35,7 @@ pub(crate) struct Args {
     worker: Option<String>,
     #[arg(long, hide = true, value_name = "FILE")]
     store: Option<PathBuf>,
-    /// How long a piece of work takes
+    /// How long each piece of work takes
     #[arg(long, hide = true, value_name = "MS", default_value_t = 60)]
     work_ms: u64,
 }
@@ -47,20 +52,23 @@ const TASKS: &[(&str, Priority)] = &[
 ];
 
 const WAIT: Duration = Duration::from_secs(10);
-/// Nothing in the demo may take longer.
+/// No step of the demo may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if let (Some(worker), Some(store)) = (&args.worker, &args.store) {
         return work(worker, store, Duration::from_millis(args.work_ms));
     }
-    let folder = std::env::temp_dir().join(format!("onus-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| unexpected(&format!("no temporary folder: {error}")))?;
-    let outcome = show(context, &folder);
+    let folder = temporary_folder("demo")
+        .map_err(|error| unexpected(&format!("cannot make a temporary folder: {error}")))?;
+    let outcome = show(context, folder.path());
     if args.keep {
-        note(&format!("kept: onus -C {} status", path_line(&folder)));
-    } else {
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = folder.keep();
+        let word = folder.to_str().and_then(onus_core::quote::shell_word);
+        note(&match word {
+            Some(word) => format!("kept: onus -C {word} status"),
+            None => format!("kept in {}", path_line(&folder)),
+        });
     }
     outcome
 }
@@ -155,7 +163,8 @@ fn show(context: &Context, folder: &Path) -> super::Result {
             return Err(unexpected(&format!("a worker ended with {status}")));
         }
     }
-    say(&format!("all {} tasks are done; no time-out was waited for", TASKS.len()));
+    say(&format!("all {} tasks are done, without waiting for a timeout", TASKS.len()));
+    read_up(&mut engine, &person)?;
     say("");
     say(&out.bold(&format!("the story of {}", held.id)));
     let page = engine.log(None, Some(&held.id.parse()?), 0, true, 100)?.value;
@@ -166,12 +175,28 @@ fn show(context: &Context, folder: &Path) -> super::Result {
     let verified = engine.verify(&[], &mut |_| {})?;
     let rebuilt = engine.store().rebuild(&mut |_| {})?;
     if !rebuilt.changed.is_empty() {
-        return Err(unexpected("the rows were not what the ledger says"));
+        return Err(unexpected("the rows differed from what the ledger says"));
     }
     say(&format!(
-        "ledger verified: {} events of {} tasks; rebuilt from it, every row was the same",
+        "ledger verified: {} events, {} tasks; rebuilding every row from it changed nothing",
         verified.events, verified.tasks
     ));
+    let (calendar, zone) = Days::lately()?;
+    let query = SheetQuery {
+        calendar: calendar.clone(),
+        by: vec![By::Actor],
+        actor: None,
+        under: None,
+        tag: None,
+        billing: Billing::default(),
+    };
+    let sheet = engine.timesheet(None, &query, None, &mut |_| {})?.value;
+    say("");
+    say(&out.bold("hours, which nobody typed"));
+    say(&hours_of(&sheet, &query.by).text(out));
+    totals(&sheet).iter().for_each(|line| say(line));
+    say("");
+    say(&standup_page(out, false, &engine.standup(None, &calendar)?.value, &zone));
     if out.json {
         out.document(
             json!({
@@ -184,6 +209,18 @@ fn show(context: &Context, folder: &Path) -> super::Result {
     Ok(())
 }
 
+/// The person's own work: to read what the others did.
+fn read_up(engine: &mut Engine<SqliteStore>, person: &Identity) -> super::Result {
+    let mut run = |command| engine.run(&Request { identity: person.clone(), command, key: None });
+    let Answer::Task(task) = run(Command::Add(NewTask::titled("Read what was done")))?.answer else {
+        return Err(unexpected("adding a task gave none"));
+    };
+    let mut on = |act| run(Command::OnTask { task: Some(task.id.parse()?), act, force: None });
+    on(Act::Claim(Terms::default()))?;
+    std::thread::sleep(Duration::from_millis(20));
+    on(Act::Move { verb: Verb::Done, message: Some("all is well".to_owned()) }).map(drop)
+}
+
 fn worker(actor: &str, store: &Path, work: Duration) -> Result<Child, Refusal> {
     let program = std::env::current_exe().map_err(|error| unexpected(&error.to_string()))?;
     Program::new(program)
@@ -192,7 +229,7 @@ fn worker(actor: &str, store: &Path, work: Duration) -> Result<Child, Refusal> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
-        .map_err(|error| unexpected(&format!("no worker could be started: {error}")))
+        .map_err(|error| unexpected(&format!("cannot start a worker: {error}")))
 }
 
 fn held_by(engine: &mut Engine<SqliteStore>, actor: &str) -> Result<Option<TaskView>, Refusal> {

@@ -4,8 +4,12 @@ use onus_core::ids::TaskRef;
 
 use crate::args::{ForceArgs, Key, Target, parse};
 use crate::context::Context;
+use crate::output::{Output, escape_line, state_style};
+use crate::table::{Aside, Row, shortened, table};
+use onus_engine::LinkView;
+use onus_host::target;
 
-/// Say which tasks must be done before another
+/// Change which tasks must be done before another
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -14,12 +18,20 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Let a task depend on others: it is not ready before they are done
+    /// Make a task depend on others: it is not ready until they are done
     ///
-    /// What would wait for itself is refused, with the circle shown.
+    /// A dependency that would close a cycle is refused, and the cycle is shown.
     Add(Edge),
-    /// Let a task no longer depend on others
+    /// Remove dependencies of a task
     Rm(Edge),
+    /// List what a task depends on, and what depends on it
+    List(One),
+}
+
+#[derive(clap::Args, Debug)]
+struct One {
+    #[command(flatten)]
+    target: Target,
 }
 
 #[derive(clap::Args, Debug)]
@@ -40,6 +52,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (edge, adds) = match args.action {
         Action::Add(edge) => (edge, true),
         Action::Rm(edge) => (edge, false),
+        Action::List(one) => return list(context, one),
     };
     let act = if adds { Act::AddDeps { on: edge.on } } else { Act::RemoveDeps { on: edge.on } };
     let target = Target { task: Some(edge.task) };
@@ -48,7 +61,44 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let task = super::task_of(&reply)?;
     context.out.reply(&reply, serde_json::json!(task), || match task.deps.as_slice() {
         [] => format!("{} depends on nothing", task.id),
-        deps => format!("{} depends on {}; {} not done", task.id, deps.join(", "), task.unmet),
+        deps => format!("{} depends on {}; {} not done yet", task.id, deps.join(", "), task.unmet),
     });
     Ok(())
+}
+
+fn list(context: &Context, one: One) -> super::Result {
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.links(identity.as_ref(), target(one.target.task)?.as_ref())?;
+    let (out, links) = (&context.out, &looked.value);
+    if out.json {
+        out.document(links, &looked.notices);
+        return Ok(());
+    }
+    let room = out
+        .width
+        .map_or(usize::MAX, |width| width.saturating_sub(links.id.len() + links.state.as_str().len() + 2));
+    let title = shortened(&escape_line(&links.title), room.max(12));
+    out.line(&format!("{} {} {title}", out.bold(&links.id), out.state(links.state)));
+    for (title, list) in [("needs", &links.needs), ("needed by", &links.needed_by)] {
+        out.line(&format!("\n{}", out.bold(title)));
+        out.line(&linked(out, list));
+    }
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn linked(out: &Output, list: &[LinkView]) -> String {
+    let plain = anstyle::Style::new();
+    let rows: Vec<Row> = list
+        .iter()
+        .map(|link| Row {
+            cells: vec![
+                (format!("  {}", link.id), plain.bold()),
+                (link.state.to_string(), state_style(link.state)),
+            ],
+            title: escape_line(&link.title),
+            aside: link.holder.as_deref().map(|holder| Aside::Whole(escape_line(holder))),
+        })
+        .collect();
+    if rows.is_empty() { out.dim("  (nothing)") } else { table(out, &rows) }
 }

@@ -1,22 +1,28 @@
-use onus_core::refusal::{Code, Refusal};
-use onus_store::{Access, AnyStore, Finding, Store as _, StoreError, filesystem_of};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_store::{ACCESS, Access, AnyStore, Finding, Store as _, StoreError, filesystem_of};
 use serde_json::json;
 
-use crate::context::{Context, StoreAt};
+use crate::context::Context;
 use crate::output::escape_line;
+use crate::wording;
+use onus_host::StoreAt;
 
-/// Check the store, the ledger and the leases; say what to do about what is wrong
+/// The check of agents' configuration, the only one that is not about the store.
+const AGENTS: &str = "agents";
+
+/// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
-/// Exit 0 if all is well, 8 if something is not.
+/// It also checks onus's entries in agents' configuration, and whether the agents run its hooks. Exits with 0 if all is well, 6 if
+/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, 8 if anything else is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Mend what can be mended without losing anything: rows, search index, log
+    /// Repair what can be repaired without losing anything: rows, search index, log
     #[arg(long)]
     fix: bool,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
-    let at = context.store_at()?;
+    let at = context.host.store_at()?;
     let mut findings = match &at {
         StoreAt::File(path) => vec![file_system(path)],
         StoreAt::Server { .. } => Vec::new(),
@@ -24,9 +30,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let mut fixed = Vec::new();
     let mut trouble = None;
     let access = if args.fix { Access::Write } else { Access::Read };
-    match at.open(access, context.config.store_wait()) {
+    match at.open(access, context.host.config.store_wait()) {
         Ok(store) => {
-            let mut engine = onus_engine::Engine::new(store, context.config.policy());
+            let mut engine = onus_engine::Engine::new(store, context.host.config.policy());
             if args.fix {
                 fixed = fix(&mut engine)?;
             }
@@ -40,6 +46,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             trouble = Some(refusal);
         }
     }
+    let differing = super::setup::differing(context)?;
+    if !differing.is_empty() {
+        let what: Vec<&str> = differing.iter().map(|(what, _)| what.as_str()).collect();
+        findings.push(finding(AGENTS, false, what.join("; ")));
+    }
     // A lapsed or stale lease is news, not damage.
     let ok = findings.iter().all(|finding| finding.ok);
     if context.out.json {
@@ -49,38 +60,83 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             .collect();
         let mut report = json!({ "ok": ok, "checks": checks, "fixed": fixed });
         if !ok {
-            report["error"] = json!(trouble.unwrap_or_else(|| in_short(&findings, args.fix)));
+            let refusal = trouble.unwrap_or_else(|| in_short(&findings, args.fix, &differing));
+            report["error"] = json!(wording::refusal(&without_doctor(refusal)));
         }
         context.out.document(report, &[]);
     } else {
         for what in &fixed {
-            context.out.line(&format!("mended: {what}"));
+            context.out.prose(&format!("mended: {what}"));
         }
+        let tell = |step: &Step| {
+            if let Some(next) = wording::step(step) {
+                context.out.prose(&format!("     next: {next}"));
+            }
+        };
         for f in &findings {
             let mark = if f.ok { context.out.good("ok  ") } else { context.out.bad("BAD ") };
-            context.out.line(&format!("{mark} {:<13} {}", f.name, escape_line(&f.detail)));
+            context.out.prose(&format!("{mark} {:<13} {}", f.name, escape_line(&f.detail)));
             if !f.ok && f.mendable && !args.fix {
-                context.out.line("     next: onus doctor --fix");
+                tell(&Step::MendStore);
+            }
+            if f.name == AGENTS {
+                repairs(&differing).iter().for_each(&tell);
             }
         }
     }
-    Ok(if ok { 0 } else { 8 })
+    Ok(match findings.iter().all(|finding| finding.ok || finding.name == AGENTS) {
+        _ if ok => 0,
+        true => Code::Unmet.exit_code(),
+        false => Code::Damaged.exit_code(),
+    })
 }
 
-/// What is wrong as one error, for programs that look no further.
-fn in_short(findings: &[Finding], fixed: bool) -> Refusal {
-    let bad: Vec<&Finding> = findings.iter().filter(|finding| !finding.ok).collect();
+/// All problems as one error, for programs that look no further.
+fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> Refusal {
+    let bad: Vec<&Finding> =
+        findings.iter().filter(|finding| !finding.ok && finding.name != AGENTS).collect();
+    if bad.is_empty() {
+        let refusal = Refusal::new(
+            Code::Unmet,
+            "the agents' configuration differs from what onus sets up, or is not trusted",
+        );
+        return repairs(differing).into_iter().fold(refusal, Refusal::next);
+    }
     let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
-    let refusal = Refusal::new(Code::Damaged, format!("not well: {}", names.join(", ")));
+    let refusal = Refusal::new(Code::Damaged, format!("problems found: {}", names.join(", ")));
+    // Nothing is damaged: the database's owner decides who may connect.
+    if let [Finding { name: ACCESS, detail, .. }] = bad.as_slice() {
+        return Refusal::new(Code::NotAllowed, refusal.message).next(Step::plain(detail.clone()));
+    }
     if !fixed && bad.iter().any(|finding| finding.mendable) {
-        refusal.next("onus doctor --fix")
+        refusal.next(Step::MendStore)
     } else {
-        refusal.next("restore the last copy that 'onus backup' made, and keep the damaged file")
+        refusal.next(Step::RestoreBackup)
     }
 }
 
+/// The steps that repair agents' configuration, each once.
+fn repairs(differing: &[(String, Step)]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for (_, step) in differing {
+        if !steps.contains(step) {
+            steps.push(step.clone());
+        }
+    }
+    steps
+}
+
+/// `onus doctor` never sends its caller to `onus doctor`.
+fn without_doctor(mut refusal: Refusal) -> Refusal {
+    refusal.next.retain(|step| *step != Step::CheckStore);
+    refusal
+}
+
 fn of_refusal(name: &'static str, refusal: &Refusal) -> Finding {
-    finding(name, false, format!("{}; {}", refusal.message, refusal.next.join("; ")))
+    let refusal = without_doctor(refusal.clone());
+    let steps = refusal.next.iter().filter_map(wording::step);
+    let said: Vec<String> = std::iter::once(refusal.message).chain(steps).collect();
+    finding(name, false, said.join("; "))
 }
 
 fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
@@ -102,7 +158,7 @@ fn checked(engine: &mut onus_engine::Engine<AnyStore>) -> Vec<Finding> {
     engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
 }
 
-/// Mends what can be mended. What cannot is left to the findings that follow.
+/// Repairs what can be repaired; the findings that follow report the rest.
 fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusal> {
     let before = checked(engine);
     let mut fixed = Vec::new();
@@ -111,7 +167,12 @@ fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusa
             let changed = rebuilt.changed.iter();
             fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
         }
-        Err(error @ (StoreError::ReadOnly(_) | StoreError::Busy { .. } | StoreError::Full)) => {
+        Err(
+            error @ (StoreError::ReadOnly(_)
+            | StoreError::Busy { .. }
+            | StoreError::Blocked { .. }
+            | StoreError::Full),
+        ) => {
             return Err(error.into());
         }
         Err(_) => {}
@@ -131,7 +192,7 @@ fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {
         Ok(verified) => finding(
             "ledger",
             true,
-            format!("{} events of {} tasks are whole", verified.events, verified.tasks),
+            format!("{} events, {} tasks, all chains intact", verified.events, verified.tasks),
         ),
         Err(refusal) => finding("ledger", false, refusal.message),
     }
@@ -141,8 +202,14 @@ fn leases(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Re
     let status = engine.status(None)?.value;
     let mut findings = Vec::new();
     for held in status.lapsed.iter().chain(&status.stale).chain(&status.stalled) {
-        let next = held.next.as_ref().map(|next| format!("; next: {next}")).unwrap_or_default();
+        let next = held.next.as_ref().and_then(wording::step);
+        let next = next.map(|next| format!("; next: {next}")).unwrap_or_default();
         findings.push(finding("lease", true, format!("{}: {}{next}", held.id, held.message)));
+    }
+    for seat in status.seats.iter().filter(|seat| seat.needs_attention) {
+        let next = seat.next.as_ref().and_then(wording::step);
+        let next = next.map(|next| format!("; next: {next}")).unwrap_or_default();
+        findings.push(finding("seat", true, format!("{}: {}{next}", seat.name, seat.message)));
     }
     if findings.is_empty() {
         findings.push(finding(

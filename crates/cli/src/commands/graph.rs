@@ -11,36 +11,36 @@ use crate::context::Context;
 use crate::drawing;
 use crate::output::Output;
 
-/// Show what waits for what
+/// Show which tasks wait for which
 ///
-/// A task waits for what it depends on and for its parts. The tree begins with what nothing waits for; below each task
-/// stands what it waits for. With a task: all that it waits for, and all that waits for it, directly or through others.
+/// A task waits for its dependencies and its parts. At the top of the tree are the tasks that no other waits for; under
+/// each task are the ones it waits for. Given a task, it shows everything upstream and downstream of that task.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Only what hangs together with this task
+    /// Only tasks connected to this one
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     task: Option<TaskRef>,
-    /// Only what it waits for
+    /// Only the tasks it waits for
     #[arg(long, requires = "task", conflicts_with = "downstream")]
     upstream: bool,
-    /// Only what waits for it
+    /// Only the tasks that wait for it
     #[arg(long, requires = "task")]
     downstream: bool,
-    /// Finished tasks too
+    /// Include finished tasks
     #[arg(long)]
     all: bool,
-    /// The longest chain of unfinished tasks: of several, the one that begins with the better priority. In a picture it
-    /// is marked
+    /// The longest chain of unfinished tasks; of several, the one whose first task has the highest priority. Diagrams
+    /// highlight it
     #[arg(long)]
     critical_path: bool,
-    /// The unfinished tasks that most others wait for, directly or through others; 10 if no number is given
+    /// The N unfinished tasks that block the most others, directly or indirectly; default 10
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "10",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     bottlenecks: Option<u16>,
-    /// How to show it: a tree for people, a picture for Mermaid or Graphviz, or JSON
+    /// A tree for people, a diagram for Mermaid or Graphviz (dot), or JSON
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// At most this many tasks; 0: all. 200 in a tree if not given
+    /// Show at most this many tasks; 0 shows all. Default: 200 in a tree
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
 }
@@ -53,7 +53,7 @@ enum Format {
     Json,
 }
 
-/// How many tasks a tree shows if nobody says.
+/// How many tasks a tree shows by default.
 const TREE_LIMIT: u32 = 200;
 const BOTTLENECKS: u16 = 10;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         (None | Some(Format::Json), true) | (Some(Format::Json), false) => Format::Json,
         (None, false) => Format::Tree,
         (Some(format), false) => format,
-        (Some(_), true) => return Err(Refusal::usage("--json and another --format exclude each other")),
+        (Some(_), true) => return Err(Refusal::usage("--json cannot be combined with another --format")),
     };
     // People who ask for a list want that list.
     let lists = format == Format::Tree && (args.critical_path || args.bottlenecks.is_some());
@@ -89,7 +89,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             (None, _) => 0,
         },
     };
-    let (mut engine, identity) = context.reader()?;
+    let (mut engine, identity) = context.host.reader()?;
     let mut looked = engine.graph(identity.as_ref(), &query)?;
     let (out, view) = (&context.out, &mut looked.value);
     match format {
@@ -133,7 +133,7 @@ fn critical_path(out: &Output, view: &GraphView, most: u32) -> String {
         _ => count,
     };
     let nodes = by_id(view);
-    let mut lines = vec![out.bold(&format!("critical path: {count} tasks, one after the other"))];
+    let mut lines = vec![out.bold(&format!("critical path: {count} tasks"))];
     for id in &view.critical_path[..shown] {
         lines.extend(nodes.get(id.as_str()).map(|node| format!("  {}", drawing::label(out, node))));
     }
@@ -147,7 +147,7 @@ fn bottlenecks(out: &Output, view: &GraphView) -> String {
     if view.bottlenecks.is_empty() {
         return "no unfinished task waits for another".to_owned();
     }
-    let mut lines = vec![out.bold("bottlenecks: how many wait for each")];
+    let mut lines = vec![out.bold("bottlenecks: tasks waiting for each")];
     let nodes = by_id(view);
     for bottleneck in &view.bottlenecks {
         let label =
@@ -155,7 +155,7 @@ fn bottlenecks(out: &Output, view: &GraphView) -> String {
         lines.push(format!("  {:>4}  {label}", bottleneck.unblocks));
     }
     if !view.bottlenecks_complete {
-        lines.push(out.dim("  the graph is dense and the search was cut short: there may be greater ones"));
+        lines.push(out.dim("  the graph is dense, so the search was cut short: there may be bigger ones"));
     }
     lines.join("\n")
 }

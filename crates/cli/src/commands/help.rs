@@ -1,25 +1,25 @@
 use clap::CommandFactory as _;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Refusal, Step};
 
 use crate::cli::Cli;
 use crate::context::Context;
 
-/// Show the daily commands, all of them, or how one is used
+/// Show the everyday commands, all commands, or how to use one
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Every command
+    /// List every command
     #[arg(long)]
     all: bool,
     /// A command, such as claim or ledger verify
     command: Vec<String>,
 }
 
-/// What people and agents use every day, in the order of a day's work.
+/// The commands people and agents use every day, in the order of a day's work.
 const DAILY: &[&str] = &["add", "ready", "claim", "note", "done", "release", "show", "status"];
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let text = if args.command.is_empty() { overview(args.all) } else { of_command(&args.command)? };
-    context.out.answer("help", text.trim_end());
+    context.out.told("help", text.trim_end());
     Ok(())
 }
 
@@ -34,21 +34,21 @@ pub(crate) fn overview(all: bool) -> String {
         "{}\n\nusage: onus COMMAND [--json] [--as ACTOR] [-C DIR]\n\n",
         command.get_about().map(ToString::to_string).unwrap_or_default()
     );
-    text.push_str("every day\n");
+    text.push_str("everyday commands\n");
     for name in DAILY {
         text.extend(command.find_subcommand(name).map(line));
     }
     if all {
-        text.push_str("\nthe rest\n");
+        text.push_str("\nother commands\n");
         for sub in
             command.get_subcommands().filter(|sub| !DAILY.contains(&sub.get_name()) && !sub.is_hide_set())
         {
             text.push_str(&line(sub));
         }
     }
-    text.push_str("\nonus help COMMAND   how one is used\n");
+    text.push_str("\nonus help COMMAND   how to use a command\n");
     if !all {
-        text.push_str("onus help --all     every command\n");
+        text.push_str("onus help --all     all commands\n");
     }
     text.push_str(
         "\nexit codes: 0 done, 1 unexpected, 2 usage or identity, 3 not found, 4 held by another, 5 fenced,\n\
@@ -63,7 +63,7 @@ fn of_command(path: &[String]) -> Result<String, Refusal> {
     let mut current = &mut command;
     for name in path {
         current = current.find_subcommand_mut(name).ok_or_else(|| {
-            Refusal::usage(format!("there is no command '{}'", path.join(" "))).next("onus help --all")
+            Refusal::usage(format!("unknown command '{}'", path.join(" "))).next(Step::Help)
         })?;
     }
     Ok(current.render_long_help().to_string())

@@ -1,31 +1,39 @@
-use std::ffi::{OsStr, OsString};
+mod shell;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
-use onus_agents::of_conversation;
+use onus_agents::{ToldBy, of_conversation};
 use onus_core::actor::KnownBy;
-use onus_core::command::{Command, Guard, Presence};
-use onus_core::refusal::{Code, Refusal};
-use onus_engine::{Ancestry, Call, Conversation, Engine, Identity, Notice, Reply, Request, process};
+use onus_core::command::{ChangedFiles, Command, Guard, Presence};
+use onus_core::decide::MAX_GLOBS;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::scope::{Glob, Touched};
+use onus_engine::{Ancestry, Conversation, Engine, Files, HookCall, Identity, Notice, Reply, Request};
+use onus_os::process;
 use onus_store::{Access, AnyStore};
 
-use crate::context::{Context, env};
 use crate::output::{Output, note};
-use crate::{primer, scopes};
+use crate::{primer, wording};
+use onus_host::{Checkout, Host, env};
+use onus_repo::Named;
 
-/// How long a hook waits for other writers: less than a harness waits for its hook.
+/// How long a hook waits for other writers: less than a harness waits for its hook, which at the end of a session is at
+/// most 3 s in Codex.
 const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(2);
 
-/// For agents' hooks: called by the harness at each start, edit, tool call and end
+/// Answer an agent's hook: the harness calls it at every start, edit, tool call and end
 ///
-/// `onus setup` configures it. It reads the harness's JSON from stdin, knows the event from it, and answers in the harness's
-/// own words. It never stands in an agent's way because of itself: whatever goes wrong here, the agent goes on. What
-/// another holds is refused.
+/// `onus setup` configures it. It reads the harness's JSON from stdin, works out the event, and answers in the harness's
+/// own format. It refuses edits to paths that another holds. Its own failures never stop the agent: whatever goes wrong
+/// here, the agent continues.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which harness calls
+    /// The harness that calls
     #[arg(value_parser = ["claude", "codex", "gemini"])]
     agent: String,
 }
@@ -34,14 +42,14 @@ pub(crate) fn run(args: &Args) -> u8 {
     let Some(dialect) = Dialect::of(&args.agent) else { return 0 };
     let mut text = Vec::new();
     if let Err(error) = std::io::stdin().lock().take(MAX_PAYLOAD).read_to_end(&mut text) {
-        note(&format!("onus hook: the payload cannot be read: {error}"));
+        note(&format!("onus hook: cannot read the payload: {error}"));
         return 0;
     }
     let payload = match Payload::read(&text) {
         Ok(payload) => payload,
         Err(Unread::OtherEvent) => return 0,
         Err(Unread::Broken(why)) => {
-            note(&format!("onus hook: that is not a payload: {why}"));
+            note(&format!("onus hook: invalid payload: {why}"));
             return 0;
         }
     };
@@ -55,10 +63,11 @@ pub(crate) fn run(args: &Args) -> u8 {
     0
 }
 
-/// What went wrong is said when the conversation begins, once; the agent goes on.
+/// A problem is reported once, when the conversation begins; the agent continues.
 fn passed(payload: &Payload, refusal: &Refusal) -> Answer {
-    let next = refusal.next.first().map(|step| format!(" ({step})")).unwrap_or_default();
-    let message = format!("onus protects nothing here now: {}{next}", refusal.message);
+    let next =
+        refusal.next.iter().find_map(wording::step).map(|step| format!(" ({step})")).unwrap_or_default();
+    let message = format!("onus is inactive here: {}{next}", refusal.message);
     if refusal.code != Code::NoStore {
         note(&message);
     }
@@ -66,7 +75,7 @@ fn passed(payload: &Payload, refusal: &Refusal) -> Answer {
     Answer { warning: is_told.then_some(message), ..Answer::default() }
 }
 
-/// Whether this very folder was set up, so that a missing store is worth a word.
+/// Whether this folder was set up, so that a missing store is worth mentioning.
 fn is_set_up(payload: &Payload) -> bool {
     let Some(folder) = &payload.folder else { return false };
     let root = onus_repo::discover(folder).map_or_else(|| folder.clone(), |place| place.root);
@@ -77,50 +86,185 @@ fn is_set_up(payload: &Payload) -> bool {
 
 fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
     let is_edit = payload.moment == Moment::BeforeTool;
-    if is_edit && payload.files.is_empty() || payload.moment == Moment::PartBegins {
+    let changes_nothing = payload.files.is_empty() && !payload.is_partial && !payload.is_shell;
+    if is_edit && changes_nothing || payload.moment == Moment::PartBegins {
         return Ok(Answer::default());
     }
-    let context = Context::new(payload.folder.as_deref().filter(|folder| folder.is_dir()), None, true)?;
-    let paths = guarded(&context, &payload.files);
-    if is_edit && paths.is_empty() {
+    let host = Host::new(payload.folder.as_deref().filter(|folder| folder.is_dir()), None)?;
+    // Too many to judge at once are not looked at one by one: see `unjudged`.
+    let files = guarded(&host, &payload.files[..payload.files.len().min(MAX_GLOBS)]);
+    let unjudged = unjudged(payload);
+    if is_edit && files.is_empty() && unjudged.is_none() && !payload.is_shell {
         return Ok(Answer::default());
     }
-    let hook = Hook::new(dialect, payload, &context)?;
-    let mut engine = context.engine_within(Access::Write, context.config.store_wait().min(PATIENCE))?;
-    let outcome = hook.answer(&mut engine, payload.moment, paths);
-    // The process ends with this answer.
+    let mut hook = Hook::new(dialect, payload, &host)?;
+    let patience = if payload.moment == Moment::End { PATIENCE_AT_THE_END } else { PATIENCE };
+    let open = |access| host.engine_within(access, host.config.store_wait().min(patience));
+    let mut engine = match open(Access::Write) {
+        // What a command names is judged, and that it runs is remembered, without a write.
+        Err(refusal) if is_unwritable(&refusal) && payload.is_shell && (files.is_empty() || !is_edit) => {
+            open(Access::Read)?
+        }
+        Err(refusal) if is_edit && is_unwritable(&refusal) && unjudged.is_none() => {
+            let mut engine = open(Access::Read)?;
+            return hook.in_each(files, |hook, paths| hook.by_snapshot(&mut engine, &paths, &refusal));
+        }
+        engine => engine?,
+    };
+    let outcome = match unjudged {
+        // There is a store, so the file may be another's.
+        Some(refusal) => Ok(Answer { refusal: Some(refused(&refusal)), ..Answer::default() }),
+        None if is_edit => hook.before_tool(&mut engine, payload, files),
+        None => hook.after_all(&mut engine, payload, files),
+    };
+    // The process ends with this answer: see `Context::run_with` for what that gains.
     std::mem::forget(engine);
     outcome
 }
 
-/// One call of a hook.
+/// A call that cannot be judged is refused where its files may be another's: one that is not known in full, or that
+/// changes more files than can be judged before the harness gives up on its hook.
+fn unjudged(payload: &Payload) -> Option<Refusal> {
+    let (message, next) = if payload.is_partial {
+        let most = MAX_PAYLOAD >> 20;
+        (
+            format!(
+                "this call is larger than {most} MiB or was cut off, so onus cannot tell which files it changes"
+            ),
+            "write less in one call",
+        )
+    } else if payload.files.len() > MAX_GLOBS {
+        let files = payload.files.len();
+        (
+            format!("this call changes {files} files; onus checks at most {MAX_GLOBS} at once"),
+            "change fewer files in one call",
+        )
+    } else {
+        return None;
+    };
+    Some(Refusal::new(Code::Limit, message).next(Step::plain(next)))
+}
+
+/// One hook call.
 struct Hook<'a> {
-    context: &'a Context,
+    host: &'a Host,
     dialect: Dialect,
     conversation: Conversation,
     known_by: KnownBy,
+    /// Where the files are that it is asked about.
+    checkout: Checkout,
 }
 
 impl<'a> Hook<'a> {
-    fn new(dialect: Dialect, payload: &Payload, context: &'a Context) -> Result<Hook<'a>, Refusal> {
+    fn new(dialect: Dialect, payload: &Payload, host: &'a Host) -> Result<Hook<'a>, Refusal> {
         let (who, sub_agent) =
             of_conversation(&env, dialect.name(), &payload.conversation, payload.sub_agent.as_deref())?;
         // A harness that was started by `onus run` is that instance, and its process is known.
-        let process = if who.known_by == KnownBy::Name { None } else { process::launcher() };
-        let conversation = Conversation { actor: who.actor, instance: who.instance, sub_agent, process };
-        Ok(Hook { context, dialect, conversation, known_by: who.known_by })
+        let process = if who.told_by == ToldBy::Name { None } else { process::launcher() };
+        let known_by = who.known_by();
+        let conversation = Conversation {
+            actor: who.actor,
+            instance: who.instance,
+            sub_agent,
+            process,
+            worktree: None,
+            is_alone: dialect.runs_one_at_a_time(),
+        };
+        Ok(Hook { host, dialect, conversation, known_by, checkout: Checkout::default() })
+    }
+
+    /// Where the files are that are asked about next.
+    fn go_to(&mut self, root: &Path) {
+        self.checkout = self.host.checkout(root);
+        self.conversation.worktree = self.checkout.id.clone();
+    }
+
+    /// Asks about the files of one worktree after another. What one call changes is refused as a whole.
+    fn in_each(
+        &mut self,
+        files: BTreeMap<PathBuf, Vec<String>>,
+        mut ask: impl FnMut(&Hook<'a>, Vec<String>) -> Result<Answer, Refusal>,
+    ) -> Result<Answer, Refusal> {
+        let mut whole = Answer::default();
+        for (root, paths) in files {
+            self.go_to(&root);
+            let Answer { refusal, context, warning } = ask(self, paths)?;
+            if refusal.is_some() {
+                return Ok(Answer { refusal, ..Answer::default() });
+            }
+            whole.context = joined(whole.context, context);
+            whole.warning = joined(whole.warning, warning);
+        }
+        Ok(whole)
+    }
+
+    /// A tool is about to be used. It is judged as a whole before anything remembers it.
+    fn before_tool(
+        &mut self,
+        engine: &mut Engine<AnyStore>,
+        payload: &Payload,
+        files: BTreeMap<PathBuf, Vec<String>>,
+    ) -> Result<Answer, Refusal> {
+        let named = guarded(self.host, &payload.writes[..payload.writes.len().min(MAX_GLOBS)]);
+        let judged = self.in_each(named, |hook, names| hook.named_by_a_command(engine, &names))?;
+        if judged.refusal.is_some() {
+            return Ok(judged);
+        }
+        let mut calls = Vec::with_capacity(files.len());
+        let answer = self.in_each(files.clone(), |hook, paths| {
+            let call = engine.call(&hook.conversation, &paths, Files::Wanted)?;
+            calls.push(call.clone());
+            match call.is_settled {
+                true => Ok(Answer::default()),
+                false => hook.guard(engine, &call, paths),
+            }
+        })?;
+        if answer.refusal.is_some() {
+            return Ok(answer);
+        }
+        if payload.is_shell {
+            return Ok(answer.also(self.command_begins(engine, payload)?));
+        }
+        let mut calls = calls.into_iter();
+        let begun = self.in_each(files, |hook, paths| {
+            let context = calls.next().and_then(|call| hook.edit_begins(engine, &call, payload, paths));
+            Ok(Answer { context, ..Answer::default() })
+        })?;
+        Ok(answer.also(begun.context))
+    }
+
+    /// Any other moment. What commands have changed comes first.
+    fn after_all(
+        &mut self,
+        engine: &mut Engine<AnyStore>,
+        payload: &Payload,
+        files: BTreeMap<PathBuf, Vec<String>>,
+    ) -> Result<Answer, Refusal> {
+        let mut call = engine.call(&self.conversation, &[], Files::Changed)?;
+        let found = self.tools_end(engine, &call, payload, &files);
+        let answer = if payload.moment == Moment::AfterTool && !files.is_empty() {
+            self.in_each(files, |hook, paths| {
+                let call = engine.call(&hook.conversation, &paths, Files::Changed)?;
+                hook.answer(engine, payload.moment, call, paths)
+            })?
+        } else {
+            if found.is_some() {
+                call = engine.call(&self.conversation, &[], Files::Changed)?;
+            }
+            self.answer(engine, payload.moment, call, Vec::new())?
+        };
+        Ok(answer.also(found.flatten()))
     }
 
     fn answer(
         &self,
         engine: &mut Engine<AnyStore>,
         moment: Moment,
+        mut call: HookCall,
         paths: Vec<String>,
     ) -> Result<Answer, Refusal> {
-        let mut call = engine.call(&self.conversation, &paths)?;
         match moment {
-            Moment::BeforeTool if call.is_settled => Ok(Answer::default()),
-            Moment::BeforeTool => self.guard(engine, &call, paths),
+            Moment::BeforeTool => Ok(Answer::default()),
             Moment::Start => {
                 let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
                 let identity = self.identity(&call);
@@ -128,11 +272,19 @@ impl<'a> Hook<'a> {
                 text.extend(told(&reply.notices));
                 Ok(Answer { context: Some(text), ..Answer::default() })
             }
-            Moment::AfterTool | Moment::TurnBegins | Moment::PartBegins if call.is_settled => {
+            Moment::AfterTool | Moment::ToolFailed | Moment::PartBegins if call.is_settled => {
                 Ok(Answer::default())
             }
-            Moment::AfterTool | Moment::TurnBegins | Moment::PartBegins => {
-                let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
+            Moment::AfterTool if !paths.is_empty() => {
+                let worktree = self.conversation.worktree.clone();
+                let changed = Command::Changed(ChangedFiles { paths, worktree });
+                let reply = self.run(engine, &call, changed)?;
+                Ok(Answer { context: told(&reply.notices), ..Answer::default() })
+            }
+            Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins | Moment::PartBegins => {
+                let presence =
+                    if moment == Moment::TurnBegins { Presence::TurnBegun } else { Presence::Here };
+                let reply = self.run(engine, &call, Command::Presence(presence))?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
             Moment::TurnOver => {
@@ -152,45 +304,71 @@ impl<'a> Hook<'a> {
     fn guard(
         &self,
         engine: &mut Engine<AnyStore>,
-        call: &Call,
+        call: &HookCall,
         paths: Vec<String>,
     ) -> Result<Answer, Refusal> {
-        let place = self.context.place.as_ref();
-        let guard = Guard {
-            paths,
-            process: self.conversation.process.clone(),
-            worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
-            branch: place.and_then(|place| place.branch.clone()),
-            is_heard: self.dialect.hears_before_a_tool(),
-            is_brief: true,
-        };
+        let guard = self.asking(call, paths, self.dialect.hears_before_a_tool());
+        let asked = guard.paths.clone();
         match self.run(engine, call, Command::Guard(guard)) {
             Ok(reply) => {
-                let mut context = told(&reply.notices).unwrap_or_default();
-                if let onus_engine::Answer::Guarded { task: Some(task), adopted: true } = &reply.answer {
-                    let id = &task.id;
-                    context = format!(
-                        "You hold no task, so onus opened {id} for your edits; it ends with this conversation. If this is planned \
-                         work: onus release {id}, then onus claim the task it belongs to.\n{context}"
-                    );
-                }
-                let context =
-                    Some(context).filter(|text| !text.is_empty() && self.dialect.hears_before_a_tool());
+                let context = said(&reply).filter(|_| self.dialect.hears_before_a_tool());
                 Ok(Answer { context, ..Answer::default() })
             }
-            Err(refusal) if is_answer(&refusal) => {
+            // A path or glob that cannot be compared may not be free.
+            Err(refusal) if is_answer(&refusal) || refusal.code == Code::Usage => {
                 if let Some(conflict) = &refusal.conflict {
                     let by = (&self.conversation.actor, &call.instance);
-                    // Whoever has it learns of it if this works; the refusal stands in any case.
-                    let _ = engine.record_wish(by, &conflict.task, &conflict.path);
+                    // The holder learns of it if this works; the call is refused in any case.
+                    let worktree = self.conversation.worktree.as_ref();
+                    let _ = engine.record_wish(by, &conflict.task, Some(&conflict.path), worktree);
                 }
                 Ok(Answer { refusal: Some(refused(&refusal)), ..Answer::default() })
             }
+            Err(refusal) if is_unwritable(&refusal) => self.by_snapshot(engine, &asked, &refusal),
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn identity(&self, call: &Call) -> Identity {
+    /// These files, changed by this conversation here.
+    fn asking(&self, call: &HookCall, paths: Vec<String>, is_heard: bool) -> Guard {
+        Guard {
+            paths,
+            process: self.conversation.process.clone(),
+            worktree: self.checkout.path.clone(),
+            branch: self.checkout.branch.clone(),
+            touched: Touched {
+                worktree: self.conversation.worktree.clone(),
+                // What a part holds itself is touched by nobody else.
+                part: self.conversation.sub_agent.clone().filter(|part| *part != call.instance),
+            },
+            whole: self.conversation.sub_agent.as_ref().map(|_| self.conversation.instance.clone()),
+            is_heard,
+            is_brief: true,
+        }
+    }
+
+    /// Where nothing can be written in time, what others have is refused all the same; what is free passes, unreserved, and
+    /// the person in front of the agent sees that. Where nothing can be written at all, that was said at the start.
+    fn by_snapshot(
+        &self,
+        engine: &mut Engine<AnyStore>,
+        paths: &[String],
+        trouble: &Refusal,
+    ) -> Result<Answer, Refusal> {
+        if let Some(refusal) = engine.reserved_by_another(&self.conversation, paths)? {
+            return Ok(Answer { refusal: Some(refused(&refusal)), ..Answer::default() });
+        }
+        if trouble.code == Code::ReadOnly {
+            return Ok(Answer::default());
+        }
+        let warning = format!(
+            "onus: {}. This edit collides with nobody and was let through, but the file is not reserved: another may change it, too.",
+            trouble.message
+        );
+        Ok(Answer { warning: Some(warning), ..Answer::default() })
+    }
+
+    fn identity(&self, call: &HookCall) -> Identity {
         Identity {
             actor: self.conversation.actor.clone(),
             instance: call.instance.clone(),
@@ -200,8 +378,13 @@ impl<'a> Hook<'a> {
         }
     }
 
-    /// Carries out a command, after the process was registered if it must be; one commit.
-    fn run(&self, engine: &mut Engine<AnyStore>, call: &Call, command: Command) -> Result<Reply, Refusal> {
+    /// Carries out a command, registering the process first if need be; one commit.
+    fn run(
+        &self,
+        engine: &mut Engine<AnyStore>,
+        call: &HookCall,
+        command: Command,
+    ) -> Result<Reply, Refusal> {
         let Conversation { actor, instance, process, .. } = &self.conversation;
         let mut batch = Vec::with_capacity(2);
         if let (true, Some(process)) = (call.registers, process) {
@@ -219,76 +402,109 @@ impl<'a> Hook<'a> {
     }
 }
 
-/// Whether the agent is meant, not the state of the store.
+/// Whether the store can be read, but not be written now.
+fn is_unwritable(refusal: &Refusal) -> bool {
+    matches!(refusal.code, Code::Busy | Code::ReadOnly)
+}
+
+/// Whether the refusal is about what the agent does, not about the state of the store.
 fn is_answer(refusal: &Refusal) -> bool {
     matches!(refusal.exit_code(), 4..=6)
 }
 
 fn refused(refusal: &Refusal) -> String {
     let mut text = format!("onus: {}", refusal.message);
-    for step in &refusal.next {
+    for step in refusal.next.iter().filter_map(wording::step) {
         text.push_str(&format!("\n  next: {step}"));
     }
     if refusal.conflict.is_some() {
-        text.push_str("\nDo not work around this: the file is another's for now.");
+        text.push_str("\nDo not work around this: another has the file for now.");
     }
     text
 }
 
-fn told(notices: &[Notice]) -> Option<String> {
-    let lines: Vec<String> = notices.iter().map(|notice| format!("onus: {}", notice.message)).collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
-/// The files that lie in the repository, from its root. What lies elsewhere, or in git's own folder, is nobody's.
-fn guarded(context: &Context, files: &[PathBuf]) -> Vec<String> {
-    let Some(place) = &context.place else { return Vec::new() };
-    let mut paths: Vec<String> = files
-        .iter()
-        .filter_map(|file| {
-            let file = scopes::plain(&real(&context.folder.join(file)));
-            // Of this worktree or of another one of the same repository, which may lie inside this one.
-            let there = nearest_folder(&file).and_then(onus_repo::discover).filter(|there| {
-                let is_gits = there.root.iter().any(|name| name == ".git");
-                there.store == place.store && file.starts_with(&there.root) && !is_gits
-            });
-            let inside = match there {
-                Some(there) => file.strip_prefix(&there.root).ok()?.to_str()?.to_owned(),
-                None => scopes::path_in_repository(context, &file).ok()?,
-            };
-            let first = Path::new(&inside).components().next();
-            let is_ours =
-                first.is_some_and(|first| [".git", ".onus"].map(OsStr::new).contains(&first.as_os_str()));
-            (!is_ours).then_some(inside)
-        })
-        .collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
-/// The file that would be written: links on the way, and one in its own place, are followed, also to what is not there yet.
-fn real(file: &Path) -> PathBuf {
-    const MAX_LINKS: usize = 40;
-    let (mut at, mut rest, mut links) = (file.to_owned(), Vec::<OsString>::new(), 0);
-    loop {
-        if let Ok(found) = at.canonicalize() {
-            return rest.iter().rev().fold(found, |path, name| path.join(name));
+/// What an agent hears of its files: its news, and that a task was opened for them.
+fn said(reply: &Reply) -> Option<String> {
+    let news = told(&reply.notices);
+    match &reply.answer {
+        onus_engine::Answer::Guarded { task: Some(task), adopted: true } => {
+            let (id, news) = (&task.id, news.unwrap_or_default());
+            Some(format!(
+                "You hold no task, so onus opened {id} for your edits; it ends with this conversation. If this is planned \
+                 work: onus release {id}, then onus claim the task it belongs to.\n{news}"
+            ))
         }
-        match (at.read_link(), at.parent(), at.file_name()) {
-            (Ok(target), Some(parent), _) if links < MAX_LINKS => {
-                links += 1;
-                at = parent.join(target);
-            }
-            (_, Some(parent), Some(name)) => {
-                rest.push(name.to_owned());
-                at = parent.to_owned();
-            }
-            _ => return file.to_owned(),
-        }
+        _ => news,
     }
 }
 
-fn nearest_folder(file: &Path) -> Option<&Path> {
-    file.ancestors().skip(1).find(|folder| folder.is_dir())
+fn told(notices: &[Notice]) -> Option<String> {
+    let lines: Vec<String> =
+        notices.iter().map(|notice| format!("onus: {}", wording::notice_line(notice))).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The files inside the repository, by the root of their worktree, which may not be the one that the agent is in. Nobody owns
+/// what lies elsewhere or in git's own folder.
+fn guarded(host: &Host, files: &[PathBuf]) -> BTreeMap<PathBuf, Vec<String>> {
+    let Some(place) = &host.place else { return BTreeMap::new() };
+    let mut found: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
+    for file in files {
+        match onus_repo::locate(Some(place), &host.folder, file) {
+            // No file has another name; the call is judged by its other files.
+            Ok(Named { name, root }) if Glob::literal(&name).is_ok() => {
+                found.entry(root).or_default().insert(name);
+            }
+            _ => {}
+        }
+    }
+    found.into_iter().map(|(root, names)| (root, Vec::from_iter(names))).collect()
+}
+
+fn joined(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}\n{other}")),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onus_core::quote::name;
+    use onus_engine::NoticeKind;
+    use onus_fuzz::texts::{Cast, assert_quoted, assert_visible};
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_breaks_out_of_a_hooks_answer() {
+        onus_fuzz::run(&onus_fuzz::corpus("text"), onus_fuzz::execs(2_000), |bytes| {
+            let cast = Cast::of(bytes);
+            let message = format!(
+                "{} is reserved by ON-1, held by agent:a ({})",
+                name(cast.text(0)),
+                name(cast.text(1))
+            );
+            let refusal = Refusal::new(Code::Scope, message.clone()).next(Step::TakeAnother);
+            let notice = Notice::new(NoticeKind::Wanted, None, message).next(Step::Status);
+            // Text composed elsewhere and never quoted is at least visible.
+            let raw = Refusal::new(Code::Damaged, cast.text(2));
+            let answer = Answer {
+                refusal: Some(refused(&refusal)),
+                context: told(&[notice.clone(), notice]),
+                warning: Some(raw.message.clone()),
+            };
+            for dialect in Dialect::ALL {
+                let written = answer.write(dialect, "PreToolUse").unwrap_or_default();
+                let specific = &written["hookSpecificOutput"];
+                let reason = specific["permissionDecisionReason"].as_str().or(written["reason"].as_str());
+                assert_quoted(reason.unwrap_or_default(), cast.texts());
+                assert_eq!(reason.unwrap_or_default().lines().count(), 2, "{written}");
+                let context = specific["additionalContext"].as_str().unwrap_or_default();
+                assert_quoted(context, cast.texts());
+                assert_eq!(context.lines().count(), 2, "{written}");
+                assert_visible(written["systemMessage"].as_str().unwrap_or_default());
+            }
+        });
+    }
 }

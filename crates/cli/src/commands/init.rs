@@ -1,38 +1,54 @@
 use onus_core::ids::Prefix;
 use onus_core::refusal::Refusal;
 use onus_engine::{Engine, new_uid};
-use onus_repo::place_for_new_store;
-use onus_store::{Access, Address, AnyStore, PostgresStore, SqliteStore, StoreError, clock};
+use onus_os::clock;
+use onus_repo::{Place, Repository, place_for_new_store, shared_folder_mode};
+use onus_store::{
+    Access, Address, AnyStore, OWN_FOLDER, PostgresStore, SqliteStore, StoreError, make_folder,
+};
 use serde_json::json;
 
 use crate::args::parse;
-use crate::context::{Context, StoreAt};
+use crate::context::Context;
 use crate::output::escape_line;
+use onus_host::Joining;
+use onus_host::StoreAt;
 
-/// Make a store for this repository or folder
+/// Create a store for this repository or folder
 ///
-/// In a git repository it lies in the common git dir, shared by all worktrees and never part of a commit; elsewhere in
-/// .onus/. Nothing in the working tree is touched. A second time it changes nothing. With ONUS_STORE=postgres://… it is a
-/// project of that server, under the name that onus.toml gives it.
+/// In a git repository the store is in the common git directory, shared by all worktrees and never part of a commit;
+/// elsewhere it is in .onus/. The working tree is not touched, and running it again changes nothing. With
+/// ONUS_STORE=postgres://… the store is a project on that server, named in onus.toml; if the project already exists, a
+/// person joins it with this command, once per clone.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The letters before task numbers, such as ON for ON-142; without it, from the folder's name
+    /// The letters before task numbers, such as ON in ON-142; default: from the folder's name
     #[arg(long, value_name = "LETTERS", value_parser = parse::<Prefix>)]
     prefix: Option<Prefix>,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let place = place_for_new_store(&context.folder);
-    let at = match context.config.get("store.path") {
-        Some(_) => context.store_at()?,
-        None => StoreAt::File(place.store),
+    let place = place_for_new_store(&context.host.folder);
+    let at = match context.host.config.get("store.path") {
+        Some(_) => context.host.store_at()?,
+        None => StoreAt::File(place.store.clone()),
     };
     let name = project_name(&place.root, place.common_dir.as_deref());
     let prefix = args.prefix.clone().unwrap_or_else(|| Prefix::suggest(&name));
-    let identity = context.identity_without_store()?;
-    let (wait, now) = (context.config.store_wait(), clock::now().wall_ms);
+    let identity = context.host.identity_without_store()?;
+    let (wait, now) = (context.host.config.store_wait(), clock::now().wall_ms);
     let by = (&identity.actor, &identity.instance);
     let uids = (new_uid(now), new_uid(now));
+    let joining = match &at {
+        StoreAt::Server { joining, .. } => joining.as_ref(),
+        StoreAt::File(_) => None,
+    };
+    joining.map_or(Ok(()), Joining::can_be_recorded)?;
+    if let (StoreAt::File(path), Some(folder)) = (&at, place.store.parent())
+        && *path == place.store
+    {
+        make_folder(folder, folder_mode(&place)?).map_err(|error| StoreError::of_io(folder, &error))?;
+    }
     let made = match &at {
         StoreAt::File(path) => {
             SqliteStore::create(path, &prefix, uids.0, uids.1, by, wait).map(AnyStore::from)
@@ -45,24 +61,28 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     };
     let (store, created) = match made {
         Ok(store) => (store, true),
-        Err(StoreError::Exists(_)) => (at.open(Access::Write, wait)?, false),
+        Err(StoreError::Exists(_)) => {
+            joining.map_or(Ok(()), |joining| joining.may_be_confirmed_by(&identity.actor))?;
+            (at.open_to_join(Access::Write, wait)?, false)
+        }
         Err(error) => return Err(error.into()),
     };
     let store_text = at.to_string();
-    let project = Engine::new(store, context.config.policy()).project()?;
+    let project = Engine::new(store, context.host.config.policy()).project()?;
     if let Some(wanted) = args.prefix.filter(|wanted| *wanted != project.prefix) {
         return Err(Refusal::usage(format!(
-            "there is a store here already, with the prefix {}; {wanted} was not set: ids do not change",
+            "this store already has the prefix {}, which cannot be changed to {wanted}",
             project.prefix
         )));
     }
+    joining.map_or(Ok(()), Joining::confirm)?;
     if context.out.json {
         context.out.document(
             json!({ "store": store_text, "prefix": project.prefix, "project": project.uid, "created": created }),
             &[],
         );
     } else {
-        let what = if created { "made a store" } else { "there is a store already" };
+        let what = if created { "made a store" } else { "the store already exists" };
         context.out.line(&format!(
             "{what}: {} (tasks are called {}-1, {}-2, …)",
             escape_line(&store_text),
@@ -70,13 +90,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             project.prefix
         ));
         if created {
-            context.out.line("next: onus add 'what is to be done'");
+            context.out.line("next: onus add 'what to do'");
         }
     }
     Ok(())
 }
 
-/// In a database without our tables they are made first, by who may.
+/// In a database without our tables, a role that may create them makes them first.
 fn with_tables<T>(address: &Address, make: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     match make() {
         Err(StoreError::Missing(_)) => {
@@ -85,6 +105,12 @@ fn with_tables<T>(address: &Address, make: impl Fn() -> Result<T, StoreError>) -
         }
         made => made,
     }
+}
+
+/// Who may enter the store's folder: its user alone, or everyone git lets into the repository.
+fn folder_mode(place: &Place) -> Result<u32, Refusal> {
+    let repository = Repository::new(place)?;
+    Ok(repository.as_ref().and_then(shared_folder_mode).unwrap_or(OWN_FOLDER))
 }
 
 /// The name of the repository's main folder, also when seen from one of its worktrees.

@@ -1,6 +1,7 @@
 use onus_core::actor::InstanceId;
 use onus_core::command::Command;
-use onus_engine::{Answer, process};
+use onus_engine::Answer;
+use onus_os::process;
 use onus_store::Access;
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use crate::context::Context;
 use crate::output::escape_line;
 use crate::render::local_time;
 
-/// Which processes are which instances of which actors
+/// List and register instances: which process acts as which actor
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -18,14 +19,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Known instances, the latest seen first
+    /// List known instances, most recently seen first
     List,
     /// Register a running process: everything it starts acts as this instance
     Register {
-        /// The process; without it, the one that started onus
+        /// The process; default: the one that started onus
         #[arg(long, value_name = "PID")]
         pid: Option<u32>,
-        /// Its name, one a conversation; without it, from the process
+        /// The instance's name, one per conversation; default: derived from the process
         #[arg(long, value_name = "NAME", value_parser = parse::<InstanceId>)]
         instance: Option<InstanceId>,
     },
@@ -39,8 +40,8 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 }
 
 fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -> super::Result {
-    let mut engine = context.engine(Access::Write)?;
-    let identity = context.identity(&mut engine)?;
+    let mut engine = context.host.engine(Access::Write)?;
+    let identity = context.host.identity(&mut engine)?;
     let pid = match pid {
         Some(pid) => pid,
         None => process::ancestry().get(1).map_or_else(std::process::id, |parent| parent.pid),
@@ -54,13 +55,17 @@ fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -
     let reply = engine.run(&onus_engine::Request { identity, command, key: None })?;
     let Answer::Instance(view) = &reply.answer else { return Err(super::unexpected()) };
     context.out.reply(&reply, json!(view), || {
-        format!("process {pid} and what it starts is {} ({})", view.actor, escape_line(&view.instance))
+        format!(
+            "process {pid} and everything it starts act as {} ({})",
+            view.actor,
+            escape_line(&view.instance)
+        )
     });
     Ok(())
 }
 
 fn list(context: &Context) -> super::Result {
-    let instances = context.engine(Access::Read)?.instances(200)?;
+    let instances = context.host.engine(Access::Read)?.instances(200)?;
     if context.out.json {
         context.out.document(json!({ "instances": instances }), &[]);
         return Ok(());

@@ -2,22 +2,23 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Command;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_engine::{Engine, Request, SealDocument};
-use onus_repo::SEALS;
-use onus_store::{Access, AnyStore, Store as _, StoreError};
+use onus_repo::{Repository, SEALS};
+use onus_store::{Access, AnyStore, OWN_FOLDER, Store as _, StoreError, file_mode, make_folder, new_file};
 use serde_json::json;
 
-use crate::context::{Context, StoreAt, env};
+use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text, unwritten};
 use crate::progress::Bar;
 use crate::signing;
+use onus_host::{StoreAt, env};
 
-/// What an anchored commit holds.
+/// The file in an anchored commit.
 const SEAL_FILE: &str = "seal.jsonl";
 const SIGNATURE_FILE: &str = "seal.jsonl.sig";
 
-/// Prove, rebuild, export and seal the record of everything that happened
+/// Verify, rebuild, export and seal the record of everything that happened
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,34 +29,34 @@ pub(crate) struct Args {
 enum Verb {
     /// Check every hash, chain, text and head, and compare with seals
     ///
-    /// Seals anchored in git are always compared. Damage is exit 8, and names the event. What the rows say beside their
-    /// heads is compared, and put right, by `onus ledger rebuild`.
+    /// Seals anchored in git are always compared. Damage exits with 8 and names the event. Only the heads of rows are
+    /// checked here; `onus ledger rebuild` compares everything else in the rows, and repairs it.
     Verify {
-        /// Compare with this seal too; its signature FILE.sig is checked if it is there. May be repeated
+        /// Also compare with this seal, and check its signature FILE.sig if there is one; repeatable
         #[arg(long = "seal", value_name = "FILE")]
         seals: Vec<PathBuf>,
     },
-    /// Derive every row from the ledger anew, and put right what differs
+    /// Derive every row again from the ledger, and repair those that differ
     Rebuild,
-    /// Write the whole ledger as JSON Lines: the project, then each event with its texts
+    /// Export the whole ledger as JSON Lines: the project, then each event with its texts
     ///
-    /// Every line carries schema_version. Redacted texts are not in it.
+    /// Every line has a schema_version. Redacted texts are left out.
     Export {
-        /// A new file; without it, standard output (and then without --json)
+        /// A new file; default: standard output (not with --json)
         file: Option<PathBuf>,
     },
-    /// Record every stream's head, so that later changes to the past can be found
+    /// Record the head of every stream, so that later changes to the past can be detected
     ///
-    /// A seal proves something only where those who can change the store cannot change it too: in git (--git), signed
-    /// (--sign), or in a file elsewhere (--out).
+    /// A seal proves something only if the people who can change the store cannot also change the seal: keep it in git
+    /// (--git), sign it (--sign), or write it somewhere else (--out).
     Seal {
         /// Anchor it in git, under refs/onus/seals
         #[arg(long)]
         git: bool,
-        /// Sign it with this ssh key, by default ~/.ssh/id_ed25519
+        /// Sign it with this ssh key; default: ~/.ssh/id_ed25519
         #[arg(long, value_name = "KEY", num_args = 0..=1)]
         sign: Option<Option<PathBuf>>,
-        /// Write it to this new file; without it, beside the store
+        /// Write it to this new file; default: next to the store
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -71,7 +72,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 }
 
 fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
-    let mut engine = context.engine(Access::Read)?;
+    let mut engine = context.host.engine(Access::Read)?;
     let seals = seals_to_compare(context, files)?;
     let mut bar = Bar::new("events", context.out.json);
     let verified = engine.verify(&seals, &mut |progress| bar.at(progress));
@@ -81,20 +82,21 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
         context.out.document(&verified, &[]);
         return Ok(());
     }
+    let tasks = if verified.tasks == 1 { "task" } else { "tasks" };
     context.out.line(&format!(
-        "{}: {} events of {} tasks follow one another, and every row has the head of its chain",
-        context.out.good("whole"),
+        "{}: {} events, {} {tasks}, all chains intact",
+        context.out.good("OK"),
         verified.events,
         verified.tasks
     ));
     for seal in &verified.seals {
-        context.out.line(&format!("  agrees with {seal}"));
+        context.out.line(&format!("  agrees with {}", escape_line(seal)));
     }
     for erased in &verified.erased {
         let why = erased.reason.as_deref().map(escape_line).unwrap_or_default();
         context.out.line(&format!(
-            "  erased: {} of event {} of {}, by {}: {why}",
-            erased.field, erased.version, erased.task, erased.by
+            "  erased from {} by {}: the {} of event {}: {why}",
+            erased.task, erased.by, erased.field, erased.version
         ));
     }
     Ok(())
@@ -103,10 +105,10 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
 /// Seals anchored in this repository, and those in files.
 fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String, SealDocument)>, Refusal> {
     let mut seals = Vec::new();
-    let signers = context.config.get("seal.signers").map(|(path, _)| PathBuf::from(path));
+    let signers = context.host.config.get("seal.signers").map(|(path, _)| PathBuf::from(path));
     for file in files {
         let text = std::fs::read_to_string(file)
-            .map_err(|error| Refusal::usage(format!("{} cannot be read: {error}", file.display())))?;
+            .map_err(|error| Refusal::usage(format!("cannot read {}: {error}", file.display())))?;
         let document = SealDocument::parse(&text)?;
         let signature = signing::signature_of(file);
         let mut name = format!("the seal of {} in {}", document.header.at, file.display());
@@ -117,23 +119,23 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
         } else if signers.is_some() {
             return Err(Refusal::new(
                 Code::Tampered,
-                format!("{} is not signed, and seal.signers asks for it", file.display()),
+                format!("{} is not signed, but seal.signers requires it", file.display()),
             )
-            .next("onus ledger seal --sign"));
+            .next(Step::SignSeal));
         }
         seals.push((name, document));
     }
-    if let Some(common_dir) = git_dir_with_seals(context) {
+    if let Some(repository) = repository_with_seals(context)? {
         let fail = |error: onus_repo::GitError| {
-            Refusal::new(Code::Unavailable, format!("the seals in git cannot be read: {error}"))
+            Refusal::new(Code::Unavailable, format!("cannot read the seals in git: {error}"))
         };
-        for commit in onus_repo::anchored(&common_dir, SEALS).map_err(fail)? {
-            let text = onus_repo::show(&common_dir, &commit, SEAL_FILE).map_err(fail)?;
+        for commit in onus_repo::anchored(&repository, SEALS).map_err(fail)? {
+            let text = onus_repo::show(&repository, &commit, SEAL_FILE).map_err(fail)?;
             let document = SealDocument::parse(&text)?;
             let short = commit.get(..12).unwrap_or(&commit);
             let mut name = format!("the seal of {} in git ({short})", document.header.at);
-            // An unsigned one can only find more, never less: it is compared too, and said to be what it is.
-            match onus_repo::show(&common_dir, &commit, SIGNATURE_FILE) {
+            // An unsigned seal can only reveal more, never less: it is compared too, and reported as unsigned.
+            match onus_repo::show(&repository, &commit, SIGNATURE_FILE) {
                 Ok(signature) => {
                     let signer = signing::signer_of_text(&name, &text, &signature, signers.as_deref())?;
                     name.push_str(&format!(", signed by {signer}"));
@@ -147,17 +149,19 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
     Ok(seals)
 }
 
-/// The repository's git dir, if anything was ever anchored in it: looked up without starting a process.
-fn git_dir_with_seals(context: &Context) -> Option<PathBuf> {
-    let common_dir = context.place.as_ref()?.common_dir.clone()?;
-    let packed = std::fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
-    // Newer repositories may keep refs in tables that only git reads.
-    let tables = common_dir.join("reftable").exists();
-    (tables || common_dir.join(SEALS).exists() || packed.contains(SEALS)).then_some(common_dir)
+/// The repository, if anything was ever anchored in it; found without starting a process.
+fn repository_with_seals(context: &Context) -> Result<Option<Repository>, Refusal> {
+    Ok(context.host.repository()?.filter(|repository| {
+        let common_dir = repository.common_dir();
+        let packed = std::fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
+        // Newer repositories may keep refs in tables that only git reads.
+        let tables = common_dir.join("reftable").exists();
+        tables || common_dir.join(SEALS).exists() || packed.contains(SEALS)
+    }))
 }
 
 fn rebuild(context: &Context) -> super::Result {
-    let mut engine = context.engine(Access::Write)?;
+    let mut engine = context.host.engine(Access::Write)?;
     let mut bar = Bar::new("events", context.out.json);
     let rebuilt = engine.store().rebuild(&mut |progress| bar.at(progress));
     bar.end();
@@ -173,25 +177,40 @@ fn rebuild(context: &Context) -> super::Result {
     }
     context.out.line(&format!("rebuilt {} tasks from {} events", rebuilt.tasks, rebuilt.events));
     match rebuilt.changed.as_slice() {
-        [] => context.out.line("every row was as it should be; nothing was changed"),
+        [] => context.out.line("every row was correct; nothing changed"),
         changed => {
             for (table, rows) in changed {
-                context.out.line(&format!("  put right: {rows} of {table}"));
+                context.out.line(&format!("  repaired: {rows} of {table}"));
             }
         }
     }
     Ok(())
 }
 
-/// Beside the store; of a server's project, in this repository.
+/// Next to the store; for a project on a server, in this repository.
 fn seals_folder(context: &Context) -> Result<PathBuf, Refusal> {
-    match (context.store_at()?, &context.place) {
+    match (context.host.store_at()?, &context.host.place) {
         (StoreAt::File(path), _) => Ok(path.with_file_name("seals")),
         (StoreAt::Server { .. }, Some(place)) => Ok(place.store.with_file_name("seals")),
         (StoreAt::Server { .. }, None) => {
-            Err(Refusal::usage("there is no repository here to keep the seal in: name a file with --out"))
+            Err(Refusal::usage("there is no repository here to keep the seal in: give a file with --out"))
         }
     }
+}
+
+/// The mode of files written from a store: readable by the same users.
+fn mode_of_files(context: &Context) -> u32 {
+    match context.host.store_at() {
+        Ok(StoreAt::File(path)) => file_mode(path.parent().unwrap_or(&path)),
+        _ => file_mode(Path::new("")),
+    }
+}
+
+/// The same for a folder next to it.
+fn mode_of_folder(folder: &Path) -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    let beside = folder.parent().and_then(|parent| std::fs::metadata(parent).ok());
+    beside.map_or(OWN_FOLDER, |beside| beside.mode() & 0o7777)
 }
 
 /// An error about a stream, with the task's id instead of its uid.
@@ -202,8 +221,9 @@ fn named(engine: &mut Engine<AnyStore>, error: StoreError) -> Refusal {
         .and_then(|reference| engine.show(None, Some(&reference)).ok())
         .map(|looked| looked.value.id);
     let mut refusal: Refusal = match &id {
-        Some(id) => Refusal::new(Code::Tampered, format!("event {version} of {id}: {why}"))
-            .next("onus ledger verify   # everything that is wrong"),
+        Some(id) => {
+            Refusal::new(Code::Tampered, format!("event {version} of {id}: {why}")).next(Step::VerifyLedger)
+        }
         None => Refusal::from(StoreError::Tampered {
             stream: stream.clone(),
             version: *version,
@@ -218,20 +238,20 @@ fn named(engine: &mut Engine<AnyStore>, error: StoreError) -> Refusal {
 }
 
 fn export(context: &Context, file: Option<&Path>) -> super::Result {
-    let mut engine = context.engine(Access::Read)?;
-    let Some(path) = file else {
+    let mut engine = context.host.engine(Access::Read)?;
+    let Some(path) = file.filter(|file| *file != Path::new("-")) else {
         return export_to_stdout(&mut engine, context.out.json);
     };
-    let fail =
-        |error: std::io::Error| StoreError::Unavailable { path: path.to_owned(), why: error.to_string() };
-    let new = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-    let new = new.map_err(|error| Refusal::usage(format!("{} cannot be made: {error}", path.display())))?;
+    let fail = |error: std::io::Error| StoreError::of_io(path, &error);
+    let new = new_file(path, mode_of_files(context));
+    let new = new.map_err(|error| Refusal::usage(format!("cannot create {}: {error}", path.display())))?;
     let mut writer = std::io::BufWriter::new(new);
-    let exported = engine
-        .export(&mut |line| writeln!(writer, "{line}").map_err(fail))
-        .and_then(|events| writer.flush().map(|()| events).map_err(|error| fail(error).into()));
+    let exported = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail)).and_then(|events| {
+        let synced = writer.flush().and_then(|()| writer.get_ref().sync_all());
+        synced.map(|()| events).map_err(|error| fail(error).into())
+    });
     if exported.is_err() {
-        // Ours, made a moment ago: half an export must not be taken for one.
+        // Ours, made a moment ago: half an export must not pass for a whole one.
         let _ = std::fs::remove_file(path);
     }
     let events = exported?;
@@ -243,7 +263,7 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     Ok(())
 }
 
-/// Line by line, as it is read. With `--json` the lines are the items of one document.
+/// Written line by line as it is read. With `--json` the lines are the items of one document.
 fn export_to_stdout(engine: &mut Engine<AnyStore>, json: bool) -> super::Result {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let (mut before, between) = if json { ("{\"lines\":[", ",") } else { ("", "\n") };
@@ -258,10 +278,10 @@ fn export_to_stdout(engine: &mut Engine<AnyStore>, json: bool) -> super::Result 
 }
 
 fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option<PathBuf>) -> super::Result {
-    let mut engine = context.engine(Access::Write)?;
-    let identity = context.identity(&mut engine)?;
-    let common_dir = context.place.as_ref().and_then(|place| place.common_dir.clone());
-    if git && common_dir.is_none() {
+    let mut engine = context.host.engine(Access::Write)?;
+    let identity = context.host.identity(&mut engine)?;
+    let repository = context.host.repository()?;
+    if git && repository.is_none() {
         return Err(Refusal::usage("--git: this is not a git repository"));
     }
     let key = sign.map(signing_key).transpose()?;
@@ -274,7 +294,8 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         Some(file) => file,
         None => {
             let folder = seals_folder(context)?;
-            std::fs::create_dir_all(&folder).map_err(|error| StoreError::of_io(&folder, &error))?;
+            make_folder(&folder, mode_of_folder(&folder))
+                .map_err(|error| StoreError::of_io(&folder, &error))?;
             folder.join(format!(
                 "{}-{}.jsonl",
                 header.at.replace(':', ""),
@@ -283,20 +304,21 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         }
     };
     let text = document.to_text();
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&file)
-        .and_then(|mut new| new.write_all(text.as_bytes()).and_then(|()| new.sync_all()))
-        .map_err(|error| Refusal::usage(format!("{} cannot be written: {error}", file.display())))?;
+    let mut new = new_file(&file, mode_of_files(context))
+        .map_err(|error| Refusal::usage(format!("cannot create {}: {error}", file.display())))?;
+    if let Err(error) = new.write_all(text.as_bytes()).and_then(|()| new.sync_all()) {
+        // Ours, made a moment ago: half a seal must not pass for a whole one.
+        let _ = std::fs::remove_file(&file);
+        return Err(StoreError::of_io(&file, &error).into());
+    }
     let signature = key.as_deref().map(|key| signing::sign(&file, key)).transpose()?;
-    let commit = match (git, common_dir) {
-        (true, Some(common_dir)) => {
+    let commit = match (git, repository) {
+        (true, Some(repository)) => {
             let signature = signature.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
             let mut files = vec![(SEAL_FILE, text.as_str())];
             files.extend(signature.as_deref().map(|signature| (SIGNATURE_FILE, signature)));
             let message = format!("seal of {} streams, root {}", header.streams, header.root);
-            let anchored = onus_repo::anchor(&common_dir, SEALS, &files, &message);
+            let anchored = onus_repo::anchor(&repository, SEALS, &files, &message);
             Some(anchored.map_err(|error| Refusal::new(Code::Unexpected, error.to_string()))?)
         }
         _ => None,
@@ -306,7 +328,15 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         streams: header.streams,
         previous: header.previous.clone(),
     };
-    engine.run(&Request { identity, command, key: None })?;
+    if let Err(refusal) = engine.run(&Request { identity, command, key: None }) {
+        // No event records it. In git it stays: it is still a seal.
+        if commit.is_none() && refusal.code != Code::NotKnown {
+            for made in signature.iter().chain([&file]) {
+                let _ = std::fs::remove_file(made);
+            }
+        }
+        return Err(refusal);
+    }
     if context.out.json {
         let mut value = json!(header);
         value["file"] = json!(path_text(&file));
@@ -334,6 +364,6 @@ fn signing_key(given: Option<PathBuf>) -> Result<PathBuf, Refusal> {
     if key.exists() {
         Ok(key)
     } else {
-        Err(Refusal::usage(format!("there is no key at {}: name one, --sign KEY", key.display())))
+        Err(Refusal::usage(format!("there is no key at {}: name one with --sign KEY", key.display())))
     }
 }

@@ -1,4 +1,6 @@
 use onus_core::ids::TaskRef;
+use onus_core::seat::SeatName;
+use onus_engine::LogOf;
 use onus_store::{Access, Store as _};
 use serde_json::json;
 
@@ -6,29 +8,36 @@ use crate::args::parse;
 use crate::context::Context;
 use crate::story;
 
-/// What happened, a line an event: to a task, or to everything
+/// Show what happened to a task, or to the whole project, one line per event
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The task; without it, everything that happened in the project
+    /// The task; default: the whole project
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     task: Option<TaskRef>,
-    /// At most this many, the newest
+    /// What happened to this seat
+    #[arg(long, value_name = "NAME", conflicts_with = "task", value_parser = parse::<SeatName>)]
+    seat: Option<SeatName>,
+    /// Show at most this many, the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     limit: u64,
-    /// Go on as things happen, until interrupted (with --json: one document a line)
+    /// Keep printing events as they happen, until interrupted (with --json: one document per line)
     #[arg(short, long)]
     follow: bool,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
-    let task = args.task;
-    // Before the first look: what happens after it is heard.
+    let (mut engine, identity) = context.host.reader()?;
+    let of = match (&args.task, &args.seat) {
+        (Some(task), _) => LogOf::Task(task),
+        (None, Some(seat)) => LogOf::Seat(seat),
+        (None, None) => LogOf::All,
+    };
+    // Before the first query, so that nothing after it is missed.
     let mut watch = if args.follow { Some(engine.store().watch()?) } else { None };
-    // Who follows goes on from the last event: it is shown none that another could still come before.
+    // A follower continues from the last event, so it is shown none that an earlier one could still precede.
     let mut looked = match watch {
-        Some(_) => engine.follow(identity.as_ref(), task.as_ref(), 0, true, args.limit)?,
-        None => engine.log(identity.as_ref(), task.as_ref(), 0, true, args.limit)?,
+        Some(_) => engine.follow(identity.as_ref(), of, 0, true, args.limit)?,
+        None => engine.log(identity.as_ref(), of, 0, true, args.limit)?,
     };
     loop {
         let page = &looked.value;
@@ -40,7 +49,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             }
         } else {
             for record in &page.records {
-                context.out.line(&story::line(&context.out, page, record, task.is_none()));
+                context.out.prose(&story::line(&context.out, page, record, of == LogOf::All));
             }
         }
         let Some(watch) = &mut watch else {
@@ -48,14 +57,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             return Ok(());
         };
         let after = page.last_seq;
-        // After a full page there may be more.
+        // A full page may not be the last.
         if (page.records.len() as u64) < args.limit {
             watch.wait(None, &[])?;
             if engine.store().is_frozen() {
-                engine = context.engine(Access::Read)?;
+                engine = context.host.engine(Access::Read)?;
                 *watch = engine.store().watch()?;
             }
         }
-        looked = engine.follow(None, task.as_ref(), after, false, args.limit)?;
+        looked = engine.follow(None, of, after, false, args.limit)?;
     }
 }

@@ -1,11 +1,13 @@
-//! One file a command; its doc comment is its help.
+//! One file per command; its doc comment is its help.
 
 pub(crate) mod accept;
 pub(crate) mod actor;
 pub(crate) mod add;
 pub(crate) mod approve;
+pub(crate) mod assign;
 pub(crate) mod backup;
 pub(crate) mod block;
+pub(crate) mod blocked;
 pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -22,6 +24,7 @@ pub(crate) mod help;
 pub(crate) mod hook;
 pub(crate) mod init;
 pub(crate) mod instance;
+pub(crate) mod intake;
 pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod log;
@@ -35,35 +38,49 @@ pub(crate) mod reject;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod reopen;
+pub(crate) mod report;
 pub(crate) mod reset;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod search;
+pub(crate) mod seat;
+pub(crate) mod session;
+pub(crate) mod sessions;
 pub(crate) mod setup;
 pub(crate) mod show;
+pub(crate) mod stale;
 pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod submit;
 pub(crate) mod takeover;
+pub(crate) mod tick;
+pub(crate) mod timesheet;
 pub(crate) mod touch;
 pub(crate) mod unblock;
+pub(crate) mod undo;
 pub(crate) mod whoami;
 pub(crate) mod why;
 
 use onus_core::command::{Act, Command};
+use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
-use onus_engine::{Answer, Reply, TaskView};
-use serde_json::json;
+use onus_engine::{Answer, Notice, Reply, TaskView};
+use serde_json::{Value, json};
 
-use crate::args::{ForceArgs, Key, MoveArgs, Target};
-use crate::context::{Context, target};
-use crate::output::escape_line;
+use crate::args::{ForceArgs, Key, MoveArgs, Target, Targets};
+use crate::context::Context;
+use crate::output::{Output, escape_line, refuse};
+use crate::{render, wording};
+use onus_host::target;
 
 type Result = std::result::Result<(), Refusal>;
 
-/// A change to one task whose answer is the task.
+/// The exit code of a command that may be refused in part.
+type ExitCode = std::result::Result<u8, Refusal>;
+
+/// A change to one task, answered with the task.
 fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: Key, past: &str) -> Result {
     let force = force.and_then(ForceArgs::force);
     let command = Command::OnTask { task: target(on.task)?, act, force };
@@ -72,32 +89,130 @@ fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: 
 }
 
 /// A verb of the transition table that takes only a message.
-fn shift(context: &Context, verb: Verb, how: MoveArgs, past: &str) -> Result {
+fn shift(context: &Context, verb: Verb, how: MoveArgs, past: &str) -> ExitCode {
+    shift_to(context, verb, how, |_| past.to_owned())
+}
+
+/// The same, where it is the task that says what became of it.
+fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskView) -> String) -> ExitCode {
     let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
-    act(context, how.target, Act::Move { verb, message }, Some(&how.force), how.key, past)
+    let force = how.force.force();
+    let command = |task| {
+        let act = Act::Move { verb, message: message.clone() };
+        Command::OnTask { task, act, force: force.clone() }
+    };
+    each(context, how.targets, how.key, command, |task| {
+        format!("{} {}: {}", task.id, past(task), escape_line(&task.title))
+    })
+}
+
+/// A change to one task, or to several: each in a transaction of its own, so that what is refused to one does not keep the
+/// others from it. The exit code is that of the first that was refused.
+fn each(
+    context: &Context,
+    targets: Targets,
+    key: Key,
+    command: impl Fn(Option<TaskRef>) -> Command,
+    prose: impl Fn(&TaskView) -> String,
+) -> ExitCode {
+    let mut tasks = targets.tasks;
+    if tasks.len() <= 1 {
+        let reply = context.run(command(target(tasks.pop())?), key.key)?;
+        let task = task_of(&reply)?;
+        context.out.reply(&reply, json!(task), || prose(task));
+        return Ok(0);
+    }
+    if key.key.is_some() {
+        return Err(Refusal::usage("a key stands for one request: name one task with it"));
+    }
+    // Each task counts its own tokens: one number would fit many of them.
+    if onus_host::env("ONUS_TOKEN").is_some() && onus_host::env("ONUS_TASK").is_none() {
+        return Err(Refusal::usage("ONUS_TOKEN is one task's: set ONUS_TASK to say which, or name one task"));
+    }
+    let commands = tasks.iter().map(|task| command(Some(task.clone()))).collect();
+    let (mut changed, mut refused, mut notices) = (Vec::new(), Vec::new(), Vec::new());
+    for (named, outcome) in tasks.iter().zip(context.run_each(commands)?) {
+        match outcome {
+            Ok(reply) => {
+                let task = task_of(&reply)?;
+                if !context.out.json {
+                    context.out.line(&prose(task));
+                }
+                changed.push(json!(task));
+                notices.extend(reply.notices);
+            }
+            Err(refusal) => {
+                if !context.out.json {
+                    refuse(false, &refusal);
+                }
+                refused.push((named.to_string(), refusal));
+            }
+        }
+    }
+    notices.dedup();
+    if context.out.json {
+        several(&context.out, json!(changed), &refused, &notices);
+    } else {
+        context.out.notices(&notices);
+    }
+    Ok(refused.first().map_or(0, |(_, first)| first.exit_code()))
+}
+
+/// The document of a command that names several tasks: what became of each, and why some were refused. `error` is the first
+/// refusal, as it is of every command that fails.
+fn several(out: &Output, tasks: Value, refused: &[(String, Refusal)], notices: &[Notice]) {
+    let mut value = json!({ "tasks": tasks });
+    if let Some((_, first)) = refused.first() {
+        value["error"] = json!(wording::refusal(first));
+        let all = refused
+            .iter()
+            .map(|(named, refusal)| json!({ "named": named, "error": wording::refusal(refusal) }));
+        value["refused"] = all.collect();
+    }
+    out.document(value, notices);
 }
 
 fn print_task(context: &Context, reply: &Reply, past: &str) -> Result {
     let task = task_of(reply)?;
+    let past = if reply.unchanged { "is as it was, nothing changed" } else { past };
     context.out.reply(reply, json!(task), || format!("{} {past}: {}", task.id, escape_line(&task.title)));
     Ok(())
 }
 
+/// For whom a task is kept, and for how long.
+fn kept(task: &TaskView) -> String {
+    match &task.kept_for {
+        Some(kept) => {
+            let left = crate::render::seconds(kept.expires_in_s);
+            format!("{} is kept for {} for {left}", task.id, kept.actor)
+        }
+        // A replay, after the time: it is open to everyone.
+        None => format!("{} was passed on", task.id),
+    }
+}
+
 fn task_of(reply: &Reply) -> std::result::Result<&TaskView, Refusal> {
     match &reply.answer {
-        Answer::Task(task) | Answer::Lease { task, .. } => Ok(task),
+        Answer::Task(task) | Answer::Asked { task, .. } | Answer::Lease { task, .. } => Ok(task),
         _ => Err(unexpected()),
     }
 }
 
 fn unexpected() -> Refusal {
-    Refusal::new(Code::Unexpected, "the engine gave another kind of answer than was asked for")
+    Refusal::new(Code::Unexpected, "the engine's answer does not match the request")
 }
 
 /// An answer that carries a lease.
 fn print_lease(context: &Context, reply: &Reply, prose: impl FnOnce(&TaskView) -> String) -> Result {
     let Answer::Lease { task, lease, renewed, takeover } = &reply.answer else { return Err(unexpected()) };
     let value = json!({ "task": task, "lease": lease, "renewed": renewed, "takeover": takeover });
-    context.out.reply(reply, value, || prose(task));
+    context.out.reply(reply, value, || {
+        let word = task
+            .last_word
+            .iter()
+            .filter(|_| lease.is_some() && !renewed)
+            .flat_map(|word| render::last_word(&context.out, word));
+        std::iter::once(prose(task)).chain(word).collect::<Vec<_>>().join("\n")
+    });
     Ok(())
 }

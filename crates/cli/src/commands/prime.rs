@@ -2,21 +2,21 @@ use onus_core::refusal::{Code, Refusal};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::output::Output;
-use crate::primer;
+use crate::output::{Output, escape};
+use crate::{primer, wording};
 
-/// What an agent must know now: who it is, what it holds, how to go on
+/// Print what an agent needs to know: who it is, what it holds and what to do next
 ///
-/// Short enough for every start of a conversation. It never fails: what is wrong stands in the text.
+/// Short enough to print at the start of every conversation. It never fails: the text says what is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The whole contract: every verb, exit code and rule
+    /// Print the whole contract: every verb, exit code and rule
     #[arg(long)]
     full: bool,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let text = match context.reader() {
+    let text = match context.host.reader() {
         Ok((mut engine, identity)) => primer::primer(&mut engine, identity.as_ref(), args.full)
             .unwrap_or_else(|refusal| primer::without_store(&refusal)),
         // Who cannot be known is told how to be.
@@ -27,13 +27,15 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// The same where not even the configuration can be read.
+/// The same when not even the configuration can be read.
 pub(crate) fn run_without_context(json: bool, refusal: &Refusal) -> u8 {
     print(&Output::new(json, "never"), &primer::without_store(refusal));
     0
 }
 
+/// Agents read this, so hidden characters are shown, in the JSON too.
 fn print(out: &Output, text: &str) {
+    let text = escape(text);
     if out.json {
         out.document(json!({ "primer": text }), &[]);
     } else {
@@ -42,6 +44,7 @@ fn print(out: &Output, text: &str) {
 }
 
 fn identity_text(refusal: &Refusal) -> String {
-    let next: Vec<String> = refusal.next.iter().map(|step| format!("- {step}")).collect();
+    let steps = refusal.next.iter().filter_map(wording::step);
+    let next: Vec<String> = steps.map(|step| format!("- {step}")).collect();
     format!("onus: {}\n{}\n", refusal.message, next.join("\n"))
 }

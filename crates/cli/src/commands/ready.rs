@@ -1,42 +1,52 @@
+use onus_core::refusal::{Refusal, Step};
 use onus_engine::{TaskView, WhyView};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::output::{Output, escape_line};
-use crate::render;
+use crate::listing::Listing;
+use crate::output::{Output, escape_line, note};
+use crate::{render, wording};
 
 use super::list::PageArgs;
 
-/// What you could claim now, the best first
+/// List the tasks you can claim now, best first
 ///
-/// Open tasks of your tier that wait for nothing and are not kept for another: by priority, then by how many unfinished
-/// tasks depend on them, then by age. Then tasks whose agent's lease lapsed. A person's are never among them.
+/// Open tasks within your tier that wait for nothing and are not kept for another actor, ordered by priority, then by how
+/// many unfinished tasks depend on them, then by age. After them come tasks whose lease has lapsed, but only agents': a
+/// person's task is never offered.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     page: PageArgs,
-    /// Say what ranks each, and what is left out and why
+    /// Explain the order, and why other tasks are left out
     #[arg(long)]
     explain: bool,
 }
 
-/// How many tasks that are not ready are explained.
+/// For how many tasks that are not ready the reason is given.
 const LEFT_OUT: usize = 20;
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
+    let (mut engine, identity) = context.host.reader()?;
     if !args.explain {
-        let looked = engine.ready(identity.as_ref(), args.page.limit)?;
-        super::list::print(context, &looked);
-        return Ok(());
+        let mut listing = Listing::new(&context.out);
+        let looked =
+            engine.ready_in_sheets(identity.as_ref(), args.page.limit, &mut |tasks| listing.sheet(tasks));
+        let code = listing.end(looked)?;
+        if listing.is_empty && !context.out.json {
+            for step in [Step::ExplainReady, Step::ListTasks].iter().filter_map(wording::step) {
+                note(&format!("  next: {step}"));
+            }
+        }
+        return Ok(code);
     }
     let looked = engine.ready_explained(identity.as_ref(), args.page.limit, LEFT_OUT)?;
     let (out, explained) = (&context.out, &looked.value);
     if out.json {
-        let value =
-            json!({ "tasks": explained.tasks, "left_out": explained.left_out, "more": explained.more });
+        let left_out: Vec<_> = explained.left_out.iter().map(|why| why.worded(&wording::step)).collect();
+        let value = json!({ "tasks": explained.tasks, "left_out": left_out, "more": explained.more });
         out.document(value, &looked.notices);
-        return Ok(());
+        return Ok(0);
     }
     let mut lines = vec![out.bold("ready")];
     lines.extend(explained.tasks.iter().map(|task| ranked(out, task)));
@@ -50,12 +60,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if explained.more > 0 {
         lines.push(out.dim(&format!("  and {} more: onus list, then onus why ID", explained.more)));
     }
-    out.line(&lines.join("\n"));
+    out.prose(&lines.join("\n"));
     out.notices(&looked.notices);
-    Ok(())
+    Ok(0)
 }
 
-/// A task that is ready, and what puts it where it stands.
+/// A task that is ready, and what ranks it.
 fn ranked(out: &Output, task: &TaskView) -> String {
     let waiting = match task.open_dependents {
         0 => "nothing waits for it".to_owned(),
@@ -74,11 +84,12 @@ fn left_out(out: &Output, why: &WhyView) -> String {
     let first = why.obstacles.first();
     let more = match why.obstacles.len() {
         0 | 1 => String::new(),
-        n => format!(" (and {} more)", n - 1),
+        2 => "; and 1 more reason".to_owned(),
+        n => format!("; and {} more reasons", n - 1),
     };
     let message = first.map(|obstacle| escape_line(&obstacle.message)).unwrap_or_default();
     let mut text = format!("  {} {}\n    {message}{more}", why.id, escape_line(&why.title));
-    if let Some(next) = first.and_then(|obstacle| obstacle.next.as_ref()) {
+    if let Some(next) = first.and_then(|obstacle| wording::step(obstacle.next.as_ref()?)) {
         text.push_str(&format!("\n{}", out.dim(&format!("    next: {next}"))));
     }
     text

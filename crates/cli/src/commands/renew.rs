@@ -1,24 +1,31 @@
 use onus_core::command::{Act, Command};
 
 use crate::args::{Key, Target, parse_ms};
-use crate::context::{Context, target};
+use crate::context::Context;
+use onus_host::target;
 
-/// Renew your lease: a sign of life. It never ends sooner for it
+/// Renew your lease with a sign of life
 ///
-/// After a lapse it goes on under the same token, if you could claim the task now.
+/// Renewing never shortens a lease. A lapsed lease continues under the same token if you could claim the task now.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// How long from now it should live at least (90s, 15m, 2h)
+    /// Keep it for at least this long from now (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
+    /// Say that the work is done in this worktree from now on: the one you are in
+    #[arg(long, conflicts_with = "ttl")]
+    worktree: bool,
     #[command(flatten)]
     key: Key,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let act = Act::Renew { progress: false, ttl_ms: args.ttl };
+    let act = match args.worktree {
+        true => Act::Attach(context.host.attachment()),
+        false => Act::Renew { progress: false, ttl_ms: args.ttl },
+    };
     let reply =
         context.run(Command::OnTask { task: target(args.target.task)?, act, force: None }, args.key.key)?;
     super::claim::print(context, &reply)

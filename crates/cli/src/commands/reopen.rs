@@ -3,13 +3,15 @@ use onus_core::transition::Verb;
 use crate::args::MoveArgs;
 use crate::context::Context;
 
-/// Open a finished or dropped task again
+/// Reopen a finished or dropped task
+///
+/// A dropped proposal is a proposal again, and a dropped task that had failed has failed: reopening neither accepts nor retries.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     how: MoveArgs,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    super::shift(context, Verb::Reopen, args.how, "is open again")
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+    super::shift_to(context, Verb::Reopen, args.how, |task| format!("is {} again", task.state.spoken()))
 }

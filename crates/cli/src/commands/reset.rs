@@ -4,13 +4,14 @@ use onus_engine::{Answer, TouchedView};
 use serde_json::json;
 
 use crate::args::{Key, Target, force_of};
-use crate::context::{Context, target};
+use crate::context::Context;
 use crate::output::{Output, escape_line};
+use onus_host::target;
 
 /// Put a task and everything downstream of it back to open
 ///
-/// Leases end and their tokens are dead; proposed and dropped tasks stay as they are. All of it happens, or nothing.
-/// What others hold live is refused unless a person forces it: see it first with --dry-run.
+/// Ends their leases and tokens; proposed and dropped tasks stay as they are. Either all tasks are reset or none. If
+/// others have live leases on any of them, the reset is refused unless a person forces it: look first with --dry-run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -18,13 +19,13 @@ pub(crate) struct Args {
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     reason: Option<String>,
-    /// Change nothing; list every task that would be touched, and who holds it
+    /// List every task that would be reset, and who holds it; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// People only: end live leases of others. Recorded
+    /// People only: end live leases of others; the override is recorded
     #[arg(long)]
     force: bool,
-    /// A decision or approval that allows it
+    /// A decision or approval that allows the override
     #[arg(long, value_name = "URL", requires = "force")]
     link: Option<String>,
     #[command(flatten)]
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let task = target(args.target.task)?;
     if args.dry_run {
-        let (mut engine, identity) = context.reader()?;
+        let (mut engine, identity) = context.host.reader()?;
         let looked = engine.reset_preview(identity.as_ref(), task.as_ref())?;
         if context.out.json {
             context.out.document(json!({ "touched": looked.value, "dry_run": true }), &looked.notices);
@@ -56,7 +57,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// `was`: what stands before the state of each, which is the one before the reset.
+/// `was` goes before each task's state, which is its state before the reset.
 fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> String {
     let plural = if touched.len() == 1 { "task" } else { "tasks" };
     let mut lines = vec![format!("{} {plural} {what}", touched.len())];

@@ -1,26 +1,24 @@
 use onus_core::command::Command;
 
 use crate::args::{MoveArgs, text_or_stdin};
-use crate::context::{Context, target};
+use crate::context::Context;
 
-/// Try a failed task again
+/// Retry a failed task
 ///
-/// It is open again and the attempt is counted; past its limit (retry.max_attempts, or the task's own) it is refused.
-/// What dead holders keep downstream of it is freed; a living holder is left alone.
+/// The task opens again and the attempt is counted; past the limit (the task's own, or retry.max_attempts) it is refused.
+/// Downstream tasks that dead holders still hold are freed; living holders are left alone.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     how: MoveArgs,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     let how = args.how;
     let message = how.force.message(how.message).map(text_or_stdin).transpose()?;
-    let command = Command::Retry { task: target(how.target.task)?, message, force: how.force.force() };
-    let reply = context.run(command, how.key.key)?;
-    let task = super::task_of(&reply)?;
-    context.out.reply(&reply, serde_json::json!(task), || {
+    let force = how.force.force();
+    let command = |task| Command::Retry { task, message: message.clone(), force: force.clone() };
+    super::each(context, how.targets, how.key, command, |task| {
         format!("{} is open again, attempt {}", task.id, task.attempts)
-    });
-    Ok(())
+    })
 }

@@ -5,13 +5,14 @@ use onus_engine::TaskView;
 use serde_json::json;
 
 use crate::args::{Key, Target, parse};
-use crate::context::{Context, target};
+use crate::context::Context;
 use crate::output::escape_line;
+use onus_host::target;
 
-/// See and change which paths your lease reserves
+/// Show or change the paths your lease reserves
 ///
-/// Globs from the repository's root: * and ? within a name, ** for folders, [a-z], {a,b}. `src/` is everything in src.
-/// Two live leases never have a path in common, unless both share it.
+/// Globs start at the repository's root: * and ? within a name, ** across folders, [a-z], {a,b}. `src/` is everything in
+/// src. No two live leases reserve the same path, unless both share it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,20 +21,20 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Reserve more paths: all of these, or none
+    /// Reserve more paths: all of them, or none
     Add(Change),
-    /// Give paths free that are reserved; named as `scope show` has them
+    /// Release reserved paths, written as `scope show` prints them
     Rm(Change),
-    /// What a task declares, and what its holder has reserved
+    /// Show what a task declares, and what its holder reserves
     Show(Show),
 }
 
 #[derive(clap::Args, Debug)]
 struct Change {
-    /// Globs, from the repository's root
+    /// Globs from the repository's root
     #[arg(value_name = "GLOB", required = true)]
     globs: Vec<String>,
-    /// The task: without it ONUS_TASK, or the one that you hold
+    /// The task; default: ONUS_TASK, or else the one task you hold
     #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
     task: Option<TaskRef>,
     #[command(flatten)]
@@ -53,10 +54,10 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Action::Rm(change) => (change, false),
     };
     let act = if adds {
-        Act::AddScope { scope: crate::scopes::scope(context, &change.globs)? }
+        let (scope, areas) = context.scope(&change.globs)?;
+        Act::AddScope { scope, areas }
     } else {
-        let globs = change.globs.iter().map(|glob| glob.parse::<onus_core::scope::Glob>());
-        Act::RemoveScope { scope: globs.collect::<Result<_, _>>()? }
+        Act::RemoveScope { scope: onus_host::scopes::unreserved(&context.host, &change.globs)? }
     };
     let command = Command::OnTask { task: target(change.task)?, act, force: None };
     let reply = context.run(command, change.key.key)?;
@@ -64,7 +65,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 }
 
 fn run_show(context: &Context, show: Show) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
+    let (mut engine, identity) = context.host.reader()?;
     let looked = engine.show(identity.as_ref(), target(show.target.task)?.as_ref())?;
     let task = &looked.value;
     if context.out.json {
@@ -85,8 +86,8 @@ fn prose(task: &TaskView) -> String {
         format!("{title}{}", lines.collect::<String>())
     };
     match &task.lease {
-        None if task.scope.is_empty() => format!("{} declares no paths, and nobody holds it", task.id),
-        None => list(format!("{} declares, and nobody holds it:", task.id), &task.scope),
+        None if task.scope.is_empty() => format!("{}, held by nobody, declares no paths", task.id),
+        None => list(format!("{}, held by nobody, declares:", task.id), &task.scope),
         Some(lease) if lease.scope.is_empty() => {
             format!("{}, held by {}, reserves nothing yet", task.id, lease.actor)
         }

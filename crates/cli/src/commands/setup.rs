@@ -2,43 +2,48 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use onus_agents::setup::{
-    AGENTS, ANY, Agent, Done, Ground, Level, Plan, State, agent, apply, diff, plan_removal, plan_setup,
+    AGENTS, ANY, Agent, Difference, Distrust, Done, Found, Ground, Level, Plan, State, agent, apply, diff,
+    plan_removal, plan_setup,
 };
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_store::Access;
 use serde_json::{Value, json};
 
-use crate::context::{Context, StoreAt, env};
+use crate::context::Context;
 use crate::output::{escape, escape_line, note, path_text};
+use crate::wording;
+use onus_host::config::state_folder;
+use onus_host::{StoreAt, env};
 
-/// Set up coding agents to work under onus: hooks, MCP server, instructions
+/// Set up coding agents to work with onus: hooks, MCP server, instructions
 ///
-/// Without a name it sets up the agents that it finds here: by their program, or by their folder in the home directory or
-/// the repository. Configuration that is there is merged into, never overwritten; a second time changes nothing; --remove
-/// puts everything back as it was. A file that is broken is refused with its line, and then nothing at all is written.
+/// Without a name it sets up the agents it finds here: by their program, or by their folder in the home directory or
+/// the repository. It merges into existing configuration and never overwrites it; running it again changes nothing;
+/// --remove restores everything. An onus entry that differs from what setup writes is corrected and reported. If a
+/// file cannot be parsed, its line is reported and nothing is written at all.
 ///
-/// Exit 0 if all is well; with --check, 6 if something is missing.
+/// Exits with 0 if all is well; with --check, 6 if something is missing or changed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The agents; without any, those that are found
+    /// The agents; default: those found here
     #[arg(value_name = "AGENT", value_parser = PossibleValuesParser::new(AGENTS.iter().map(|agent| agent.name)))]
     agents: Vec<String>,
-    /// Say what is set up, missing or changed, and write nothing
+    /// Report what is set up, missing or changed; write nothing
     #[arg(long, conflicts_with_all = ["remove", "print", "list", "allow_store"])]
     check: bool,
-    /// Take everything out again
+    /// Remove everything onus set up
     #[arg(long, conflicts_with_all = ["list", "allow_store"])]
     remove: bool,
-    /// Show what would be written, and write nothing
+    /// Show what would be written; write nothing
     #[arg(long, conflicts_with = "list")]
     print: bool,
-    /// List the known agents, which are found, and which are set up
+    /// List the known agents, and which are found and set up
     #[arg(long)]
     list: bool,
-    /// In the user's own configuration, for all repositories, instead of this repository's
+    /// Use your own configuration, for all repositories, instead of this repository's
     #[arg(long, conflicts_with = "allow_store")]
     user: bool,
-    /// Also let the agents' sandboxes write the store's folder
+    /// Also let the agents' sandboxes write to the store's folder
     #[arg(long)]
     allow_store: bool,
 }
@@ -47,30 +52,15 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let level = if args.user { Level::User } else { Level::Project };
     if level == Level::Project && !args.list && !args.print && !args.remove {
         // Agents that are set up without a store would find nothing to ask.
-        drop(context.engine(Access::Read)?);
+        drop(context.host.engine(Access::Read)?);
     }
-    let root = context.place.as_ref().map_or(&context.folder, |place| &place.root).clone();
-    let home = env("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let folder_of = |store: &Path| store.parent().map(Path::to_owned);
-    let store = match context.store_at() {
-        Ok(StoreAt::File(path)) => folder_of(&path),
-        Ok(StoreAt::Server { .. }) if args.allow_store => {
-            return Err(Refusal::usage("--allow-store is for a store in a file; this one is on a server")
-                .next(
-                    "let the sandbox reach the server, or set the agent up with `onus mcp` outside of it",
-                ));
-        }
-        Ok(StoreAt::Server { .. }) | Err(_) => None,
-    };
-    let receipts = match level {
-        Level::Project => store
-            .clone()
-            .or_else(|| folder_of(&context.place.as_ref()?.store))
-            .unwrap_or_else(|| root.join(".onus"))
-            .join("setup"),
-        Level::User => state_folder(home.as_deref())?.join("setup"),
-    };
-    let ground = Ground { level, root, home, store, receipts, env: &env };
+    if args.allow_store && matches!(context.host.store_at(), Ok(StoreAt::Server { .. })) {
+        return Err(Refusal::usage("--allow-store is for a store in a file, and this one is on a server")
+            .next(Step::plain(
+                "let the sandbox reach the server, or let the agent use the MCP server outside the sandbox",
+            )));
+    }
+    let ground = ground(context, level)?;
     if args.list {
         return list(context, &ground);
     }
@@ -103,17 +93,57 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     Ok(0)
 }
 
-/// The folder for what onus remembers of a user's set-up.
-fn state_folder(home: Option<&Path>) -> Result<PathBuf, Refusal> {
-    let set = env("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = set.or_else(|| Some(home?.join(".local").join("state")));
-    match folder {
-        Some(folder) => Ok(folder.join("onus")),
-        None => Err(Refusal::usage("HOME is not set: there is no place for a user's configuration")),
-    }
+fn ground(context: &Context, level: Level) -> Result<Ground<'static>, Refusal> {
+    let root = context.host.place.as_ref().map_or(&context.host.folder, |place| &place.root).clone();
+    let home = env("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let folder_of = |store: &Path| store.parent().map(Path::to_owned);
+    let store = match context.host.store_at() {
+        Ok(StoreAt::File(path)) => folder_of(&path),
+        Ok(StoreAt::Server { .. }) | Err(_) => None,
+    };
+    let receipts = match level {
+        Level::Project => store
+            .clone()
+            .or_else(|| folder_of(&context.host.place.as_ref()?.store))
+            .unwrap_or_else(|| root.join(".onus"))
+            .join("setup"),
+        Level::User => state_folder(&env)
+            .ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"))?
+            .join("setup"),
+    };
+    Ok(Ground { level, root, home, store, receipts, env: &env })
 }
 
-/// The agents of which something holds. AGENTS.md on its own counts where Codex, which reads it too, does not.
+/// The onus entries in agents' configuration, the repository's and the user's own, that differ from what `setup` writes;
+/// and how to repair them.
+pub(crate) fn differing(context: &Context) -> Result<Vec<(String, Step)>, Refusal> {
+    let mut differing = Vec::new();
+    for level in [Level::Project, Level::User] {
+        let Ok(ground) = ground(context, level) else { continue };
+        for agent in those(&ground, |_, _| Ok(true))? {
+            // Of a file that cannot be looked at, `setup --check` says why.
+            let Ok(found) = agent.found(&ground) else { continue };
+            for found in found {
+                for difference in &found.differences {
+                    let what = format!("{}: {difference}", shown(&ground, &found.path));
+                    differing.push((what, repair(&ground, &[agent.name])));
+                }
+            }
+            if let Ok(Some(distrust)) = agent.distrust(&ground) {
+                let what = format!("{}: {}", agent.title, distrust.why);
+                differing.push((what, Step::plain(distrust.next)));
+            }
+        }
+    }
+    Ok(differing)
+}
+
+fn repair(ground: &Ground<'_>, agents: &[&str]) -> Step {
+    let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
+    Step::SetUp { agents, for_user: ground.level == Level::User }
+}
+
+/// The agents for which a condition holds. AGENTS.md on its own counts only if Codex, which also reads it, does not.
 fn those(
     ground: &Ground<'_>,
     holds: impl Fn(&Agent, &Ground<'_>) -> Result<bool, Refusal>,
@@ -129,7 +159,7 @@ fn those(
     Ok(found)
 }
 
-/// The agents that are used here, as far as can be seen.
+/// The agents used here, as far as onus can see.
 fn found_here(context: &Context, ground: &Ground<'_>) -> Result<Vec<&'static Agent>, Refusal> {
     let found = those(ground, |agent, ground| Ok(agent.detected(ground).is_some()))?;
     if !found.is_empty() {
@@ -138,11 +168,11 @@ fn found_here(context: &Context, ground: &Ground<'_>) -> Result<Vec<&'static Age
     if ground.level == Level::User {
         let names: Vec<&str> =
             AGENTS.iter().map(|agent| agent.name).filter(|name| *name != ANY.name).collect();
-        return Err(Refusal::usage("no agent was found on this machine")
-            .next(format!("name one: {}", names.join(", "))));
+        return Err(Refusal::usage("found no agent on this machine")
+            .next(Step::plain(format!("name one: {}", names.join(", ")))));
     }
     if !context.out.json {
-        note("no agent was found here: AGENTS.md is for any that reads it");
+        note("found no agent here, so this sets up AGENTS.md, which many agents read");
     }
     Ok(vec![ANY])
 }
@@ -154,7 +184,7 @@ fn level_name(level: Level) -> &'static str {
     }
 }
 
-/// A path as it is shown: below the repository's root without it.
+/// A path for display: relative to the repository's root if inside it.
 fn shown(ground: &Ground<'_>, path: &Path) -> String {
     let short = match ground.level {
         Level::Project => path.strip_prefix(&ground.root).unwrap_or(path),
@@ -175,6 +205,9 @@ fn document(
         let mine = plan.changes.iter().zip(done).filter(|(change, _)| change.agents.contains(&agent.name));
         mine.map(|(change, done)| {
             let mut file = json!({ "path": path_text(&change.path), "done": done.as_str() });
+            if !change.differences.is_empty() {
+                file["differed"] = texts(&change.differences);
+            }
             if print {
                 let (before, after) = (change.before.as_deref(), change.after.as_deref());
                 file["diff"] = json!(diff(before.unwrap_or_default(), after.unwrap_or_default()).join("\n"));
@@ -208,6 +241,10 @@ fn document(
     })
 }
 
+fn texts(differences: &[Difference]) -> Value {
+    differences.iter().map(Difference::to_string).collect()
+}
+
 fn sandbox(ground: &Ground<'_>, agent: &Agent) -> Value {
     let mut value = json!({ "says": agent.sandbox(), "allowed": agent.is_allowed(ground) });
     if let Some(way) = agent.way(ground) {
@@ -227,7 +264,7 @@ fn tell(
 ) {
     let out = &context.out;
     if agents.is_empty() {
-        out.line("nothing of onus is set up here");
+        out.line("no agent is set up here");
         return;
     }
     for agent in agents {
@@ -244,10 +281,13 @@ fn tell(
                 (true, Done::Restored) => "would be restored as it was",
                 (true, Done::Removed) => "would be removed",
                 (false, Done::Restored) => "restored as it was",
-                (_, Done::Unchanged) if change.stays => "stays: another agent that is set up reads it",
+                (_, Done::Unchanged) if change.stays => "stays: another agent still reads it",
                 (_, done) => done.as_str(),
             };
             out.line(&format!("  {}: {would}", shown(ground, &change.path)));
+            for difference in &change.differences {
+                out.line(&format!("    corrected: {}", escape_line(&difference.to_string())));
+            }
             if args.print {
                 let (before, after) = (change.before.as_deref(), change.after.as_deref());
                 for line in diff(before.unwrap_or_default(), after.unwrap_or_default()) {
@@ -264,20 +304,20 @@ fn tell(
         tell_of_sandbox(context, ground, agent);
     }
     if !args.remove && !args.print && ground.program("onus").is_none() {
-        note("onus is not on PATH: until it is, the hooks pass in silence and the MCP server does not start");
+        note("onus is not on PATH: until it is, the hooks do nothing and the MCP server does not start");
     }
 }
 
 fn tell_of_sandbox(context: &Context, ground: &Ground<'_>, agent: &Agent) {
     if agent.is_allowed(ground) {
-        context.out.line("  sandbox: the store's folder is writable in it");
+        context.out.line("  sandbox: it can write to the store's folder");
         return;
     }
     context.out.line(&format!("  sandbox: {}", agent.sandbox()));
     if let Some(way) = agent.way(ground) {
         let file = shown(ground, &way.file);
         context.out.line(&format!(
-            "  to let the shell write it too: onus setup {} --allow-store, or in {file}:",
+            "  to let its shell write to the store too: onus setup {} --allow-store, or in {file}:",
             agent.name
         ));
         for line in &way.lines {
@@ -297,14 +337,24 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
     let on_path = ground.program("onus").is_some();
     let mut entries = Vec::new();
     let mut lacking: Vec<&str> = Vec::new();
+    let mut untrusted: Vec<(&str, Distrust)> = Vec::new();
     for agent in &agents {
         let found = agent.found(ground)?;
+        let distrust = agent.distrust(ground)?;
         let set_up = found.iter().all(|found| found.state == State::Present);
         if !set_up {
             lacking.push(agent.name);
         }
         if context.out.json {
-            let part = |found: &onus_agents::setup::Found| json!({ "path": path_text(&found.path), "part": found.part, "state": found.state.as_str() });
+            let part = |found: &Found| {
+                let mut part = json!({
+                    "path": path_text(&found.path), "part": found.part, "state": found.state.as_str(),
+                });
+                if !found.differences.is_empty() {
+                    part["differences"] = texts(&found.differences);
+                }
+                part
+            };
             let parts: Vec<Value> = found.iter().map(part).collect();
             entries.push(json!({
                 "name": agent.name,
@@ -312,8 +362,10 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
                 "detected": agent.detected(ground),
                 "set_up": set_up,
                 "parts": parts,
+                "untrusted": distrust.as_ref().map(|distrust| distrust.why.as_str()),
                 "sandbox": sandbox(ground, agent),
             }));
+            untrusted.extend(distrust.map(|distrust| (agent.name, distrust)));
             continue;
         }
         context.out.line(&format!("{} ({})", context.out.bold(agent.title), agent.name));
@@ -324,10 +376,18 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
             };
             let path = shown(ground, &found.path);
             context.out.line(&format!("  {mark} {:<12} {path}: {}", found.part, found.state.as_str()));
+            for difference in &found.differences {
+                context.out.line(&format!("       {}", escape_line(&difference.to_string())));
+            }
+        }
+        if let Some(distrust) = distrust {
+            let (mark, file) = (context.out.bad("BAD "), shown(ground, &distrust.file));
+            context.out.line(&format!("  {mark} {:<12} {file}: {}", "trust", distrust.why));
+            untrusted.push((agent.name, distrust));
         }
     }
-    let ok = lacking.is_empty() && on_path;
-    let refusal = (!ok).then(|| not_well(ground, &lacking, on_path));
+    let ok = lacking.is_empty() && untrusted.is_empty() && on_path;
+    let refusal = (!ok).then(|| not_well(ground, &lacking, &untrusted, on_path));
     if context.out.json {
         let mut report = json!({
             "level": level_name(ground.level),
@@ -337,32 +397,38 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
             "agents": entries,
         });
         if let Some(refusal) = &refusal {
-            report["error"] = json!(refusal);
+            report["error"] = json!(wording::refusal(refusal));
         }
         context.out.document(report, &[]);
     } else if let Some(refusal) = &refusal {
         return Err(refusal.clone());
     } else {
-        context.out.line("all is set up, and onus is on PATH");
+        context.out.line("everything is set up, and onus is on PATH");
     }
     Ok(refusal.map_or(0, |refusal| refusal.exit_code()))
 }
 
-fn not_well(ground: &Ground<'_>, lacking: &[&str], on_path: bool) -> Refusal {
+fn not_well(ground: &Ground<'_>, lacking: &[&str], untrusted: &[(&str, Distrust)], on_path: bool) -> Refusal {
     let mut troubles = Vec::new();
     if !lacking.is_empty() {
-        troubles.push(format!("not set up as it should be: {}", lacking.join(", ")));
+        troubles.push(format!("not set up correctly: {}", lacking.join(", ")));
+    }
+    if !untrusted.is_empty() {
+        let names: Vec<&str> = untrusted.iter().map(|(agent, _)| *agent).collect();
+        troubles.push(format!("hooks are not trusted, so edits are not guarded: {}", names.join(", ")));
     }
     if !on_path {
         troubles.push("onus is not on PATH".to_owned());
     }
     let mut refusal = Refusal::new(Code::Unmet, troubles.join("; "));
     if !lacking.is_empty() {
-        let user = if ground.level == Level::User { " --user" } else { "" };
-        refusal = refusal.next(format!("onus setup {}{user}", lacking.join(" ")));
+        refusal = refusal.next(repair(ground, lacking));
+    }
+    for (_, distrust) in untrusted {
+        refusal = refusal.next(Step::plain(distrust.next));
     }
     if !on_path {
-        refusal = refusal.next("put the folder that onus lies in on the agents' PATH");
+        refusal = refusal.next(Step::plain("add the folder that contains onus to the agents' PATH"));
     }
     refusal
 }
@@ -374,7 +440,7 @@ fn list(context: &Context, ground: &Ground<'_>) -> Result<u8, Refusal> {
             continue;
         }
         let detected = agent.detected(ground);
-        // One broken file is no reason not to list the others.
+        // One broken file must not keep the others from being listed.
         let (set_up, trouble) = match agent.found(ground) {
             Ok(found) => {
                 let whole = found.iter().all(|found| found.state == State::Present);

@@ -1,22 +1,56 @@
-use crate::args::Target;
-use crate::context::{Context, target};
-use crate::render;
+use serde_json::json;
 
-/// Show a task, its holder and its notes
+use crate::args::Targets;
+use crate::context::Context;
+use crate::{output, render};
+use onus_host::target;
+
+/// Show tasks, each with its holder and its notes
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
-    let looked = engine.show(identity.as_ref(), target(args.target.task)?.as_ref())?;
-    if context.out.json {
-        context.out.document(&looked.value, &looked.notices);
-    } else {
-        context.out.line(&render::card(&context.out, &looked.value));
-        context.out.notices(&looked.notices);
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+    let (mut engine, identity) = context.host.reader()?;
+    let (out, mut tasks) = (&context.out, args.targets.tasks);
+    if tasks.len() <= 1 {
+        let looked = engine.show(identity.as_ref(), target(tasks.pop())?.as_ref())?;
+        if out.json {
+            out.document(&looked.value, &looked.notices);
+        } else {
+            out.prose(&render::card(out, &looked.value));
+            out.notices(&looked.notices);
+        }
+        return Ok(0);
     }
-    Ok(())
+    let (mut shown, mut refused, mut notices) = (Vec::new(), Vec::new(), Vec::new());
+    for task in &tasks {
+        match engine.show(identity.as_ref(), Some(task)) {
+            Ok(looked) => {
+                if !out.json {
+                    out.prose(&format!(
+                        "{}{}",
+                        if shown.is_empty() { "" } else { "\n" },
+                        render::card(out, &looked.value)
+                    ));
+                }
+                shown.push(looked.value);
+                notices = looked.notices;
+            }
+            Err(refusal) => {
+                if !out.json {
+                    output::refuse(false, &refusal);
+                }
+                refused.push((task.to_string(), refusal));
+            }
+        }
+    }
+    if out.json {
+        super::several(out, json!(shown), &refused, &notices);
+    } else {
+        out.notices(&notices);
+    }
+    Ok(refused.first().map_or(0, |(_, first)| first.exit_code()))
 }

@@ -1,53 +1,115 @@
-use crate::context::Context;
-use crate::output::escape_line;
+use onus_core::task::State;
+use onus_engine::{AwaitedView, HeldView};
 
-/// Who holds what, what lapsed, and how many tasks stand where
+use crate::context::Context;
+use crate::output::{Output, escape_line};
+use crate::table::shortened;
+use crate::{render, wording};
+
+/// Show what waits for you, who holds what, and task counts by state
+///
+/// It also names tasks in review, blocked tasks, and leases that have lapsed, gone stale (a person's, without a sign of
+/// life) or stalled (an agent's, without progress). Ad-hoc tasks are counted separately.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
+    let (mut engine, identity) = context.host.reader()?;
     let looked = engine.status(identity.as_ref())?;
     let (out, status) = (&context.out, &looked.value);
     if out.json {
-        out.document(status, &looked.notices);
+        out.document(status.worded(&wording::step), &looked.notices);
         return Ok(());
     }
-    let counts: Vec<String> = status
-        .counts
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(state, count)| format!("{count} {state}"))
+    // In the order of a task's life.
+    let counted = State::ALL.iter().filter_map(|state| Some((*state, *status.counts.get(state.as_str())?)));
+    let mut counts: Vec<String> = counted
+        .filter(|(_, count)| *count > 0)
+        .map(|(state, count)| format!("{count} {}", out.state(state)))
         .collect();
-    out.line(&if counts.is_empty() {
-        "no tasks yet: onus add 'what is to be done'".to_owned()
+    counts.extend(Some(status.ad_hoc).filter(|count| *count > 0).map(|count| format!("{count} ad hoc")));
+    out.prose(&if counts.is_empty() {
+        "no tasks yet: onus add 'what to do'".to_owned()
     } else {
         counts.join(", ")
     });
     if let Some(identity) = &identity {
-        let yours = if status.yours.is_empty() { "nothing".to_owned() } else { status.yours.join(", ") };
-        out.line(&format!("you are {} and hold {yours}", identity.actor));
+        let seats = status.your_seats.iter().map(|name| format!("seat {}", escape_line(name)));
+        let yours: Vec<String> = status.yours.iter().cloned().chain(seats).collect();
+        let yours = if yours.is_empty() { "nothing".to_owned() } else { yours.join(", ") };
+        out.prose(&format!("you are {} and hold {yours}", identity.actor));
     }
-    let lists = [
-        ("held", &status.held),
-        ("lapsed", &status.lapsed),
-        ("stale", &status.stale),
-        ("stalled", &status.stalled),
-    ];
-    for (title, list) in lists {
-        if list.is_empty() {
-            continue;
-        }
-        out.line("");
-        out.line(&out.bold(title));
-        for held in list {
-            out.line(&format!("  {} {}", held.id, escape_line(&held.title)));
-            out.line(&format!("    {}", escape_line(&held.message)));
-            if let Some(next) = &held.next {
-                out.line(&out.dim(&format!("    next: {next}")));
-            }
+    // What waits for the caller is said once.
+    let others = |list: &[AwaitedView]| -> Vec<AwaitedView> {
+        list.iter().filter(|waits| waits.awaited.is_none()).cloned().collect()
+    };
+    awaited(out, "waiting for you", &status.waiting_for_you, None);
+    held(out, "held", &status.held);
+    let total = |state: State| status.counts.get(state.as_str()).copied().unwrap_or_default();
+    let rest = |state: State, list: &[AwaitedView]| (total(state).saturating_sub(list.len() as u64), state);
+    awaited(out, "in review", &others(&status.review), Some(rest(State::Review, &status.review)));
+    awaited(out, "blocked", &others(&status.blocked), Some(rest(State::Blocked, &status.blocked)));
+    held(out, "lapsed", &status.lapsed);
+    held(out, "stale", &status.stale);
+    held(out, "stalled", &status.stalled);
+    if !status.seats.is_empty() {
+        out.prose("");
+        out.prose(&out.bold("seats"));
+    }
+    for seat in &status.seats {
+        out.prose(&format!("  {}", escape_line(&seat.name)));
+        out.prose(&format!("    {}", escape_line(&seat.message)));
+        if let Some(next) = seat.next.as_ref().and_then(wording::step) {
+            out.prose(&out.dim(&format!("    next: {next}")));
         }
     }
     out.notices(&looked.notices);
     Ok(())
+}
+
+/// Leases under a title, or nothing.
+pub(super) fn held(out: &Output, title: &str, list: &[HeldView]) {
+    heading(out, title, list.is_empty());
+    for held in list {
+        task(out, &held.id, &held.title);
+        out.prose(&format!("    {}", escape_line(&held.message)));
+        next(out, held.next.as_ref().and_then(wording::step));
+    }
+}
+
+/// Tasks that wait for somebody. `more`: how many of a state are not named.
+fn awaited(out: &Output, title: &str, list: &[AwaitedView], more: Option<(u64, State)>) {
+    heading(out, title, list.is_empty());
+    for waits in list {
+        task(out, &waits.id, &waits.title);
+        match &waits.last_word {
+            // It says who did it, and when.
+            Some(word) => {
+                render::last_word(out, word).iter().for_each(|line| out.prose(&format!("  {line}")))
+            }
+            None => out.prose(&format!("    {}", escape_line(&waits.message))),
+        }
+        next(out, waits.next.as_ref().and_then(wording::step));
+    }
+    if let Some((more, state)) = more.filter(|(more, _)| *more > 0 && !list.is_empty()) {
+        out.prose(&out.dim(&format!("  and {more} more: onus list --state {state}")));
+    }
+}
+
+fn heading(out: &Output, title: &str, is_empty: bool) {
+    if !is_empty {
+        out.prose("");
+        out.prose(&out.bold(title));
+    }
+}
+
+fn task(out: &Output, id: &str, title: &str) {
+    let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(id.len() + 3).max(12));
+    out.prose(&format!("  {} {}", out.bold(id), shortened(&escape_line(title), room)));
+}
+
+fn next(out: &Output, step: Option<String>) {
+    if let Some(step) = step {
+        out.prose(&out.dim(&format!("    next: {step}")));
+    }
 }

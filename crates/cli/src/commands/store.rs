@@ -1,13 +1,15 @@
-use onus_core::refusal::{Code, Refusal};
-use onus_engine::{Engine, process};
-use onus_store::{Access, AnyStore, PostgresStore, SqliteStore, Store as _, StoreError, copy};
+use onus_core::refusal::{Code, Forced, Override, Refusal, Step};
+use onus_engine::Engine;
+use onus_os::process;
+use onus_store::{Access, AnyStore, Migrated, PostgresStore, SqliteStore, Store as _, StoreError, copy};
 use serde_json::json;
 
-use crate::context::{Context, StoreAt};
+use crate::context::Context;
 use crate::output::escape_line;
 use crate::progress::Bar;
+use onus_host::StoreAt;
 
-/// Where the record is kept: bring a server's tables up to date, copy a project
+/// Update a server's tables, or copy a project to another store
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -16,28 +18,28 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Make or update the tables of a PostgreSQL database
+    /// Create or update the tables of a PostgreSQL database
     ///
-    /// Everything else works with a role that may only read and write rows (onus_app); this takes the tables' owner.
+    /// Run it as the owner of the tables. Everything else works with a role that may only read and write rows (onus_app).
     Migrate {
-        /// The database, postgres://OWNER@HOST/DATABASE; without it, the configured store
+        /// The database, postgres://OWNER@HOST/DATABASE; default: the configured store
         #[arg(value_name = "ADDRESS")]
         address: Option<String>,
     },
-    /// Copy a project from one store into another: the whole ledger, and what lies beside it
+    /// Copy a project from one store to another: the whole ledger, and everything stored with it
     ///
-    /// From a file to a server or the other way round. The copy is verified: its ledger, its rows, and that both stores
-    /// have the same heads. What was interrupted goes on where it stopped. The old store stays as it is: let nobody work
+    /// From a file to a server, or the other way round. The copy's ledger and rows are verified, and the heads of both
+    /// stores compared. An interrupted copy continues where it stopped. The old store is left as it is: nobody may work
     /// in it any more, or there will be two records.
     Copy {
-        /// A file, or postgres://USER@HOST/DATABASE (its project: --project, else as configured)
+        /// A file, or postgres://USER@HOST/DATABASE (with the project from --project, else the configured one)
         from: String,
         /// A new file, or a server without that project
         to: String,
         /// The project's name on the server
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
-        /// Although somebody holds a lease that another clock would decide about from then on
+        /// Copy even if there are live leases, whose expiry another clock would then decide
         #[arg(long)]
         with_live_leases: bool,
     },
@@ -48,9 +50,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Verb::Migrate { address } => migrate(context, address.as_deref()),
         Verb::Copy { from, to, project, with_live_leases } => {
             let at = |text: &str| -> Result<StoreAt, Refusal> {
-                Ok(match (context.store_named(text, "the command line")?, &project) {
+                Ok(match (context.host.store_named(text, "the command line")?, &project) {
                     (StoreAt::Server { address, .. }, Some(name)) => {
-                        StoreAt::Server { address, project: Some(name.clone()) }
+                        StoreAt::Server { address, project: Some(name.clone()), joining: None }
                     }
                     (at, _) => at,
                 })
@@ -62,47 +64,51 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 
 fn migrate(context: &Context, address: Option<&str>) -> super::Result {
     let at = match address {
-        Some(address) => context.store_named(address, "the command line")?,
-        None => context.store_at()?,
+        Some(address) => context.host.store_named(address, "the command line")?,
+        None => context.host.store_at()?,
     };
     let StoreAt::Server { address, .. } = &at else {
-        return Err(Refusal::usage(
-            "a file's schema is brought up to date when it is opened: there is nothing to do",
-        ));
+        return Err(Refusal::usage("nothing to do: onus updates the schema of a file when it opens it"));
     };
-    let (found, now) = PostgresStore::migrate(address)?;
+    let Migrated { found, schema, is_open } = PostgresStore::migrate(address)?;
     if context.out.json {
-        context.out.document(json!({ "store": address.shown(), "found": found, "schema": now }), &[]);
-    } else if found == now {
-        context.out.line(&format!("{} has schema {now} already", escape_line(address.shown())));
-    } else {
-        context.out.line(&format!("{} has schema {now} now", escape_line(address.shown())));
+        let report =
+            json!({ "store": address.shown(), "found": found, "schema": schema, "open_to_all": is_open });
+        context.out.document(report, &[]);
+        return Ok(());
+    }
+    let when = if found == schema { "already" } else { "now" };
+    context.out.line(&format!("{} has schema {schema} {when}", escape_line(address.shown())));
+    if is_open {
+        context
+            .out
+            .line("any role of the server may connect to this database: onus doctor says how to change that");
     }
     Ok(())
 }
 
 fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases: bool) -> super::Result {
-    let wait = context.config.store_wait();
+    let wait = context.host.config.store_wait();
     let mut source = from.open(Access::Read, wait)?;
     if !with_live_leases {
-        refuse_live(&mut source)?;
+        refuse_live(context, &mut source)?;
     }
     let mut target = target(&mut source, to, wait)?;
     let mut bar = Bar::new("events", context.out.json);
     let copied = copy::copy(&mut source, &mut target, &mut |progress| bar.at(progress));
     bar.end();
     let copied = copied?;
-    let mut engine = Engine::new(target, context.config.policy());
+    let mut engine = Engine::new(target, context.host.config.policy());
     engine.verify(&[], &mut |_| {})?;
     // All that took its time: whoever went on working in the old store meanwhile is not left behind.
     copy::compare(&mut source, engine.store())?;
     if !with_live_leases {
-        refuse_live(&mut source)?;
+        refuse_live(context, &mut source)?;
     }
     match to {
         StoreAt::File(path) => {
             drop(engine);
-            SqliteStore::finish_copy(path)?;
+            SqliteStore::finish_copy(path, wait)?;
         }
         StoreAt::Server { .. } => {
             if let AnyStore::Postgres(mut store) = engine.into_store() {
@@ -120,7 +126,7 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
         );
     } else {
         context.out.line(&format!(
-            "copied {} events of {} tasks to {}, and compared",
+            "copied and verified {} events of {} tasks: {}",
             copied.events,
             copied.tasks,
             escape_line(&to.to_string())
@@ -130,7 +136,7 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
     Ok(())
 }
 
-/// The place for the copy: new, or what an interrupted copy of the same project left.
+/// The place for the copy: a new one, or what an interrupted copy of the same project left.
 fn target(source: &mut AnyStore, to: &StoreAt, wait: std::time::Duration) -> Result<AnyStore, Refusal> {
     let project = source.read(|read| read.project())?;
     let made = match to {
@@ -141,24 +147,27 @@ fn target(source: &mut AnyStore, to: &StoreAt, wait: std::time::Duration) -> Res
     };
     made.map_err(|error| match error {
         StoreError::Exists(what) => {
-            Refusal::new(Code::Usage, format!("{} exists: a copy is made in a new place", what.display()))
+            Refusal::new(Code::Usage, format!("{} already exists: copy to a new place", what.display()))
         }
         error => error.into(),
     })
 }
 
-fn refuse_live(source: &mut AnyStore) -> Result<(), Refusal> {
+fn refuse_live(context: &Context, source: &mut AnyStore) -> Result<(), Refusal> {
     let live = copy::live_leases(source, &process::observe)?;
     let Some((id, actor)) = live.first() else { return Ok(()) };
     let more = match live.len() {
         1 => String::new(),
         many => format!(", and {} more are held", many - 1),
     };
-    Err(Refusal::new(
+    let mut refusal = Refusal::new(
         Code::NotAllowed,
-        format!("{actor} holds {id}{more}: another clock would decide about that lease from then on"),
+        format!("{actor} holds {id}{more}: after a copy, another clock would decide when that lease ends"),
     )
-    .next("wait until it is released or done, then copy")
-    .next("onus status   # what is held")
-    .next("onus store copy --with-live-leases …   # copy it all the same"))
+    .next(Step::plain("wait until it is released or done, then copy"))
+    .next(Step::Status);
+    if context.host.identity_without_store().is_ok_and(|identity| identity.actor.is_person()) {
+        refusal.overridable = Some(Box::new(Override { by: Forced::LiveCopy, needs_link: false }));
+    }
+    Err(refusal)
 }

@@ -10,6 +10,6 @@ pub(crate) struct Args {
     how: MoveArgs,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     super::shift(context, Verb::Submit, args.how, "is in review")
 }

@@ -1,11 +1,13 @@
 use onus_core::command::{Act, Command, Terms};
 
 use crate::args::{Key, Target, force_of};
-use crate::context::{Context, target};
+use crate::context::Context;
+use onus_host::target;
 
-/// Take over a task whose lease lapsed
+/// Take over a task whose lease has lapsed
 ///
-/// A live lease is refused: its holder is trusted to be working. From then on the old holder's token is dead.
+/// The old holder's token is dead from then on. A live lease cannot be taken over, unless a person forces it: its
+/// holder is trusted to be working.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -15,10 +17,10 @@ pub(crate) struct Args {
     reason: String,
     #[command(flatten)]
     terms: super::claim::TermArgs,
-    /// People only: revoke a live lease. Recorded
+    /// People only: revoke a live lease; the override is recorded
     #[arg(long)]
     force: bool,
-    /// A decision or approval that allows it
+    /// A decision or approval that allows the override
     #[arg(long, value_name = "URL", requires = "force")]
     link: Option<String>,
     #[command(flatten)]

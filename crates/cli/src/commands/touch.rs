@@ -4,19 +4,19 @@ use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
 
 use crate::args::{Key, parse};
-use crate::context::{Context, target};
-use crate::scopes::path_in_repository;
+use crate::context::Context;
+use onus_host::target;
 
 /// Reserve files before you change them
 ///
-/// A file that nobody has reserved joins the scope of the task that you hold (the latest, if you hold several). If
-/// another's live lease has one of them, all are refused, and you are told who has it.
+/// Files that nobody has reserved are added to the scope of the task you hold (the latest, if you hold several). If
+/// another's live lease reserves any of them, none is added, and the refusal names the holder.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Files, from where you are; they need not exist
+    /// Files, relative to the current folder; they need not exist yet
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// The task: without it ONUS_TASK, or the latest that you hold
+    /// The task; default: ONUS_TASK, or else the latest you hold
     #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
     task: Option<TaskRef>,
     #[command(flatten)]
@@ -24,9 +24,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let paths: Vec<String> =
-        args.paths.iter().map(|path| path_in_repository(context, path)).collect::<Result<_, _>>()?;
-    let command = Command::OnTask { task: target(args.task)?, act: Act::Touch { paths }, force: None };
+    let (paths, touched) = context.host.touched(&args.paths)?;
+    let act = Act::Touch { paths, touched };
+    let command = Command::OnTask { task: target(args.task)?, act, force: None };
     let reply = context.run(command, args.key.key)?;
     super::print_lease(context, &reply, |task| format!("{}: yours to change", task.id))
 }

@@ -1,12 +1,15 @@
 use onus_engine::WhyView;
 
 use crate::args::Target;
-use crate::context::{Context, target};
+use crate::context::Context;
 use crate::output::{Output, escape_line};
+use crate::wording;
+use onus_host::target;
 
-/// Say why a task cannot be claimed now, and what would help
+/// Explain why a task cannot be claimed now, and what would help
 ///
-/// Every unmet dependency, unfinished part, holder, scope conflict, schedule and tier, each with the next step.
+/// Lists every obstacle with its next step: unmet dependencies, unfinished parts, a holder, scope conflicts, a schedule, a
+/// tier.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -14,12 +17,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (mut engine, identity) = context.reader()?;
+    let (mut engine, identity) = context.host.reader()?;
     let looked = engine.why(identity.as_ref(), target(args.target.task)?.as_ref())?;
     if context.out.json {
-        context.out.document(&looked.value, &looked.notices);
+        context.out.document(looked.value.worded(&wording::step), &looked.notices);
     } else {
-        context.out.line(&prose(&context.out, &looked.value));
+        context.out.prose(&prose(&context.out, &looked.value));
         context.out.notices(&looked.notices);
     }
     Ok(())
@@ -37,7 +40,7 @@ pub(super) fn prose(out: &Output, why: &WhyView) -> String {
     let mut lines = vec![format!("{} is not ready: {title}", why.id)];
     for obstacle in &why.obstacles {
         lines.push(format!("  {}", escape_line(&obstacle.message)));
-        if let Some(next) = &obstacle.next {
+        if let Some(next) = obstacle.next.as_ref().and_then(wording::step) {
             lines.push(out.dim(&format!("    next: {next}")));
         }
     }

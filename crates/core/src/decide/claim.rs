@@ -1,10 +1,10 @@
-//! Claim, renew and takeover: how a lease begins, goes on and changes hands (P1).
+//! Claim, renew and takeover: how a lease begins, continues and changes hands (P1).
 
 use crate::actor::KnownBy;
-use crate::command::{Force, Terms};
+use crate::command::{Attachment, Force, Terms};
 use crate::event::{Body, Draft};
-use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode, Seen};
-use crate::refusal::{Code, Refusal};
+use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode, Process, Seen};
+use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
 use crate::time::{SECOND_MS, Span};
@@ -21,18 +21,24 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
         let ambiguous = view.caller.known_by == KnownBy::Worktree;
         match (late, ambiguous) {
             (false, true) => return Err(held_refusal(view, lease)),
-            (false, false) => return Ok(claim_again(lease, terms)),
-            // A lease that cannot be renewed any more stands in nobody's way, least of all in its holder's.
-            (true, false) if can_go_on(view, lease) && late_cause(view, lease) != LapseCause::MaxHold => {
-                return renew_late(view, lease, terms.ttl_ms, force);
+            (false, false) => {
+                super::scope::check_in_doubt(view, lease)?;
+                return Ok(claim_again(lease, terms));
             }
-            (true, _) => {}
+            // A lease that can no longer be renewed blocks nobody, least of all its holder.
+            (true, false) => {
+                let revival = Revival { ttl_ms: terms.ttl_ms, process: terms.process.as_ref() };
+                if can_be_renewed(view, lease) {
+                    return renew_late(view, lease, &revival, force);
+                }
+            }
+            (true, true) => {}
         }
     }
     acquire(view, standing, terms, force)
 }
 
-/// Claiming what one holds renews it, and starts it if it was only reserved.
+/// Claiming a task one holds renews it, and starts it if it was only reserved.
 fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
     let starts = lease.grant.reserve && !terms.reserve;
     Decision {
@@ -44,12 +50,15 @@ fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
         }),
         notices: (terms.ttl_ms == Some(0)
             || terms.process.is_some() && terms.process != lease.grant.process
-            || !terms.scope.is_empty())
+            || !terms.scope.is_empty()
+            || !lease.grant.constraints.is_stricter_or_equal(&terms.constraints))
         .then(|| {
-            "claiming what you hold only renews it: release it and claim it anew for other terms".to_owned()
+            "claiming a task you hold only renews it: to change its terms, release it and claim it again"
+                .to_owned()
         })
         .into_iter()
         .collect(),
+        merges: Vec::new(),
     }
 }
 
@@ -63,26 +72,26 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
         }
         (Standing::Holder { late: false, lease }, _) => Err(Refusal::new(
             Code::NotAllowed,
-            format!("{} is yours already, with token {}", view.id, lease.token),
+            format!("{} is already yours, with token {}", view.id, lease.token),
         )
         .task(view.id)
-        .next(format!("onus renew {}", view.id))),
+        .next(Step::Renew(view.id.to_owned()))),
         (standing, _) => {
             let lapsed = view.lease.is_some_and(|lease| view.is_usable(lease));
             if !lapsed && view.task.state == State::Open {
                 return Err(Refusal::new(
                     Code::NotAllowed,
-                    format!("{} is not held by anyone: there is nothing to take over", view.id),
+                    format!("nobody holds {}: there is nothing to take over", view.id),
                 )
                 .task(view.id)
-                .next(format!("onus claim {}", view.id)));
+                .next(Step::verb(Verb::Claim, view.id)));
             }
             acquire(view, standing, terms, force)
         }
     }
 }
 
-/// A new lease, if claim's whole check passes; a lapsed one before it is ended as taken over.
+/// A new lease, if claim's whole check passes; a lapsed one is first ended as taken over.
 pub(super) fn acquire(
     view: &View<'_>,
     standing: Standing<'_>,
@@ -99,24 +108,33 @@ pub(super) fn acquire(
         Standing::Freed => (None, true),
     };
     let mut drafts = check(view, opens, force)?;
-    let (scope, mode) = super::scope::wanted(view.task, terms);
-    let careful = super::scope::check(view, &scope, mode)?;
+    let (wanted, mode) = super::scope::wanted(view.task, terms);
+    super::scope::check_len(view, wanted.rows().len())?;
+    let careful = super::scope::check(view, &wanted, mode)?;
+    let of_kin = super::scope::ask_kin(view, &wanted)?;
+    let merges = super::scope::merges(view, &wanted, mode);
     let (grant, mut notices) = grant(view, terms, mode)?;
-    notices.extend(careful);
+    notices.extend(careful.into_iter().chain(of_kin));
     let reason = terms.reason.as_deref().map(|text| Field::Reason.check(text)).transpose()?;
     if let Some((lease, cause)) = old {
         let taken = Body::LeaseTakenOver { cause, lease: lease.end(view.now, false) };
-        drafts.push(Draft::new(taken).token(lease.token).text(Field::Reason, reason.clone()));
+        drafts.push(Draft::new(taken).token(lease.token));
     }
-    drafts.push(
-        Draft::new(Body::LeaseAcquired { grant, scope })
-            .token(view.task.token.next())
-            .text(Field::Reason, reason),
+    let token = view.task.token.next();
+    let mut reserved = super::scope::granted(view.task, terms).into_iter();
+    let (scope, areas, touched) = reserved.next().unwrap_or_default();
+    let own_clock = view.caller.own_clock.clone();
+    let acquired = Body::LeaseAcquired { grant, scope, areas, touched, own_clock };
+    drafts.push(Draft::new(acquired).token(token).text(Field::Reason, reason));
+    drafts.extend(
+        reserved.map(|(scope, areas, touched)| {
+            Draft::new(Body::ScopeAdded { scope, areas, touched }).token(token)
+        }),
     );
-    Ok(Decision { drafts, renew: None, notices })
+    Ok(Decision { drafts, renew: None, notices, merges })
 }
 
-/// Claim's whole check, apart from who holds the task: kept for another (4), state, tier,
+/// Claim's whole check, except for the holder: kept for another (4), state, tier,
 /// dependencies and schedule (6).
 /// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
 fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
@@ -141,7 +159,7 @@ fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draf
             Code::Tier,
             format!("{} needs tier {required}; {} has tier {}", view.id, view.actor.name, view.actor.tier),
         );
-        allow("tier", refusal.task(view.id).next("onus ready   # tasks for your tier"))?;
+        allow("tier", refusal.task(view.id).next(Step::TakeAnother))?;
     }
     if let Some(refusal) = unmet_refusal(view) {
         allow("dependencies", refusal)?;
@@ -158,19 +176,19 @@ pub(super) fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
     if kept.actor == view.caller.actor || kept.until.has_come(view.now) {
         return None;
     }
-    let left_ms = kept.until.since_ms(view.now);
+    let left_ms = kept.until.left_ms(view.now);
     let mut refusal = Refusal::new(
         Code::Kept,
         format!("{} is kept for {} for {} more", view.id, kept.actor, Span::from_ms(left_ms)),
     )
     .task(view.id)
-    .next("onus ready   # take another task")
-    .next(format!("onus show {}   # look again later", view.id));
+    .next(Step::TakeAnother)
+    .next(Step::WaitFor(view.id.to_owned()));
     refusal.expires_in_s = Some(left_ms / SECOND_MS);
     Some(refusal)
 }
 
-/// The terms of the lease: defaults for who asks, limits for what they ask.
+/// The terms of the lease: the caller's defaults, and limits on what it asks for.
 fn grant(view: &View<'_>, terms: &Terms, mode: Mode) -> Result<(Grant, Vec<String>), Refusal> {
     let (policy, person) = (view.policy, view.caller.actor.is_person());
     let mut notices = Vec::new();
@@ -195,8 +213,10 @@ fn grant(view: &View<'_>, terms: &Terms, mode: Mode) -> Result<(Grant, Vec<Strin
         max_hold_ms,
         process: terms.process.clone(),
         worktree: terms.worktree.clone(),
+        worktree_id: terms.worktree_id.clone(),
         branch: terms.branch.clone(),
         mode,
+        constraints: view.task.facts.constraints.meet(&terms.constraints),
         reserve: terms.reserve,
         handoff_version: view
             .task
@@ -210,90 +230,141 @@ fn grant(view: &View<'_>, terms: &Terms, mode: Mode) -> Result<(Grant, Vec<Strin
 
 fn check_indefinite(view: &View<'_>, terms: &Terms) -> Result<(), Refusal> {
     if terms.reason.is_none() {
-        return Err(Refusal::usage("a lease without a TTL needs a reason: add --reason 'why'"));
+        return Err(Refusal::usage("a lease without a time limit needs a reason").next(Step::GiveReason));
     }
     let (policy, (own, all)) = (view.policy, view.indefinite);
     let over = if own >= policy.indefinite_per_actor {
-        format!("{} holds {own} already (limit {})", view.caller.actor, policy.indefinite_per_actor)
+        format!("{} already holds {own} (limit {})", view.caller.actor, policy.indefinite_per_actor)
     } else if all >= policy.indefinite_per_store {
-        format!("agents hold {all} already (limit {})", policy.indefinite_per_store)
+        format!("agents already hold {all} (limit {})", policy.indefinite_per_store)
     } else {
         return Ok(());
     };
-    Err(Refusal::new(Code::Limit, format!("no more leases without a TTL: {over}"))
+    Err(Refusal::new(Code::Limit, format!("no more leases without a time limit: {over}"))
         .task(view.id)
-        .next(format!("onus claim {} --ttl 2h   # a bounded lease", view.id)))
+        .next(Step::ClaimWithLimit(view.id.to_owned())))
 }
 
 pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Result<Decision, Refusal> {
     match standing(view)? {
         Standing::Holder { lease, late: false } => Ok(Decision {
             renew: Some(Renewal { token: lease.token, ttl_ms: ttl_ms.filter(|ms| *ms > 0), progress }),
+            notices: super::scope::check_in_doubt(view, lease)?.into_iter().collect(),
             ..Decision::default()
         }),
-        Standing::Holder { lease, late: true } => renew_late(view, lease, ttl_ms, None),
+        Standing::Holder { lease, late: true } => {
+            renew_late(view, lease, &Revival { ttl_ms, ..Revival::of(view) }, None)
+        }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
         Standing::Free { .. } | Standing::Freed => Err(not_yours(view, Verb::Claim)),
     }
 }
 
-/// After a lapse a holder goes on under its token only if it could claim the task now.
+/// Where a lease's work is done from now on, as its holder says. Nothing is reserved by it and nothing given up.
+pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decision, Refusal> {
+    let Attachment { id, path, branch } = attachment;
+    if path.is_empty() || path.len() > MAX_PLACE_BYTES {
+        return Err(Refusal::usage(format!("a worktree's path has 1 to {MAX_PLACE_BYTES} bytes")));
+    }
+    let (lease, mut decision) = super::scope::held(view)?;
+    let grant = &lease.grant;
+    if (&grant.worktree_id, grant.worktree.as_ref(), &grant.branch) != (id, Some(path), branch) {
+        let (worktree_id, worktree, branch) = (id.clone(), path.clone(), branch.clone());
+        let attached = Body::LeaseAttached { worktree_id, worktree, branch };
+        decision.drafts.push(Draft::new(attached).token(lease.token));
+    }
+    Ok(decision)
+}
+
+/// The most that a path of a worktree may have: what a system's own calls take.
+const MAX_PLACE_BYTES: usize = 4096;
+
+/// On which terms a holder comes back after a lapse.
+pub(super) struct Revival<'a> {
+    pub(super) ttl_ms: Option<i64>,
+    /// The process that it comes back in, if its harness reports one.
+    pub(super) process: Option<&'a Process>,
+}
+
+impl<'a> Revival<'a> {
+    pub(super) fn of(view: &View<'a>) -> Revival<'a> {
+        Revival { ttl_ms: None, process: view.caller.process.as_ref() }
+    }
+
+    /// What the lease is bound to then. One that was bound to no process stays so: it is renewed, not granted on new terms.
+    fn process(&self, lease: &Lease) -> Option<Process> {
+        let old = lease.grant.process.as_ref()?;
+        Some(self.process.unwrap_or(old).clone())
+    }
+}
+
+/// Whether a lapsed lease can be renewed at all: the clock ended it, not the death of the process it is bound to. What a dead
+/// process left running has its token, so whoever goes on after that gets a new one.
+fn can_go_on(view: &View<'_>, lease: &Lease) -> bool {
+    lease.grant.process.is_none()
+        || view.seen != Seen::Dead && late_cause(view, lease) != LapseCause::Rebooted
+}
+
+/// The same, and its maximum hold has not passed.
+pub(super) fn can_be_renewed(view: &View<'_>, lease: &Lease) -> bool {
+    can_go_on(view, lease) && late_cause(view, lease) != LapseCause::MaxHold
+}
+
+/// After a lapse a holder continues under its token only if it could claim the task now.
 pub(super) fn renew_late(
     view: &View<'_>,
     lease: &Lease,
-    ttl_ms: Option<i64>,
+    revival: &Revival<'_>,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
     let again = |message: String| {
-        Refusal::new(Code::Held, message)
-            .task(view.id)
-            .next(format!("onus claim {}   # a new lease, with a new token", view.id))
+        Refusal::new(Code::Held, message).task(view.id).next(Step::verb(Verb::Claim, view.id))
     };
     if late_cause(view, lease) == LapseCause::MaxHold {
         let limit = Span::from_ms(lease.grant.max_hold_ms.unwrap_or_default());
-        return Err(again(format!("{} was held for its maximum of {limit}: it cannot be renewed", view.id)));
+        return Err(again(format!(
+            "{} has been held for its maximum of {limit}: its lease cannot be renewed",
+            view.id
+        )));
     }
     if !can_go_on(view, lease) {
         return Err(again(format!("the process that held {} is gone: its lease cannot be renewed", view.id)));
     }
     let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
         Code::Kept => refusal,
-        // Claiming anew would be refused for the same reason; what was done can still be finished.
+        // A new claim would be refused for the same reason; the work can still be finished.
         _ => Refusal::new(Code::Held, refusal.message)
             .task(view.id)
-            .next(format!("onus submit {}   # what is done can still be finished", view.id))
-            .next("onus ready   # take another task"),
+            .next(Step::verb(Verb::Submit, view.id))
+            .next(Step::TakeAnother),
     })?;
     if view.task.state != State::Open && view.task.state != State::InProgress {
         return Err(not_possible(view, Verb::Claim));
     }
-    let careful = super::scope::check(view, view.scope, lease.grant.mode)?;
-    let ttl_ms = ttl_ms.filter(|ms| *ms > 0).or(lease.grant.ttl_ms);
+    let careful = super::scope::check_revived(view, lease)?;
+    let ttl_ms = revival.ttl_ms.filter(|ms| *ms > 0).or(lease.grant.ttl_ms);
     let held_ms = view.now.since_ms(&lease.acquired());
     let left_ms = lease.grant.max_hold_ms.map(|hold_ms| hold_ms - held_ms);
-    let active = lease.end(view.now, false);
     let renewed = Body::LeaseRenewed {
         tick_ms: view.now.tick_ms,
         domain: view.now.domain.clone(),
-        renewals: active.renewals + 1,
-        active_s: active.active_s,
+        renewals: lease.end(view.now, false).renewals + 1,
         deadline_in_ms: match ttl_ms.filter(|_| lease.grant.goes_by_its_ttl(view.now)) {
             Some(ttl_ms) => Some(left_ms.map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms))),
             None => left_ms,
         },
         reserve: lease.grant.reserve,
+        own_clock: view.caller.own_clock.clone(),
+        process: revival.process(lease),
     };
     drafts.push(Draft::new(renewed).token(lease.token));
-    Ok(Decision { drafts, renew: None, notices: careful.into_iter().collect() })
+    // While it was lapsed, others touched what they liked, and nobody was told.
+    let merges = view.around.map(|around| super::scope::merges(view, &around.own, lease.grant.mode));
+    let (notices, merges) = (careful.into_iter().collect(), merges.unwrap_or_default());
+    Ok(Decision { drafts, renew: None, notices, merges })
 }
 
-/// Whether a lapsed lease can be renewed at all: it lapsed by the clock, not with the process that it is bound to.
-fn can_go_on(view: &View<'_>, lease: &Lease) -> bool {
-    lease.grant.process.is_none()
-        || view.seen != Seen::Dead && late_cause(view, lease) != LapseCause::Rebooted
-}
-
-/// Why the holder is late. For a swept lease only its maximum hold matters still.
+/// Why the holder is late. For a swept lease only its maximum hold still matters.
 pub(super) fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
     match view.liveness(lease) {
         Liveness::Lapsed(cause) => cause,
@@ -303,36 +374,53 @@ pub(super) fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
 
 /// Exit 6 for a verb that the table does not know from this state.
 pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
-    let state = view.task.state;
-    let id = view.id;
-    let mut refusal =
-        Refusal::new(Code::NotAllowed, format!("{id} is {state}: {verb} is not possible from there"))
-            .task(id);
-    if state.is_finished() {
-        // Opening it again is a decision, not the next step of somebody who was refused.
-        return refusal
-            .next(format!("onus show {id}   # how it ended"))
-            .next("onus ready   # take another task");
-    }
-    // What gives work up or judges it is a decision, too.
-    let harmless = [Verb::Accept, Verb::Claim, Verb::Release, Verb::Unblock, Verb::Submit, Verb::Done];
-    refusal.next = verbs_from(state)
-        .into_iter()
-        .filter(|verb| harmless.contains(verb))
-        .map(|verb| match verb {
-            Verb::Done => format!("onus done {id} -m '…'"),
-            verb => format!("onus {verb} {id}"),
+    let (id, state) = (view.id, view.task.state);
+    let because = match state {
+        State::Proposed => "is proposed: a proposed task",
+        State::Open => "is open: an open task",
+        State::InProgress => "is in progress: a task in progress",
+        State::Blocked => "is blocked: a blocked task",
+        State::Review => "is in review: a task in review",
+        State::Done => "is done: a task that is done",
+        State::Failed => "has failed: a failed task",
+        State::Dropped => "was dropped: a dropped task",
+    };
+    let message = format!("{id} {because} cannot be {}", verb.participle());
+    let refusal = Refusal::new(Code::NotAllowed, message).task(id);
+    // Giving work up and judging it are decisions: no refusal suggests them.
+    let harmless = [
+        Verb::Accept,
+        Verb::Claim,
+        Verb::Release,
+        Verb::Unblock,
+        Verb::Submit,
+        Verb::Done,
+        Verb::Reopen,
+        Verb::Retry,
+    ];
+    // After a lapse the task is anybody's to claim, and nobody's but its holder's to finish.
+    let is_holders = matches!(standing_of_claimant(view), Standing::Holder { .. });
+    let from = if state == State::InProgress && !is_holders { State::Open } else { state };
+    let possible = verbs_from(from).into_iter().filter(|verb| harmless.contains(verb));
+    let refusal = possible.fold(refusal, |refusal, verb| {
+        refusal.next(match verb {
+            Verb::Claim if unmet_refusal(view).or(schedule_refusal(view)).is_some() => Step::why(id),
+            Verb::Retry if super::graph::is_out_of_attempts(view) => Step::note(id, Reader::Person),
+            verb => Step::verb(verb, id),
         })
-        .collect();
-    refusal.next(format!("onus show {id}"))
+    });
+    let refusal =
+        if state == State::Review { refusal.next(Step::note(id, Reader::Reviewer)) } else { refusal };
+    let refusal = refusal.next(Step::show(id));
+    if state.is_finished() { refusal.next(Step::TakeAnother) } else { refusal }
 }
 
-/// Exit 6 for a holder's verb by somebody who holds nothing.
+/// Exit 6 for a holder's verb by a caller that does not hold the task.
 pub(super) fn not_yours(view: &View<'_>, verb: Verb) -> Refusal {
     if step(view.task.state, verb).is_none() && view.task.state != State::InProgress {
         return not_possible(view, verb);
     }
     Refusal::new(Code::NotAllowed, format!("{} does not hold {}", view.caller.actor, view.id))
         .task(view.id)
-        .next(format!("onus claim {}", view.id))
+        .next(Step::verb(Verb::Claim, view.id))
 }

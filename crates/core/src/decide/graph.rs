@@ -1,9 +1,9 @@
-//! The graph's rules: what may depend on what, and putting things back: reset and retry.
+//! The graph's rules: which task may depend on which, and putting things back with reset and retry.
 
 use crate::command::Force;
 use crate::event::{Body, Draft};
 use crate::lease::Lease;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
 use crate::transition::{Verb, step};
@@ -11,7 +11,7 @@ use crate::transition::{Verb, step};
 use super::claim::not_possible;
 use super::standing::{Standing, held_refusal, standing_of_claimant, swept};
 use super::tasks::{own_token, standing_beside};
-use super::{Decision, View, by_people_only, overridden};
+use super::{Decision, View, overridable, overridden, work};
 
 pub(super) fn add_deps(view: &View<'_>, force: Option<&Force>) -> Result<Decision, Refusal> {
     let (mut drafts, standing) = may_link(view, force)?;
@@ -46,17 +46,17 @@ pub(super) fn may_link<'a>(
     }
 }
 
-/// Exit 6: nothing in a circle could ever begin.
+/// Exit 6: no task in a cycle could ever begin.
 pub fn cycle_refusal(id: &str, cycle: &[String]) -> Refusal {
     Refusal::new(Code::Cycle, format!("{id} would wait for itself: {}", cycle.join(" → ")))
         .task(id)
-        .next(format!("onus graph {id}   # what it waits for"))
+        .next(Step::Graph(id.to_owned()))
 }
 
 /// What a reset does to one task of the closure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// Nothing is to be done: it is open and unclaimed, or not part of the work (proposed, dropped).
+    /// Nothing to do: it is open and unclaimed, or not part of the work (proposed, dropped).
     Stays,
     Back(Vec<Draft>),
 }
@@ -64,7 +64,11 @@ pub enum Reset {
 /// One task of a reset's closure. `root`: the one that was named; its event is the record of the reset.
 /// A live lease of another needs a person's force, and is refused as held without it.
 pub fn reset(view: &View<'_>, root: bool, reason: &str, force: Option<&Force>) -> Result<Reset, Refusal> {
-    by_people_only(view, force, |force| reset_as_asked(view, root, reason, force))
+    let mut reset = overridable(view, force, None, |force| reset_as_asked(view, root, reason, force))?;
+    if let Reset::Back(drafts) = &mut reset {
+        work::record(view, drafts);
+    }
+    Ok(reset)
 }
 
 fn reset_as_asked(
@@ -104,7 +108,7 @@ fn reset_as_asked(
 
 /// Another attempt at a failed task. `view` is the failed one's.
 pub fn retry(view: &View<'_>, message: Option<&str>, force: Option<&Force>) -> Result<Decision, Refusal> {
-    by_people_only(view, force, |force| retry_as_asked(view, message, force))
+    overridable(view, force, None, |force| retry_as_asked(view, message, force))
 }
 
 fn retry_as_asked(
@@ -120,16 +124,18 @@ fn retry_as_asked(
     if step(view.task.state, Verb::Retry).is_none() {
         return Err(not_possible(view, Verb::Retry));
     }
-    let (attempt, most) =
-        (view.task.attempts + 1, view.task.facts.max_attempts.unwrap_or(view.policy.max_attempts));
-    if attempt > most {
+    let attempt = view.task.attempts + 1;
+    if is_out_of_attempts(view) {
         let refusal = Refusal::new(
             Code::Limit,
-            format!("{} was tried again {} times: that is its limit", view.id, view.task.attempts),
+            match view.task.attempts {
+                0 => format!("{} allows no retry", view.id),
+                n => format!("{} has been retried {n} times, which is its limit", view.id),
+            },
         )
         .task(view.id)
-        .next(format!("onus log {}   # why it failed", view.id))
-        .next(format!("onus note {} '…'   # and ask a person what should change", view.id));
+        .next(Step::log(view.id))
+        .next(Step::note(view.id, Reader::Person));
         match force {
             Some(force) => drafts.push(overridden("max_attempts", force)),
             None => return Err(refusal),
@@ -139,14 +145,21 @@ fn retry_as_asked(
     Ok(Decision::of(drafts))
 }
 
-/// Frees a task downstream of a retry whose holder is dead. None: nobody holds it, or somebody lives.
+/// Whether another try would be one more than the task allows.
+pub(super) fn is_out_of_attempts(view: &View<'_>) -> bool {
+    view.task.attempts >= view.task.facts.max_attempts.unwrap_or(view.policy.max_attempts)
+}
+
+/// Frees a task downstream of a retry whose holder is dead. None: nobody holds it, or its holder lives.
 pub fn freed(view: &View<'_>) -> Option<Draft> {
-    match standing_of_claimant(view) {
+    let mut draft = match standing_of_claimant(view) {
         Standing::Free { lapsed: Some((lease, cause)) } => Some(swept(view, lease, cause)),
         // The caller's own lease may have lapsed, too.
         Standing::Holder { lease, late: true } if lease.ended.is_none() => Some(swept_own(view, lease)),
         _ => None,
-    }
+    }?;
+    work::record(view, std::slice::from_mut(&mut draft));
+    Some(draft)
 }
 
 fn swept_own(view: &View<'_>, lease: &Lease) -> Draft {

@@ -1,38 +1,47 @@
 //! `decide`: may this caller do this now, and what happens then? Pure: a view in, events or a refusal out.
 //!
-//! The order of checks is the order of exit codes. First the fence (5): a caller that was superseded changes
+//! The order of checks is the order of exit codes. First the fence (5): a superseded caller changes
 //! nothing and is told so. Then others' holds (4). Then the rules (6): the transition table, tiers, limits. A person
-//! may force what 5, 4 and the rules of the third kind forbid, never what the table does not know; the override
+//! may force what 5, 4 and most rules of 6 forbid, but never a transition that is not in the table; the override
 //! is an event of its own, before the events it made possible.
 
+mod assign;
 mod claim;
 mod graph;
 mod ready;
 mod scope;
+mod seat;
+mod session;
 mod standing;
 mod tasks;
+mod undo;
+mod work;
 
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
-pub use ready::{Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacles};
-pub use scope::{MAX_GLOBS, Rival, wanted};
-pub use standing::held_refusal;
+pub use ready::{
+    Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
+};
+pub use scope::{MAX_GLOBS, Merge, Rival, Surroundings, Wish, reserved_by, reserves, wanted};
+pub use seat::{Need, decide_seat, holds_seat};
+pub use standing::{held_refusal, spoken_place};
 pub use tasks::create;
+pub use undo::{LastChange, undo};
 
 use std::collections::BTreeSet;
 
-use crate::actor::{Actor, Caller};
-use crate::command::{Act, Force};
+use crate::actor::{Actor, ActorName, Caller};
+use crate::command::{Act, Force, Terms};
 use crate::event::{Body, Draft};
 use crate::ids::{Token, Uid, Version};
 use crate::lease::{Lease, Liveness, Seen};
 use crate::policy::Policy;
-use crate::refusal::{Code, Refusal};
-use crate::scope::Scope;
+use crate::refusal::{Code, Forced, Override, Reader, Refusal, Step};
+use crate::stretch::Recorded;
 use crate::task::Task;
 use crate::text::Field;
 use crate::time::Moment;
 
-/// All that a decision about one task may look at, read under its lock.
+/// Everything that a decision about one task may look at, read under its lock.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     pub now: &'a Moment,
@@ -53,21 +62,41 @@ pub struct View<'a> {
     pub indefinite: (u64, u64),
     /// Whether an actor held a lease on this task since it was last opened.
     pub caller_worked_on_it: bool,
+    /// Title and body as they are, where an edit gives new ones; None: there is none, or it was erased.
+    pub title: Option<&'a str>,
+    pub body: Option<&'a str>,
     /// What the act names, resolved to uids.
     pub named: &'a Named,
-    /// What the current lease reserves: all of it where the lease would have to be revived, else what is near the paths
-    /// that are asked for; and how many globs it has in all.
-    pub scope: &'a Scope,
-    pub scope_len: usize,
-    /// Live leases of other tasks that reserve something near what is asked for.
-    pub rivals: &'a [Rival],
+    /// What is reserved near the paths that the act may reserve ([`reserves`]). None: it was not looked up, so nothing can
+    /// be reserved.
+    pub around: Option<&'a Surroundings>,
     /// Dependencies that are not met and children that are not finished: some of them, for the refusal.
     pub waits_for: &'a [Upstream],
-    /// Who wrote the event that is to be redacted, and which of its texts still exist.
-    pub redactable: Option<(&'a crate::actor::ActorName, &'a [Field])>,
+    /// The session to correct: its lease, and all that was recorded of its work.
+    pub session: Option<(&'a Lease, &'a [Recorded])>,
+    /// The texts to redact; None: there is no such event.
+    pub redactable: Option<&'a Redactable>,
 }
 
-/// The tasks that an act speaks of beside its own.
+/// The texts beside one event that still exist, and where else on the task the same words are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redactable {
+    pub author: ActorName,
+    pub fields: Vec<Field>,
+    pub copies: Vec<Copied>,
+}
+
+/// The same words beside another event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Of which text of the event that is named.
+    pub of: Field,
+    pub version: Version,
+    pub field: Field,
+    pub author: ActorName,
+}
+
+/// The other tasks that an act names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     pub parent: Option<Uid>,
@@ -75,13 +104,20 @@ pub struct Named {
     pub deps: BTreeSet<Uid>,
     pub relate: BTreeSet<Uid>,
     pub unrelate: BTreeSet<Uid>,
-    /// The ids along a circle that the act would close, from the task back to itself.
+    /// The ids along a cycle that the act would close, from the task back to itself.
     pub cycle: Option<Vec<String>>,
+    /// A reference that is to be the task's alone and is another's already, with that task's id.
+    pub taken: Option<(String, String)>,
 }
 
 impl View<'_> {
     pub(crate) fn is_usable(&self, lease: &Lease) -> bool {
         lease.is_usable(self.task.fenced_token)
+    }
+
+    /// Whether the caller shows the token of a lease, and its actor is the one that got it.
+    pub(crate) fn presents(&self, lease: &Lease) -> bool {
+        self.caller.token == Some(lease.token) && self.caller.actor == lease.actor
     }
 
     pub(crate) fn liveness(&self, lease: &Lease) -> Liveness {
@@ -97,13 +133,15 @@ pub struct Decision {
     pub renew: Option<Renewal>,
     /// Things the caller should know.
     pub notices: Vec<String>,
+    /// Files that others have touched in worktrees of their own.
+    pub merges: Vec<Merge>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
     pub token: Token,
     pub ttl_ms: Option<i64>,
-    /// Something came of the work since the last sign of life.
+    /// There was progress since the last sign of life.
     pub progress: bool,
 }
 
@@ -113,9 +151,48 @@ impl Decision {
     }
 }
 
+/// Refuses a caller that was superseded, whatever it is about to ask for.
+pub fn check_fence(view: &View<'_>) -> Result<(), Refusal> {
+    standing::standing(view).map(drop)
+}
+
 /// The one decision about an existing task.
 pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
-    by_people_only(view, force, |force| decide_as_asked(view, act, force))
+    // One cannot force a claim of what another holds, only a takeover.
+    let takeover = match act {
+        Act::Claim(terms) => Some(terms),
+        _ => None,
+    };
+    let mut decision = overridable(view, force, takeover, |force| {
+        let mut decision = decide_as_asked(view, act, force)?;
+        assign::say_why_it_was_taken(view, act, &mut decision.drafts);
+        Ok(decision)
+    })?;
+    work::record(view, &mut decision.drafts);
+    Ok(decision)
+}
+
+/// Decides; if a person is refused, also finds out whether force would have helped.
+fn overridable<T>(
+    view: &View<'_>,
+    force: Option<&Force>,
+    takeover: Option<&Terms>,
+    decide: impl Fn(Option<&Force>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    by_people_only(view, force, &decide).map_err(|mut refusal| {
+        if force.is_none() && view.caller.actor.is_person() && matches!(refusal.exit_code(), 4..=6) {
+            let forced = Some(&Force { reason: "why".to_owned(), link: None });
+            let takes_over = |terms| claim::takeover(view, terms, forced).is_ok();
+            let by = match takeover {
+                _ if decide(forced).is_ok() => Some(Forced::SameRequest),
+                Some(terms) if takes_over(terms) => Some(Forced::Takeover(view.id.to_owned())),
+                _ => None,
+            };
+            let needs_link = view.policy.force_needs_link;
+            refusal.overridable = by.map(|by| Box::new(Override { by, needs_link }));
+        }
+        refusal
+    })
 }
 
 /// Decides with force only for a person.
@@ -140,15 +217,22 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Claim(terms) => claim::claim(view, terms, force),
         Act::Takeover(terms) => claim::takeover(view, terms, force),
         Act::Renew { ttl_ms, progress } => claim::renew(view, *ttl_ms, *progress),
-        Act::Handoff { to, reason } => tasks::handoff(view, to, reason, force),
+        Act::Handoff { to, reason } => assign::handoff(view, to, None, reason, force),
+        Act::Assign { to, keep_ms, reason } => assign::handoff(view, to, *keep_ms, reason, force),
         Act::Move { verb, message } => tasks::shift(view, *verb, message.as_deref(), force),
         Act::Edit(edit) => tasks::edit(view, edit, force),
         Act::AddDeps { .. } => graph::add_deps(view, force),
         Act::RemoveDeps { .. } => graph::remove_deps(view, force),
-        Act::AddScope { scope } => scope::add(view, scope),
+        Act::AddScope { scope, areas } => scope::add(view, scope, areas),
         Act::RemoveScope { scope } => scope::remove(view, scope),
-        Act::Touch { paths } => scope::touch(view, paths),
-        Act::Note { text } => tasks::note(view, text, force),
+        Act::Touch { paths, touched } => scope::touch(view, paths, touched),
+        Act::Change(changed) => scope::change(view, changed),
+        Act::Yield(yielding) => scope::give_up(view, yielding),
+        Act::Attach(attachment) => claim::attach(view, attachment),
+        Act::Note { text, kind, link } => tasks::note(view, text, *kind, link.as_deref(), force),
+        Act::RecordUsage(usage) => session::record(view, usage),
+        Act::Correct { token, correction, reason } => session::correct(view, *token, correction, reason),
+        Act::Tick { line, undo } => tasks::tick(view, *line, *undo, force),
         Act::Redact { version, fields, reason } => tasks::redact(view, *version, fields, reason, force),
     }
 }
@@ -159,7 +243,7 @@ fn people_only(view: &View<'_>) -> Refusal {
         format!("only a person may override a rule; {} is not one", view.caller.actor),
     )
     .task(view.id)
-    .next(format!("onus note {} 'why it should be done'   # and ask a person", view.id))
+    .next(Step::note(view.id, Reader::Person))
 }
 
 fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
@@ -168,24 +252,29 @@ fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
     if view.policy.force_needs_link && force.link.is_none() {
         return Err(Refusal::new(
             Code::NotAllowed,
-            "this project asks for a link to a decision or an approval with every override",
+            "in this project every override needs a link to a decision or approval",
         )
         .task(view.id)
-        .next("add --link URL"));
+        .next(Step::GiveLink));
     }
-    if force.link.as_ref().is_some_and(|link| link.len() > 500 || link.chars().any(char::is_control)) {
-        return Err(Refusal::usage("the link is longer than 500 bytes or contains control characters"));
-    }
-    Ok(())
+    force.link.as_deref().map(check_link).transpose().map(drop)
 }
 
-/// The event that says that a person overrode a rule.
+/// A link as it is recorded: it lies in the event itself, and cannot be erased.
+fn check_link(link: &str) -> Result<String, Refusal> {
+    if link.is_empty() || link.len() > 500 || link.chars().any(char::is_control) {
+        return Err(Refusal::usage("a link has 1 to 500 bytes and no control characters"));
+    }
+    Ok(link.to_owned())
+}
+
+/// The event that records a person's override of a rule.
 fn overridden(rule: &str, force: &Force) -> Draft {
     Draft::new(Body::RuleOverridden { rule: rule.to_owned(), link: force.link.clone() })
-        .text(Field::Reason, Some(force.reason.clone()))
+        .text(Field::Reason, Some(force.reason.trim().to_owned()))
 }
 
-/// A version that a caller saw and that must still hold.
+/// The version that the caller saw, which must still be the current one.
 fn check_version(view: &View<'_>, expected: Option<Version>) -> Result<(), Refusal> {
     match expected {
         Some(version) if version != view.task.version => Err(Refusal::new(
@@ -193,7 +282,7 @@ fn check_version(view: &View<'_>, expected: Option<Version>) -> Result<(), Refus
             format!("{} is at version {}, not {version}: somebody changed it", view.id, view.task.version),
         )
         .task(view.id)
-        .next(format!("onus show {}   # look again, then repeat", view.id))),
+        .next(Step::show(view.id))),
         _ => Ok(()),
     }
 }

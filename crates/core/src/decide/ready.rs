@@ -1,4 +1,4 @@
-//! `ready` is a question, not a state: what stands between a task and whoever would claim it.
+//! `ready` is a question, not a state: what keeps a caller from claiming a task?
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,20 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::command::Terms;
 use crate::ids::shortened;
 use crate::lease::{Lease, Liveness};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::{State, Task, words};
-use crate::time::{Moment, SECOND_MS, Span, rfc3339};
+use crate::time::{Moment, SECOND_MS, Span};
+use crate::transition::Verb;
 
 use super::View;
 use super::claim::kept_refusal;
 use super::standing::{Standing, held_refusal, standing_of_claimant};
 
 words! {
-    /// What kind of thing stands in the way.
+    /// The kind of obstacle.
     ObstacleKind("obstacle") {
         State = "state",
         Held = "held",
@@ -27,6 +29,7 @@ words! {
         Schedule = "schedule",
         Tier = "tier",
         Scope = "scope",
+        Circle = "circle",
     }
 }
 
@@ -37,13 +40,13 @@ pub struct Upstream {
     pub state: State,
     /// [`ObstacleKind::Dependency`] or [`ObstacleKind::Child`].
     pub kind: ObstacleKind,
-    /// Who holds it, as far as a lease has not ended.
+    /// Its holder, if its lease has not ended.
     pub holder: Option<String>,
     /// Whether it has to wait itself.
     pub waits: bool,
 }
 
-/// One thing in the way, and what would clear it.
+/// One obstacle, and what would clear it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     pub kind: ObstacleKind,
@@ -51,7 +54,7 @@ pub struct Obstacle {
     /// The other task that is to blame.
     pub task: Option<String>,
     pub holder: Option<String>,
-    pub next: Option<String>,
+    pub next: Option<Step>,
 }
 
 impl Obstacle {
@@ -59,23 +62,43 @@ impl Obstacle {
         Obstacle { kind, message: message.into(), task: None, holder: None, next: None }
     }
 
-    fn next(mut self, step: impl Into<String>) -> Obstacle {
-        self.next = Some(step.into());
+    fn next(mut self, step: Step) -> Obstacle {
+        self.next = Some(step);
         self
     }
 }
 
-/// Whether `claim` would be granted to this actor, as far as the task's own row can tell: all but who holds it, and
+/// Whether `claim` would be granted to this actor, as far as the task's own row can tell: everything except the holder and
 /// scopes.
 pub fn is_ready_for(task: &Task, actor: Option<&Actor>, now: &Moment) -> bool {
+    obstacle_in_row(task, actor, now).is_none() && !task.facts.ad_hoc
+}
+
+/// The first thing in the way of a claim that the task's own row can tell, apart from its state.
+pub fn obstacle_in_row(task: &Task, actor: Option<&Actor>, now: &Moment) -> Option<ObstacleKind> {
     let kept = task
         .kept
         .as_ref()
         .is_some_and(|kept| actor.is_none_or(|actor| kept.actor != actor.name) && !kept.until.has_come(now));
-    let waits = task.counts.unmet > 0 || task.counts.open_children > 0;
     let later = task.facts.not_before_ms.is_some_and(|at_ms| at_ms > now.wall_ms);
     let above = actor.is_some_and(|actor| actor.tier < task.facts.required_tier);
-    !kept && !waits && !later && !above && !task.facts.ad_hoc
+    let obstacles = [
+        (kept, ObstacleKind::Kept),
+        (task.counts.unmet > 0, ObstacleKind::Dependency),
+        (task.counts.open_children > 0, ObstacleKind::Child),
+        (later, ObstacleKind::Schedule),
+        (above, ObstacleKind::Tier),
+    ];
+    obstacles.into_iter().find(|(is_there, _)| *is_there).map(|(_, kind)| kind)
+}
+
+/// The next time at which the clock alone clears an obstacle to a claim, as far as the task's own row can tell: the end of
+/// a reservation, a schedule.
+pub fn opens_at(task: &Task, now: &Moment) -> Option<Moment> {
+    let reserved = task.kept.as_ref().map(|kept| kept.until.clone());
+    let due = task.facts.not_before_ms.map(|at_ms| now.plus(at_ms.saturating_sub(now.wall_ms)));
+    let times = reserved.into_iter().chain(due).filter(|at| !at.has_come(now));
+    times.reduce(|first, at| first.earlier(at, now))
 }
 
 /// Exit 6: a dependency is not met.
@@ -94,7 +117,7 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
     let named: Vec<&Upstream> = view.waits_for.iter().filter(|upstream| upstream.kind == kind).collect();
     let first = named.first().map_or("another task".to_owned(), |first| {
         let holder = first.holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
-        format!("{} ({}{holder})", first.id, first.state)
+        format!("{} ({}{holder})", first.id, first.state.spoken())
     });
     let more = match count {
         0 | 1 => String::new(),
@@ -104,19 +127,17 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
     let mut refusal =
         Refusal::new(Code::Unmet, format!("{} {how} {first}, which {what}{more}", view.id)).task(view.id);
     if let Some(first) = named.first() {
-        refusal = refusal.next(format!("onus why {}   # what would have to happen first", first.id));
+        refusal = refusal.next(Step::why(&first.id));
     }
-    refusal.next(format!("onus why {}", view.id)).next("onus ready   # take another task")
+    refusal.next(Step::why(view.id)).next(Step::TakeAnother)
 }
 
 /// Exit 6: it is scheduled for later.
 pub(super) fn schedule_refusal(view: &View<'_>) -> Option<Refusal> {
     let at_ms = view.task.facts.not_before_ms.filter(|at_ms| *at_ms > view.now.wall_ms)?;
     let left = Span::from_ms(at_ms - view.now.wall_ms);
-    let mut refusal =
-        Refusal::new(Code::NotYet, format!("{} is scheduled for {}, in {left}", view.id, rfc3339(at_ms)))
-            .task(view.id)
-            .next("onus ready   # take another task");
+    let message = format!("{} is scheduled for later: it can be claimed in {left}", view.id);
+    let mut refusal = Refusal::new(Code::NotYet, message).task(view.id).next(Step::TakeAnother);
     refusal.expires_in_s = Some((at_ms - view.now.wall_ms) / SECOND_MS);
     Some(refusal)
 }
@@ -138,7 +159,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
             let message = format!("you hold it, with token {}", lease.token);
             found.push(Obstacle {
                 holder: Some(lease.actor.to_string()),
-                ..Obstacle::new(ObstacleKind::Held, message).next(format!("onus done {id} -m '…'"))
+                ..Obstacle::new(ObstacleKind::Held, message).next(Step::verb(Verb::Done, id))
             });
         }
         Standing::Holder { .. } | Standing::Free { .. } | Standing::Freed => {
@@ -150,7 +171,8 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
     found.extend(view.waits_for.iter().map(upstream_obstacle));
     found.extend(schedule_refusal(view).map(|refusal| of(ObstacleKind::Schedule, refusal)));
-    if let Some(refusal) = super::scope::collision(view, &task.facts.scope, task.facts.mode) {
+    let (wanted, mode) = super::scope::wanted(task, &Terms::default());
+    if let Some(refusal) = super::scope::collision(view, &wanted, mode) {
         let conflict = refusal.conflict.clone();
         found.push(Obstacle {
             task: conflict.map(|conflict| conflict.task),
@@ -162,10 +184,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     let required = task.facts.required_tier;
     if view.actor.tier < required {
         let message = format!("it needs tier {required}; {} has tier {}", view.actor.name, view.actor.tier);
-        found.push(
-            Obstacle::new(ObstacleKind::Tier, message)
-                .next(format!("onus note {id} '…'   # and ask a person of tier {required}")),
-        );
+        found.push(Obstacle::new(ObstacleKind::Tier, message).next(Step::note(id, Reader::Person)));
     }
     found
 }
@@ -175,42 +194,39 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
     let next = match state {
         // A lapsed lease is no obstacle: claiming takes it over.
         State::Open | State::InProgress => return None,
-        State::Proposed => format!("onus accept {id}"),
-        State::Blocked => format!("onus show {id}   # why; then onus unblock {id}"),
-        State::Review => {
-            format!("onus approve {id}   # or onus reject {id}, by somebody who did not work on it")
-        }
-        State::Failed => format!("onus retry {id}"),
-        State::Done | State::Dropped => format!("onus show {id}   # how it ended"),
+        State::Proposed => Step::verb(Verb::Accept, id),
+        State::Blocked => Step::verb(Verb::Unblock, id),
+        State::Review => Step::verb(Verb::Approve, id),
+        State::Failed => Step::verb(Verb::Retry, id),
+        State::Done | State::Dropped => Step::verb(Verb::Reopen, id),
     };
-    Some(Obstacle::new(ObstacleKind::State, format!("it is {state}")).next(next))
+    Some(Obstacle::new(ObstacleKind::State, format!("it is {}", state.spoken())).next(next))
 }
 
-/// What a person holds is never handed out, not even when its process died: somebody has to mean it.
+/// A person's task is never handed out, not even when its process has died: someone has to take it deliberately.
 fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
     let lease = view.lease.filter(|lease| lease.ended.is_none() && view.is_usable(lease))?;
     if can_be_taken_over(lease, view.liveness(lease)) {
         return None;
     }
     let next = if lease.actor == view.caller.actor {
-        format!("onus claim {}", view.id)
+        Step::verb(Verb::Claim, view.id)
     } else {
-        format!("onus takeover {} --reason '…'   # if {} does not go on with it", view.id, lease.actor)
+        Step::verb(Verb::Takeover, view.id)
     };
     let message =
-        format!("it was {}'s until its lease lapsed: a person's task is never handed out", lease.actor);
+        format!("{} held it until the lease lapsed: a person's task is never handed out", lease.actor);
     Some(Obstacle {
         holder: Some(lease.actor.to_string()),
         ..Obstacle::new(ObstacleKind::Held, message).next(next)
     })
 }
 
-/// What nobody planned is for whoever looks at it, not for the next that asks for work.
+/// Unplanned work needs someone to look at it; it is not for the next caller that asks for work.
 fn ad_hoc_obstacle(view: &View<'_>) -> Option<Obstacle> {
     view.task.facts.ad_hoc.then(|| {
-        let message = "it was opened for edits without a task: such work is never handed out";
-        Obstacle::new(ObstacleKind::State, message)
-            .next(format!("onus show {}   # the files; then onus done, or onus drop", view.id))
+        let message = "it was opened for edits made without a task: such work is never handed out";
+        Obstacle::new(ObstacleKind::State, message).next(Step::show(view.id))
     })
 }
 
@@ -218,20 +234,17 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
     let Upstream { id, state, kind, holder, waits } = upstream;
     let held = holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
     let message = match kind {
-        ObstacleKind::Child => format!("its part {id} is {state}{held}"),
-        _ => format!("it depends on {id}, which is {state}{held}"),
+        ObstacleKind::Child => format!("its part {id} is {}{held}", state.spoken()),
+        _ => format!("it depends on {id}, which is {}{held}", state.spoken()),
     };
     let next = match (kind, state) {
         (ObstacleKind::Child, _)
-        | (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => {
-            format!("onus why {id}")
-        }
-        (_, State::Failed) => format!("onus retry {id}"),
-        (_, State::Dropped) => {
-            format!("onus show {id}   # it will not be done: the dependency may have to go")
-        }
-        _ if *waits || holder.is_some() => format!("onus why {id}"),
-        _ => format!("onus claim {id}"),
+        | (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => Step::why(id),
+        (_, State::Failed) => Step::verb(Verb::Retry, id),
+        // It will not be done: it is opened again, or the dependency goes.
+        (_, State::Dropped) => Step::verb(Verb::Reopen, id),
+        _ if *waits || holder.is_some() => Step::why(id),
+        _ => Step::verb(Verb::Claim, id),
     };
     Obstacle { task: Some(id.clone()), holder: holder.clone(), ..Obstacle::new(*kind, message).next(next) }
 }

@@ -1,13 +1,16 @@
-//! Where a caller stands towards a task: its holder, a stranger to a held one, or free to act. The fence (P2).
+//! A caller's standing towards a task: its holder, not its holder while another is, or free to act. The fence (P2).
 
 use crate::actor::KnownBy;
 use crate::command::Force;
 use crate::event::{Body, Draft};
 use crate::ids::Token;
-use crate::lease::{LapseCause, Lease, Liveness};
-use crate::refusal::{Code, HolderNote, Refusal};
+use crate::lease::{EndKind, LapseCause, Lease, Liveness};
+use crate::quote::name;
+use crate::refusal::{Code, HolderNote, Reader, Refusal, Step};
+use crate::task::State;
 use crate::text::Field;
 use crate::time::{Moment, SECOND_MS, Span, rfc3339};
+use crate::transition::Verb;
 
 use super::{View, overridden};
 
@@ -25,15 +28,17 @@ pub(super) enum Standing<'a> {
 /// The caller's standing for any changing verb but `claim` and `takeover`, or exit 5.
 pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     if let Some(token) = view.caller.token {
-        return match view.lease {
-            Some(lease) if lease.token == token && view.is_usable(lease) => Ok(holder(view, lease)),
+        return match view.lease.filter(|lease| lease.token == token && view.is_usable(lease)) {
+            Some(lease) if view.presents(lease) => Ok(holder(view, lease)),
+            // Tokens are small numbers: one that was left in an environment fits many a lease of somebody else.
+            Some(lease) if is_live(view, lease) => Ok(Standing::Held(lease)),
             _ => Err(fenced(view)),
         };
     }
     let unclaimed = standing_of_claimant(view);
     let was_superseded =
         view.mine.is_some_and(|mine| mine.was_superseded(view.task.token, view.task.fenced_token));
-    // A person is one instance for ever: what is finished is not fenced from them, there is nothing to claim anew.
+    // A person is one instance for ever: finished work is not fenced from them, since there is nothing to claim again.
     let is_past = view.caller.actor.is_person() && view.task.state.is_finished();
     if was_superseded && !is_past && !matches!(unclaimed, Standing::Holder { .. }) {
         return Err(fenced(view));
@@ -41,7 +46,7 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     Ok(unclaimed)
 }
 
-/// The same for `claim` and `takeover`: whoever was superseded begins anew, and a presented token says nothing.
+/// The same for `claim` and `takeover`: a superseded caller starts over, and a presented token has no meaning.
 pub(super) fn standing_of_claimant<'a>(view: &View<'a>) -> Standing<'a> {
     let Some(lease) = view.lease.filter(|lease| view.is_usable(lease)) else {
         return Standing::Free { lapsed: None };
@@ -58,24 +63,36 @@ pub(super) fn standing_of_claimant<'a>(view: &View<'a>) -> Standing<'a> {
     }
 }
 
+fn is_live(view: &View<'_>, lease: &Lease) -> bool {
+    lease.ended.is_none() && view.liveness(lease) == Liveness::Live
+}
+
 fn holder<'a>(view: &View<'_>, lease: &'a Lease) -> Standing<'a> {
-    let late = lease.ended.is_some() || view.liveness(lease) != Liveness::Live;
-    Standing::Holder { lease, late }
+    Standing::Holder { lease, late: !is_live(view, lease) }
 }
 
-/// Without a token, a lease bound to a live process accepts only that process and its descendants. A caller in another
-/// pid namespace, as in a sandbox, cannot see who started it: that is not held against it.
+/// Whether the presented token is that of a lease that another actor got.
+fn presents_anothers(view: &View<'_>, lease: &Lease) -> bool {
+    view.caller.token == Some(lease.token) && lease.actor != view.caller.actor
+}
+
+/// Without a token, a lease bound to a live process accepts only that process and its descendants.
 fn is_inside(view: &View<'_>, lease: &Lease) -> bool {
-    match &lease.grant.process {
-        Some(process) if view.liveness(lease) == Liveness::Live => {
-            let ancestry = &view.caller.ancestry;
-            ancestry.contains(process) || ancestry.first().is_some_and(|own| own.pid_ns != process.pid_ns)
-        }
-        _ => true,
-    }
+    view.liveness(lease) != Liveness::Live || comes_from_its_process(view, lease)
 }
 
-/// Standing with a person's override: the events to write first, and where the person stands then.
+fn comes_from_its_process(view: &View<'_>, lease: &Lease) -> bool {
+    lease.grant.process.as_ref().is_none_or(|process| process.has_started(&view.caller.ancestry))
+}
+
+/// Whether the caller is the task's holder at any time, so that none of its verbs begins a lease.
+pub(super) fn is_holders_for_good(view: &View<'_>) -> bool {
+    let Some(lease) = view.lease.filter(|lease| view.is_usable(lease)) else { return false };
+    let is_named = lease.is_held_by(&view.caller.actor, &view.caller.instance);
+    view.presents(lease) || is_named && comes_from_its_process(view, lease)
+}
+
+/// Standing with a person's override: the events to write first, and the person's standing after them.
 pub(super) fn standing_or_forced<'a>(
     view: &View<'a>,
     force: Option<&Force>,
@@ -100,7 +117,7 @@ pub(super) fn standing_or_forced<'a>(
 pub(super) fn revoked(view: &View<'_>, lease: &Lease, force: &Force) -> Draft {
     Draft::new(Body::LeaseRevoked { lease: lease.end(view.now, false), link: force.link.clone() })
         .token(lease.token)
-        .text(Field::Reason, Some(force.reason.clone()))
+        .text(Field::Reason, Some(force.reason.trim().to_owned()))
 }
 
 /// The event by which a lapsed lease is swept.
@@ -117,106 +134,138 @@ pub(super) fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderN
         acquired_at: rfc3339(lease.acquired_at_ms),
         held_s: view.now.since_ms(&lease.acquired()).max(0) / SECOND_MS,
         worktree: lease.grant.worktree.clone(),
+        branch: lease.grant.branch.clone(),
     }
 }
 
 /// Exit 5: the caller's lease is no longer current. Names who has, or had, the task since.
 pub(super) fn fenced(view: &View<'_>) -> Refusal {
     let (id, task) = (view.id, view.task);
+    let refused = |message: String| Refusal::new(Code::Fenced, message).task(id);
     let mine = match (view.caller.token, view.mine) {
         (Some(token), _) if token > task.token || token == Token(0) => {
-            return Refusal::new(
-                Code::Fenced,
-                format!("token {token} was never granted for {id}: its highest is {}", task.token),
-            )
-            .task(id)
-            .next(format!("onus claim {id}   # begin anew"));
+            return may_claim(
+                view,
+                refused(format!("token {token} was never granted for {id}: its highest is {}", task.token)),
+            );
         }
         (Some(token), _) => format!("token {token}"),
         (None, Some(mine)) => format!("{}'s token {}", mine.actor, mine.token),
         (None, None) => view.caller.actor.to_string(),
     };
     let Some(lease) = view.lease else {
-        return Refusal::new(Code::Fenced, format!("{mine} is not current for {id}")).task(id);
+        return refused(format!("{mine} is not current for {id}")).next(Step::log(id));
     };
-    let live = lease.ended.is_none() && view.liveness(lease) == Liveness::Live;
-    let now_at = format!("{} ({}) with token {}", lease.actor, lease.instance, lease.token);
+    let live = is_live(view, lease);
     let mine_ended_itself = view.caller.token.or(view.mine.map(|mine| mine.token)) == Some(lease.token);
-    let message = match &lease.ended {
-        _ if lease.token <= task.fenced_token => {
-            format!("{mine} is no longer current for {id}: a reset put the task back to open")
+    let why = match &lease.ended {
+        _ if lease.token <= task.fenced_token => "the task was reset".to_owned(),
+        _ if presents_anothers(view, lease) => {
+            return may_claim(
+                view,
+                refused(format!("{mine} of {id} is {}'s, not {}'s", lease.actor, view.caller.actor)),
+            );
         }
         Some(ended) if mine_ended_itself => {
-            format!(
-                "{mine} is no longer current for {id}: the lease of {} ended ({})",
-                lease.actor, ended.how
-            )
+            format!("the lease of {} has ended: {}", lease.actor, how_it_ended(ended.how))
         }
         Some(ended) => format!(
-            "{mine} is no longer current for {id}: it was superseded by {now_at}, whose lease has ended since ({})",
-            ended.how
+            "superseded by {} with token {}, whose lease has since ended: {}",
+            lease.holder(),
+            lease.token,
+            how_it_ended(ended.how)
         ),
+        None if live => {
+            format!("superseded by {} with token {}, who holds it now", lease.holder(), lease.token)
+        }
         None => {
-            format!("{mine} is no longer current for {id}: it was superseded by {now_at}, who holds it now")
+            format!("superseded by {} with token {}, whose lease has lapsed", lease.holder(), lease.token)
         }
     };
-    let mut refusal = Refusal::new(Code::Fenced, message).task(id);
+    let mut refusal = refused(format!("{mine} is no longer current for {id}: {why}"));
     refusal.holder = Some(Box::new(holder_note(view, lease, live)));
     if live {
         refusal.expires_in_s = expires_in_s(view, lease);
-        refusal = refusal.next("onus ready   # take another task; keep your work on its branch");
     }
-    refusal
-        .next(format!("onus log {id}   # what happened"))
-        .next(format!("onus claim {id}   # begin anew, if it is free"))
+    may_claim(view, refusal)
+}
+
+fn how_it_ended(how: EndKind) -> &'static str {
+    match how {
+        EndKind::Released => "it was released",
+        EndKind::Done => "the task was finished",
+        EndKind::Submitted => "the task went to review",
+        EndKind::Failed => "the task failed",
+        EndKind::Blocked => "the task was blocked",
+        EndKind::Dropped => "the task was dropped",
+        EndKind::HandedOff => "the task was handed off",
+        EndKind::Lapsed => "it lapsed",
+        EndKind::TakenOver => "it was taken over",
+        EndKind::Revoked => "a person revoked it",
+        EndKind::Reset => "the task was reset",
+    }
+}
+
+/// The next steps of a fenced caller: to claim the task again only if it is available.
+fn may_claim(view: &View<'_>, refusal: Refusal) -> Refusal {
+    let is_held = matches!(standing_of_claimant(view), Standing::Held(_));
+    let refusal = if is_held { refusal.next(Step::TakeAnother) } else { refusal };
+    let refusal = refusal.next(Step::log(view.id));
+    let is_open = matches!(view.task.state, State::Open | State::InProgress);
+    if is_open && !is_held { refusal.next(Step::verb(Verb::Claim, view.id)) } else { refusal }
 }
 
 pub(super) fn expires_in_s(view: &View<'_>, lease: &Lease) -> Option<i64> {
-    lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(view.now).max(0) / SECOND_MS)
+    lease.pulse.deadline.as_ref().map(|deadline| deadline.left_ms(view.now).max(0) / SECOND_MS)
 }
 
 /// Exit 4: somebody else holds it live.
 pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     let id = view.id;
     let itself = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    let mut refusal = Refusal::new(Code::Held, format!("{id} is {}", held_for(view.now, lease))).task(id);
+    let mut refusal = Refusal::new(Code::Held, format!("{id} {}", held_by(view.now, lease, ""))).task(id);
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);
     if itself && view.caller.known_by == KnownBy::Worktree {
-        refusal.message.push_str(
-            "; you are known only by this folder, so onus cannot tell whether that is you or another conversation here",
-        );
-        return refusal
-            .next(format!("onus renew {id}   # if you are that holder"))
-            .next("onus ready   # if you are not: take another task");
+        refusal
+            .message
+            .push_str("; only this folder identifies you, so that may be you or another conversation here");
+        return refusal.next(Step::RenewIfYours(id.to_owned())).next(Step::TakeAnother);
     }
-    if itself {
-        refusal.message.push_str("; it answers only to that process and what it started");
+    if presents_anothers(view, lease) {
+        refusal.message.push_str(&format!("; token {} is {}'s, not yours", lease.token, lease.actor));
+    } else if itself {
+        refusal.message.push_str("; only that process and its children may use it");
     }
-    refusal
-        .next("onus ready   # take another task")
-        .next(format!("onus note {id} '…'   # leave the holder a note"))
-        .next(format!("onus show {id}   # look again later"))
+    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::WaitFor(id.to_owned()))
 }
 
-/// Who holds it, how long already, and how long still.
-pub(super) fn held_for(now: &Moment, lease: &Lease) -> String {
+/// Where a lease's work is done, for a sentence about its files: another may have them in another worktree.
+pub(super) fn place(lease: &Lease) -> String {
+    spoken_place(lease.grant.worktree.as_deref(), lease.grant.branch.as_deref())
+}
+
+pub fn spoken_place(worktree: Option<&str>, branch: Option<&str>) -> String {
+    let worktree = worktree.map(|path| format!(" in {}", name(path)));
+    let branch = branch.map(|branch| format!(" on branch {}", name(branch)));
+    worktree.into_iter().chain(branch).collect()
+}
+
+/// Who holds it, since when, where, and for how much longer.
+pub(super) fn held_by(now: &Moment, lease: &Lease, place: &str) -> String {
     let held = Span::from_ms(now.since_ms(&lease.acquired()));
-    let left_s = lease.pulse.deadline.as_ref().map(|deadline| deadline.since_ms(now).max(0) / SECOND_MS);
-    let left = match (&lease.grant.process, left_s) {
-        (Some(_), Some(s)) if lease.pulse.resting => {
-            format!("and, as its turn is over, for {} more unless it goes on", Span::from_ms(s * SECOND_MS))
+    let left_ms = lease.pulse.deadline.as_ref().map(|deadline| deadline.left_ms(now).max(0));
+    let until = match (&lease.grant.process, left_ms.map(Span::from_ms)) {
+        (Some(_), Some(left)) if lease.pulse.resting => {
+            let over = Span::from_ms(now.since_ms(&lease.pulse.last));
+            format!("its turn has been over for {over}, and the lease lapses in {left} unless it continues")
         }
-        (Some(process), Some(s)) => {
-            format!(
-                "as long as its process {} lives, at most {} more",
-                process.pid,
-                Span::from_ms(s * SECOND_MS)
-            )
+        (Some(process), Some(left)) => {
+            format!("the lease lasts while process {} lives, at most {left} more", process.pid)
         }
-        (Some(process), None) => format!("and as long as its process {} lives", process.pid),
-        (None, Some(s)) => format!("and for {} more unless renewed", Span::from_ms(s * SECOND_MS)),
-        (None, None) => "and until it is released".to_owned(),
+        (Some(process), None) => format!("the lease lasts while process {} lives", process.pid),
+        (None, Some(left)) => format!("the lease lapses in {left} unless renewed"),
+        (None, None) => "the lease lasts until it is released".to_owned(),
     };
-    format!("held by {} ({}) for {held} so far, {left}", lease.actor, lease.instance)
+    format!("has been held by {} for {held}{place}; {until}", lease.holder())
 }

@@ -1,34 +1,44 @@
-//! Everything done to a task but claiming it: creation, edits, notes, the verbs of the table, redaction.
+//! Everything done to a task except claiming it: creation, edits, notes, the verbs of the table, redaction.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::ActorName;
 use crate::command::{Edit, Force, NewTask, Terms};
 use crate::event::{Body, Draft, KeptFor};
-use crate::ids::{Number, Version};
+use crate::ids::{Number, Version, is_reference};
 use crate::lease::{Lease, LeaseEnd};
-use crate::refusal::{Code, Refusal};
-use crate::task::{Facts, MAX_REFS, MAX_RELATES, MAX_SCOPE, MAX_TAGS, State, check_word};
+use crate::quote::name;
+use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::task::{
+    Facts, MAX_ACCEPTANCE, MAX_REF_BYTES, MAX_REFS, MAX_RELATES, MAX_SCOPE, MAX_TAGS, NoteKind, State,
+    check_word,
+};
 use crate::text::Field;
-use crate::transition::{Party, Step, Verb, step};
+use crate::transition::{self, Party, Verb, step};
 
-use super::claim::{acquire, kept_refusal, late_cause, not_possible, not_yours};
+use super::claim::{acquire, not_possible, not_yours};
 use super::graph::{cycle_refusal, may_link};
 use super::ready::{children_refusal, unmet_refusal};
 use super::standing::{
     Standing, fenced, held_refusal, standing, standing_of_claimant, standing_or_forced, swept,
 };
-use super::{Decision, Named, View, check_version, overridden};
+use super::{Decision, Named, Redactable, View, check_link, check_version, overridden};
 
-/// A new task. The number is the store's.
-pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Result<Draft, Refusal> {
+/// A new task: its creation, then a line of acceptance each. The number is the store's.
+pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Result<Vec<Draft>, Refusal> {
     let title = Field::Title.check(&new.title)?;
     let body = new.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
+    let author = new.author.as_deref().map(|text| Field::Author.check(text)).transpose()?;
     let facts = Facts {
         parent: named.parent,
         relates: named.relate.clone(),
         not_before_ms: new.not_before.map(|schedule| schedule.wall_ms(now_ms)),
+        refs: new.facts.refs.iter().map(|(system, id)| (system.to_lowercase(), id.clone())).collect(),
         ..new.facts.clone()
     };
     check_facts(&facts)?;
+    check_taken(named)?;
+    let acceptance = accept(0, &new.acceptance)?;
     let created = Body::TaskCreated {
         number,
         state: if new.propose { State::Proposed } else { State::Open },
@@ -37,7 +47,33 @@ pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Resu
         body: body.is_some(),
         deps: named.deps.clone(),
     };
-    Ok(Draft::new(created).text(Field::Title, Some(title)).text(Field::Body, body))
+    let created = Draft::new(created).text(Field::Title, Some(title)).text(Field::Body, body);
+    let created = created.text(Field::Author, author);
+    Ok([created].into_iter().chain(acceptance).collect())
+}
+
+/// More lines of acceptance, beside so many that the task has.
+fn accept(there: usize, lines: &[String]) -> Result<Vec<Draft>, Refusal> {
+    if there + lines.len() > MAX_ACCEPTANCE {
+        return Err(Refusal::usage(format!("a task has at most {MAX_ACCEPTANCE} acceptance lines")));
+    }
+    let draft = |line: &String| {
+        let line = Field::Acceptance.check(line)?;
+        Ok(Draft::new(Body::AcceptanceAdded {}).text(Field::Acceptance, Some(line)))
+    };
+    lines.iter().map(draft).collect()
+}
+
+/// Exit 6: a reference that only one task may have is another's.
+fn check_taken(named: &Named) -> Result<(), Refusal> {
+    match &named.taken {
+        None => Ok(()),
+        Some((reference, id)) => {
+            let message =
+                format!("{} is {id} already: here a reference of that system is one task's", name(reference));
+            Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)))
+        }
+    }
 }
 
 fn check_facts(facts: &Facts) -> Result<(), Refusal> {
@@ -55,22 +91,28 @@ fn check_facts(facts: &Facts) -> Result<(), Refusal> {
     }
     for (system, reference) in &facts.refs {
         check_word("system", system)?;
-        if reference.is_empty() || reference.len() > 200 || reference.chars().any(char::is_control) {
+        if !is_reference(reference) {
             return Err(Refusal::usage(format!(
-                "the reference for {system} must have 1 to 200 bytes and no control characters"
+                "the reference for {system} must have 1 to {MAX_REF_BYTES} bytes, no control characters and no spaces around it"
             )));
         }
+        if system.contains(':') {
+            return Err(Refusal::usage(
+                "the name of a system has no colon: what follows the first one is the reference",
+            ));
+        }
     }
+    facts.link.as_deref().map(check_link).transpose()?;
     facts.area.as_ref().map(|area| check_word("area", area)).transpose()?;
     facts.iteration.as_ref().map(|iteration| check_word("iteration", iteration)).transpose()?;
     if facts.owner.as_ref().is_some_and(|owner| !owner.is_person()) {
-        return Err(Refusal::usage("the owner is the accountable person: name a human:… actor"));
+        return Err(Refusal::usage("the owner is the person accountable: name a human:… actor"));
     }
     Ok(())
 }
 
 /// The fields after an edit.
-fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<Facts, Refusal> {
+pub(super) fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<Facts, Refusal> {
     let mut new = facts.clone();
     new.kind = edit.kind.unwrap_or(new.kind);
     new.priority = edit.priority.unwrap_or(new.priority);
@@ -78,6 +120,7 @@ fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<
     new.area = edit.area.clone().unwrap_or(new.area);
     new.iteration = edit.iteration.clone().unwrap_or(new.iteration);
     new.owner = edit.owner.clone().unwrap_or(new.owner);
+    new.link = edit.link.clone().unwrap_or(new.link);
     new.tags.extend(edit.add_tags.iter().cloned());
     new.tags.retain(|tag| !edit.remove_tags.contains(tag));
     if edit.parent.is_some() {
@@ -93,13 +136,17 @@ fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64) -> Result<
     for glob in edit.remove_scope.globs() {
         new.scope.remove(glob);
     }
+    new.scope_areas.extend(&edit.add_scope_areas);
+    new.scope_areas.retain(&new.scope);
     new.mode = edit.mode.unwrap_or(new.mode);
     for (system, reference) in &edit.refs {
+        let system = system.to_lowercase();
         match reference {
-            Some(reference) => new.refs.insert(system.clone(), reference.clone()),
-            None => new.refs.remove(system),
+            Some(reference) => new.refs.insert(system, reference.clone()),
+            None => new.refs.remove(&system),
         };
     }
+    new.constraints = new.constraints.edited(&edit.constraints, &edit.lift);
     check_facts(&new)?;
     Ok(new)
 }
@@ -111,22 +158,40 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
     if let Some(cycle) = &view.named.cycle {
         return Err(cycle_refusal(view.id, cycle));
     }
-    if facts.required_tier < view.task.facts.required_tier && !view.caller.actor.is_person() {
-        return Err(Refusal::new(Code::PeopleOnly, "only a person may lower the tier that a task needs")
+    let (old, person) = (&view.task.facts, view.caller.actor.is_person());
+    let loosens = [
+        (facts.required_tier < old.required_tier, "only a person may lower the tier that a task needs"),
+        (
+            !facts.constraints.is_stricter_or_equal(&old.constraints),
+            "only a person may loosen a task's constraints",
+        ),
+    ];
+    if let Some((_, why)) = loosens.into_iter().find(|(loosens, _)| *loosens && !person) {
+        return Err(Refusal::new(Code::PeopleOnly, why)
             .task(view.id)
-            .next(format!("onus note {} 'why a lower tier is enough'", view.id)));
+            .next(Step::note(view.id, Reader::Person)));
     }
+    check_taken(view.named)?;
+    let acceptance = accept(view.task.acceptance.len(), &edit.acceptance)?;
     let title = edit.title.as_deref().map(|text| Field::Title.check(text)).transpose()?;
-    let body = edit.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
-    if facts == view.task.facts && title.is_none() && body.is_none() {
-        return Ok(Decision::of(drafts));
+    let body = edit.body.as_ref().map(|body| body.as_deref().map(|text| Field::Body.check(text)).transpose());
+    let body = body.transpose()?;
+    // What is said already need not be said again; what is not there need not be cleared.
+    let title = title.filter(|title| view.title != Some(title));
+    let body = body.filter(|body| match body {
+        Some(_) => body.as_deref() != view.body,
+        None => view.task.body_version.is_some(),
+    });
+    if facts != view.task.facts || title.is_some() || body.is_some() {
+        let edited = Body::TaskEdited { facts, title: title.is_some(), body: body.is_some() };
+        let edited = Draft::new(edited).text(Field::Title, title).text(Field::Body, body.flatten());
+        drafts.push(own_token(&standing, edited));
     }
-    let edited = Body::TaskEdited { facts, title: title.is_some(), body: body.is_some() };
-    drafts.push(own_token(&standing, Draft::new(edited)).text(Field::Title, title).text(Field::Body, body));
+    drafts.extend(acceptance.into_iter().map(|draft| own_token(&standing, draft)));
     Ok(Decision::of(drafts))
 }
 
-/// Where the caller stands for what does not concern who holds the task: forcing past the fence revokes nothing.
+/// The caller's standing for changes that do not concern the holder: forcing past the fence revokes nothing.
 pub(super) fn standing_beside<'a>(
     view: &View<'a>,
     force: Option<&Force>,
@@ -146,10 +211,53 @@ pub(super) fn own_token(standing: &Standing<'_>, draft: Draft) -> Draft {
     }
 }
 
-pub(super) fn note(view: &View<'_>, text: &str, force: Option<&Force>) -> Result<Decision, Refusal> {
+pub(super) fn note(
+    view: &View<'_>,
+    text: &str,
+    kind: NoteKind,
+    link: Option<&str>,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
     let (mut drafts, standing) = standing_beside(view, force)?;
     let text = Field::Note.check(text)?;
-    drafts.push(own_token(&standing, Draft::new(Body::NoteAdded {})).text(Field::Note, Some(text)));
+    let link = link.map(check_link).transpose()?;
+    if kind == NoteKind::Resolution {
+        return Err(Refusal::usage(
+            "a resolution is what finishing a task says: note progress, a finding or a decision",
+        ));
+    }
+    let noted = own_token(&standing, Draft::new(Body::NoteAdded { kind, link }));
+    drafts.push(noted.text(Field::Note, Some(text)));
+    Ok(Decision::of(drafts))
+}
+
+/// Like an edit. What is ticked already stays as it was said first.
+pub(super) fn tick(
+    view: &View<'_>,
+    line: u64,
+    undo: bool,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
+    let (mut drafts, standing) = may_link(view, force)?;
+    let lines = &view.task.acceptance;
+    let index = usize::try_from(line).ok().and_then(|line| line.checked_sub(1));
+    let Some(found) = index.and_then(|index| lines.get(index)) else {
+        let has = match lines.len() {
+            0 => "no acceptance lines".to_owned(),
+            1 => "one acceptance line".to_owned(),
+            count => format!("{count} acceptance lines"),
+        };
+        return Err(Refusal::new(Code::NotFound, format!("{} has {has}: there is no line {line}", view.id))
+            .task(view.id)
+            .next(Step::show(view.id)));
+    };
+    let body = match undo {
+        false => Body::AcceptanceTicked { line },
+        true => Body::AcceptanceUnticked { line },
+    };
+    if found.ticked.is_some() == undo {
+        drafts.push(own_token(&standing, Draft::new(body)));
+    }
     Ok(Decision::of(drafts))
 }
 
@@ -162,66 +270,52 @@ pub(super) fn redact(
 ) -> Result<Decision, Refusal> {
     let (mut drafts, _) = standing_beside(view, force)?;
     let reason = Field::Reason.check(reason)?;
-    let Some((author, kept)) = view.redactable else {
+    let Some(Redactable { author, fields: kept, copies }) = view.redactable else {
         return Err(Refusal::new(Code::NotFound, format!("{} has no event {version}", view.id))
             .task(view.id)
-            .next(format!("onus log {}   # its events, with their versions", view.id)));
+            .next(Step::log(view.id)));
     };
-    if !view.caller.actor.is_person() && *author != view.caller.actor {
+    let is_own = |author: &ActorName| view.caller.actor.is_person() || view.caller.actor == *author;
+    if !is_own(author) {
         return Err(Refusal::new(
             Code::PeopleOnly,
-            format!("{author} wrote that text; besides its author only a person may erase it"),
+            format!("{author} wrote that text: only its author or a person may erase it"),
         )
         .task(view.id)
-        .next(format!("onus note {} 'event {version} should be redacted: why'", view.id)));
+        .next(Step::note(view.id, Reader::Person)));
     }
     let gone: Vec<Field> =
         kept.iter().copied().filter(|field| fields.is_empty() || fields.contains(field)).collect();
     if gone.is_empty() {
         return Err(Refusal::new(
             Code::Nothing,
-            format!("event {version} of {} has no such text, or it was erased already", view.id),
+            format!("event {version} of {} has no such text, or it is already erased", view.id),
         )
         .task(view.id)
-        .next(format!("onus log {}", view.id)));
+        .next(Step::log(view.id)));
     }
-    let redacted = Body::TextRedacted { version, fields: gone };
-    drafts.push(Draft::new(redacted).text(Field::Reason, Some(reason)));
-    Ok(Decision::of(drafts))
-}
-
-pub(super) fn handoff(
-    view: &View<'_>,
-    to: &ActorName,
-    reason: &str,
-    force: Option<&Force>,
-) -> Result<Decision, Refusal> {
-    let reason = Field::Reason.check(reason)?;
-    let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
-    // Else anyone could take a reservation by handing the task to itself.
-    if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
-        return Err(refusal);
+    let mut elsewhere: BTreeMap<Version, BTreeSet<Field>> = BTreeMap::new();
+    for copy in copies.iter().filter(|copy| gone.contains(&copy.of) && copy.version != version) {
+        // A title or body that came back, by whoever took a change back, is the author's still; otherwise what others
+        // wrote is theirs, whatever its words.
+        let came_back = copy.version > version
+            && copy.field == copy.of
+            && matches!(copy.field, Field::Title | Field::Body);
+        if is_own(&copy.author) || came_back {
+            elsewhere.entry(copy.version).or_default().insert(copy.field);
+        }
     }
-    // A lapse leaves its token usable. Another who hands the task on supersedes its holder.
-    let lapsed = view.lease.filter(|old| lease.is_none() && view.is_usable(old) && !has_revoked(&drafts));
-    if let Some(old) = lapsed {
-        drafts.retain(|draft| !matches!(draft.body, Body::LeaseLapsed { .. }));
-        let taken = Body::LeaseTakenOver { cause: late_cause(view, old), lease: old.end(view.now, false) };
-        drafts.push(Draft::new(taken).token(old.token));
+    let versions: Vec<String> = elsewhere.keys().map(ToString::to_string).collect();
+    // The reason lies beside the last of them: the one that was asked for.
+    let elsewhere = elsewhere.into_iter().map(|(version, fields)| (version, Vec::from_iter(fields)));
+    for (version, fields) in elsewhere.chain([(version, gone)]) {
+        let redacted = Draft::new(Body::TextRedacted { version, fields });
+        drafts.push(redacted.text(Field::Reason, Some(reason.clone())));
     }
-    let until = view.now.plus(view.policy.keep_ms);
-    let handed = Body::LeaseHandedOff {
-        kept_for: KeptFor {
-            actor: to.clone(),
-            until_wall_ms: until.wall_ms,
-            until_tick_ms: until.tick_ms,
-            domain: until.domain,
-        },
-        lease: lease.map(|lease| end_of(view, lease)),
-    };
-    let draft = Draft { token: lease.map(|lease| lease.token), ..Draft::new(handed) };
-    drafts.push(draft.text(Field::Reason, Some(reason)));
-    Ok(Decision::of(drafts))
+    let notice =
+        || format!("the same words beside event {} of {} are erased, too", versions.join(", "), view.id);
+    let notices = (!versions.is_empty()).then(notice).into_iter().collect();
+    Ok(Decision { notices, ..Decision::of(drafts) })
 }
 
 /// The verbs of the table that have no terms of their own.
@@ -238,7 +332,7 @@ pub(super) fn shift(
         return Ok(Decision::of(drafts));
     }
     let end = lease.map(|lease| end_of(view, lease));
-    let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_s: 0 };
+    let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_ms: 0 };
     let body = match verb {
         Verb::Accept => Body::TaskAccepted {},
         Verb::Block => Body::TaskBlocked { lease: end },
@@ -257,17 +351,42 @@ pub(super) fn shift(
         }
     };
     if verb == Verb::Done && message.is_none() {
-        return Err(Refusal::usage("done needs a resolution note: add -m 'what was done'"));
+        return Err(Refusal::usage(format!(
+            "{} cannot be finished without a note of what was done",
+            view.id
+        ))
+        .next(Step::GiveResolution(view.id.to_owned())));
     }
     if matches!(verb, Verb::Done | Verb::Approve) {
         drafts.extend(finishable(view, force, claims_first(&drafts))?);
     }
     let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };
     drafts.push(Draft { token, ..Draft::new(body) }.text(Field::Note, message));
-    Ok(Decision::of(drafts))
+    let notices = if is_said_to_be_done(verb) { unticked(view) } else { None };
+    Ok(Decision { notices: notices.into_iter().collect(), ..Decision::of(drafts) })
 }
 
-/// What is done stands on what it depends on, and contains its parts. A claim in the same breath has asked for the first.
+fn is_said_to_be_done(verb: Verb) -> bool {
+    matches!(verb, Verb::Done | Verb::Submit | Verb::Approve)
+}
+
+/// That not all of what was asked for is known to be true. It is said, and nobody is stopped.
+fn unticked(view: &View<'_>) -> Option<String> {
+    let open = view.task.unticked();
+    let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
+    let verb = if open.len() == 1 { "is" } else { "are" };
+    (!open.is_empty()).then(|| {
+        let all = view.task.acceptance.len();
+        format!(
+            "{} of {all} acceptance lines of {} {verb} not ticked: {}",
+            open.len(),
+            view.id,
+            lines.join(", ")
+        )
+    })
+}
+
+/// A task is done only when its dependencies and parts are. A claim in the same request has already checked the dependencies.
 fn finishable(view: &View<'_>, force: Option<&Force>, claimed: bool) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
     let unmet = unmet_refusal(view).filter(|_| !claimed).map(|refusal| ("dependencies", refusal));
@@ -285,13 +404,12 @@ fn claims_first(drafts: &[Draft]) -> bool {
 }
 
 /// Whether a person's force ends the live lease first.
-fn has_revoked(drafts: &[Draft]) -> bool {
+pub(super) fn has_revoked(drafts: &[Draft]) -> bool {
     drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }))
 }
 
-fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
-    let presented = view.caller.token == Some(lease.token);
-    lease.end(view.now, presented || lease.is_held_by(&view.caller.actor, &view.caller.instance))
+pub(super) fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
+    lease.end(view.now, view.presents(lease) || lease.is_held_by(&view.caller.actor, &view.caller.instance))
 }
 
 fn kept_for_submitter(view: &View<'_>) -> Option<KeptFor> {
@@ -305,7 +423,7 @@ fn kept_for_submitter(view: &View<'_>) -> Option<KeptFor> {
 }
 
 /// Whether the caller may use a verb now: the events that must come first, and the lease that the verb ends.
-fn may<'a>(
+pub(super) fn may<'a>(
     view: &View<'a>,
     verb: Verb,
     force: Option<&Force>,
@@ -313,7 +431,7 @@ fn may<'a>(
     let (mut drafts, standing) = standing_or_forced(view, force)?;
     match standing {
         Standing::Holder { lease, .. } => {
-            // A task that is only reserved, or whose lapse was swept, is its holder's as if in progress.
+            // A task that is only reserved, or whose lapse was swept, counts as in progress for its holder.
             let from = if view.task.state == State::Open { State::InProgress } else { view.task.state };
             let allowed = step(from, verb).ok_or_else(|| not_possible(view, verb))?;
             check_party(view, allowed, verb, force, &mut drafts)?;
@@ -329,7 +447,7 @@ fn may<'a>(
     }
 }
 
-/// The same for a task that nobody else holds live, or no longer.
+/// The same for a task on which nobody else has a live lease (any more).
 fn free<'a>(
     view: &View<'a>,
     verb: Verb,
@@ -352,7 +470,7 @@ fn free<'a>(
     }
     let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
     if claimable && verb.claims_first() {
-        // What it did was reset since: finishing it again in passing would be done by somebody who does not know.
+        // Its work has since been reset, and it does not know: it must not finish the task again in passing.
         if view.mine.is_some_and(|mine| mine.token <= view.task.fenced_token) && force.is_none() {
             return Err(fenced(view));
         }
@@ -365,7 +483,7 @@ fn free<'a>(
 
 fn check_party(
     view: &View<'_>,
-    step: Step,
+    step: transition::Step,
     verb: Verb,
     force: Option<&Force>,
     drafts: &mut Vec<Draft>,
@@ -384,6 +502,6 @@ fn check_party(
             format!("{} worked on {}: somebody else must {verb} it", view.caller.actor, view.id),
         )
         .task(view.id)
-        .next(format!("onus note {} 'ready for review'   # and ask another actor", view.id))),
+        .next(Step::note(view.id, Reader::Reviewer))),
     }
 }

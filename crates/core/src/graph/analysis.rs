@@ -1,8 +1,8 @@
-//! What can be read off a graph of work: an order, the longest chain, and what holds up most.
+//! What a graph of work reveals: an order, the longest chain, and the tasks that block the most others.
 //!
 //! Nodes are numbers, the best first: where two are equal otherwise, the lower one wins. `ahead[n]` are those that wait for
-//! n directly; no circle may exist among them. Everything here is linear in nodes and edges (and sorting), except the
-//! bottlenecks: how much hangs behind each of many nodes has no linear answer, so that search has a budget.
+//! n directly; they must not contain a cycle. Everything here is linear in nodes and edges (and sorting), except the
+//! bottlenecks: counting what depends on each of many nodes is not linear, so that search has a budget.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Anchors: how a store finds the few globs that a new one can meet, without looking at the others.
+//! Anchors: how a store finds the few globs that a new one can overlap, without looking at the others.
 //!
 //! A glob's anchor is the part of it that is the same for every path it matches: the folders before its first
 //! special character, with their `/` (`src/auth/` of `src/auth/*.rs`, nothing of `**/*.rs`), or the whole path if
@@ -17,6 +17,19 @@ use super::pattern::{Pattern, Step};
 
 /// The most anchors that a glob may have. One with more ways through its braces keeps the anchor before them.
 pub const MAX_ANCHORS: usize = 16;
+
+/// The most bytes of an anchor that a store indexes: servers put limits on what an index holds.
+pub const MAX_ANCHOR_BYTES: usize = 1024;
+
+/// An anchor short enough to be indexed: the path itself, or the deepest folder above it that is. A folder above an anchor
+/// is one too, only a less telling one.
+pub(super) fn bounded(path: &str) -> &str {
+    if path.len() <= MAX_ANCHOR_BYTES {
+        return path;
+    }
+    let within = |(at, _): &(usize, &str)| *at < MAX_ANCHOR_BYTES;
+    path.match_indices('/').take_while(within).last().map_or("", |(at, _)| &path[..=at])
+}
 
 /// Whether globs with these anchors can match a common path.
 pub fn meet(one: &str, other: &str) -> bool {
@@ -97,6 +110,15 @@ mod tests {
             assert_eq!(meet(one, other), answer, "{one} × {other}");
             assert_eq!(meet(other, one), answer, "{other} × {one}");
         }
+    }
+
+    #[test]
+    fn a_long_path_is_indexed_by_the_deepest_folder_that_is_short_enough() {
+        let folder = format!("{}/", "d".repeat(MAX_ANCHOR_BYTES - 1));
+        assert_eq!(bounded(&folder), folder);
+        assert_eq!(bounded(&format!("{folder}x")), folder);
+        assert_eq!(bounded(&format!("a/{folder}x")), "a/");
+        assert_eq!(bounded(&"é".repeat(MAX_ANCHOR_BYTES)), "");
     }
 
     #[test]

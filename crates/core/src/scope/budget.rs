@@ -1,5 +1,5 @@
-//! How long a search may take. Whoever works says so here, and stops when it is too much; whoever asked checks before
-//! believing the result.
+//! How long a search may take. The search counts its steps here, and stops when there are too many; the caller checks
+//! before it believes the result.
 
 #[derive(Debug)]
 pub(super) struct Budget {

@@ -1,4 +1,4 @@
-//! Sets of characters: what `[a-z]` and `[!a-z]` stand for, and which characters an example path is made of.
+//! Sets of characters: what `[a-z]` and `[!a-z]` match, and which characters an example path is made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -55,7 +55,7 @@ impl Glob {
     /// The same with a choice: every matching path begins with one of these. What a store indexes.
     pub fn anchors(&self) -> Vec<String> {
         match &self.pattern {
-            None => vec![self.anchor.clone()],
+            None => vec![anchor::bounded(&self.anchor).to_owned()],
             Some(pattern) => anchor::each(&self.anchor, pattern),
         }
     }
@@ -174,6 +174,12 @@ impl PartialEq for Glob {
 }
 
 impl Eq for Glob {}
+
+impl AsRef<Glob> for Glob {
+    fn as_ref(&self) -> &Glob {
+        self
+    }
+}
 
 impl PartialOrd for Glob {
     fn partial_cmp(&self, other: &Glob) -> Option<Ordering> {

@@ -1,9 +1,9 @@
-//! Heads: what tells globs apart that lie in the same folder.
+//! Heads: what distinguishes globs in the same folder.
 //!
 //! A glob's head is what the last name of every path it matches begins with: `login_` of `src/**/login_*.rs`, the
 //! whole name if it has no special character, nothing of `src/**`. **Two globs can match a common path only if one's head
-//! begins with the other's.** It is read off the text alone, so a store can pass over a row without parsing its
-//! glob; where that is not certain, the head is shorter than it could be.
+//! begins with the other's.** It is read off the text alone, so a store can skip a row without parsing its
+//! glob; where it is uncertain, the head is shorter than it could be.
 
 /// The head of the glob with this text.
 pub fn head(glob: &str) -> &str {

@@ -14,19 +14,19 @@
 //! | `?` | one character (Unicode scalar value) but `/` |
 //! | `[a-z]`, `[!a-z]`, `[^a-z]` | one character in, or not in, the ranges; never `/` |
 //! | `{a,b/c}` | one of these, which may be empty, have `/` in them, and be nested |
-//! | `\` | makes the next character stand for itself |
+//! | `\` | takes the next character literally |
 //!
 //! A glob without a `/` is not looked for at every depth, as `.gitignore` would, and a `**` that is not a whole
 //! segment is refused, not taken for `*`.
 //!
 //! **No library does this.** `globset` matches and cannot intersect; `regex-automata` would have to determinise each
 //! glob first, over bytes, which is exponential for `*a*a*a…`, and offers no product either. What is needed is small:
-//! a nondeterministic automaton a glob (`pattern.rs`), a walk through pairs of steps, shortest first (`overlap.rs`),
+//! a nondeterministic automaton per glob (`pattern.rs`), a walk through pairs of steps, shortest first (`overlap.rs`),
 //! and, only when the first example found is a shared path, the sets of steps that the shared globs are in
-//! (`shared.rs`). Most pairs never come that far: [`anchor`]s, [`head`](fn@head)s and tails tell them apart, and a path against
+//! (`shared.rs`). Most pairs never get that far: [`anchor`]s, [`head`](fn@head)s and tails distinguish them, and a path against
 //! a glob is only a match.
 //!
-//! **Limits:** [`MAX_GLOB_BYTES`] a glob, [`MAX_PATH_BYTES`] a path, and [`MAX_STEPS`] of search for one question,
+//! **Limits:** [`MAX_GLOB_BYTES`] per glob, [`MAX_PATH_BYTES`] per path, and [`MAX_STEPS`] of search per question,
 //! with [`STEPS_A_PAIR`] more for each pair of globs that had to be looked at. Beyond that the answer is
 //! [`ScopeError::TooComplex`]: bounded, whatever the globs are.
 
@@ -39,6 +39,7 @@ mod overlap;
 mod parse;
 mod path;
 mod pattern;
+mod reservation;
 mod shared;
 
 #[cfg(test)]
@@ -47,14 +48,20 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::shortened;
+use crate::quote::name;
 use crate::refusal::Refusal;
 
 use budget::Budget;
 
 pub use glob::{Glob, MAX_GLOB_BYTES};
 pub use head::{Heads, head};
+pub(crate) use overlap::overlap_where;
 pub use overlap::{MAX_STEPS, STEPS_A_PAIR, Witness, overlap};
 pub use path::MAX_PATH_BYTES;
+pub use reservation::{
+    AreaName, Areas, Basis, Reservation, ReservationKind, Reservations, Touched, WorktreeId, collide,
+    collision, is_merge, merges,
+};
 
 /// The paths that a lease reserves: globs, each once, in the order of their anchors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -88,6 +95,11 @@ impl Scope {
     /// Whether it was there.
     pub fn remove(&mut self, glob: &Glob) -> bool {
         self.globs.binary_search(glob).map(|at| self.globs.remove(at)).is_ok()
+    }
+
+    /// Whether this very glob is in it.
+    pub fn has(&self, glob: &Glob) -> bool {
+        self.globs.binary_search(glob).is_ok()
     }
 
     /// Whether some glob matches the path. Thousands of files that were touched cost a few look-ups.
@@ -138,8 +150,9 @@ pub enum ScopeError {
     #[error("'{path}' is not a path in the repository: {fault}")]
     NotAPath { path: String, fault: Fault },
     #[error(
-        "whether '{left}' and '{right}' share a path could not be found out in {limit} steps: \
-         use fewer wildcards, or name the folders"
+        "whether {} and {} share a path could not be found out in {limit} steps: \
+         use fewer wildcards, or name the folders",
+        name(.left), name(.right)
     )]
     TooComplex { left: String, right: String, limit: u64 },
 }
@@ -169,11 +182,11 @@ pub enum Fault {
     Absolute,
     #[error("a scope has no exceptions; write '\\!' if the name begins with '!'")]
     Exception,
-    #[error("it has {bytes} bytes, and at most {max} are allowed")]
+    #[error("it is {bytes} bytes long; the limit is {max}")]
     TooLong { bytes: usize, max: usize },
     #[error("it has a control character; use '?' in its place")]
     Control,
-    #[error("'.' and '..' are not names; write it from the repository's root, without them")]
+    #[error("'.' and '..' are not allowed; write it from the repository's root, without them")]
     Dots,
     #[error("a segment is empty ('//'); if braces leave it empty, put the '/' into them: 'a/{{b/,}}c'")]
     EmptySegment,
@@ -183,17 +196,17 @@ pub enum Fault {
     Folder,
     #[error("'**' stands for whole segments; write '**/*.rs' rather than '**.rs'")]
     PartOfSegment,
-    #[error("braces that end in '**' are followed by '/'; put the '/' into them: '{{**/,a/}}b'")]
+    #[error("braces that end in '**' must be followed by '/'; put the '/' into them: '{{**/,a/}}b'")]
     DeepInBraces,
     #[error("'[' has no ']'; close it, or write '\\[' for the character")]
     UnclosedClass,
-    #[error("classes with names are not known; write the ranges: '[a-zA-Z]'")]
+    #[error("named classes are not supported; write the ranges: '[a-zA-Z]'")]
     NamedClass,
-    #[error("'/' is never in a class; write the alternatives in braces")]
+    #[error("a class cannot contain '/'; write the alternatives in braces")]
     SlashInClass,
     #[error("the range '{low}-{high}' runs backwards; write the lower end first")]
     Backwards { low: char, high: char },
-    #[error("a class matches no character; name fewer in '[!…]'")]
+    #[error("a class matches no character; exclude fewer in '[!…]'")]
     EmptyClass,
     #[error("'{{' has no '}}'; close it, or write '\\{{' for the character")]
     UnclosedBraces,
@@ -201,8 +214,6 @@ pub enum Fault {
     UnopenedBraces,
     #[error("'{{}}' has no alternatives; write '\\{{\\}}' for the characters")]
     EmptyBraces,
-    #[error(
-        "a backslash makes a special character stand for itself, and nothing else; write '/' between segments"
-    )]
+    #[error("a backslash only escapes special characters; write '/' between segments")]
     Backslash,
 }

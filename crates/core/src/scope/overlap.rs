@@ -37,11 +37,26 @@ pub struct Witness {
 /// Whether some path is matched by a glob of `a`, a glob of `b`, and none of `shared`.
 ///
 /// If the search becomes too long, a path that was found by then is still proof, though perhaps not the shortest.
-pub fn overlap(a: &[Glob], b: &[Glob], shared: &[Glob]) -> Result<Option<Witness>, ScopeError> {
+pub fn overlap<B: AsRef<Glob>>(a: &[Glob], b: &[B], shared: &[Glob]) -> Result<Option<Witness>, ScopeError> {
+    overlap_where(a, b, shared, |_, _| true)
+}
+
+/// The same for pairs of which a common path counts.
+pub(crate) fn overlap_where<A: AsRef<Glob>, B: AsRef<Glob>>(
+    a: &[A],
+    b: &[B],
+    shared: &[Glob],
+    counts: impl Fn(&A, &B) -> bool,
+) -> Result<Option<Witness>, ScopeError> {
     let mut found: Option<(usize, Witness)> = None;
     let mut budget = Budget::of(MAX_STEPS);
-    for (left, one) in a.iter().enumerate() {
-        for (right, two) in b.iter().enumerate().filter(|(_, two)| one.may_meet(two)) {
+    for (left, ours) in a.iter().enumerate() {
+        let one = ours.as_ref();
+        for (right, theirs) in b.iter().enumerate() {
+            let two = theirs.as_ref();
+            if !one.may_meet(two) || !counts(ours, theirs) {
+                continue;
+            }
             budget.limit += STEPS_A_PAIR;
             let below = found.as_ref().map_or(usize::MAX, |(chars, _)| *chars);
             match common(one, two, shared, below, &mut budget) {

@@ -1,7 +1,7 @@
 //! From a glob's text to its pattern, or to a fault that says what to write instead.
 //!
 //! One pass makes the steps. A second one walks through every way that braces leave open and looks at what only
-//! shows there: `{.,x}{.,y}` hides a `..`, `a/{b,}/c` an empty segment, `{a,}**` a `**` that is no whole segment.
+//! shows there: `{.,x}{.,y}` hides a `..`, `a/{b,}/c` an empty segment, `{a,}**` a `**` that is not a whole segment.
 
 use super::Fault;
 use super::class::Class;
@@ -110,7 +110,7 @@ impl Parser<'_> {
         self.rest.strip_prefix(c).map(|rest| self.rest = rest).is_some()
     }
 
-    /// A character that stands for itself, or the one that a backslash makes stand for itself.
+    /// A literal character, or one that a backslash makes literal.
     fn literal(&mut self, c: char) -> Result<char, Fault> {
         match c {
             '\\' => match self.next() {

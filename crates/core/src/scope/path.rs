@@ -1,8 +1,8 @@
 //! What a path is, for scopes: relative to the repository's root, `/` between segments, no segment empty, `.` or
 //! `..`. Everything that matches or is offered as an example is such a path.
 //!
-//! Git's paths are bytes, globs are characters. What cannot be shown stands as U+FFFD here: a caller reads
-//! bytes that are no UTF-8 lossily, and control characters are replaced below. Two oddly named files may then look
+//! Git's paths are bytes, globs are characters. What cannot be shown becomes U+FFFD here: a caller reads
+//! bytes that are not UTF-8 lossily, and control characters are replaced below. Two oddly named files may then look
 //! the same, and reserving one reserves the other: that refuses too much, never too little.
 
 use std::borrow::Cow;

@@ -12,7 +12,7 @@ use crate::stage::{PUPPET, Stage, eventually, eventually_gone, lives, output_of,
 fn a_command_that_is_not_there_is_told_apart_from_one_that_failed() {
     let stage = Stage::new();
     assert_eq!(stage.start(&[], &["onus-no-such-command"]).ends(), 127);
-    assert_eq!(stage.line("report"), "not started: the command onus-no-such-command was not found");
+    assert_eq!(stage.line("report"), "not started: command not found: onus-no-such-command");
     assert_eq!(stage.read("started"), "");
 
     let stage = Stage::new();

@@ -5,7 +5,7 @@
 
 pub mod model;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use onus_core::ids::Token;
 use onus_core::lease::{Process, Seen};
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
+use onus_core::sight::{Mark, Sight, Vantage};
 use onus_core::task::Facts;
-use onus_core::time::{ClockDomain, Moment};
+use onus_core::time::{ClockDomain, Moment, SERVER, Tick};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Engine, Identity, LeaseView, Outside, Reply, Request, TaskView};
+use onus_engine::{Ancestry, Answer, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, TaskView};
 use onus_store::conformance::server::Server;
 use onus_store::{AnyStore, SqliteStore, Store};
 
@@ -29,7 +30,27 @@ pub struct Fate {
     pub wall_ms: i64,
     pub boot: u32,
     pub dead: BTreeSet<u32>,
+    /// The boot that the observer is shown, if it is not the kernel's.
+    pub boot_shown: Option<Mark>,
+    /// Whether the store's clock is a server's, and what the callers' own says then.
+    pub by_server: bool,
+    pub own: Tick,
+    /// What git says of files, in whichever worktree; of others it cannot be asked.
+    pub files: BTreeMap<String, Looked>,
     uids: u64,
+}
+
+impl Fate {
+    /// From where the engine looks at processes: this boot's host, unless a test hides some of it.
+    fn vantage(&self) -> Vantage {
+        Vantage {
+            machine: "machine".into(),
+            boot: self.boot_shown.clone().unwrap_or_else(|| format!("boot-{}", self.boot).into()),
+            pid_ns: Mark::INITIAL_PID_NS,
+            time_ns: "time".into(),
+            uptime_ms: Some(self.tick_ms),
+        }
+    }
 }
 
 pub struct World<S> {
@@ -54,8 +75,11 @@ pub fn policy() -> Policy {
 }
 
 pub fn moment(fate: &Fate) -> Moment {
-    let domain = ClockDomain::new("machine", &format!("boot-{}", fate.boot), "time");
-    Moment { wall_ms: fate.wall_ms, tick_ms: fate.tick_ms, domain }
+    let domain = match fate.by_server {
+        true => ClockDomain::new(SERVER, "database", ""),
+        false => ClockDomain::new("machine", &format!("boot-{}", fate.boot), "time"),
+    };
+    Moment::new(fate.wall_ms, fate.tick_ms, domain)
 }
 
 fn counted(fate: &Mutex<Fate>) -> u64 {
@@ -81,8 +105,17 @@ pub fn world() -> World<AnyStore> {
 
 pub fn world_with(policy: Policy) -> World<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
-    let fate =
-        Fate { tick_ms: 1_000_000, wall_ms: 1_700_000_000_000, boot: 1, dead: BTreeSet::new(), uids: 0 };
+    let fate = Fate {
+        tick_ms: 1_000_000,
+        wall_ms: 1_700_000_000_000,
+        boot: 1,
+        dead: BTreeSet::new(),
+        boot_shown: None,
+        by_server: false,
+        own: Tick { tick_ms: 5_000, domain: ClockDomain::new("laptop", "its boot", "time") },
+        files: BTreeMap::new(),
+        uids: 0,
+    };
     let fate = Arc::new(Mutex::new(fate));
     let (actor, instance) = ("human:founder".parse().unwrap(), "person".parse().unwrap());
     let uid = |n: u128| onus_core::ids::Uid(uuid::Uuid::from_u128(n));
@@ -96,16 +129,15 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
     };
     let clock = Arc::clone(&fate);
     store.set_clock(Box::new(move || moment(&clock.lock().unwrap())));
-    let (seen, uids, salts) = (Arc::clone(&fate), Arc::clone(&fate), Arc::clone(&fate));
+    let [seen, uids, salts, own, looked] = [(); 5].map(|()| Arc::clone(&fate));
     let outside = Outside {
         observe: Box::new(move |process| {
             let fate = seen.lock().unwrap();
-            if process.boot != format!("boot-{}", fate.boot) {
-                Seen::Unseen
-            } else if fate.dead.contains(&process.pid) {
-                Seen::Dead
-            } else {
-                Seen::Alive
+            match fate.vantage().sight_of(process) {
+                Sight::Near if fate.dead.contains(&process.pid) => Seen::Dead,
+                Sight::Near => Seen::Alive,
+                Sight::EarlierBoot { uptime_ms } => Seen::EarlierBoot { uptime_ms },
+                Sight::Far => Seen::Unseen,
             }
         }),
         // Spread out like real ones: the end tells them apart.
@@ -114,6 +146,12 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         }),
         new_salt: Box::new(move || u128::from(counted(&salts)).to_le_bytes()),
         end_orphan: Box::new(|_| Vec::new()),
+        look: Box::new(move |_, paths| {
+            let fate = looked.lock().unwrap();
+            let said = |path: &String| fate.files.get(path).copied().unwrap_or(Looked::Unknown);
+            paths.iter().map(said).collect()
+        }),
+        own_clock: Box::new(move || own.lock().unwrap().own.clone()),
     };
     World { engine: Engine::with_outside(store, policy, outside), fate, _folder: folder }
 }
@@ -140,11 +178,12 @@ pub fn with_token(mut identity: Identity, token: u64) -> Identity {
 pub fn process(pid: u32, boot: u32) -> Process {
     Process {
         machine: "machine".into(),
-        boot: format!("boot-{boot}"),
-        pid_ns: "pids".into(),
+        boot: format!("boot-{boot}").into(),
+        pid_ns: Mark::INITIAL_PID_NS,
         time_ns: "time".into(),
         pid,
         start: u64::from(pid),
+        unique: false,
     }
 }
 
@@ -201,9 +240,8 @@ impl<S: Store> World<S> {
         let before = self.events();
         let refusal = self.run(identity, command).expect_err("it must be refused");
         assert_eq!(self.events(), before, "a refusal changed something");
-        assert!(
-            !refusal.message.contains("force") && !refusal.next.iter().any(|step| step.contains("--force"))
-        );
+        let is_told = refusal.overridable.is_none() || identity.actor.is_person();
+        assert!(!refusal.message.contains("force") && is_told, "{refusal:?}");
         refusal.code
     }
 
@@ -229,6 +267,7 @@ impl<S: Store> World<S> {
     pub fn pass(&self, ms: i64) {
         let mut fate = self.fate.lock().unwrap();
         fate.tick_ms += ms;
+        fate.own.tick_ms += ms;
         fate.wall_ms += ms;
     }
 
@@ -236,10 +275,12 @@ impl<S: Store> World<S> {
         self.fate.lock().unwrap().dead.insert(pid);
     }
 
-    pub fn reboot(&self) {
+    /// A boot that takes 5 s, after the machine was off for a second; then the wall is stepped.
+    pub fn reboot(&self, step_ms: i64) {
         let mut fate = self.fate.lock().unwrap();
         fate.boot += 1;
         fate.tick_ms = 5_000;
+        fate.wall_ms += 6_000 + step_ms;
     }
 
     /// The ledger is whole, and every row is its fold.

@@ -28,6 +28,8 @@ pub struct Model {
     seq: u64,
     leases: BTreeMap<String, Held>,
     states: BTreeMap<String, &'static str>,
+    /// What each was before it was last dropped.
+    dropped_from: BTreeMap<String, &'static str>,
 }
 
 impl Model {
@@ -121,6 +123,11 @@ impl Model {
         let reserved = record.payload["grant"]["reserve"].as_bool().unwrap_or_default();
         let after = match record.kind.as_str() {
             "task.created" if record.payload["state"] == "proposed" => "proposed",
+            // Dropping gets around neither an acceptance nor the limit on attempts.
+            "task.reopened" if before == "dropped" => {
+                let from = self.dropped_from.get(task).copied();
+                from.filter(|from| matches!(*from, "proposed" | "failed")).unwrap_or("open")
+            }
             "task.created" | "task.accepted" | "task.unblocked" | "task.reopened" | "task.rejected" => "open",
             "task.retried" => {
                 prop_assert_eq!(before, "failed", "retried");
@@ -144,17 +151,20 @@ impl Model {
             _ => before,
         };
         let allowed: &[&str] = match after {
-            "proposed" => &["none"],
+            "proposed" => &["none", "dropped"],
             "open" => {
                 &["none", "proposed", "open", "in_progress", "blocked", "review", "done", "failed", "dropped"]
             }
             "in_progress" => &["open", "in_progress"],
             "blocked" | "review" => &["open", "in_progress"],
-            "failed" => &["open", "in_progress", "blocked", "review"],
+            "failed" => &["open", "in_progress", "blocked", "review", "dropped"],
             "dropped" => &["proposed", "open", "in_progress", "blocked", "review", "failed"],
             _ => &["open", "in_progress", "review"],
         };
         prop_assert!(before == after || allowed.contains(&before), "{before} -> {after} by {}", record.kind);
+        if record.kind == "task.dropped" {
+            self.dropped_from.insert(task.to_owned(), before);
+        }
         self.states.insert(task.to_owned(), after);
         Ok(())
     }

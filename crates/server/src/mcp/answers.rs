@@ -1,19 +1,37 @@
-//! What a call answers: the document that `--json` prints for the same command, and a line for whoever reads text.
+//! What a call answers, twice: as a document and as text. Some clients hand their model only the one, some only the other, so
+//! each is whole by itself; and each is short, since a model pays for it: a change answers with what changed, not with all
+//! that is known of the task.
 //!
-//! Answers to changes are whole. What can grow without end is cut, and says so: the bodies in a list, the notes of a
-//! task, the leases of others.
+//! What can grow without end is cut, and says so: bodies, the notes of a task, the leases of others.
+//!
+//! **Texts of others are data.** In the document JSON's own strings keep them apart; but clients hand it to their model as it
+//! is, so what cannot be seen is shown as an escape there, too. In the text they are quoted.
+
+use std::collections::BTreeMap;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-use onus_core::refusal::{Code, Refusal};
-use onus_engine::{self as engine, Identity, Looked, Notice, Page, Reply, StatusView, TaskView};
+use onus_core::quote::{self, visible, visible_line};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::task::NoteKind;
+use onus_core::time::{SECOND_MS, Span};
+use onus_engine::{
+    self as engine, AwaitedView, HeldView, Identity, KeptView, LeaseView, NoteView, Notice, Page, Reply,
+    StatusView, TaskView, WithNotices,
+};
 
-/// How much of a body a list shows.
-const MAX_BODY: usize = 280;
-/// How many notes of a task, the latest, and how many leases of each kind are shown.
+use super::wording;
+
+/// How many bytes of a body or a note a claim shows, and how many `show` does.
+const CLAIMED_BYTES: usize = 600;
+const MAX_BYTES: usize = 16 * 1024;
+/// How many notes of a task, the latest, how many globs, and how many tasks of each kind are shown.
 const MAX_NOTES: usize = 20;
-const MAX_HELD: usize = 20;
+const MAX_GLOBS: usize = 20;
+const MAX_NAMED: usize = 10;
+/// How many of the tasks that depend on one, and how many of its parts.
+const MAX_LINKS: usize = 100;
 
 /// A document, and the same in a few words.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,151 +43,450 @@ pub(super) struct Answer {
 impl Answer {
     fn new(value: Value, text: String, notices: &[Notice]) -> Answer {
         let (mut value, mut text) = (value, text);
+        let notices: Vec<_> = notices.iter().map(|notice| notice.worded(&wording::step)).collect();
         if let (Value::Object(object), false) = (&mut value, notices.is_empty()) {
             object.insert("notices".to_owned(), json!(notices));
         }
-        for notice in notices {
-            text.push_str(&format!("\nnotice: {}", line(&notice.message)));
+        for notice in &notices {
+            text.push_str(&format!("\nnotice: {}", visible_line(&notice.message)));
+            if !notice.next.is_empty() {
+                text.push_str(&format!("; next: {}", visible_line(&notice.next.join(", or "))));
+            }
         }
         Answer { value, text }
     }
 
     pub(super) fn into_result(self) -> CallToolResult {
-        let mut result = CallToolResult::structured(self.value);
-        result.content = vec![ContentBlock::text(self.text)];
+        let mut result = CallToolResult::structured(shown(self.value));
+        result.content = vec![ContentBlock::text(visible(&self.text))];
         result
     }
 }
 
-/// A refusal, as the command line's `--json` has it.
+/// A refusal, as the command line's `--json` has it, with this server's steps.
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
-    let mut text = refusal.message.clone();
+    let refusal = refusal.worded(wording::step);
+    let mut text = visible_line(&refusal.message);
     for candidate in &refusal.candidates {
-        text.push_str(&format!("\ncandidate: {}", line(candidate)));
+        text.push_str(&format!("\ncandidate: {}", visible_line(candidate)));
     }
     for step in &refusal.next {
-        text.push_str(&format!("\nnext: {}", line(step)));
+        text.push_str(&format!("\nnext: {}", visible_line(step)));
     }
-    let mut result = CallToolResult::structured_error(json!({ "error": refusal }));
+    let mut result = CallToolResult::structured_error(shown(json!({ "error": refusal })));
     result.content = vec![ContentBlock::text(text)];
     result
 }
 
 pub(super) fn unexpected() -> Refusal {
-    Refusal::new(Code::Unexpected, "the engine gave another kind of answer than was asked for")
+    Refusal::new(Code::Unexpected, "the engine's answer does not match the request")
 }
 
-/// The answer to a change: the task, or the task with its lease.
+/// The answer to a change: the task and where it stands now.
 pub(super) fn changed(reply: &Reply, past: &str) -> Result<Answer, Refusal> {
-    let (task, value) = match &reply.answer {
-        engine::Answer::Task(task) => (task, json!(task)),
-        engine::Answer::Lease { task, lease, renewed, takeover } => {
-            (task, json!({ "task": task, "lease": lease, "renewed": renewed, "takeover": takeover }))
-        }
-        _ => return Err(unexpected()),
+    let (engine::Answer::Task(task) | engine::Answer::Lease { task, .. }) = &reply.answer else {
+        return Err(unexpected());
     };
-    let text = format!("{} {past}: {}", task.id, line(&task.title));
+    let mut value = json!({ "id": task.id, "title": task.title, "state": task.state });
+    let past = if reply.unchanged { "is as it was, nothing changed" } else { past };
+    let mut text = format!("{} {past}: {}", task.id, quote::title(&task.title));
+    if reply.unchanged {
+        value["unchanged"] = json!(true);
+    }
+    if reply.existing {
+        value["existing"] = json!(true);
+        text.push_str(" (it was there already)");
+    }
     Ok(Answer::new(value, text, &reply.notices))
 }
 
+/// The answer to a claim: what is to be done, and on which terms it is held.
 pub(super) fn claimed(reply: &Reply) -> Result<Answer, Refusal> {
-    let engine::Answer::Lease { lease, renewed, takeover, .. } = &reply.answer else {
+    let engine::Answer::Lease { task, lease: Some(lease), renewed, takeover } = &reply.answer else {
         return Err(unexpected());
     };
-    let token = lease.as_ref().map_or(0, |lease| lease.token);
     let how = match (renewed, takeover) {
         (true, _) => "is still yours",
         (_, true) => "is yours, taken over",
         _ => "is yours",
     };
-    changed(reply, &format!("{how} (token {token})"))
-}
-
-pub(super) fn ready(looked: &Looked<Page>) -> Answer {
-    let tasks = &looked.value.tasks;
-    let lines: Vec<String> = tasks
-        .iter()
-        .map(|task| {
-            let lapsed = if task.takeover == Some(true) { " (its holder's lease lapsed)" } else { "" };
-            format!("{} {} {}{lapsed}", task.id, task.priority, line(&task.title))
-        })
-        .collect();
-    let text = if lines.is_empty() { "nothing is ready".to_owned() } else { lines.join("\n") };
-    let tasks: Vec<Value> = tasks.iter().map(in_a_list).collect();
-    Answer::new(json!({ "tasks": tasks }), text, &looked.notices)
-}
-
-/// Without what is empty, and with the beginning of its body.
-fn in_a_list(task: &TaskView) -> Value {
-    let mut value = json!(task);
-    if let Value::Object(fields) = &mut value {
-        fields.retain(|_, value| !is_empty(value));
-        if let Some(Value::String(body)) = fields.get_mut("body")
-            && let Some((end, _)) = body.char_indices().nth(MAX_BODY)
-        {
-            body.truncate(end);
-            body.push('…');
+    let mut text = format!("{} {how} ({}): {}", task.id, terms(lease), quote::title(&task.title));
+    let mut value = json!({
+        "task": { "id": task.id, "title": task.title, "state": task.state },
+        "lease": lease_in_short(lease),
+    });
+    for (name, is_so) in [("renewed", renewed), ("takeover", takeover)] {
+        if *is_so {
+            value[name] = json!(true);
         }
+    }
+    // Whoever renews knows what it is about.
+    if *renewed {
+        return Ok(Answer::new(value, text, &reply.notices));
+    }
+    value["task"]["type"] = json!(task.kind);
+    value["task"]["priority"] = json!(task.priority);
+    if let Some(word) = &task.last_word {
+        value["task"]["last_word"] = note_in_short(word, CLAIMED_BYTES);
+        text.push_str(&format!("\nlast word: {}", note_line(word, CLAIMED_BYTES)));
+    }
+    if let Some(body) = &task.body {
+        let (beginning, is_cut) = beginning(body, CLAIMED_BYTES);
+        value["task"]["body"] = json!(beginning);
+        text.push_str(&format!("\nbody: {}", quote::quoted(body, CLAIMED_BYTES)));
+        if let Some(step) = wording::step(&Step::show(&task.id)).filter(|_| is_cut) {
+            text.push_str(&format!("\nnext: {step}"));
+            value["next"] = json!([step]);
+        }
+    }
+    Ok(Answer::new(value, text, &reply.notices))
+}
+
+/// The answer to a touch: which files the lease has now, by the names they have in the repository.
+pub(super) fn touched(reply: &Reply, paths: &[String]) -> Result<Answer, Refusal> {
+    let engine::Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
+        return Err(unexpected());
+    };
+    let names: Vec<String> = paths.iter().take(MAX_GLOBS).map(|path| quote::name(path)).collect();
+    let more = match paths.len().saturating_sub(MAX_GLOBS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!("{}: yours to change: {}{more}", task.id, names.join(", "));
+    let value = json!({ "id": task.id, "touched": paths, "lease": { "token": lease.token } });
+    Ok(Answer::new(value, text, &reply.notices))
+}
+
+/// The beginning of a text; true: there is more.
+fn beginning(text: &str, most: usize) -> (String, bool) {
+    if text.len() <= most {
+        return (text.to_owned(), false);
+    }
+    (format!("{}…", &text[..text.floor_char_boundary(most)]), true)
+}
+
+/// On which terms a lease is held, in half a sentence.
+fn terms(lease: &LeaseView) -> String {
+    let until = match (&lease.process, lease.expires_in_s) {
+        (Some(_), Some(s)) if lease.resting => {
+            format!(", its turn is over, {} left", Span::from_ms(s * SECOND_MS))
+        }
+        (Some(_), _) => ", while its process lives".to_owned(),
+        (None, Some(s)) => format!(", {} left", Span::from_ms(s * SECOND_MS)),
+        (None, None) => String::new(),
+    };
+    format!("token {}{until}", lease.token)
+}
+
+/// A lease without what only programs need: processes, clocks, counters.
+fn lease_in_short(lease: &LeaseView) -> Value {
+    let (actor, instance) = (&lease.actor, &lease.instance);
+    let mut value = json!({ "actor": actor, "instance": instance, "token": lease.token, "live": lease.live });
+    if let Some(s) = lease.expires_in_s.filter(|_| lease.process.is_none() || lease.resting) {
+        value["expires_in_s"] = json!(s);
+    }
+    if !lease.scope.is_empty() {
+        value["scope"] = json!(lease.scope.iter().take(MAX_GLOBS).collect::<Vec<_>>());
+    }
+    if lease.scope.len() > MAX_GLOBS {
+        value["more_scope"] = json!(lease.scope.len() - MAX_GLOBS);
+    }
+    for (name, text) in [("reason", &lease.reason), ("handoff_reason", &lease.handoff_reason)] {
+        if let Some(text) = text {
+            value[name] = json!(text);
+        }
+    }
+    if let Some(cause) = lease.lapsed_by {
+        value["lapsed_by"] = json!(cause);
     }
     value
 }
 
+/// What somebody wrote, by whom, with what; what is a plain word on how it goes is not said to be one.
+fn note_in_short(note: &NoteView, most: usize) -> Value {
+    let mut value = json!({ "actor": note.actor, "at": note.at, "text": beginning(&note.text, most).0 });
+    if note.event != "note.added" {
+        value["event"] = json!(note.event);
+    }
+    if note.kind != NoteKind::Progress {
+        value["kind"] = json!(note.kind);
+    }
+    if let Some(link) = &note.link {
+        value["link"] = json!(link);
+    }
+    value
+}
+
+fn note_line(note: &NoteView, most: usize) -> String {
+    let said = match (note.event.as_str(), note.kind) {
+        ("note.added", NoteKind::Progress) => "noted".to_owned(),
+        ("note.added", kind) => kind.to_string(),
+        (event, _) => event.rsplit('.').next().unwrap_or_default().replace('_', " "),
+    };
+    let link = note.link.as_ref().map(|link| format!(" ({})", quote::name(link))).unwrap_or_default();
+    format!("{said} by {}{link}: {}", quote::name(&note.actor), quote::quoted(&note.text, most))
+}
+
+pub(super) fn ready(looked: &WithNotices<Page>) -> Answer {
+    let tasks = &looked.value.tasks;
+    let lines: Vec<String> = tasks
+        .iter()
+        .map(|task| {
+            let lapsed = if task.takeover == Some(true) { " (its holder's lease has lapsed)" } else { "" };
+            format!("{} {} {} {}{lapsed}", task.id, task.priority, task.kind, quote::title(&task.title))
+        })
+        .collect();
+    let text = match wording::step(&Step::Status).filter(|_| lines.is_empty()) {
+        Some(next) => format!("nothing is ready\nnext: {next}"),
+        None => lines.join("\n"),
+    };
+    let in_short = |task: &TaskView| {
+        let mut value =
+            json!({ "id": task.id, "priority": task.priority, "type": task.kind, "title": task.title });
+        if task.takeover == Some(true) {
+            value["takeover"] = json!(true);
+        }
+        value
+    };
+    let tasks: Vec<Value> = tasks.iter().map(in_short).collect();
+    Answer::new(json!({ "tasks": tasks }), text, &looked.notices)
+}
+
+/// Says nothing that does not go without saying.
 fn is_empty(value: &Value) -> bool {
     match value {
-        Value::Null => true,
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_u64() == Some(0),
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
-        _ => false,
+        Value::String(_) | Value::Bool(true) => false,
     }
 }
 
-pub(super) fn show(looked: &Looked<TaskView>) -> Answer {
+/// What of a task's document is for programs: other names of it, and what is nearly always the same.
+const FOR_PROGRAMS: [&str; 5] = ["uid", "number", "updated_at", "scope_mode", "required_tier"];
+
+pub(super) fn show(looked: &WithNotices<TaskView>) -> Answer {
     let task = &looked.value;
-    let holder = match &task.lease {
-        Some(lease) if lease.live => format!(", held by {} ({})", lease.actor, lease.instance),
-        Some(lease) => format!(", lease of {} lapsed", lease.actor),
-        None => String::new(),
-    };
-    let text = format!("{} {}{holder}: {}", task.id, task.state, line(&task.title));
     let mut value = json!(task);
-    let left_out = value.get_mut("notes").and_then(Value::as_array_mut).map_or(0, |notes| {
-        let left_out = notes.len().saturating_sub(MAX_NOTES);
-        notes.drain(..left_out);
-        left_out
-    });
-    if left_out > 0 {
-        value["earlier_notes"] = json!(left_out);
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|name, value| !is_empty(value) && !FOR_PROGRAMS.contains(&name.as_str()));
     }
-    Answer::new(value, text, &looked.notices)
+    for (name, told) in [("blocks", "more_blocks"), ("children", "more_children")] {
+        let left_out = value.get_mut(name).and_then(Value::as_array_mut).map_or(0, |ids| {
+            let left_out = ids.len().saturating_sub(MAX_LINKS);
+            ids.truncate(MAX_LINKS);
+            left_out
+        });
+        if left_out > 0 {
+            value[told] = json!(left_out);
+        }
+    }
+    if let Some(lease) = &task.lease {
+        value["lease"] = lease_in_short(lease);
+    }
+    if let Some(word) = &task.last_word {
+        value["last_word"] = note_in_short(word, MAX_BYTES);
+    }
+    if let Some(body) = &task.body {
+        value["body"] = json!(beginning(body, MAX_BYTES).0);
+    }
+    let notes = task.notes.as_deref().unwrap_or_default();
+    let earlier = notes.len().saturating_sub(MAX_NOTES);
+    let notes = &notes[earlier..];
+    if !notes.is_empty() {
+        value["notes"] = notes.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
+    }
+    if earlier > 0 {
+        value["earlier_notes"] = json!(earlier);
+    }
+    let decisions = task.decisions.as_deref().unwrap_or_default();
+    let earlier_decisions = decisions.len().saturating_sub(MAX_NOTES);
+    let decisions = &decisions[earlier_decisions..];
+    if !decisions.is_empty() {
+        value["decisions"] = decisions.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
+    }
+    if earlier_decisions > 0 {
+        value["earlier_decisions"] = json!(earlier_decisions);
+    }
+    Answer::new(value, card(task, notes, earlier), &looked.notices)
 }
 
-pub(super) fn status(identity: &Identity, looked: &Looked<StatusView>) -> Answer {
-    let status = &looked.value;
+/// The same as text: one line per fact.
+fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
+    let head = format!("{} {} {} {}", task.id, task.state, task.priority, task.kind);
+    let mut lines = vec![format!("{head}: {}", quote::title(&task.title))];
+    let mut fact = |name: &str, value: Option<String>| {
+        lines.extend(value.filter(|value| !value.is_empty()).map(|value| format!("{name}: {value}")));
+    };
+    let lease = task.lease.as_ref();
+    let holder = |lease: &LeaseView| format!("{} ({})", lease.actor, quote::name(&lease.instance));
+    let live = lease.filter(|lease| lease.lapsed_by.is_none());
+    fact("held by", live.map(|lease| format!("{}, {}", holder(lease), terms(lease))));
+    let lapsed = lease.and_then(|lease| Some((holder(lease), lease.lapsed_by?)));
+    fact("lapsed", lapsed.map(|(holder, cause)| format!("{holder}, {}", cause.as_str().replace('_', " "))));
+    let left = |kept: &KeptView| Span::from_ms(kept.expires_in_s * SECOND_MS);
+    fact("kept for", task.kept_for.as_ref().map(|kept| format!("{}, {} left", kept.actor, left(kept))));
+    fact("last word", task.last_word.as_ref().map(|word| note_line(word, MAX_BYTES)));
+    let unmet = if task.unmet > 0 { format!(" ({} not done)", task.unmet) } else { String::new() };
+    let needs = Some(task.deps.join(", ")).filter(|needs| !needs.is_empty());
+    fact("needs", needs.map(|needs| needs + &unmet));
+    fact("part of", task.parent.clone());
+    fact("scope", Some(names(&task.scope)));
+    fact("tags", Some(names(&task.tags)));
+    fact("owner", task.owner.clone());
+    fact("body", task.body.as_deref().map(|body| quote::quoted(body, MAX_BYTES)));
+    for line in &task.acceptance {
+        let mark = if line.ticked { "x" } else { " " };
+        fact("acceptance", Some(format!("[{mark}] {}. {}", line.line, quote::quoted(&line.text, MAX_BYTES))));
+    }
+    // Decisions last: also those that are not among the latest notes.
+    let decisions = task.decisions.as_deref().unwrap_or_default();
+    let latest = decisions[decisions.len().saturating_sub(MAX_NOTES)..].iter();
+    for note in latest.filter(|decision| notes.iter().all(|note| note.version != decision.version)) {
+        fact("decision", Some(note_line(note, MAX_BYTES)));
+    }
+    fact("notes", Some(earlier).filter(|n| *n > 0).map(|n| format!("{n} earlier ones are left out")));
+    lines.extend(notes.iter().map(|note| format!("note: {}", note_line(note, MAX_BYTES))));
+    lines.join("\n")
+}
+
+fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    names.into_iter().map(|name| quote::name(name)).collect::<Vec<_>>().join(", ")
+}
+
+/// A task in a list of `status`, as a document and as a line.
+fn entry(
+    (id, title, message): (&str, &str, &str),
+    word: Option<&NoteView>,
+    next: Option<&String>,
+) -> (Value, String) {
+    let mut value = json!({ "id": id, "title": title, "message": message });
+    let mut line = format!("{id} {}: {}", quote::title(title), visible_line(message));
+    if let Some(word) = word {
+        value["last_word"] = note_in_short(word, CLAIMED_BYTES);
+        line.push_str(&format!("; {}", note_line(word, CLAIMED_BYTES)));
+    }
+    if let Some(next) = next {
+        value["next"] = json!(next);
+        line.push_str(&format!("; next: {}", visible_line(next)));
+    }
+    (value, line)
+}
+
+pub(super) fn status(identity: &Identity, looked: &WithNotices<StatusView>) -> Answer {
+    let status = looked.value.worded(&wording::step);
     let yours = if status.yours.is_empty() { "nothing".to_owned() } else { status.yours.join(", ") };
     let mut text = format!("you are {} and hold {yours}", identity.actor);
+    let mut value = json!({ "actor": identity.actor, "instance": identity.instance, "yours": status.yours });
+    let counts: BTreeMap<&String, &u64> = status.counts.iter().filter(|(_, count)| **count > 0).collect();
+    if !counts.is_empty() {
+        let spoken: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        text.push_str(&format!("\ntasks: {}", spoken.join(", ")));
+        value["counts"] = json!(counts);
+    }
+    let held = |list: &[HeldView<String>]| -> Vec<(Value, String)> {
+        let entries = list.iter();
+        entries.map(|held| entry((&held.id, &held.title, &held.message), None, held.next.as_ref())).collect()
+    };
+    let awaited = |list: &[AwaitedView<String>]| -> Vec<(Value, String)> {
+        let entries = list.iter().map(|waits| {
+            entry((&waits.id, &waits.title, &waits.message), waits.last_word.as_ref(), waits.next.as_ref())
+        });
+        entries.collect()
+    };
     let lists = [
-        ("held", &status.held),
-        ("lapsed", &status.lapsed),
-        ("stale", &status.stale),
-        ("stalled", &status.stalled),
+        ("waiting_for_you", awaited(&status.waiting_for_you)),
+        ("held", held(&status.held)),
+        ("lapsed", held(&status.lapsed)),
+        ("stale", held(&status.stale)),
+        ("stalled", held(&status.stalled)),
+        ("review", awaited(&status.review)),
+        ("blocked", awaited(&status.blocked)),
     ];
-    let mut value = json!(status);
-    for (name, list) in lists {
-        for held in list.iter().take(MAX_HELD) {
-            text.push_str(&format!("\n{name}: {} {}", held.id, line(&held.message)));
-        }
-        if list.len() > MAX_HELD {
-            text.push_str(&format!("\n{name}: and {} more", list.len() - MAX_HELD));
-            if let Some(Value::Array(shown)) = value.get_mut(name) {
-                shown.truncate(MAX_HELD);
-            }
-            value[format!("more_{name}")] = json!(list.len() - MAX_HELD);
+    for (name, entries) in lists.into_iter().filter(|(_, entries)| !entries.is_empty()) {
+        let (more, spoken) = (entries.len().saturating_sub(MAX_NAMED), name.replace('_', " "));
+        let (values, lines): (Vec<Value>, Vec<String>) = entries.into_iter().take(MAX_NAMED).unzip();
+        value[name] = json!(values);
+        lines.iter().for_each(|line| text.push_str(&format!("\n{spoken}: {line}")));
+        if more > 0 {
+            value[format!("more_{name}")] = json!(more);
+            text.push_str(&format!("\n{spoken}: and {more} more"));
         }
     }
     Answer::new(value, text, &looked.notices)
 }
 
-/// A text of somebody else's on a line of ours.
-fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// A document in which nothing is hidden.
+fn shown(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(visible(&text)),
+        Value::Array(items) => items.into_iter().map(shown).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (visible(&name), shown(value))).collect()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onus_fuzz::texts::{Cast, assert_quoted, assert_visible, dressed, sample};
+
+    use super::*;
+
+    fn assert_shown(value: &Value) {
+        match value {
+            Value::String(text) => assert_visible(text),
+            Value::Array(items) => items.iter().for_each(assert_shown),
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+                assert_visible(name);
+                assert_shown(value);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Both parts of an answer: so many lines of text, and a document.
+    #[track_caller]
+    fn assert_answer(result: &CallToolResult, lines: impl Into<Option<usize>>, cast: &Cast) {
+        let value = serde_json::to_value(result).unwrap();
+        let text = value["content"][0]["text"].as_str().unwrap();
+        assert_quoted(text, cast.texts());
+        if let Some(lines) = lines.into() {
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
+        assert_shown(&value["structuredContent"]);
+    }
+
+    #[test]
+    fn nothing_that_others_wrote_breaks_out_of_an_answer() {
+        let sample = sample();
+        let facts =
+            |task: &TaskView| card(task, task.notes.as_deref().unwrap_or_default(), 0).lines().count();
+        let most = facts(&dressed(&sample, &Cast::of(b"x")));
+        onus_fuzz::run(&onus_fuzz::corpus("text"), onus_fuzz::execs(2_000), |bytes| {
+            let cast = Cast::of(bytes);
+            let task = dressed(&sample, &cast);
+            let message = format!("{} is reserved by ON-1", quote::name(cast.text(2)));
+            let notice =
+                Notice::new(onus_engine::NoticeKind::Wanted, None, message.clone()).next(Step::Status);
+            let looked = WithNotices { value: task.clone(), notices: vec![notice] };
+            // One line per fact, and the notice; what is empty has none.
+            assert_answer(&show(&looked).into_result(), facts(&task) + 1, &cast);
+            assert!(facts(&task) <= most);
+            let lease = task.lease.clone().map(Box::new);
+            let held = Box::new(task.clone());
+            let answer = engine::Answer::Lease { task: held, lease, renewed: false, takeover: false };
+            let reply =
+                Reply { answer, replayed: false, existing: false, unchanged: false, notices: Vec::new() };
+            assert_answer(&claimed(&reply).unwrap().into_result(), None, &cast);
+            assert_answer(&changed(&reply, "noted").unwrap().into_result(), 1, &cast);
+            assert_answer(&touched(&reply, &[cast.text(3).to_owned()]).unwrap().into_result(), 1, &cast);
+            let page = Page { tasks: vec![task.clone(), task.clone()], cursor: None };
+            assert_answer(&ready(&WithNotices { value: page, notices: Vec::new() }).into_result(), 2, &cast);
+            let refusal = Refusal::new(Code::Scope, message).next(Step::TakeAnother);
+            assert_answer(&refused(&refusal), 2, &cast);
+        });
+    }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use onus_core::command::{Act, Command, NewTask, TaskLink, Terms};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
-use onus_core::task::Facts;
+use onus_core::task::{Facts, NoteKind};
 use onus_core::transition::Verb;
-use onus_engine::{Identity, Reply, Request};
+use onus_engine::{Identity, Notice, Reply, Request};
 use onus_store::Access;
 
-use crate::{Entered, Host};
+use onus_host::scopes::{Reserved, reserved};
+use onus_host::{Asker, Connection, Entered, target};
 
 use super::answers::{self, Answer};
 use super::grants::Grant;
@@ -21,47 +22,65 @@ use super::tools::{Call, Claim};
 pub(super) type Known = Option<Identity>;
 
 /// Everything but a claim.
-pub(super) fn carry_out(host: &Host, client: &str, call: Call) -> Result<(Answer, Known), Refusal> {
+pub(super) fn carry_out(
+    connection: &Connection,
+    asker: &Asker,
+    call: Call,
+) -> Result<(Answer, Known), Refusal> {
     match call {
         Call::Ready { limit } => {
-            let Entered { mut engine, identity, .. } = (host.enter)(client, Access::Read)?;
-            Ok((answers::ready(&engine.ready(Some(&identity), limit)?), None))
+            let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Read)?;
+            let mut ready = engine.ready(Some(&identity), limit)?;
+            tell(connection, notices, &mut ready.notices);
+            Ok((answers::ready(&ready), None))
         }
         Call::Show(on) => {
-            let Entered { mut engine, identity, .. } = (host.enter)(client, Access::Read)?;
-            let task = named(host, on.id)?;
-            Ok((answers::show(&engine.show(Some(&identity), task.as_ref())?), None))
+            let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Read)?;
+            let task = target(on.id)?;
+            let mut shown = engine.show(Some(&identity), task.as_ref())?;
+            tell(connection, notices, &mut shown.notices);
+            Ok((answers::show(&shown), None))
         }
         Call::Status => {
-            let Entered { mut engine, identity, .. } = (host.enter)(client, Access::Read)?;
-            Ok((answers::status(&identity, &engine.status(Some(&identity))?), None))
+            let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Read)?;
+            let mut status = engine.status(Some(&identity))?;
+            tell(connection, notices, &mut status.notices);
+            Ok((answers::status(&identity, &status), None))
         }
         // A claim can be cancelled, and what it was granted must not be lost: see `claim`.
         Call::Claim(_) => Err(answers::unexpected()),
         Call::Touch(touch) => {
-            let paths = touch.paths.iter().map(|path| (host.path)(path)).collect::<Result<_, _>>()?;
-            act(host, client, touch.id, Act::Touch { paths }, "yours to change")
+            let (paths, touched) = connection.host()?.touched(&touch.paths)?;
+            let act = Act::Touch { paths: paths.clone(), touched };
+            let command = Command::OnTask { task: target(touch.id)?, act, force: None };
+            let (reply, identity) = change(connection, asker, command)?;
+            Ok((answers::touched(&reply, &paths)?, Some(identity)))
         }
-        Call::Note(note) => act(host, client, note.id, Act::Note { text: note.text }, "noted"),
+        Call::Note(note) => {
+            let kind = note.kind.unwrap_or(NoteKind::Progress);
+            act(connection, asker, note.id, Act::Note { text: note.text, kind, link: None }, "noted")
+        }
         Call::Done(done) => {
             let (verb, past) =
                 if done.submit { (Verb::Submit, "is in review") } else { (Verb::Done, "is done") };
-            act(host, client, done.id, Act::Move { verb, message: Some(done.message) }, past)
+            act(connection, asker, done.id, Act::Move { verb, message: Some(done.message) }, past)
         }
         Call::Release(moved) => {
             let act_ = Act::Move { verb: Verb::Release, message: moved.message };
-            act(host, client, moved.id, act_, "is free again")
+            act(connection, asker, moved.id, act_, "is free again")
         }
         Call::Block(moved) => {
             let act_ = Act::Move { verb: Verb::Block, message: moved.message };
-            act(host, client, moved.id, act_, "is blocked")
+            act(connection, asker, moved.id, act_, "is blocked")
         }
         Call::Add(add) => {
             let plain = Facts::default();
+            let Reserved { scope, areas, notices } = reserved(&connection.host()?, &add.scope)?;
             let facts = Facts {
                 kind: add.kind.unwrap_or(plain.kind),
                 priority: add.priority.unwrap_or(plain.priority),
-                scope: (host.scope)(&add.scope)?,
+                scope,
+                scope_areas: areas,
                 ..plain
             };
             let new = NewTask {
@@ -71,7 +90,8 @@ pub(super) fn carry_out(host: &Host, client: &str, call: Call) -> Result<(Answer
                 deps: add.deps.into_iter().map(TaskLink::Task).collect(),
                 ..NewTask::titled(add.title)
             };
-            let (reply, identity) = change(host, client, Command::Add(new))?;
+            let (mut reply, identity) = change(connection, asker, Command::Add(new))?;
+            reply.notices.extend(notices.into_iter().map(Notice::info));
             Ok((answers::changed(&reply, "added")?, Some(identity)))
         }
     }
@@ -79,48 +99,55 @@ pub(super) fn carry_out(host: &Host, client: &str, call: Call) -> Result<(Answer
 
 /// Takes a task, and waits for one as long as nothing is to be read from `stop`.
 pub(super) fn claim(
-    host: &Host,
-    client: &str,
+    connection: &Connection,
+    asker: &Asker,
     claim: Claim,
     stop: &std::io::PipeReader,
 ) -> Result<(Answer, Option<Grant>, Known), Refusal> {
-    let scope = (host.scope)(&claim.scope)?;
-    let Entered { mut engine, identity, process, worktree, branch } = (host.enter)(client, Access::Write)?;
-    let terms = Terms { scope, process, worktree, branch, ..Terms::default() };
+    let host = connection.host()?;
+    let Reserved { scope, areas, notices } = reserved(&host, &claim.scope)?;
+    let Entered { mut engine, identity, process, notices: of_client } =
+        connection.enter(asker, Access::Write)?;
+    let terms = Terms { scope, scope_areas: areas, process, ..host.terms() };
     let command = match claim.id {
         Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
         None => Command::ClaimNext(terms),
     };
     let request = Request { identity, command, key: None };
-    let reply = match claim.wait {
-        0 => engine.run(&request)?,
+    let mut reply = match claim.wait {
+        0 => engine.run_or_wish(&request)?,
         wait_s => {
             engine.run_or_wait(&request, Duration::from_secs(wait_s), Some(stop.as_fd()), &mut |_| {})?
         }
     };
+    reply.notices.extend(notices.into_iter().map(Notice::info));
+    tell(connection, of_client, &mut reply.notices);
     let grant = Grant::of(&reply, &request.identity);
     Ok((answers::claimed(&reply)?, grant, Some(request.identity)))
 }
 
 fn act(
-    host: &Host,
-    client: &str,
+    connection: &Connection,
+    asker: &Asker,
     task: Option<TaskRef>,
     act: Act,
     past: &str,
 ) -> Result<(Answer, Known), Refusal> {
-    let command = Command::OnTask { task: named(host, task)?, act, force: None };
-    let (reply, identity) = change(host, client, command)?;
+    let command = Command::OnTask { task: target(task)?, act, force: None };
+    let (reply, identity) = change(connection, asker, command)?;
     Ok((answers::changed(&reply, past)?, Some(identity)))
 }
 
-fn change(host: &Host, client: &str, command: Command) -> Result<(Reply, Identity), Refusal> {
-    let Entered { mut engine, identity, .. } = (host.enter)(client, Access::Write)?;
+fn change(connection: &Connection, asker: &Asker, command: Command) -> Result<(Reply, Identity), Refusal> {
+    let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Write)?;
     let request = Request { identity, command, key: None };
-    let reply = engine.run(&request)?;
+    let mut reply = engine.run(&request)?;
+    tell(connection, notices, &mut reply.notices);
     Ok((reply, request.identity))
 }
 
-fn named(host: &Host, task: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
-    task.map_or_else(&host.task, |task| Ok(Some(task)))
+/// What the client should know about itself goes into an answer, not into a refusal: it is said once.
+fn tell(connection: &Connection, of_client: Vec<Notice>, notices: &mut Vec<Notice>) {
+    connection.has_told(&of_client);
+    notices.extend(of_client);
 }

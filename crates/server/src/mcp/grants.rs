@@ -1,8 +1,8 @@
 //! What was granted to requests that may yet be cancelled.
 //!
 //! A client that cancels a request ignores its answer. Whether the cancellation was seen while the claim ran or after it
-//! was answered depends on who was faster; what was granted is therefore remembered by its request and taken out by
-//! whoever finds the request cancelled, once. A claim that only renewed what the client held before grants nothing.
+//! was answered depends on timing; so each grant is remembered under its request, and the first to find
+//! the request cancelled takes it back, once. A claim that only renewed a lease grants nothing.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use onus_core::transition::Verb;
 use onus_engine::{Answer, Identity, Reply, Request};
 use onus_store::Access;
 
-use crate::Host;
+use onus_host::Connection;
 
 /// A cancellation crosses its answer on the way: later than this many claims it does not come.
 const MAX_GRANTS: usize = 64;
@@ -39,8 +39,8 @@ impl Grant {
     }
 
     /// Ends the lease, unless it has ended otherwise.
-    pub(super) fn give_back(self, host: &Host, client: &str) -> Result<(), Refusal> {
-        let mut engine = (host.enter)(client, Access::Write)?.engine;
+    pub(super) fn give_back(self, connection: &Connection) -> Result<(), Refusal> {
+        let mut engine = connection.host()?.engine(Access::Write)?;
         let message = Some("the claim was cancelled".to_owned());
         let act = Act::Move { verb: Verb::Release, message };
         let command = Command::OnTask { task: Some(self.task), act, force: None };
@@ -50,8 +50,8 @@ impl Grant {
 
 /// Gives back what the connection's own instance still holds: nobody will ever act as it again. Leases that have lapsed
 /// are left for whoever takes them over.
-pub(super) fn give_back_all(host: &Host, identity: &Identity, client: &str) -> Result<(), Refusal> {
-    let mut engine = (host.enter)(client, Access::Write)?.engine;
+pub(super) fn give_back_all(connection: &Connection, identity: &Identity) -> Result<(), Refusal> {
+    let mut engine = connection.host()?.engine(Access::Write)?;
     let status = engine.status(Some(identity))?.value;
     for held in status.held.iter().chain(&status.stalled).filter(|held| status.yours.contains(&held.id)) {
         let message = Some("the connection ended".to_owned());

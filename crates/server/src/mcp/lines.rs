@@ -1,7 +1,7 @@
 //! The protocol's lines: one JSON message each.
 //!
-//! What is not a message is answered, as far as it can be, so that no client waits for an answer that never comes. A line
-//! that is too long ends the connection: what follows it cannot be trusted to begin where a message does.
+//! Invalid messages are answered, as far as possible, so that no client waits for an answer that never comes. A line
+//! that is too long ends the connection: what follows may not start at the beginning of a message.
 
 use std::io;
 
@@ -102,7 +102,7 @@ where
                     Err((error, id)) => self.answer(error, id),
                 },
                 Line::TooLong => {
-                    let why = format!("a message has at most {MAX_LINE} bytes");
+                    let why = format!("a message may have at most {MAX_LINE} bytes");
                     self.answer(ErrorData::invalid_request(why, None), None);
                     break;
                 }

@@ -5,7 +5,9 @@ mod calls;
 mod grants;
 mod lines;
 mod tools;
+mod wording;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
@@ -17,10 +19,11 @@ use rmcp::{ServerHandler, model};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::ids::shortened;
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_engine::Identity;
 
-use crate::Host;
+use onus_host::{Asker, Connection};
 
 use answers::{Answer, refused};
 use calls::Known;
@@ -32,14 +35,14 @@ use tools::{Call, Claim};
 const MAX_WAITING: usize = 8;
 
 /// Serves the client at standard input and output until it goes.
-pub fn serve(host: Host) -> Result<(), Refusal> {
+pub fn serve(connection: Connection) -> Result<(), Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .max_blocking_threads(MAX_WAITING + 8)
         .build()
-        .map_err(|error| Refusal::new(Code::Unexpected, format!("the server cannot start: {error}")))?;
+        .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot start the server: {error}")))?;
     runtime.block_on(async {
-        let server = Server::new(host);
+        let server = Server::new(connection);
         let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout(), server.gone.clone());
         // A client that goes before it has said who it is has asked for nothing.
         if let Ok(running) = server.clone().serve(lines).await {
@@ -55,27 +58,30 @@ pub fn serve(host: Host) -> Result<(), Refusal> {
 
 #[derive(Clone, Debug)]
 struct Server {
-    host: Arc<Host>,
+    connection: Arc<Connection>,
     tools: Arc<Vec<Tool>>,
     /// Calls take turns: one store is open at a time.
     turn: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     grants: Arc<Grants>,
-    /// Who acted as this connection's own instance, and what its client is called.
-    own: Arc<Mutex<Option<(Identity, String)>>>,
+    /// Who acted as this connection's own instance.
+    own: Arc<Mutex<Option<Identity>>>,
+    /// The client was introduced, or that was tried.
+    is_introduced: Arc<AtomicBool>,
     /// The client has closed its end.
     gone: CancellationToken,
 }
 
 impl Server {
-    fn new(host: Host) -> Server {
+    fn new(connection: Connection) -> Server {
         Server {
-            host: Arc::new(host),
+            connection: Arc::new(connection),
             tools: Arc::new(tools::list()),
             turn: Arc::new(Semaphore::new(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             grants: Arc::default(),
             own: Arc::default(),
+            is_introduced: Arc::default(),
             gone: CancellationToken::new(),
         }
     }
@@ -83,23 +89,31 @@ impl Server {
     /// Work on the store, when its turn comes.
     async fn in_turn<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Host) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let _turn = self.turn.acquire().await.map_err(failed)?;
-        let host = Arc::clone(&self.host);
-        tokio::task::spawn_blocking(move || work(&host)).await.map_err(failed)?
+        let connection = Arc::clone(&self.connection);
+        tokio::task::spawn_blocking(move || work(&connection)).await.map_err(failed)?
     }
 
-    async fn call(&self, client: String, call: Call) -> Result<Answer, Refusal> {
-        let name = client.clone();
-        let (answer, known) = self.in_turn(move |host| calls::carry_out(host, &client, call)).await?;
-        self.remember(known, name);
+    async fn call(&self, asker: Asker, call: Call) -> Result<Answer, Refusal> {
+        let (answer, known) =
+            self.in_turn(move |connection| calls::carry_out(connection, &asker, call)).await?;
+        self.remember(known);
         Ok(answer)
+    }
+
+    /// Clients ask for the tools when they begin, before their agent can have used a shell.
+    async fn introduce(&self, asker: Asker) {
+        if !self.is_introduced.swap(true, Ordering::Relaxed) {
+            // If that fails, its shell and this connection are two instances.
+            let _ = self.in_turn(move |connection| connection.introduce(&asker)).await;
+        }
     }
 
     async fn claim(
         &self,
-        client: String,
+        asker: Asker,
         claim: Claim,
         id: RequestId,
         cancelled: CancellationToken,
@@ -109,16 +123,18 @@ impl Server {
             _ => (&self.waiting, Some(&self.waiting).filter(|waiting| waiting.available_permits() == 0)),
         };
         if full.is_some() {
-            let why = format!("{MAX_WAITING} claims wait through this connection already");
-            return Err(Refusal::new(Code::Limit, why).next("wait for one of them, or cancel it"));
+            let why = format!("{MAX_WAITING} claims are already waiting on this connection");
+            return Err(
+                Refusal::new(Code::Limit, why).next(Step::plain("wait for one of them, or cancel it"))
+            );
         }
         let turn = turns.acquire().await.map_err(failed)?;
         // Closed to stop the waiting: what waits attends to its other end.
         let (stop, speaks) = std::io::pipe().map_err(failed)?;
-        let (host, grants) = (Arc::clone(&self.host), Arc::clone(&self.grants));
-        let (name, request) = (client.clone(), id.clone());
+        let (connection, grants) = (Arc::clone(&self.connection), Arc::clone(&self.grants));
+        let request = id.clone();
         let mut work = tokio::task::spawn_blocking(move || {
-            let (answer, grant, known) = calls::claim(&host, &client, claim, &stop)?;
+            let (answer, grant, known) = calls::claim(&connection, &asker, claim, &stop)?;
             if let Some(grant) = grant {
                 grants.put(request, grant);
             }
@@ -134,10 +150,10 @@ impl Server {
         // Giving back takes a turn of its own.
         drop(turn);
         if let Ok(Ok((_, known))) = &outcome {
-            self.remember(known.clone(), name.clone());
+            self.remember(known.clone());
         }
         if cancelled.is_cancelled() || self.gone.is_cancelled() {
-            self.give_back(&id, name).await;
+            self.give_back(&id).await;
         }
         outcome.map_err(failed)?.map(|(answer, _)| answer)
     }
@@ -150,16 +166,16 @@ impl Server {
     }
 
     /// Releases what a cancelled request was granted, if it was granted something.
-    async fn give_back(&self, id: &RequestId, client: String) {
+    async fn give_back(&self, id: &RequestId) {
         if let Some(grant) = self.grants.take(id) {
             // If that fails, the lease is as it was: bound to the client, and shown to it as its own.
-            let _ = self.in_turn(move |host| grant.give_back(host, &client)).await;
+            let _ = self.in_turn(move |connection| grant.give_back(connection)).await;
         }
     }
 
-    fn remember(&self, known: Known, client: String) {
-        if let Some(identity) = known.filter(|known| known.instance.as_str() == self.host.connection) {
-            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some((identity, client));
+    fn remember(&self, known: Known) {
+        if let Some(identity) = known.filter(|known| known.instance.as_str() == self.connection.name) {
+            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         }
     }
 
@@ -169,8 +185,8 @@ impl Server {
         // A turn is taken in any case: what was cancelled just before is given back first. If giving back fails, the
         // leases last as long as the client's process.
         let _ = self
-            .in_turn(move |host| match own {
-                Some((identity, client)) => grants::give_back_all(host, &identity, &client),
+            .in_turn(move |connection| match own {
+                Some(identity) => grants::give_back_all(connection, &identity),
                 None => Ok(()),
             })
             .await;
@@ -181,8 +197,9 @@ fn failed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(Code::Unexpected, format!("the server failed: {error}"))
 }
 
-fn client_of(context: &RequestContext<RoleServer>) -> String {
-    context.client_info().map(|client| client.name).unwrap_or_default()
+fn asker_of(context: &RequestContext<RoleServer>) -> Asker {
+    let client = context.client_info().map(|client| client.name).unwrap_or_default();
+    Asker::new(client, &|field| Some(context.meta.get(field)?.as_str()?.to_owned()))
 }
 
 impl ServerHandler for Server {
@@ -195,8 +212,9 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        self.introduce(asker_of(&context)).await;
         Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
     }
 
@@ -211,12 +229,15 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let understood = tools::understand(&request.name, request.arguments.unwrap_or_default());
         let Some(understood) = understood else {
-            return Err(ErrorData::invalid_params(format!("there is no tool '{}'", request.name), None));
+            return Err(ErrorData::invalid_params(
+                format!("there is no tool '{}'", shortened(&request.name)),
+                None,
+            ));
         };
-        let client = client_of(&context);
+        let asker = asker_of(&context);
         let outcome = match understood {
-            Ok(Call::Claim(claim)) => self.claim(client, claim, context.id, context.ct).await,
-            Ok(call) => self.call(client, call).await,
+            Ok(Call::Claim(claim)) => self.claim(asker, claim, context.id, context.ct).await,
+            Ok(call) => self.call(asker, call).await,
             Err(refusal) => Err(refusal),
         };
         let result: model::CallToolResult = match outcome {
@@ -229,12 +250,10 @@ impl ServerHandler for Server {
     async fn on_cancelled(
         &self,
         cancelled: CancelledNotificationParam,
-        context: NotificationContext<RoleServer>,
+        _context: NotificationContext<RoleServer>,
     ) {
         if let Some(id) = cancelled.request_id {
-            let info = context.peer.peer_info();
-            let client = info.map(|info| info.client_info.name.clone()).unwrap_or_default();
-            self.give_back(&id, client).await;
+            self.give_back(&id).await;
         }
     }
 }

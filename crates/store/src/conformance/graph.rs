@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use onus_core::actor::Tier;
 use onus_core::event::{Body, Draft};
-use onus_core::ids::{Token, Uid};
+use onus_core::ids::{Number, Token, Uid};
 use onus_core::task::{Counts, Facts, Priority, State};
 
 use crate::{Direction, Result, Store, Write};
@@ -200,6 +200,8 @@ fn children_count<S: Store>(store: &mut S) {
         let edited = Body::TaskEdited { facts: part_of(Some(t(2))), title: false, body: false };
         append(write, t(4), Draft::new(edited))
     });
+    assert_eq!(look(store, |read| read.children(t(1))), [Number(3)], "finished parts are parts, too");
+    assert_eq!(look(store, |read| read.children(t(2))), [Number(4)]);
     assert_eq!((counts(store, 1), counts(store, 2)), ((0, 0, 0), (0, 1, 0)));
     commit(store, |write| {
         reopen(write, 3)?;
@@ -223,9 +225,9 @@ fn closures<S: Store>(store: &mut S) {
     assert_eq!(ask(t(1), Direction::Downstream), on(&[2, 3, 4]));
     assert_eq!(ask(t(4), Direction::Upstream), on(&[1, 2, 3]));
     assert_eq!(ask(t(6), Direction::Downstream), on(&[]));
-    assert_eq!(set(look(store, |read| read.beside(t(4), Direction::Upstream))), on(&[2, 3]));
-    assert_eq!(set(look(store, |read| read.beside(t(2), Direction::Downstream))), on(&[3, 4]));
-    let numbers = look(store, |read| read.numbers_beside(t(4), Direction::Upstream));
+    assert_eq!(set(look(store, |read| read.neighbours(t(4), Direction::Upstream))), on(&[2, 3]));
+    assert_eq!(set(look(store, |read| read.neighbours(t(2), Direction::Downstream))), on(&[3, 4]));
+    let numbers = look(store, |read| read.neighbour_numbers(t(4), Direction::Upstream));
     assert_eq!(numbers.iter().map(|number| number.0).collect::<Vec<_>>(), [2, 3]);
     let mut waits = |from, to| look(store, |read| read.does_wait_for(t(from), t(to)));
     assert!(waits(4, 1) && waits(2, 1) && waits(5, 1), "through tasks, and for parts");

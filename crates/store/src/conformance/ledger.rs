@@ -3,13 +3,13 @@
 use onus_core::actor::Tier;
 use onus_core::event::{Body, Draft};
 use onus_core::ids::Version;
-use onus_core::task::Facts;
+use onus_core::task::{Facts, NoteKind};
 use onus_core::text::{Field, digest};
 
 use crate::{EventQuery, Progress, Store};
 
 use super::Case;
-use super::scribe::{actor, append, append_to_project, claim, commit, create, look, uid};
+use super::scribe::{actor, append, append_to_project, claim, commit, create, look, some_work, uid};
 
 pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
     vec![
@@ -30,7 +30,8 @@ fn write_some<S: Store>(store: &mut S) {
         for i in 1..=3 {
             create(write, uid(i, i), &format!("task {i} \"ünï\" \u{7f}"), Facts::default())?;
         }
-        let note = Draft::new(Body::NoteAdded {}).text(Field::Note, Some("a note".into()));
+        let note = Draft::new(Body::NoteAdded { kind: NoteKind::Progress, link: None })
+            .text(Field::Note, Some("a note".into()));
         append(write, uid(2, 2), note)?;
         claim(write, uid(1, 1), ("h", "1"), Some(60_000))
     });
@@ -144,8 +145,9 @@ fn rebuild<S: Store>(store: &mut S) {
         renewals: 5,
         deadline: Some(now.plus(123_456)),
         resting: true,
+        work: some_work(&now),
     };
-    commit(store, |write| write.pulse(uid(1, 1), token, &beat));
+    commit(store, |write| write.pulse(&[(uid(1, 1), token, beat.clone())]));
     let before = look(store, |read| Ok((read.task(uid(1, 1))?, read.lease(uid(1, 1), token)?)));
     let mut last = Progress { done: 0, total: 0 };
     let rebuilt = store.rebuild(&mut |progress| last = progress).expect("it can be rebuilt");

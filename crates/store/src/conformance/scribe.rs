@@ -1,13 +1,16 @@
 //! Writes events as the engine would, without deciding anything.
 
 use onus_core::actor::{ActorName, InstanceId, Tier};
-use onus_core::apply::{apply_to_project, apply_to_task};
+use onus_core::apply::{apply_to_project, apply_to_seat, apply_to_task};
 use onus_core::chain::Record;
+use onus_core::constraint::Constraint;
 use onus_core::event::{Body, Draft, Event};
 use onus_core::ids::{Token, Uid, Version};
 use onus_core::lease::{Grant, LeaseEnd, Mode};
-use onus_core::task::{Facts, State, Task};
-use onus_core::text::{Field, digest};
+use onus_core::seat::Seat;
+use onus_core::stretch::{Stretch, Work};
+use onus_core::task::{Facts, NoteKind, State, Task};
+use onus_core::text::{Field, Salt, digest};
 use onus_core::time::Moment;
 
 use crate::{Result, Store, Write};
@@ -32,12 +35,41 @@ pub fn append(write: &mut dyn Write, task: Uid, draft: Draft) -> Result<Task> {
 
 pub fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&str, &str)) -> Result<Task> {
     let before = write.lock_task(task)?;
-    let (version, prev) =
-        before.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
+    let head = before.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
+    let (event, texts) = stamped(write, task, head, draft, by);
+    let changes = apply_to_task(before.as_ref(), &event).expect("the case tells a possible story");
+    write.append(&event, &texts)?;
+    for change in &changes {
+        write.apply(change)?;
+    }
+    Ok(write.task(task)?.expect("the task was just written"))
+}
+
+/// The same for a seat's stream.
+pub fn append_to_seat(write: &mut dyn Write, seat: Uid, draft: Draft, by: (&str, &str)) -> Result<Seat> {
+    let before = write.seat(seat)?;
+    let head = before.as_ref().map_or((Version(0), String::new()), |seat| (seat.version, seat.head.clone()));
+    let (event, texts) = stamped(write, seat, head, draft, by);
+    let changes = apply_to_seat(before.as_ref(), &event).expect("the case tells a possible story");
+    write.append(&event, &texts)?;
+    for change in &changes {
+        write.apply(change)?;
+    }
+    Ok(write.seat(seat)?.expect("the seat was just written"))
+}
+
+/// A draft in its place, behind the head of its stream.
+fn stamped(
+    write: &mut dyn Write,
+    stream: Uid,
+    (version, prev): (Version, String),
+    draft: Draft,
+    by: (&str, &str),
+) -> (Event, Vec<(Field, Salt, String)>) {
     let texts: Vec<_> = draft.texts.iter().map(|(field, text)| (*field, [7; 16], text.clone())).collect();
     let mut event = Event {
         uid: uid(0xeeee_0000, u32::try_from(version.0).unwrap()),
-        task: Some(task),
+        task: Some(stream),
         version: version.next(),
         body: draft.body,
         actor: actor(by.0),
@@ -46,16 +78,12 @@ pub fn append_as(write: &mut dyn Write, task: Uid, draft: Draft, by: (&str, &str
         at_ms: write.now().wall_ms,
         cause: None,
         texts: texts.iter().map(|(field, salt, text)| (*field, digest(salt, text))).collect(),
+        stretches: draft.stretches,
         prev,
         hash: String::new(),
     };
     event.hash = Record::from_event(&event).hash;
-    let changes = apply_to_task(before.as_ref(), &event).expect("the case tells a possible story");
-    write.append(&event, &texts)?;
-    for change in &changes {
-        write.apply(change)?;
-    }
-    Ok(write.task(task)?.expect("the task was just written"))
+    (event, texts)
 }
 
 pub fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
@@ -71,6 +99,7 @@ pub fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
         at_ms: write.now().wall_ms,
         cause: None,
         texts: Default::default(),
+        stretches: Vec::new(),
         prev: project.head.clone(),
         hash: String::new(),
     };
@@ -98,7 +127,13 @@ pub fn create(write: &mut dyn Write, task: Uid, title: &str, facts: Facts) -> Re
 
 /// A note on a task.
 pub fn append_note(write: &mut dyn Write, task: Uid) -> Result<()> {
-    append(write, task, Draft::new(Body::NoteAdded {}).text(Field::Note, Some("a note".to_owned()))).map(drop)
+    append(
+        write,
+        task,
+        Draft::new(Body::NoteAdded { kind: NoteKind::Progress, link: None })
+            .text(Field::Note, Some("a note".to_owned())),
+    )
+    .map(drop)
 }
 
 pub fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
@@ -110,8 +145,10 @@ pub fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
         max_hold_ms: None,
         process: None,
         worktree: Some("/somewhere/else".into()),
+        worktree_id: None,
         branch: None,
         mode: Mode::Exclusive,
+        constraints: [Constraint::NoLand, Constraint::MaxFiles(3)].into_iter().collect(),
         reserve: false,
         handoff_version: None,
     }
@@ -121,14 +158,23 @@ pub fn grant(now: &Moment, ttl_ms: Option<i64>) -> Grant {
 pub fn claim(write: &mut dyn Write, task: Uid, by: (&str, &str), ttl_ms: Option<i64>) -> Result<Token> {
     let token = write.task(task)?.expect("the task exists").token.next();
     let now = write.now();
-    let acquired = Draft::new(Body::LeaseAcquired { grant: grant(&now, ttl_ms), scope: Default::default() })
-        .token(token);
-    append_as(write, task, acquired, by)?;
+    let (grant, scope, areas) = (grant(&now, ttl_ms), Default::default(), Default::default());
+    let acquired = Body::LeaseAcquired { grant, scope, areas, touched: None, own_clock: None };
+    append_as(write, task, Draft::new(acquired).token(token), by)?;
     Ok(token)
 }
 
 pub fn end() -> LeaseEnd {
-    LeaseEnd { renewals: 3, last_sign_ms: 1_000, active_s: 42 }
+    LeaseEnd { renewals: 3, last_sign_ms: 1_000, active_ms: 0 }
+}
+
+/// A stretch that goes on, and two that wait.
+pub fn some_work(now: &Moment) -> Work {
+    Work { waiting: some_stretches(now), ..Work::begun(now, None) }
+}
+
+pub fn some_stretches(now: &Moment) -> Vec<Stretch> {
+    [600, 42].map(|active_ms| Stretch { start_ms: now.wall_ms - 9_000, active_ms }).to_vec()
 }
 
 /// One committed transaction.

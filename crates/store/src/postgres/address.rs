@@ -1,16 +1,21 @@
-//! Where a server is and how it is spoken to: a `postgres://` address, its `sslmode`, and what of it may be shown.
+//! Where a server is and how to talk to it: a `postgres://` address and its `sslmode`.
 //!
 //! The address may carry a password. What is shown anywhere (messages, logs, answers) is [`Address::shown`], which has
-//! neither that nor any option; the address itself has no `Debug` that prints it. It is put together from what was understood
-//! of the address: of one that cannot be understood nothing is shown.
+//! neither that nor any option (`spelling.rs` says what of a text may be shown at all); the address itself has no `Debug`
+//! that prints it.
 //!
 //! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
-//! Without it a server on this machine is spoken to as `prefer`, any other as `verify-full`: who names a host and says
-//! nothing else gets that host or nothing. Roots are the system's, or those in `sslrootcert`; as with libpq, `require` beside
+//! The default is `prefer` for a server on this machine and `verify-full` for any other: naming only a host
+//! gets that host or nothing. Roots are the system's, or those in `sslrootcert`; as with libpq, `require` with
 //! such a file means `verify-ca`.
 //!
-//! What a session needs (the schema, limits on how long anything waits) is said once it is connected, not by a startup
-//! option: poolers refuse those or drop them.
+//! **The password itself goes only to a verified server**: `verify-full`, or `verify-ca` with a root of one's own (a
+//! system root vouches for everyone's servers). Any other server, even on this machine, gets only a proof of it (SCRAM), never
+//! the password in the clear or its MD5: see `wire.rs`. A socket is trusted as far as its folder is: the file system
+//! says who may put one there.
+//!
+//! What a session needs (the schema, limits on how long anything waits) is set after connecting, not by a startup
+//! option: poolers refuse or drop those.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,14 +32,15 @@ use rustls::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::spelling::{self, unescaped};
 use crate::{Result, StoreError};
 
 use super::connection::drive;
+use super::wire::{self, Dial, Encryption};
 
 /// Between two tries to reach a server that will soon be there.
 const COMING_PAUSE: Duration = Duration::from_millis(50);
@@ -58,6 +64,8 @@ pub struct Address {
     trust: Trust,
     roots: Option<PathBuf>,
     shown: String,
+    /// Whether its server is reached by a socket in a folder.
+    is_socket: bool,
     /// How long to wait for the server, and for others' locks.
     wait: Duration,
 }
@@ -69,19 +77,17 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Whether a text is the address of a PostgreSQL server.
-    pub fn is_one(text: &str) -> bool {
-        text.starts_with("postgres://") || text.starts_with("postgresql://")
-    }
-
     /// `password`: for an address without one. `wait`: how long to wait for the server, and for others' locks.
     pub fn parse(text: &str, password: Option<&str>, wait: Duration) -> Result<Address> {
-        let shown = shown_of(text);
+        let shown = spelling::shown(text);
         let refuse = |why: String| StoreError::Unavailable {
             path: PathBuf::from(&shown),
             why: format!("its address {why}"),
         };
-        let (base, options) = split(text);
+        const FORM: &str = "postgres://USER@HOST:PORT/DATABASE, with the password in PGPASSWORD, \
+                            or in the address with @ : / ? # and % written as %40 %3A %2F %3F %23 and %25";
+        let (base, options) =
+            spelling::split(text).ok_or_else(|| refuse(format!("is invalid: write {FORM}")))?;
         let (mut trust, mut roots, mut rest) = (None, None, Vec::new());
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
@@ -94,7 +100,7 @@ impl Address {
                         "verify-full" => Trust::VerifyFull,
                         _ => {
                             let modes = "disable, prefer, require, verify-ca and verify-full";
-                            return Err(refuse(format!("has an sslmode that is none of {modes}")));
+                            return Err(refuse(format!("has an unknown sslmode: use one of {modes}")));
                         }
                     });
                 }
@@ -104,9 +110,11 @@ impl Address {
         }
         let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         // What the parser says may repeat a piece of what it could not read.
-        let mut config: tokio_postgres::Config = plain
-            .parse()
-            .map_err(|_| refuse("cannot be understood: postgres://USER@HOST:PORT/DATABASE".to_owned()))?;
+        let mut config: tokio_postgres::Config =
+            plain.parse().map_err(|_| refuse(format!("is invalid: write {FORM}")))?;
+        if !spelling::names_are_names(&config) {
+            return Err(refuse(format!("contains an invalid name: write {FORM}")));
+        }
         if config.get_hosts().is_empty() {
             let names: Vec<String> = config.get_hostaddrs().iter().map(ToString::to_string).collect();
             if names.is_empty() {
@@ -116,7 +124,7 @@ impl Address {
                 config.host(name);
             }
         }
-        // Of several it is the one that takes writes, unless the address says otherwise: the others stand by.
+        // Of several hosts, the one that accepts writes, unless the address says otherwise: the others are standbys.
         if config.get_hosts().len() > 1
             && !rest.iter().any(|option| option.starts_with("target_session_attrs="))
         {
@@ -125,22 +133,22 @@ impl Address {
         let is_local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
         let trust = match trust {
-            // Who names a root wants it asked.
+            // Naming a root means that it must be checked.
             Some(Trust::Require) if roots.is_some() => Trust::VerifyCa,
             Some(trust) => trust,
             None if is_local => Trust::Prefer,
             None => Trust::VerifyFull,
         };
-        config.ssl_mode(match trust {
-            Trust::Disable => SslMode::Disable,
-            Trust::Prefer => SslMode::Prefer,
-            Trust::Require | Trust::VerifyCa | Trust::VerifyFull => SslMode::Require,
-        });
+        let sockets = config.get_hosts().iter().filter(|host| is_socket(host)).count();
+        if sockets > 0 && sockets < config.get_hosts().len() {
+            return Err(refuse("mixes sockets and hosts: use only one kind".to_owned()));
+        }
         if let (None, Some(password)) = (config.get_password(), password) {
             config.password(password);
         }
         config.application_name("onus");
-        Ok(Address { config, trust, roots, shown, wait }.within(wait))
+        let is_socket = sockets > 0;
+        Ok(Address { config, trust, roots, shown, is_socket, wait }.within(wait))
     }
 
     /// The same with another patience.
@@ -183,14 +191,27 @@ impl Address {
         )
     }
 
-    /// A text as it may be shown: without password and options if it is such an address.
-    pub fn mask(text: &str) -> String {
-        if Address::is_one(text) { shown_of(text) } else { text.to_owned() }
-    }
-
     /// The address without password and options.
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// Which database of which server this is, whoever asks and however sure one must be of it.
+    pub fn place(&self) -> String {
+        let (addresses, ports) = (self.config.get_hostaddrs(), self.config.get_ports());
+        let hosts = self.config.get_hosts().iter().enumerate().map(|(n, host)| {
+            let port = ports.get(n).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => {
+                    let at = addresses.get(n).map(|address| format!("={address}")).unwrap_or_default();
+                    format!("{name}{at}:{port}")
+                }
+                #[cfg(unix)]
+                Host::Unix(path) => format!("{}:{port}", path.display()),
+            }
+        });
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("{}/{database}", hosts.collect::<Vec<_>>().join(","))
     }
 
     pub(super) fn fails(&self, why: impl fmt::Display) -> StoreError {
@@ -207,10 +228,10 @@ impl Address {
         &self,
         heard: Option<UnboundedSender<()>>,
     ) -> Result<(Client, JoinHandle<()>)> {
-        let (tls, until) = (self.tls()?, Instant::now() + self.wait);
+        let (dial, until) = (self.dial()?, Instant::now() + self.wait);
         let connecting = async {
             loop {
-                match self.try_to_connect(tls.clone(), heard.clone()).await {
+                match self.try_to_connect(dial.clone(), heard.clone()).await {
                     Err(error) if is_coming(&error) && Instant::now() < until => {
                         tokio::time::sleep(COMING_PAUSE).await;
                     }
@@ -227,16 +248,23 @@ impl Address {
 
     async fn try_to_connect(
         &self,
-        tls: Option<ClientConfig>,
+        dial: Option<Dial>,
         heard: Option<UnboundedSender<()>>,
     ) -> std::result::Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let (client, driver) = match tls {
+        let mut config = self.config.clone();
+        let (client, driver) = match dial {
             None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
+                config.ssl_mode(match self.trust {
+                    Trust::Disable | Trust::Prefer => SslMode::Disable,
+                    Trust::Require | Trust::VerifyCa | Trust::VerifyFull => SslMode::Require,
+                });
+                let (client, connection) = config.connect(NoTls).await?;
                 (client, drive(connection, heard))
             }
-            Some(tls) => {
-                let (client, connection) = self.config.connect(MakeRustlsConnect::new(tls)).await?;
+            Some(dial) => {
+                // The client leaves all that comes before its own first word to the dial.
+                config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+                let (client, connection) = config.connect(dial).await?;
                 (client, drive(connection, heard))
             }
         };
@@ -244,11 +272,31 @@ impl Address {
         Ok((client, driver))
     }
 
-    /// How to encrypt, if at all.
-    pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
+    /// How the server is spoken to over a network; nothing over a socket.
+    pub(super) fn dial(&self) -> Result<Option<Dial>> {
+        if self.is_socket {
+            return Ok(None);
+        }
+        let is_direct = self.config.get_ssl_negotiation() == SslNegotiation::Direct;
+        let encryption = match self.trust {
+            Trust::Disable => Encryption::Off,
+            Trust::Prefer if !is_direct => Encryption::IfOffered,
+            _ if is_direct => Encryption::FromTheStart,
+            _ => Encryption::AskedFor,
+        };
+        let mut tls = self.tls_for(self.trust)?;
+        if is_direct {
+            tls.alpn_protocols = vec![b"postgresql".to_vec()];
+        }
+        Ok(Some(Dial::new(tls, encryption, self.is_verified())))
+    }
+
+    /// Whether who answers was proved to be the server that is meant.
+    fn is_verified(&self) -> bool {
         match self.trust {
-            Trust::Disable => Ok(None),
-            trust => self.tls_for(trust).map(Some),
+            Trust::VerifyFull => true,
+            Trust::VerifyCa => self.roots.is_some(),
+            Trust::Disable | Trust::Prefer | Trust::Require => false,
         }
     }
 
@@ -264,7 +312,7 @@ impl Address {
                 let roots = Arc::new(self.roots()?);
                 let strict = WebPkiServerVerifier::builder_with_provider(roots, provider)
                     .build()
-                    .map_err(|error| self.fails(format!("no certificate can be checked: {error}")))?;
+                    .map_err(|error| self.fails(format!("certificates cannot be checked: {error}")))?;
                 if trust == Trust::VerifyFull { strict } else { Arc::new(AnyName { strict }) }
             }
         };
@@ -276,7 +324,8 @@ impl Address {
         match &self.roots {
             Some(file) => {
                 let unreadable = |error: rustls::pki_types::pem::Error| {
-                    self.fails(format!("sslrootcert {} cannot be read: {error}", file.display()))
+                    let file = spelling::mask(&file.to_string_lossy());
+                    self.fails(format!("cannot read sslrootcert {file}: {error}"))
                 };
                 for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
                     roots.add(certificate.map_err(unreadable)?).map_err(|error| self.fails(error))?;
@@ -288,7 +337,7 @@ impl Address {
         }
         if roots.is_empty() {
             return Err(self.fails(
-                "there are no root certificates to check the server's by: name a file, sslrootcert=FILE",
+                "there are no root certificates to check the server's against: name a file with sslrootcert=FILE",
             ));
         }
         Ok(roots)
@@ -300,6 +349,9 @@ pub(super) fn said(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),
         None => {
+            if let Some(asked) = wire::asked_for_password(error) {
+                return asked.to_string();
+            }
             let mut text = error.to_string();
             let mut cause = std::error::Error::source(error);
             while let Some(error) = cause {
@@ -311,7 +363,7 @@ pub(super) fn said(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Whether a server is there and will soon take writes: it starts, or stands by and may be about to take over.
+/// Whether a server is there and will soon accept writes: it is starting, or is a standby that may be about to take over.
 fn is_coming(error: &tokio_postgres::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
     // The client's own word for a server that takes none; the system's own has a number.
@@ -319,6 +371,14 @@ fn is_coming(error: &tokio_postgres::Error) -> bool {
         cause.kind() == std::io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
     });
     stands_by || error.code() == Some(&SqlState::CANNOT_CONNECT_NOW)
+}
+
+fn is_socket(host: &Host) -> bool {
+    match host {
+        Host::Tcp(_) => false,
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
 }
 
 fn is_local(host: &Host) -> bool {
@@ -329,56 +389,6 @@ fn is_local(host: &Host) -> bool {
         #[cfg(unix)]
         Host::Unix(_) => true,
     }
-}
-
-/// The address and its options. What is before the first `@` is who one is, whatever characters it has.
-fn split(text: &str) -> (&str, &str) {
-    let who = text.find('@').unwrap_or_default();
-    match text[who..].find('?') {
-        Some(at) => (&text[..who + at], &text[who + at + 1..]),
-        None => (text, ""),
-    }
-}
-
-/// What may be shown of an address: who, where, which database; nothing of one that cannot be understood.
-fn shown_of(text: &str) -> String {
-    let Ok(config) = split(text).0.parse::<tokio_postgres::Config>() else {
-        return "postgres://…".to_owned();
-    };
-    let hosts = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
-        Host::Unix(path) => path.display().to_string(),
-    });
-    let ports = config.get_ports();
-    let places: Vec<String> = hosts
-        .enumerate()
-        .map(|(n, host)| match ports.get(n).or(ports.first().filter(|_| ports.len() == 1)) {
-            Some(port) if *port != 5432 => format!("{host}:{port}"),
-            _ => host,
-        })
-        .collect();
-    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
-    let database = config.get_dbname().map(|name| format!("/{name}")).unwrap_or_default();
-    format!("postgres://{user}{}{database}", places.join(","))
-}
-
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let mut ahead = rest.clone();
-        let hex =
-            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        match (byte, hex(ahead.next()), hex(ahead.next())) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(high * 16 + low);
-                rest = ahead;
-            }
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Encrypts, and does not ask who answers.
@@ -490,30 +500,68 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         for text in [
             "postgres://ada:s3cret@db.example/onus",
-            "postgres://ada:s3c@ret@db.example/onus?sslmode=require",
+            "postgres://ada:s3c%40ret@db.example/onus?sslmode=require",
             "postgres://ada@db.example/onus?password=s3cret",
             "postgres://ada:s3cret#x@db.example/onus",
-            "postgres://ada:s3cret?x@db.example/onus",
-            "postgres://ada:x/s3cret@db.example/onus",
             "postgres://ada:s3cret@db.example/onus?sslmode=s3cret",
             "postgres://ada:s3cret@db.example/onus?s3cret=1",
-            "postgres://ada:x?sslmode=s3cret@db.example/onus?sslmode=require",
+            "postgres://ada:s3cret@db.example/onus?sslrootcert=/no/password=s3cret",
         ] {
             let shown = match parse(text) {
-                Ok(address) => format!("{address:?} {}", address.fails("x")),
+                Ok(address) => format!(
+                    "{address:?} {} {:?} {}",
+                    address.fails("x"),
+                    address.dial().err(),
+                    address.place()
+                ),
                 Err(error) => format!("{error:?} {error}"),
             };
             assert!(!shown.contains("s3c"), "{shown}");
             assert!(shown.contains("db.example"), "{text}: {shown}");
         }
+        // What can be read in two ways is not read: a piece of the password would be a host, and be looked up.
         for text in [
             "postgres://ada:s3cret@db.example:notaport/onus",
             "postgres://ada:s3cret",
             "postgres://s3cret:x:y",
+            "postgres://ada:pw@s3cret@db.example/onus",
+            "postgres://ada:x/s3cret@db.example/onus",
+            "postgres://ada:s3cret?x@db.example/onus",
+            "postgres://db.example:5432/onus?user=ada&password=x@s3cret",
+            "postgres://ada:x@db.example/onus?password=a@s3cret",
+            "postgres://ada%3As3cret@db.example/onus",
+            "postgres://ada@db.example/onus;password=s3cret",
+            "postgres://ada@db.example/onus%20password=s3cret",
+            "postgres://ada@db.example%2Cs3cret/onus",
+            "POSTGRES://ada:s3cret@db.example/onus",
+            "host=db.example password=s3cret",
         ] {
             let error = parse(text).unwrap_err();
-            assert!(!format!("{error:?} {error} {}", Address::mask(text)).contains("s3c"), "{error:?}");
+            assert!(!format!("{error:?} {error} {}", spelling::mask(text)).contains("s3c"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_password_goes_to_a_verified_server_alone() {
+        let is_verified =
+            |options: &str| parse(&format!("postgres://a@db.example/onus{options}")).unwrap().is_verified();
+        assert!(is_verified("") && is_verified("?sslmode=verify-full"));
+        assert!(
+            is_verified("?sslmode=verify-ca&sslrootcert=ca.pem")
+                && is_verified("?sslmode=require&sslrootcert=ca.pem")
+        );
+        // Any server that anybody vouches for.
+        assert!(!is_verified("?sslmode=verify-ca"));
+        for mode in ["disable", "prefer", "require"] {
+            assert!(!is_verified(&format!("?sslmode={mode}")), "{mode}");
+        }
+        assert!(!parse("postgres://a@localhost/onus").unwrap().is_verified());
+    }
+
+    #[test]
+    fn a_socket_is_not_tried_beside_a_host() {
+        assert!(parse("postgres://a@localhost,%2Frun%2Fpostgresql/onus").is_err());
+        assert!(parse("postgres:///onus?host=/run/postgresql").unwrap().dial().unwrap().is_none());
     }
 
     #[test]

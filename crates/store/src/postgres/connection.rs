@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, Connection as Driver, Error, Row, SimpleQueryMessage, Statement};
 
+use crate::rows::{Expect, missing_row};
 use crate::{Result, StoreError};
 
 use super::Address;
@@ -26,101 +27,41 @@ pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 /// How long the goodbye may take.
 const PARTING: Duration = Duration::from_millis(200);
 
-/// So many changes wait at most to be sent: groups of them are sent at once, in their order.
+/// So many changes wait at most to be sent: then they are sent at once, in their order.
 const MOST_WAITING: usize = 24;
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum Failure {
     /// The server, or the way to it, said so.
-    Said(Error),
+    Server(Error),
     /// Nothing came back.
-    Silence,
+    TimedOut,
     /// The server did something else than it was asked for.
-    Wrong(StoreError),
+    Store(StoreError),
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Said(error)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Server(error)
     }
 }
 
-type Answer<T> = std::result::Result<T, Trouble>;
-
-/// What must be true of a statement that is sent later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Must {
-    /// Nothing: it cannot fail but by an error.
-    Run,
-    /// It changes the one row that the ledger speaks of.
-    ChangeOne,
-    /// It changes one row, or the transaction is run again.
-    ChangeOneOrAgain,
-}
+type Outcome<T> = std::result::Result<T, Failure>;
 
 /// A change that is sent with the next statement whose answer is waited for.
 #[derive(Debug)]
-struct Later {
-    sql: String,
-    values: Vec<Encoded>,
-    must: Must,
-}
-
-impl Later {
-    /// The table that it changes.
-    fn table(&self) -> Option<&str> {
-        let mut words = self.sql.split_ascii_whitespace();
-        match words.next()? {
-            "UPDATE" => words.next(),
-            // INSERT INTO, DELETE FROM
-            _ => words.nth(1),
-        }
-    }
-}
-
-/// Changes of different tables, as one statement.
-#[derive(Debug)]
-struct Group {
+struct Deferred {
     statement: Statement,
     values: Vec<Encoded>,
-    /// What must be true of each that is counted, in the order of the answer's columns.
-    musts: Vec<Must>,
+    expect: Expect,
 }
 
-impl Group {
-    async fn run(&self, client: &Client) -> std::result::Result<Vec<Row>, Error> {
+impl Deferred {
+    async fn run(&self, client: &Client) -> std::result::Result<u64, Error> {
         let values: Vec<Value<'_>> = self.values.iter().map(|value| value as Value<'_>).collect();
-        client.query(&self.statement, &values).await
+        client.execute(&self.statement, &values).await
     }
-}
-
-/// The text of one statement that makes all these changes, and counts those that must be counted. They do not see one another, and
-/// none of them changes a table that another changes.
-fn together(changes: &[Later]) -> String {
-    let (mut parts, mut counts, mut before) = (Vec::new(), Vec::new(), 0);
-    for (n, change) in changes.iter().enumerate() {
-        let returning = if change.must == Must::Run { "" } else { " RETURNING 1" };
-        if change.must != Must::Run {
-            counts.push(format!("(SELECT COUNT(*) FROM part{n})"));
-        }
-        parts.push(format!("part{n} AS ({}{returning})", renumbered(&change.sql, before)));
-        before += change.values.len();
-    }
-    let counts = if counts.is_empty() { "1".to_owned() } else { counts.join(", ") };
-    format!("WITH {} SELECT {counts}", parts.join(", "))
-}
-
-/// The same statement with the numbers of its parameters beginning after those before it.
-fn renumbered(sql: &str, before: usize) -> String {
-    let mut pieces = sql.split('$');
-    let mut text = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
-        let number: usize = piece[..digits].parse().unwrap_or_default();
-        text.push_str(&format!("${}{}", number + before, &piece[digits..]));
-    }
-    text
 }
 
 /// A value as it goes over the wire.
@@ -156,7 +97,7 @@ pub(super) struct Connection {
     driver: JoinHandle<()>,
     statements: HashMap<String, Statement>,
     patience: Duration,
-    waiting: Vec<Later>,
+    waiting: Vec<Deferred>,
     /// Whether a transaction has begun and not ended.
     is_open: bool,
 }
@@ -202,8 +143,8 @@ where
 }
 
 /// Waits for an answer, but not for ever.
-async fn within<T>(patience: Duration, work: impl Future<Output = T>) -> Answer<T> {
-    tokio::time::timeout(patience, work).await.map_err(|_| Trouble::Silence)
+async fn within<T>(patience: Duration, work: impl Future<Output = T>) -> Outcome<T> {
+    tokio::time::timeout(patience, work).await.map_err(|_| Failure::TimedOut)
 }
 
 impl Connection {
@@ -236,7 +177,7 @@ impl Connection {
         self.patience = patience;
     }
 
-    fn prepared(&mut self, sql: &str) -> Answer<Statement> {
+    fn prepared(&mut self, sql: &str) -> Outcome<Statement> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
@@ -250,10 +191,10 @@ impl Connection {
         &mut self,
         patience: Duration,
         work: impl AsyncFnOnce(&Client) -> std::result::Result<T, Error>,
-    ) -> Answer<T> {
-        let Some(client) = &self.client else { return Err(Trouble::Silence) };
+    ) -> Outcome<T> {
+        let Some(client) = &self.client else { return Err(Failure::TimedOut) };
         let answered = self.runtime.block_on(within(patience, work(client)));
-        if matches!(answered, Err(Trouble::Silence)) {
+        if matches!(answered, Err(Failure::TimedOut)) {
             self.driver.abort();
             self.client = None;
         }
@@ -265,62 +206,41 @@ impl Connection {
         &mut self,
         patience: Duration,
         work: impl AsyncFnOnce(&Client) -> std::result::Result<T, Error>,
-    ) -> Answer<T> {
-        let groups = self.groups()?;
+    ) -> Outcome<T> {
+        let waiting = std::mem::take(&mut self.waiting);
         let (earlier, answer) = self.ask(patience, async |client| {
-            let earlier = join_all(groups.iter().map(|group| group.run(client)));
+            let earlier = join_all(waiting.iter().map(|change| change.run(client)));
             // Each is sent when it is first looked at, in this order.
             Ok(join(earlier, work(client)).await)
         })?;
-        check(&groups, earlier)?;
+        check(&waiting, earlier)?;
         Ok(answer?)
     }
 
-    /// What waits to be sent, in as few statements as possible.
-    fn groups(&mut self) -> Answer<Vec<Group>> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut groups = Vec::new();
-        while !waiting.is_empty() {
-            let is_again =
-                |at: &usize| waiting[..*at].iter().any(|change| change.table() == waiting[*at].table());
-            let end = (1..waiting.len()).find(is_again).unwrap_or(waiting.len());
-            let rest = waiting.split_off(end);
-            groups.push(Group {
-                statement: self.prepared(&together(&waiting))?,
-                musts: waiting.iter().map(|change| change.must).filter(|must| *must != Must::Run).collect(),
-                values: waiting.into_iter().flat_map(|change| change.values).collect(),
-            });
-            waiting = rest;
-        }
-        Ok(groups)
-    }
-
-    pub(super) fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<Vec<Row>> {
+    pub(super) fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Outcome<Vec<Row>> {
         let statement = self.prepared(sql)?;
         self.ask_after(self.patience, async |client| client.query(&statement, values).await)
     }
 
-    /// Two questions at once.
-    pub(super) fn query_both(
-        &mut self,
-        one: (&str, &[Value<'_>]),
-        other: (&str, &[Value<'_>]),
-    ) -> Answer<(Vec<Row>, Vec<Row>)> {
-        let statements = (self.prepared(one.0)?, self.prepared(other.0)?);
+    /// Several questions in one round trip.
+    pub(super) fn query_all(&mut self, questions: &[(&str, Vec<Value<'_>>)]) -> Outcome<Vec<Vec<Row>>> {
+        let mut asked = Vec::with_capacity(questions.len());
+        for (sql, values) in questions {
+            asked.push((self.prepared(sql)?, values));
+        }
         self.ask_after(self.patience, async |client| {
-            let (first, second) =
-                join(client.query(&statements.0, one.1), client.query(&statements.1, other.1)).await;
-            Ok((first?, second?))
+            let answers = asked.iter().map(|(statement, values)| client.query(statement, values));
+            join_all(answers).await.into_iter().collect()
         })
     }
 
-    pub(super) fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Answer<u64> {
+    pub(super) fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Outcome<u64> {
         let statement = self.prepared(sql)?;
         self.ask_after(self.patience, async |client| client.execute(&statement, values).await)
     }
 
     /// To be sent with the next one.
-    pub(super) fn execute_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Answer<()> {
+    pub(super) fn execute_later(&mut self, sql: &str, values: &[Value<'_>], expect: Expect) -> Outcome<()> {
         let statement = self.prepared(sql)?;
         let mut encoded = Vec::with_capacity(values.len());
         for (value, kind) in values.iter().zip(statement.params()) {
@@ -328,14 +248,14 @@ impl Connection {
             encoded.push(match value.to_sql_checked(kind, &mut bytes) {
                 Ok(IsNull::No) => Encoded(Some(bytes)),
                 Ok(IsNull::Yes) => Encoded(None),
-                Err(error) => return Err(Trouble::Wrong(StoreError::Unexpected(error.to_string()))),
+                Err(error) => return Err(Failure::Store(StoreError::Unexpected(error.to_string()))),
             });
         }
-        self.waiting.push(Later { sql: sql.to_owned(), values: encoded, must });
+        self.waiting.push(Deferred { statement, values: encoded, expect });
         if self.waiting.len() >= MOST_WAITING { self.flush() } else { Ok(()) }
     }
 
-    pub(super) fn flush(&mut self) -> Answer<()> {
+    pub(super) fn flush(&mut self) -> Outcome<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -343,11 +263,11 @@ impl Connection {
     }
 
     /// Statements without parameters or answer.
-    pub(super) fn batch(&mut self, sql: &str) -> Answer<()> {
+    pub(super) fn batch(&mut self, sql: &str) -> Outcome<()> {
         self.ask_after(self.patience, async |client| client.batch_execute(sql).await)
     }
 
-    pub(super) fn simple(&mut self, sql: &str) -> Answer<Vec<SimpleQueryMessage>> {
+    pub(super) fn simple(&mut self, sql: &str) -> Outcome<Vec<SimpleQueryMessage>> {
         self.ask_after(self.patience, async |client| client.simple_query(sql).await)
     }
 
@@ -357,7 +277,7 @@ impl Connection {
         words: &str,
         (sql, values): (&str, &[Value<'_>]),
         second: Option<(&str, &[Value<'_>])>,
-    ) -> Answer<(Vec<Row>, Vec<Row>)> {
+    ) -> Outcome<(Vec<Row>, Vec<Row>)> {
         // Whatever a transaction before it left, by an error or a panic, ends first.
         if self.is_open {
             self.rollback();
@@ -395,18 +315,18 @@ impl Connection {
 
     /// Commits by these words, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
     /// before. Whether the commit was answered is one thing, whether there was anything left to commit another.
-    pub(super) fn commit(&mut self, words: &str, then: Option<(&str, &[Value<'_>])>) -> Answer<Answer<()>> {
-        if self.waiting.iter().any(|later| later.must != Must::Run) {
+    pub(super) fn commit(&mut self, words: &str, then: Option<(&str, &[Value<'_>])>) -> Outcome<Outcome<()>> {
+        if self.waiting.iter().any(|change| change.expect != Expect::Success) {
             self.flush()?;
         }
         let then = match then {
             Some((sql, values)) => Some((self.prepared(sql)?, values)),
             None => None,
         };
-        let groups = self.groups()?;
+        let waiting = std::mem::take(&mut self.waiting);
         self.is_open = false;
         let answered = self.ask(self.patience, async |client| {
-            let earlier = join_all(groups.iter().map(|group| group.run(client)));
+            let earlier = join_all(waiting.iter().map(|change| change.run(client)));
             let commit = client.batch_execute(words);
             let after = async {
                 if let Some((statement, values)) = &then {
@@ -419,59 +339,28 @@ impl Connection {
         });
         let (earlier, commit) = match answered {
             Ok(answered) => answered,
-            Err(trouble) => return Ok(Err(trouble)),
+            Err(failure) => return Ok(Err(failure)),
         };
         if let Err(error) = commit {
             return Ok(Err(error.into()));
         }
         // After an error COMMIT ends a transaction without committing it.
-        check(&groups, earlier)?;
+        check(&waiting, earlier)?;
         Ok(Ok(()))
     }
 }
 
 /// Whether what was sent earlier did what it must.
-fn check(groups: &[Group], outcomes: Vec<std::result::Result<Vec<Row>, Error>>) -> Answer<()> {
-    for (group, rows) in groups.iter().zip(outcomes) {
-        let rows = rows?;
-        for (n, must) in group.musts.iter().enumerate() {
-            let changed: Option<i64> = rows.first().map(|row| row.try_get(n)).transpose()?;
-            match (must, changed) {
-                (_, Some(1)) => {}
-                (Must::ChangeOneOrAgain, _) => return Err(Trouble::Wrong(StoreError::Again)),
-                (Must::Run | Must::ChangeOne, _) => {
-                    let what = "a row that the ledger speaks of is missing".to_owned();
-                    return Err(Trouble::Wrong(StoreError::Damaged(what)));
-                }
+fn check(changes: &[Deferred], outcomes: Vec<std::result::Result<u64, Error>>) -> Outcome<()> {
+    for (change, changed) in changes.iter().zip(outcomes) {
+        match (change.expect, changed?) {
+            (Expect::Success, _) | (Expect::OneRow, 1) => {}
+            (Expect::RowsOrRetry(wanted), changed) if changed == wanted => {}
+            (Expect::RowsOrRetry(_), _) => return Err(Failure::Store(StoreError::Again)),
+            (Expect::OneRow, _) => {
+                return Err(Failure::Store(missing_row()));
             }
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn later(sql: &str, values: usize, must: Must) -> Later {
-        Later { sql: sql.to_owned(), values: (0..values).map(|_| Encoded(None)).collect(), must }
-    }
-
-    #[test]
-    fn changes_become_one_statement_with_parameters_of_its_own() {
-        let changes = [
-            later("INSERT INTO event (a, b) VALUES ($1, $2::text)", 2, Must::Run),
-            later("UPDATE task SET a = $3 WHERE b = $1 AND c = $2", 3, Must::ChangeOne),
-            later("DELETE FROM scope WHERE a = $1", 1, Must::ChangeOneOrAgain),
-        ];
-        assert_eq!(
-            together(&changes),
-            "WITH part0 AS (INSERT INTO event (a, b) VALUES ($1, $2::text)), \
-             part1 AS (UPDATE task SET a = $5 WHERE b = $3 AND c = $4 RETURNING 1), \
-             part2 AS (DELETE FROM scope WHERE a = $6 RETURNING 1) \
-             SELECT (SELECT COUNT(*) FROM part1), (SELECT COUNT(*) FROM part2)"
-        );
-        let tables: Vec<_> = changes.iter().map(Later::table).collect();
-        assert_eq!(tables, [Some("event"), Some("task"), Some("scope")]);
-    }
 }

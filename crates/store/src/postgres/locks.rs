@@ -1,4 +1,4 @@
-//! Locking rows before they are read. The order of it all, and why, is told in the module above.
+//! Locking rows before they are read. The module above explains the order, and why.
 //!
 //! Rows are locked `FOR NO KEY UPDATE`: their keys never change. Where a statement may have waited, the clock is read
 //! above what waited, in the same round trip.
@@ -9,13 +9,17 @@ use std::sync::LazyLock;
 use onus_core::actor::Tier;
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::Lease;
+use onus_core::seat::{Seat, SeatName};
 use onus_core::task::Task;
 
+use crate::rows::columns::{LEASE_COLUMNS, TASK_COLUMNS};
+use crate::rows::graph::{self, READY};
+use crate::rows::seat::{self, SEAT_COLUMNS};
+use crate::rows::{self, Cells, Decoded};
 use crate::{Patience, Reach, Read, Result, StoreError};
 
 use super::connection::Value;
-use super::graph::READY;
-use super::rows::{self, LEASE_COLUMNS, TASK_COLUMNS};
+use super::rows::to_sql;
 use super::session::{Lock, NOW_MS, Scopes, Session};
 
 /// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something scheduled
@@ -42,32 +46,40 @@ static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
 
 impl Session<'_> {
     /// One row, waited for if need be.
-    pub(super) fn lock_row(&mut self, uid: Uid) -> Result<Option<Task>> {
-        // What is had needs not be waited for: the time is what it was when it was had.
-        if let Some(task) = self.known.tasks.get(&uid).cloned() {
-            self.read_with_lock = Some(self.last_reading.clone()).filter(|_| !self.has_waited);
-            return Ok(Some(task));
-        }
+    pub(super) fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>> {
         let sql = format!(
             "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
              FOR NO KEY UPDATE) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had"
         );
-        self.lock_by(&sql, &[&uid.to_string()])
+        self.lock_by(&sql, &[&uid.to_string()], rows::task)
+    }
+
+    /// The same for a seat.
+    pub(super) fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>> {
+        let sql = format!(
+            "WITH had AS MATERIALIZED (SELECT {SEAT_COLUMNS} FROM seat WHERE project = $1 AND name = $2 \
+             FOR NO KEY UPDATE) SELECT {SEAT_COLUMNS}, {NOW_MS} AS now_ms FROM had"
+        );
+        self.lock_by(&sql, &[&name.as_str()], seat::decode)
     }
 
     /// The row that a statement locks and answers with, and the time from when on it is locked.
-    fn lock_by(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Option<Task>> {
+    fn lock_by<T>(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        decode: impl Fn(&mut Cells<'_>) -> Decoded<T>,
+    ) -> Result<Option<T>> {
         self.may_wait();
-        let locked = self.one(sql, values, |row| Ok((rows::task(row)?, row.try_get("now_ms")?)))?;
-        Ok(locked.map(|(task, wall_ms)| {
+        let locked = self.one(sql, values, |cells| Ok((decode(cells)?, cells.get()?)))?;
+        Ok(locked.map(|(row, wall_ms)| {
             let now = self.read(wall_ms);
             self.read_with_lock = Some(now);
-            self.known.tasks.insert(task.uid, task.clone());
-            task
+            row
         }))
     }
 
-    pub(super) fn lock_rows(&mut self, tasks: &[Uid], reach: Reach) -> Result<()> {
+    pub(super) fn lock_tasks(&mut self, tasks: &[Uid], reach: Reach) -> Result<()> {
         let named: BTreeSet<String> = tasks.iter().map(ToString::to_string).collect();
         let mut all = named.clone();
         if reach == Reach::Neighbours {
@@ -94,19 +106,22 @@ impl Session<'_> {
              UNION SELECT task FROM dep WHERE project = $1 AND needs = ANY($2) \
              UNION SELECT parent FROM task WHERE project = $1 AND uid = ANY($2) AND parent IS NOT NULL",
             &[&tasks],
-            |row| Ok(row.try_get(0)?),
+            |cells| cells.get::<String>(),
         )?;
         Ok(found.into_iter().collect())
     }
 
-    /// A lease's row if nobody else has it just now.
-    pub(super) fn lock_lease_row(&mut self, task: Uid, token: Token) -> Result<Option<Lease>> {
-        self.one(
+    /// The rows of leases that nobody else has just now.
+    pub(super) fn lock_leases(&mut self, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
+        let tasks: Vec<String> = leases.iter().map(|(task, _)| task.to_string()).collect();
+        let tokens: Vec<i64> = leases.iter().map(|(_, token)| to_sql(token.0)).collect();
+        self.all(
             &format!(
-                "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND task = $2 AND token = $3 \
-                 FOR NO KEY UPDATE SKIP LOCKED"
+                "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 \
+                 AND (task, token) IN (SELECT * FROM unnest($2::text[], $3::bigint[])) \
+                 ORDER BY task, token FOR NO KEY UPDATE SKIP LOCKED"
             ),
-            &[&task.to_string(), &rows::to_sql(token.0)],
+            &[&tasks, &tokens],
             rows::lease,
         )
     }
@@ -121,7 +136,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    pub(super) fn walk_unlocked(
+    pub(super) fn walk_free(
         &mut self,
         tier: Tier,
         due_ms: i64,
@@ -130,7 +145,7 @@ impl Session<'_> {
     ) -> Result<bool> {
         let mut tried = None;
         if patience == Patience::Skip {
-            let first = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms])?;
+            let first = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms], rows::task)?;
             if let Some(task) = first {
                 tried = Some(task.uid);
                 if !visit(self, task)? {
@@ -139,7 +154,7 @@ impl Session<'_> {
             }
         }
         let mut left_out = false;
-        self.merge_ready(tier, due_ms, &mut |session, task| {
+        graph::walk_ready(self, tier, due_ms, &mut |session, task| {
             if tried == Some(task.uid) {
                 return Ok(true);
             }
@@ -152,7 +167,7 @@ impl Session<'_> {
                     &[&task.uid.to_string()],
                     rows::task,
                 )?,
-                Patience::Wait => session.lock_row(task.uid)?,
+                Patience::Wait => session.lock_task(task.uid)?,
             };
             match locked {
                 Some(task) => visit(session, task),

@@ -1,14 +1,14 @@
 //! Health and tidying.
 
+use crate::rows::rebuild::{Purpose, finding, run};
+use crate::rows::write::SCRUB;
 use crate::{Finding, Result, StoreError};
 
-use super::connection::Trouble;
+use super::connection::Failure;
 use super::rebuild::LONG;
+use super::schema::IS_OPEN;
 use super::session::{Mode, NOW_MS, Session};
-use super::{PostgresStore, failed, rebuild};
-
-/// The chore of making erased texts unreadable in the server's files.
-pub(super) const SCRUB: &str = "scrub";
+use super::{PostgresStore, failed};
 
 pub(super) fn check(store: &mut PostgresStore) -> Result<Vec<Finding>> {
     let mut session = store.session(Mode::Read);
@@ -21,9 +21,10 @@ fn findings(session: &mut Session<'_>) -> Result<Vec<Finding>> {
     let version = session.one(
         "SELECT current_setting('server_version') FROM project WHERE project = $1",
         &[],
-        |row| Ok(row.try_get::<_, String>(0)?),
+        |cells| cells.get::<String>(),
     )?;
-    let rows = crate::sqlite::maintain::rows_problem(rebuild::differing(session))?;
+    let access = access(session)?;
+    let rows = finding(run(session, Purpose::Compare, &mut |_| {}))?;
     let scrub = must_scrub(session)?;
     Ok(vec![
         Finding {
@@ -32,13 +33,16 @@ fn findings(session: &mut Session<'_>) -> Result<Vec<Finding>> {
             detail: format!("{}, PostgreSQL {}", session.address.shown(), version.unwrap_or_default()),
             mendable: false,
         },
+        access,
         rows,
         Finding {
             name: "erased texts",
             ok: !scrub,
             detail: match scrub {
-                true => "the server's files may still hold erased words: the owner of the tables ends that"
-                    .to_owned(),
+                true => {
+                    "the server's files may still contain erased text: the owner of the tables can remove it"
+                        .to_owned()
+                }
                 false => "none are left in the tables".to_owned(),
             },
             mendable: true,
@@ -46,11 +50,33 @@ fn findings(session: &mut Session<'_>) -> Result<Vec<Finding>> {
     ])
 }
 
+/// Whether only the roles that work with the store may connect: all others could take its locks.
+fn access(session: &mut Session<'_>) -> Result<Finding> {
+    let open = session.one(
+        &format!("SELECT quote_ident(current_database()) FROM project WHERE project = $1 AND ({IS_OPEN})"),
+        &[],
+        |cells| cells.get::<String>(),
+    )?;
+    Ok(Finding {
+        name: crate::ACCESS,
+        ok: open.is_none(),
+        detail: match open {
+            Some(database) => format!(
+                "any role of the server may connect, and take the locks that writers wait for. The database's owner can \
+                 change that: REVOKE CONNECT ON DATABASE {database} FROM PUBLIC; \
+                 GRANT CONNECT ON DATABASE {database} TO onus_app;"
+            ),
+            None => "only roles with permission may connect".to_owned(),
+        },
+        mendable: false,
+    })
+}
+
 fn must_scrub(session: &mut Session<'_>) -> Result<bool> {
     Ok(session.number("SELECT COUNT(*) FROM chore WHERE project = $1 AND name = $2", &[&SCRUB])? > 0)
 }
 
-/// An erased row is gone for every statement, but its bytes lie in the table's file until that is written anew. Only the
+/// An erased row is gone for every statement, but its bytes stay in the table's file until that is rewritten. Only the
 /// owner of the tables may do so; false: somebody else has to.
 pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
     let mut session = store.session(Mode::Read);
@@ -60,7 +86,7 @@ pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
         return Ok(true);
     }
     let address = store.address.clone();
-    let fail = |trouble: Trouble| failed(trouble, &address);
+    let fail = |failure: Failure| failed(failure, &address);
     let connection = &mut store.connection;
     let is_owner: bool = connection
         .query("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'onus.text'::regclass", &[])

@@ -1,25 +1,25 @@
 //! PostgreSQL: one database for many machines and many projects.
 //!
-//! Everything that `decide` rests on is locked before it is read, so READ COMMITTED is enough: each statement sees what
+//! Everything that `decide` depends on is locked before it is read, so READ COMMITTED is enough: each statement sees what
 //! was committed when it began, and a row that was waited for is read as it is now. What a transaction has locked is its
 //! own until the commit.
 //!
 //! # The locks, in the order in which they are taken
 //!
 //! 1. **whole**, shared by every write, taken with `BEGIN`. A rebuild has it alone.
-//! 2. **key**: the idempotency key, if there is one, by reading what was kept under it. Two that ask with one key come one
+//! 2. **key**: the idempotency key, if there is one, by reading what was kept under it. Two requests with one key run one
 //!    after the other; the second finds the first one's result.
-//! 3. **project**: the project's row, by who appends to its stream (a new actor, a seal) or needs a number for a task.
-//! 4. **graph**: who changes edges, or walks along them for a decision (circles, reset, retry).
+//! 3. **project**: the project's row, to append to its stream (a new actor, a seal) or to get a number for a task.
+//! 4. **graph**: to change edges, or to follow them for a decision (cycles, reset, retry).
 //! 5. **task rows**, all that one request may change in one statement, in the order of their uids: an order on which two
 //!    transactions agree whatever they know of the graph. (Uids grow with time, and what is waited for is mostly older: it
 //!    is upstream first nearly always. But "upstream" is what the graph says, and that changes; the uid does not.)
-//! 6. **scopes**: exclusive for who begins or widens a reservation, shared for who moves a deadline. After it no row of a
-//!    task is waited for.
+//! 6. **scopes**: exclusive to begin or widen a reservation, shared to move a deadline. After it no request waits for a
+//!    task's row.
 //! 7. **lease rows** of the caller's other leases, by signs of life; skipped if another has them. **instance**.
 //!
-//! A transaction that has to go back in this order (a batch of requests, a guard that ends one task and begins another)
-//! may meet another that does; the server then ends one of them (40P01), and it is run again from the beginning.
+//! A transaction that has to go back in this order (a batch whose requests name different tasks, two commands of one
+//! instance of which one registers its process first) may meet another that does; the server then ends one of them (40P01), and it is run again from the beginning.
 //! `Write::lock_tasks` lets a batch lock all it names at once.
 //!
 //! # The races, one by one
@@ -30,63 +30,62 @@
 //!   nothing else looks once more, waiting, before it says that there is nothing.
 //! - *Two dependencies of one task finish at once.* Each locks the task that waits for it and counts relatively: the second
 //!   subtracts from what the first wrote.
-//! - *`dep add` beside `done`.* Who adds an edge locks both its ends. If `done` was first, the new edge finds its upstream
+//! - *`dep add` during `done`.* Adding an edge locks both its ends. If `done` was first, the new edge finds its upstream
 //!   end met; if the edge was first, `done` finds it among those that wait. An edge changes only while both its ends are
 //!   locked: so `done`, which holds its own row, needs no graph lock to know them. It reads its neighbours, locks them
 //!   all, and reads them again: if one came meanwhile, it is run again.
-//! - *A→B beside B→A.* Edges change under the graph lock: the second walks over the first one's edge and finds the circle.
-//! - *claim beside reset of what is upstream.* Reset locks the whole closure, the claim its own row, in which `unmet` says
-//!   what its upstream is. Whoever comes second sees the other: the reset a live lease, the claim an unmet dependency.
-//! - *Two scopes that overlap.* Both come to the scope lock before they look around; the second sees the first one's rows.
-//! - *A renewal beside a claim that finds its scope lapsed.* The claim looks at deadlines under the exclusive scope lock,
+//! - *A→B during B→A.* Edges change under the graph lock: the second follows the first one's edge and finds the cycle.
+//! - *A claim during a reset upstream.* Reset locks the whole closure, the claim its own row, in which `unmet` counts
+//!   its upstream. The second sees the first: the reset a live lease, the claim an unmet dependency.
+//! - *Two scopes that overlap.* Both take the scope lock before they look for rivals; the second sees the first one's rows.
+//! - *A renewal during a claim that finds its scope lapsed.* The claim looks at deadlines under the exclusive scope lock,
 //!   the renewal moves its own under the shared one, and each reads the clock when it has it. If the claim was first and
 //!   found the lease lapsed, the renewal's clock is later still: it is late, and makes claim's whole check.
 //! - *Limits on leases without a TTL* are counted under the scope lock, too.
 //! - *Numbers* of tasks are taken under the project's row: one by one, without a gap.
 //! - *One origin, twice.* The second insert meets the first one's unique key (23505) and is run again: it finds the task.
-//! - *A sign of life beside a takeover.* It changes only a lease that has not ended, judged on the row as it is when the
-//!   row is had. It needs no lock on the task, so whoever ends a lease may have judged it by a row from before: it ends only
-//!   one that was not renewed since, or else is run again.
+//! - *A sign of life during a takeover.* It changes only a lease that has not ended, judged by the row once it is
+//!   locked. It needs no lock on the task, so a request that ends a lease may have judged it by an older row: it ends only
+//!   a lease that was not renewed since, or else is run again.
 //!
 //! # Time
 //!
-//! `clock_timestamp()` of the server decides, and is read after the last lock that a decision waited for: time spent in a
-//! queue is no time in which nothing happened. All moments carry one clock domain, `postgres/<database>/`; no tick of any
+//! `clock_timestamp()` of the server decides, and is read after the last lock that a decision waited for: much can happen
+//! while a request waits. All moments have one clock domain, `postgres/<database>/`; no tick of any
 //! client's machine is mixed in. (See `Lease::liveness` for what binds whom.)
 //!
 //! # The order of events
 //!
 //! `seq` comes from a sequence, so that writers do not queue for it; it grows within a stream, whose row is locked, but an
 //! event may be committed after one with a higher number. So each write leaves a mark when it begins: a lock, held until
-//! it ends, whose number is the one that events had reached. All of its own are higher. Who follows the ledger reads how
+//! it ends, whose number is the one that events had reached. All of its own are higher. A follower of the ledger reads how
 //! far numbers were given out, then the lowest mark that is held, then takes its snapshot: up to the lower of the two
-//! every event is in the snapshot or never comes. That much is *settled*, and no more is shown to who goes on from the last
-//! one (`EventQuery::settled`). A lock is released after its transaction can be seen, so nothing falls in between.
+//! every event is in the snapshot or never comes. That much is *settled*, and a follower that continues from the last event is
+//! shown no more (`EventQuery::settled`). A lock is released after its transaction becomes visible, so nothing is missed.
+//! A mark counts only if its session belongs to a role that could add events: a stranger's lock silences nobody.
 //!
 //! # News
 //!
 //! `NOTIFY` inside a transaction makes commits queue behind one another. So it goes out after the commit, and only if
-//! somebody listens, which a lock that listeners share tells. A writer that dies in between is the reason why who waits
-//! also looks now and then.
+//! somebody listens, which a lock shared by listeners shows. A writer may die in between, so a waiter also looks
+//! now and then.
 //!
 //! # A commit whose outcome is unknown
 //!
-//! If the connection is lost before the server has answered to `COMMIT`, the transaction is asked for over a new one. Its
-//! number tells whether it is over (`pg_xact_status`), but not whether it was committed: a server that crashed, or a standby
-//! that took over, gives numbers of which it has nothing on disk to others. What tells is an event of its own in the
-//! ledger. It is there: that is the answer, once the standbys that the server waits for have it as well ([`VOUCH`]; who was
-//! to wait for them may have been ended). It is not there: nothing was applied, and it is run again. A transaction without
-//! an event changes signs of life alone; it is run again in either case, and what it tells is true of the second time.
-//! What cannot be found out in time is said to be unknown.
+//! If the connection is lost before the server has answered `COMMIT`, the store asks about the transaction over a new one. Its
+//! number shows whether it is over (`pg_xact_status`), but not whether it was committed: a server that crashed, or a standby
+//! that took over, reuses numbers of which it has nothing on disk. What shows it is an event of its own in the
+//! ledger. If it is there, it was applied, and is acknowledged once the standbys that the server waits for have it as well
+//! ([`AWAIT_STANDBYS`]; the session that should have waited may have been ended). If not, nothing was applied, and it is run
+//! again. A transaction without an event changes only signs of life; it is run again in either case, and answers for the second
+//! run. An outcome that cannot be determined in time is reported as unknown.
 
 mod address;
+mod blocker;
 mod connection;
-mod graph;
-mod known;
 mod locks;
 mod maintain;
 mod open;
-mod pool;
 mod read;
 mod rebuild;
 mod rows;
@@ -95,6 +94,7 @@ mod scope;
 mod search;
 mod session;
 mod watch;
+mod wire;
 mod write;
 
 use std::path::PathBuf;
@@ -104,11 +104,10 @@ use tokio_postgres::error::{Severity, SqlState};
 
 use onus_core::time::ClockDomain;
 
-use crate::{Clock, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
+use crate::{Clock, Ending, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
 
 pub use address::Address;
-use connection::{Connection, Trouble, Value};
-pub use pool::{PooledStore, PostgresPool};
+use connection::{Connection, Failure, Value};
 use session::{LastEvent, Lock, Mode, Session};
 
 /// The longest pause before a transaction that another was preferred to is run again.
@@ -116,7 +115,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// Once this is committed, all that was before it is with the standbys that the server waits for, if there are any. A
 /// transaction that changes nothing would not wait for them, though it tells what another did.
-const VOUCH: &str = "SELECT pg_logical_emit_message(true, 'onus', '') \
+const AWAIT_STANDBYS: &str = "SELECT pg_logical_emit_message(true, 'onus', '') \
                      WHERE current_setting('synchronous_standby_names') <> ''";
 
 /// How long the outcome of a commit is asked for, at least.
@@ -144,9 +143,10 @@ impl std::fmt::Debug for PostgresStore {
     }
 }
 
-/// How a transaction ended.
+/// What became of a transaction.
 enum Ended {
-    Committed,
+    /// What its work said: it was committed, or rolled back.
+    AsTold,
     /// Not applied, or known not to be: it can be run again.
     Again(StoreError),
 }
@@ -161,10 +161,6 @@ impl PostgresStore {
         self.clock = Some(clock);
     }
 
-    fn is_closed(&self) -> bool {
-        self.connection.is_closed()
-    }
-
     fn session(&mut self, mode: Mode) -> Session<'_> {
         Session::new(
             &mut self.connection,
@@ -175,7 +171,10 @@ impl PostgresStore {
     }
 
     /// One transaction, run once. The answer, and how it ended.
-    fn attempt<R>(&mut self, work: &mut impl FnMut(&mut dyn Write) -> Result<R>) -> Result<(R, Ended)> {
+    fn attempt<R>(
+        &mut self,
+        work: &mut impl FnMut(&mut dyn Write) -> Result<Ending<R>>,
+    ) -> Result<(R, Ended)> {
         let mut session = self.session(Mode::Write);
         let outcome = work(&mut session).and_then(|answer| match session.broken.take() {
             Some(error) => Err(error),
@@ -183,30 +182,34 @@ impl PostgresStore {
         });
         let (last_event, xid) = (session.last_event.take(), session.xid);
         let answer = match outcome {
-            Ok(answer) => answer,
+            Ok(Ending::Commit(answer)) => answer,
+            Ok(Ending::RollBack(answer)) => {
+                self.connection.rollback();
+                return Ok((answer, Ended::AsTold));
+            }
             Err(error) => {
                 self.connection.rollback();
                 return Err(error);
             }
         };
         // Nothing was asked: there is nothing to commit.
-        let Some(xid) = xid else { return Ok((answer, Ended::Committed)) };
+        let Some(xid) = xid else { return Ok((answer, Ended::AsTold)) };
         let (channel, listening) = (watch::channel(self.project), Lock::Watched.key(self.project));
         let tell: (&str, &[Value<'_>]) = (watch::TELL, &[&channel, &listening]);
         let committed = match &last_event {
             Some(_) => self.connection.commit("COMMIT", Some(tell)),
-            None => self.connection.commit(&format!("{VOUCH}; COMMIT"), None),
+            None => self.connection.commit(&format!("{AWAIT_STANDBYS}; COMMIT"), None),
         };
         let committed = match committed {
             Ok(committed) => committed,
-            Err(trouble) => {
+            Err(failure) => {
                 self.connection.rollback();
-                return Err(failed(trouble, &self.address));
+                return Err(failed(failure, &self.address));
             }
         };
         let ended = match committed {
-            Ok(()) => Ended::Committed,
-            Err(Trouble::Said(error)) if is_refusal(&error) => {
+            Ok(()) => Ended::AsTold,
+            Err(Failure::Server(error)) if is_refusal(&error) => {
                 self.connection.rollback();
                 Ended::Again(failed(error.into(), &self.address))
             }
@@ -227,7 +230,10 @@ impl PostgresStore {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(500));
         }
-        Err(StoreError::Unknown(PathBuf::from(self.address.shown())))
+        Err(StoreError::Unknown {
+            place: PathBuf::from(self.address.shown()),
+            why: "the connection was lost at the commit".to_owned(),
+        })
     }
 
     /// How a transaction ended. None: it has not, or this server does not know.
@@ -239,8 +245,8 @@ impl PostgresStore {
                 matches!(status, Some("committed" | "aborted"))
             }
             // A number that was never given out, as far as this server knows: nothing of it is here, or will be.
-            Err(Trouble::Said(error)) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => true,
-            Err(trouble) => return Err(failed(trouble, &self.address)),
+            Err(Failure::Server(error)) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => true,
+            Err(failure) => return Err(failed(failure, &self.address)),
         };
         if !is_over {
             return Ok(None);
@@ -250,12 +256,12 @@ impl PostgresStore {
         let found = self.connection.query(sql, &[&self.project, &event.stream, &event.version, &event.hash]);
         let is_there = found.and_then(|rows| {
             if !rows.is_empty() {
-                self.connection.batch(VOUCH)?;
+                self.connection.batch(AWAIT_STANDBYS)?;
             }
             Ok(!rows.is_empty())
         });
-        let is_there = is_there.map_err(|trouble| failed(trouble, &self.address))?;
-        Ok(Some(if is_there { Ended::Committed } else { Ended::Again(StoreError::Again) }))
+        let is_there = is_there.map_err(|failure| failed(failure, &self.address))?;
+        Ok(Some(if is_there { Ended::AsTold } else { Ended::Again(StoreError::Again) }))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -283,17 +289,17 @@ impl Store for PostgresStore {
         let answer = outcome?;
         match (broken, ended) {
             (Some(error), _) => Err(error),
-            (None, Err(trouble)) => Err(failed(trouble, &self.address)),
+            (None, Err(failure)) => Err(failed(failure, &self.address)),
             (None, Ok(())) => Ok(answer),
         }
     }
 
-    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+    fn transact<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
         let began = Instant::now();
         let mut attempt = 0;
         loop {
             let error = match self.attempt(&mut work) {
-                Ok((answer, Ended::Committed)) => return Ok(answer),
+                Ok((answer, Ended::AsTold)) => return Ok(answer),
                 Ok((_, Ended::Again(error))) => error,
                 Err(error) => error,
             };
@@ -314,7 +320,7 @@ impl Store for PostgresStore {
 
     fn backup(&mut self, _to: &std::path::Path, _progress: &mut dyn FnMut(Progress)) -> Result<()> {
         Err(StoreError::NotHere(
-            "a PostgreSQL store is backed up by its server's own means (pg_dump); 'onus store copy' copies this project into a file".to_owned(),
+            "back up a PostgreSQL store with the server's own tools (pg_dump)".to_owned(),
         ))
     }
 
@@ -331,28 +337,6 @@ impl Store for PostgresStore {
     }
 }
 
-/// Why a row cannot be used.
-#[derive(Debug)]
-pub(super) enum Broken {
-    Row(tokio_postgres::Error),
-    Value(String),
-}
-
-impl From<tokio_postgres::Error> for Broken {
-    fn from(error: tokio_postgres::Error) -> Broken {
-        Broken::Row(error)
-    }
-}
-
-impl Broken {
-    fn into_error(self) -> StoreError {
-        match self {
-            Broken::Row(error) => StoreError::Damaged(format!("a row cannot be read: {error}")),
-            Broken::Value(why) => StoreError::Damaged(format!("a row cannot be read: {why}")),
-        }
-    }
-}
-
 /// Whether the server itself said that a commit is not made. What a pooler says of a server that it lost, or a server of
 /// its own end, tells nothing of that.
 fn is_refusal(error: &tokio_postgres::Error) -> bool {
@@ -363,11 +347,11 @@ fn is_refusal(error: &tokio_postgres::Error) -> bool {
 }
 
 /// What an error of the server or of the way to it means to the user.
-fn failed(trouble: Trouble, address: &Address) -> StoreError {
-    let error = match trouble {
-        Trouble::Said(error) => error,
-        Trouble::Silence => return address.fails("it does not answer any more"),
-        Trouble::Wrong(error) => return error,
+fn failed(failure: Failure, address: &Address) -> StoreError {
+    let error = match failure {
+        Failure::Server(error) => error,
+        Failure::TimedOut => return address.fails("it no longer answers"),
+        Failure::Store(error) => return error,
     };
     let Some(said) = error.as_db_error() else { return address.fails(address::said(&error)) };
     let code = said.code();

@@ -4,15 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::apply::apply_to_project;
-use onus_core::event::{Body, Event};
-use onus_core::ids::{Prefix, Uid, Version};
+use onus_core::ids::{Prefix, Uid};
 use onus_core::time::ClockDomain;
 
 use crate::copy::unfinished;
-use crate::{Read as _, Result, StoreError, Write as _};
+use crate::rows::write::create_project;
+use crate::{Result, StoreError};
 
-use super::connection::{Connection, Trouble};
+use super::connection::{Connection, Failure};
 use super::session::{Lock, Mode, key_of};
 use super::{Address, PostgresStore, failed, schema};
 
@@ -26,7 +25,7 @@ impl PostgresStore {
         let found = store
             .connection
             .query("SELECT project, uid FROM project WHERE name = $1", &[&name])
-            .map_err(|trouble| failed(trouble, address))?;
+            .map_err(|failure| failed(failure, address))?;
         let Some(row) = found.first() else {
             return Err(StoreError::NoProject { address: address.shown().to_owned(), name: name.to_owned() });
         };
@@ -62,7 +61,7 @@ impl PostgresStore {
     ) -> Result<PostgresStore> {
         let mut store = PostgresStore::connect(address, wait)?;
         let working = unfinished(name, project.uid);
-        let fail = |trouble: Trouble| failed(trouble, address);
+        let fail = |failure: Failure| failed(failure, address);
         let taken = store
             .connection
             .query(
@@ -97,11 +96,11 @@ impl PostgresStore {
         self.connection
             .query("UPDATE project SET name = $2 WHERE project = $1", &[&self.project, &name])
             .map(drop)
-            .map_err(|trouble| failed(trouble, &self.address))
+            .map_err(|failure| failed(failure, &self.address))
     }
 
-    /// Brings the schema up to date: which it was, and which it is. It takes the owner of the tables.
-    pub fn migrate(address: &Address) -> Result<(i64, i64)> {
+    /// Brings the schema up to date. It takes the owner of the tables.
+    pub fn migrate(address: &Address) -> Result<crate::Migrated> {
         schema::migrate(&mut Connection::open(address)?, address)
     }
 
@@ -114,7 +113,7 @@ impl PostgresStore {
                 Some(row) => Ok(Some(schema::Format { version: row.try_get(0)?, cluster: row.try_get(1)? })),
                 None => Ok(None),
             })
-            .map_err(|trouble| failed(trouble, address))?;
+            .map_err(|failure| failed(failure, address))?;
         let Some(format) = format else { return Err(StoreError::Missing(PathBuf::from(address.shown()))) };
         if format.version > schema::KNOWN {
             return Err(StoreError::Newer { found: format.version, known: schema::KNOWN });
@@ -140,7 +139,7 @@ impl PostgresStore {
         name: &str,
         prefix: &Prefix,
         (uid, event_uid): (Uid, Uid),
-        (actor, instance): (&ActorName, &InstanceId),
+        by: (&ActorName, &InstanceId),
     ) -> Result<()> {
         let exists = StoreError::Exists(PathBuf::from(format!("{}, project {name}", self.address.shown())));
         // Two that begin at once: the second finds what the first has made.
@@ -150,7 +149,7 @@ impl PostgresStore {
             let rows = store
                 .connection
                 .query("SELECT 1 FROM project WHERE name = $1", &[&name])
-                .map_err(|trouble| failed(trouble, &address))?;
+                .map_err(|failure| failed(failure, &address))?;
             Ok(rows.is_empty())
         };
         if !is_new(self)? {
@@ -158,42 +157,25 @@ impl PostgresStore {
         }
         let mut session = self.session(Mode::Write);
         let made = (|| {
-            session.lock_key(naming, false)?;
+            session.lock_number(naming, false)?;
             session.lock(Lock::Graph, false)?;
-            let mut event = Event {
-                uid: event_uid,
-                task: None,
-                version: Version(1),
-                body: Body::ProjectCreated { uid, prefix: prefix.clone() },
-                actor: actor.clone(),
-                instance: instance.clone(),
-                token: None,
-                at_ms: session.now().wall_ms,
-                cause: None,
-                texts: Default::default(),
-                prev: String::new(),
-                hash: String::new(),
-            };
-            event.hash = onus_core::chain::Record::from_event(&event).hash;
+            // The name is all that does not follow from the event.
             session.run(
                 "INSERT INTO project (project, name, uid, prefix, created_at_ms, version, head, last_number) \
-                 VALUES ($1, $2, $3, $4, $5, 0, '', 0)",
-                &[&name, &uid.to_string(), &prefix.as_str(), &event.at_ms],
+                 VALUES ($1, $2, '', '', 0, 0, '', 0)",
+                &[&name],
             )?;
-            session.append(&event, &[])?;
-            let changes =
-                apply_to_project(None, &event).map_err(|error| StoreError::Unexpected(error.to_string()))?;
-            changes.iter().try_for_each(|change| session.apply(change))
+            create_project(&mut session, (prefix, uid), event_uid, by)
         })();
         let ended = made.and_then(|()| {
             let committed = self.connection.commit("COMMIT", None).and_then(|committed| committed);
-            committed.map_err(|trouble| failed(trouble, &self.address))
+            committed.map_err(|failure| failed(failure, &self.address))
         });
         match ended {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.connection.rollback();
-                // Only another of the same name stands in the way of a fresh uid.
+                // Only another project of the same name can conflict with a new uid.
                 Err(if matches!(error, StoreError::Again) && !is_new(self)? { exists } else { error })
             }
         }

@@ -13,7 +13,7 @@ use onus_core::ids::Uid;
 use crate::Result;
 
 use super::connection::Value;
-use super::rows::{parsed, to_sql};
+use super::rows::to_sql;
 use super::session::Session;
 
 /// What a position and a word may be at most, by the server's rules.
@@ -54,28 +54,37 @@ fn wanted(text: &str) -> Option<String> {
     (!words.is_empty()).then(|| format!("{}:*", words.join(" <-> ")))
 }
 
-impl Session<'_> {
-    pub(super) fn find(&mut self, words: &[String], limit: u64) -> Result<Vec<Uid>> {
-        let queries: Option<Vec<String>> = words.iter().map(|word| wanted(word)).collect();
-        let Some(queries) = queries.filter(|queries| !queries.is_empty()) else { return Ok(Vec::new()) };
-        // Each word may stand in another text of the task: title, body or a note.
-        let hits = (0..queries.len()).map(|i| {
-            format!(
-                "SELECT stream AS task, MAX(ts_rank(words, ${n}::text::tsquery)) AS score FROM text \
-                 WHERE project = $1 AND indexed AND words @@ ${n}::text::tsquery GROUP BY stream",
-                n = i + 3
-            )
-        });
-        let sql = format!(
-            "SELECT task FROM ({}) AS hits GROUP BY task HAVING COUNT(*) = {} ORDER BY SUM(score) DESC, task LIMIT $2",
-            hits.collect::<Vec<_>>().join(" UNION ALL "),
-            queries.len()
-        );
-        let limit = to_sql(limit);
-        let mut values: Vec<Value<'_>> = vec![&limit];
-        values.extend(queries.iter().map(|query| query as Value<'_>));
-        self.all(&sql, &values, |row| parsed(row.try_get(0)?))
-    }
+pub(super) fn search(
+    session: &mut Session<'_>,
+    words: &[String],
+    ad_hoc: bool,
+    limit: u64,
+) -> Result<Vec<Uid>> {
+    let queries: Option<Vec<String>> = words.iter().map(|word| wanted(word)).collect();
+    let Some(queries) = queries.filter(|queries| !queries.is_empty()) else { return Ok(Vec::new()) };
+    // Each word may be in a different text of the task: title, body or a note.
+    let hits = (0..queries.len()).map(|i| {
+        format!(
+            "SELECT stream AS task, MAX(ts_rank(words, ${n}::text::tsquery)) AS score FROM text \
+             WHERE project = $1 AND indexed AND words @@ ${n}::text::tsquery GROUP BY stream",
+            n = i + 3
+        )
+    });
+    let sql = format!(
+        "SELECT task FROM ({}) AS hits WHERE {} GROUP BY task HAVING COUNT(*) = {} \
+         ORDER BY SUM(score) DESC, task LIMIT $2",
+        hits.collect::<Vec<_>>().join(" UNION ALL "),
+        if ad_hoc {
+            "TRUE"
+        } else {
+            "NOT (SELECT ad_hoc FROM task AS found WHERE found.project = $1 AND found.uid = hits.task)"
+        },
+        queries.len()
+    );
+    let limit = to_sql(limit);
+    let mut values: Vec<Value<'_>> = vec![&limit];
+    values.extend(queries.iter().map(|query| query as Value<'_>));
+    session.all(&sql, &values, |cells| cells.parsed())
 }
 
 #[cfg(test)]

@@ -4,16 +4,15 @@
 
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use onus_core::ids::Uid;
 use onus_core::time::{ClockDomain, Moment};
 
+use crate::rows::{Cells, Decoded, Expect};
 use crate::{Clock, Result, StoreError};
 
 use super::address::Address;
-use super::connection::{Connection, Must, Value};
-use super::known::Known;
-use super::rows::parsed;
-use super::{Broken, failed};
+use super::blocker::{Wanted, named};
+use super::connection::{Connection, Value};
+use super::failed;
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,7 @@ pub(super) fn key_of(name: &str) -> i64 {
 }
 
 /// What the locks that are writers' marks have in their upper bits.
-const MARK: i64 = 0x6f6e;
+pub(super) const MARK: i64 = 0x6f6e;
 
 /// Leaves a writer's mark: the number that events had reached when it began. All of its own will be higher.
 fn leave_mark() -> String {
@@ -74,13 +73,22 @@ fn leave_mark() -> String {
 }
 
 /// The number up to which no event can come any more: what was given out, but not beyond the lowest mark of those who are
-/// at work. In this order: who has begun in between has only higher numbers. Two answers, one number each or nothing.
+/// at work. In this order: who has begun in between has only higher numbers. One number each, or nothing.
+///
+/// Anybody who may connect can take a lock with a mark's number. It counts unless it is known to be held by a session that
+/// could not add an event, not even as another role that it may become: where the two are in doubt, followers wait.
 pub(super) fn settled_up_to() -> String {
     format!(
         "SELECT last_value FROM onus.event_seq; \
+         SELECT pg_stat_clear_snapshot(); \
+         WITH writer AS MATERIALIZED \
+             (SELECT oid FROM pg_roles WHERE has_any_column_privilege(oid, 'onus.event', 'INSERT')), \
+         stranger AS MATERIALIZED (SELECT pid FROM pg_stat_activity AS session WHERE usesysid IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM writer WHERE pg_has_role(session.usesysid, writer.oid, 'MEMBER'))) \
          SELECT MIN(((classid::bigint & 65535) << 32) | objid::bigint) FROM pg_locks WHERE locktype = 'advisory' \
          AND objsubid = 1 AND classid::bigint >> 16 = {MARK} \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND pid IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stranger WHERE stranger.pid = pg_locks.pid)"
     )
 }
 
@@ -131,13 +139,12 @@ pub(super) struct Session<'a> {
     /// Whether something may have been waited for since.
     pub(super) has_waited: bool,
     pub(super) is_write: bool,
-    /// If one was written, somebody may wait for it; and it shows whether the transaction came to stand.
+    /// If one was written, somebody may wait for it; and it shows whether the transaction was committed.
     pub(super) last_event: Option<LastEvent>,
     pub(super) scopes: Scopes,
     /// The two as each part that was begun found them.
     pub(super) parts: Vec<(Scopes, Option<LastEvent>)>,
-    pub(super) known: Known,
-    /// An error where none could be returned. The transaction cannot stand.
+    /// An error where none could be returned. The transaction cannot be committed.
     pub(super) broken: Option<StoreError>,
 }
 
@@ -159,13 +166,12 @@ impl<'a> Session<'a> {
             mode,
             xid: None,
             read_with_lock: None,
-            last_reading: Moment { wall_ms: 0, tick_ms: 0, domain: domain.clone() },
+            last_reading: Moment::new(0, 0, domain.clone()),
             has_waited: true,
             is_write: mode != Mode::Read,
             last_event: None,
             scopes: Scopes::Free,
             parts: Vec::new(),
-            known: Known::default(),
             broken: None,
         }
     }
@@ -180,14 +186,16 @@ impl<'a> Session<'a> {
             *self.connection = Connection::open(self.address)?;
         }
         let begun = match self.connection.begin(words, asked, first) {
-            Err(trouble) => match failed(trouble, self.address) {
+            Err(failure) => match failed(failure, self.address) {
                 StoreError::Unavailable { .. } => {
                     *self.connection = Connection::open(self.address)?;
                     self.connection
                         .begin(words, asked, first)
-                        .map_err(|trouble| failed(trouble, self.address))
+                        .map_err(|failure| failed(failure, self.address))
                 }
-                error => Err(error),
+                error => {
+                    Err(named(error, self.address, Wanted { key: whole, shared: self.mode != Mode::Alone }))
+                }
             },
             Ok(begun) => Ok(begun),
         };
@@ -215,20 +223,20 @@ impl<'a> Session<'a> {
         &mut self,
         sql: &str,
         values: &[Value<'_>],
-        mut map: impl FnMut(&Row) -> std::result::Result<T, Broken>,
+        mut decode: impl FnMut(&mut Cells<'_>) -> Decoded<T>,
     ) -> Result<Vec<T>> {
         let rows = self.rows(sql, values)?;
-        rows.iter().map(|row| map(row).map_err(Broken::into_error)).collect()
+        rows.iter().map(|row| Ok(decode(&mut Cells::of(row))?)).collect()
     }
 
     pub(super) fn one<T>(
         &mut self,
         sql: &str,
         values: &[Value<'_>],
-        map: impl FnOnce(&Row) -> std::result::Result<T, Broken>,
+        decode: impl FnOnce(&mut Cells<'_>) -> Decoded<T>,
     ) -> Result<Option<T>> {
         let rows = self.rows(sql, values)?;
-        rows.first().map(|row| map(row).map_err(Broken::into_error)).transpose()
+        Ok(rows.first().map(|row| decode(&mut Cells::of(row))).transpose()?)
     }
 
     pub(super) fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
@@ -239,32 +247,30 @@ impl<'a> Session<'a> {
         if self.xid.is_none() {
             return self.begin(Some((sql, &all)));
         }
-        self.connection.query(sql, &all).map_err(|trouble| failed(trouble, self.address))
+        self.connection.query(sql, &all).map_err(|failure| failed(failure, self.address))
     }
 
-    /// Two questions at once.
-    pub(super) fn both(
-        &mut self,
-        one: (&str, &[Value<'_>]),
-        other: (&str, &[Value<'_>]),
-    ) -> Result<(Vec<Row>, Vec<Row>)> {
+    /// Several questions in one round trip.
+    pub(super) fn at_once(&mut self, questions: &[(&str, &[Value<'_>])]) -> Result<Vec<Vec<Row>>> {
         self.ready()?;
         let project = self.project;
-        let [mut first, mut second]: [Vec<Value<'_>>; 2] = [vec![&project], vec![&project]];
-        first.extend(one.1);
-        second.extend(other.1);
-        self.connection
-            .query_both((one.0, &first), (other.0, &second))
-            .map_err(|trouble| failed(trouble, self.address))
+        let questions: Vec<(&str, Vec<Value<'_>>)> = questions
+            .iter()
+            .map(|(sql, values)| {
+                let project: Value<'_> = &project;
+                (*sql, std::iter::once(project).chain(values.iter().copied()).collect())
+            })
+            .collect();
+        self.connection.query_all(&questions).map_err(|failure| failed(failure, self.address))
     }
 
     /// A change whose outcome nobody waits for: it is sent with the next statement.
-    pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], must: Must) -> Result<()> {
+    pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], expect: Expect) -> Result<()> {
         self.ready()?;
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
-        self.connection.execute_later(sql, &all, must).map_err(|trouble| failed(trouble, self.address))
+        self.connection.execute_later(sql, &all, expect).map_err(|failure| failed(failure, self.address))
     }
 
     pub(super) fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
@@ -272,30 +278,17 @@ impl<'a> Session<'a> {
         let project = self.project;
         let mut all: Vec<Value<'_>> = vec![&project];
         all.extend(values);
-        self.connection.execute(sql, &all).map_err(|trouble| failed(trouble, self.address))
-    }
-
-    /// A change to a row that must be there.
-    pub(super) fn run_on_one(&mut self, sql: &str, values: &[Value<'_>]) -> Result<()> {
-        match self.run(sql, values)? {
-            1 => Ok(()),
-            _ => Err(StoreError::Damaged("a row that the ledger speaks of is missing".to_owned())),
-        }
+        self.connection.execute(sql, &all).map_err(|failure| failed(failure, self.address))
     }
 
     pub(super) fn number(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
-        let count = self.one(sql, values, |row| Ok(row.try_get::<_, i64>(0)?))?;
-        Ok(u64::try_from(count.unwrap_or_default()).unwrap_or_default())
-    }
-
-    pub(super) fn uids(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Uid>> {
-        self.all(sql, values, |row| parsed(row.try_get(0)?))
+        Ok(self.one(sql, values, |cells| cells.get())?.unwrap_or_default())
     }
 
     /// A statement without parameters or answer.
     pub(super) fn say(&mut self, sql: &str) -> Result<()> {
         self.ready()?;
-        self.connection.batch(sql).map_err(|trouble| failed(trouble, self.address))
+        self.connection.batch(sql).map_err(|failure| failed(failure, self.address))
     }
 
     fn check(&mut self) -> Result<()> {
@@ -313,7 +306,7 @@ impl<'a> Session<'a> {
 
     // ---- time
 
-    /// The clock that decides: the server's, but in simulations. Read anew, unless it was just read with a lock.
+    /// The deciding clock: the server's, except in simulations. Read again, unless it was just read with a lock.
     pub(super) fn clock_now(&mut self) -> Moment {
         if let Some(clock) = self.clock {
             return clock();
@@ -328,8 +321,8 @@ impl<'a> Session<'a> {
         let read = self.connection.query(&format!("SELECT {NOW_MS}"), &[]);
         match read.and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?)) {
             Ok(wall_ms) => self.read(wall_ms.unwrap_or(self.last_reading.wall_ms)),
-            Err(trouble) => {
-                self.broken = Some(failed(trouble, self.address));
+            Err(failure) => {
+                self.broken = Some(failed(failure, self.address));
                 self.last_reading.clone()
             }
         }
@@ -345,7 +338,7 @@ impl<'a> Session<'a> {
         // One transaction's time does not go back, whatever is done to the server's clock meanwhile.
         let wall_ms = wall_ms.max(self.last_reading.wall_ms);
         self.has_waited = false;
-        self.last_reading = Moment { wall_ms, tick_ms: wall_ms, domain: self.domain.clone() };
+        self.last_reading = Moment::new(wall_ms, wall_ms, self.domain.clone());
         self.last_reading.clone()
     }
 
@@ -361,7 +354,7 @@ impl<'a> Session<'a> {
             // A snapshot from before the question could miss what was committed in between.
             format!("COMMIT; {ask}; COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         };
-        let answers = self.connection.simple(&sql).map_err(|trouble| failed(trouble, self.address))?;
+        let answers = self.connection.simple(&sql).map_err(|failure| failed(failure, self.address))?;
         Ok(lowest(&answers))
     }
 
@@ -369,15 +362,18 @@ impl<'a> Session<'a> {
 
     /// Waits for one of the project's locks, and reads the clock once it is had.
     pub(super) fn lock(&mut self, lock: Lock, shared: bool) -> Result<()> {
-        self.lock_key(lock.key(self.project), shared)
+        self.lock_number(lock.key(self.project), shared)
     }
 
-    pub(super) fn lock_key(&mut self, key: i64, shared: bool) -> Result<()> {
+    pub(super) fn lock_number(&mut self, key: i64, shared: bool) -> Result<()> {
         self.ready()?;
         let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
         // The clock is read above what has waited.
         let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");
-        let rows = self.connection.query(&sql, &[&key]).map_err(|trouble| failed(trouble, self.address))?;
+        let rows = self
+            .connection
+            .query(&sql, &[&key])
+            .map_err(|failure| named(failed(failure, self.address), self.address, Wanted { key, shared }))?;
         if let Some(wall_ms) = rows.first().and_then(|row| row.try_get(0).ok()) {
             let now = self.read(wall_ms);
             self.read_with_lock = Some(now);

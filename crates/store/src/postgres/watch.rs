@@ -24,6 +24,7 @@ use tokio_postgres::Client;
 
 use crate::{Result, Watch, Woken};
 
+use super::blocker::{Wanted, named};
 use super::connection::runtime;
 use super::session::{Lock, lowest, settled_up_to};
 use super::{Address, PostgresStore, failed};
@@ -57,13 +58,13 @@ enum Heard {
 }
 
 /// A connection that listens.
-struct Ear {
+struct Listener {
     client: Client,
     news: UnboundedReceiver<()>,
     driver: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -73,7 +74,7 @@ pub(super) struct PostgresWatch {
     runtime: Runtime,
     address: Address,
     project: uuid::Uuid,
-    ear: Option<Ear>,
+    listener: Option<Listener>,
     /// The number up to which no event can come any more, and those beyond it that were seen.
     settled: i64,
     seen: Vec<i64>,
@@ -91,28 +92,29 @@ pub(super) fn watch(store: &PostgresStore) -> Result<PostgresWatch> {
         runtime: runtime()?,
         address: store.address.clone(),
         project: store.project,
-        ear: None,
+        listener: None,
         settled: 0,
         seen: Vec::new(),
         pause: MIN_PAUSE,
     };
     // Listening comes before the first look.
-    watch.ear = Some(watch.listen()?);
+    watch.listener = Some(watch.listen()?);
     watch.count()?;
     Ok(watch)
 }
 
 impl PostgresWatch {
-    fn listen(&self) -> Result<Ear> {
+    fn listen(&self) -> Result<Listener> {
         let (channel, lock) = (channel(self.project), Lock::Watched.key(self.project));
-        self.runtime.block_on(async {
+        let listening = self.runtime.block_on(async {
             let (heard, news) = unbounded_channel();
             let (client, driver) = self.address.connect(Some(heard)).await?;
             let listen = format!("LISTEN {channel}; SELECT pg_advisory_lock_shared({lock})");
             let listening = client.batch_execute(&listen).await;
             listening.map_err(|error| failed(error.into(), &self.address))?;
-            Ok(Ear { client, news, driver })
-        })
+            Ok(Listener { client, news, driver })
+        });
+        listening.map_err(|error| named(error, &self.address, Wanted { key: lock, shared: true }))
     }
 
     fn ask<T: tokio_postgres::types::FromSqlOwned>(
@@ -120,16 +122,20 @@ impl PostgresWatch {
         sql: &str,
         values: &[&(dyn tokio_postgres::types::ToSql + Sync)],
     ) -> Result<Vec<T>> {
-        let Some(ear) = &self.ear else { return Err(self.address.fails("the connection was lost")) };
-        let rows = self.runtime.block_on(ear.client.query(sql, values));
+        let Some(listener) = &self.listener else {
+            return Err(self.address.fails("the connection was lost"));
+        };
+        let rows = self.runtime.block_on(listener.client.query(sql, values));
         rows.and_then(|rows| rows.iter().map(|row| row.try_get(0)).collect())
             .map_err(|error| failed(error.into(), &self.address))
     }
 
     /// Counts what is there as seen.
     fn count(&mut self) -> Result<()> {
-        let Some(ear) = &self.ear else { return Err(self.address.fails("the connection was lost")) };
-        let answers = self.runtime.block_on(ear.client.simple_query(&settled_up_to()));
+        let Some(listener) = &self.listener else {
+            return Err(self.address.fails("the connection was lost"));
+        };
+        let answers = self.runtime.block_on(listener.client.simple_query(&settled_up_to()));
         self.settled = lowest(&answers.map_err(|error| failed(error.into(), &self.address))?);
         self.seen = self
             .ask("SELECT seq FROM event WHERE project = $1 AND seq > $2", &[&self.project, &self.settled])?;
@@ -152,17 +158,17 @@ impl PostgresWatch {
 
     /// Looks, over a new connection if the old one is lost. None: there is none now.
     fn look(&mut self) -> Option<bool> {
-        if self.ear.is_none() {
-            self.ear = self.listen().ok();
+        if self.listener.is_none() {
+            self.listener = self.listen().ok();
         }
-        self.ear.as_ref()?;
+        self.listener.as_ref()?;
         match self.has_changed() {
             Ok(changed) => {
                 self.pause = MIN_PAUSE;
                 Some(changed)
             }
             Err(_) => {
-                self.ear = None;
+                self.listener = None;
                 None
             }
         }
@@ -183,7 +189,7 @@ impl Watch for PostgresWatch {
             };
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let pause = left.map_or(pause, |left| left.min(pause));
-            let ear = &mut self.ear;
+            let listener = &mut self.listener;
             let woken = self.runtime.block_on(async {
                 let mut others = Vec::new();
                 for fd in also {
@@ -203,7 +209,9 @@ impl Watch for PostgresWatch {
                     if others.iter().any(|fd| fd.poll_read_ready(context).is_ready()) {
                         return Poll::Ready(Heard::Other);
                     }
-                    if let Some(Poll::Ready(news)) = ear.as_mut().map(|ear| ear.news.poll_recv(context)) {
+                    if let Some(Poll::Ready(news)) =
+                        listener.as_mut().map(|listener| listener.news.poll_recv(context))
+                    {
                         return Poll::Ready(if news.is_some() { Heard::News } else { Heard::Lost });
                     }
                     time_over.as_mut().poll(context).map(|()| Heard::News)
@@ -212,12 +220,12 @@ impl Watch for PostgresWatch {
             });
             match woken {
                 Heard::Other => return Ok(Woken::Other),
-                Heard::Lost => self.ear = None,
+                Heard::Lost => self.listener = None,
                 Heard::News => {}
             }
             // All that was heard until now is for one look.
-            if let Some(ear) = &mut self.ear {
-                while ear.news.try_recv().is_ok() {}
+            if let Some(listener) = &mut self.listener {
+                while listener.news.try_recv().is_ok() {}
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(Woken::TimeOver);

@@ -20,6 +20,15 @@ const SHARED_MAGICS: &[(u64, &str)] = &[
     (0x0116_1970, "gfs2"),
     (0x786f_4256, "vboxsf"),
     (0xbacb_acbc, "vmhgfs"),
+    (0x0bd0_0bd0, "lustre"),
+    (0x4750_4653, "gpfs"),
+    (0x1983_0326, "beegfs"),
+    (0x2003_0528, "orangefs"),
+    (0xaad7_aaea, "panfs"),
+    (0x0131_11a8, "ibrix"),
+    (0x6163_6673, "acfs"),
+    (0xbeef_dead, "snfs"),
+    (0x7c7c_6673, "prl_fs"),
 ];
 
 const FUSE_MAGIC: u64 = 0x6573_5546;
@@ -101,6 +110,10 @@ mod tests {
             (0x6969, None, Some("nfs")),
             (0xff53_4d42, None, Some("cifs")),
             (0x0102_1997, None, Some("9p")),
+            (0x0bd0_0bd0, None, Some("lustre")),
+            (0x4750_4653, None, Some("gpfs")),
+            (0x1983_0326, None, Some("beegfs")),
+            (0x2003_0528, None, Some("orangefs")),
             (FUSE_MAGIC, Some("virtiofs"), Some("virtiofs")),
             (FUSE_MAGIC, Some("fuse.sshfs"), Some("fuse.sshfs")),
             (FUSE_MAGIC, Some("fuse.gocryptfs"), None),

@@ -7,10 +7,14 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use crate::rows::rebuild::finding;
+use crate::rows::write::SCRUB;
 use crate::{Finding, Progress, Result, StoreError};
 
-use super::open::side_file;
-use super::{LOG_BYTES, SqliteStore, failed, rebuild};
+use super::files::{folder_of, refuse_stray_log, remove, remove_side_files, side_file, sync_folder};
+use super::open::set_journal;
+use super::private::{close_to_others, file_mode, new_file, open_to_others};
+use super::{LOG_BYTES, SqliteStore, empty_log, failed, rebuild};
 
 /// Pages copied between two reports, and the pause that lets writers through.
 const PAGES_A_STEP: i32 = 1_000;
@@ -19,13 +23,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How often a busy copy is tried again: a minute's worth.
 const MAX_BUSY: u32 = 60_000;
 
-/// The chore of making erased texts unreadable in the files.
-pub(super) const SCRUB: &str = "scrub";
-
 pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let fail = |error: rusqlite::Error| failed(&error, to);
+    if !to.exists() {
+        refuse_stray_log(to)?;
+    }
     // Reserves the name: an existing file is never overwritten.
-    fs::OpenOptions::new().write(true).create_new(true).open(to).map_err(|error| match error.kind() {
+    new_file(to, file_mode(folder_of(&store.path))).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => StoreError::Exists(to.to_owned()),
         std::io::ErrorKind::StorageFull => StoreError::Full,
         _ => StoreError::Unavailable { path: to.to_owned(), why: error.to_string() },
@@ -56,25 +60,28 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
                 }
             }
         }
+        // One file without a log, and marked so: a log that it is put beside later is another's (`files::Journal`).
+        set_journal(&copy, "delete")?;
         let sound: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         Ok(sound)
     })();
     let outcome = match copied {
         Ok(sound) if sound == "ok" => fs::File::open(to)
             .and_then(|file| file.sync_all())
-            .map_err(|error| StoreError::Unavailable { path: to.to_owned(), why: error.to_string() }),
+            .and_then(|()| sync_folder(to))
+            .map_err(|error| StoreError::of_io(to, &error)),
         Ok(unsound) => Err(StoreError::Damaged(unsound)),
         Err(error) => Err(fail(error)),
     };
     if outcome.is_err() {
         // Ours, made a moment ago: half a backup must not be taken for one.
-        let _ = fs::remove_file(to);
+        let _ = remove_side_files(to).and_then(|()| remove(to));
     }
     outcome
 }
 
 pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
-    let rows = rows_problem(rebuild::differing(store))?;
+    let rows = finding(rebuild::compare(store, &mut |_| {}))?;
     let fail = |error: rusqlite::Error| failed(&error, &store.path);
     let connection = &store.connection;
     let problems: Vec<String> = connection
@@ -86,6 +93,7 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         .and_then(|mut statement| Ok(statement.query_map([], |_| Ok(()))?.count()))
         .map_err(fail)?;
     let log_bytes = fs::metadata(side_file(&store.path, "-wal")).map_or(0, |log| log.len());
+    let open = open_to_others(&store.path);
     let scrub = must_scrub(connection).map_err(fail)?;
     let search = search_problem(store, connection).map_err(fail)?;
     Ok(vec![
@@ -98,13 +106,23 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         },
         rows,
         Finding {
+            name: "permissions",
+            ok: open.is_empty(),
+            detail: match open.first() {
+                Some(file) => format!("{} can be opened by other users", file.display()),
+                None => "only you, or the group that git shares the repository with, can open the store"
+                    .to_owned(),
+            },
+            mendable: true,
+        },
+        Finding {
             name: "log",
             ok: log_bytes <= LOG_BYTES,
             detail: if log_bytes <= LOG_BYTES {
                 format!("the log file has {log_bytes} bytes")
             } else {
                 format!(
-                    "the log file has {log_bytes} bytes: a reader keeps it from being moved into the database"
+                    "the log file has {log_bytes} bytes: an open reader prevents its transfer into the database"
                 )
             },
             mendable: true,
@@ -113,7 +131,7 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
             name: "erased texts",
             ok: !scrub,
             detail: match scrub {
-                true => "a redaction was not finished: the files may still hold the words".to_owned(),
+                true => "a redaction was not finished: the files may still contain the text".to_owned(),
                 false => "none are left in the files".to_owned(),
             },
             mendable: true,
@@ -121,30 +139,10 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "search index",
             ok: search.is_none(),
-            detail: search.unwrap_or_else(|| "agrees with the texts".to_owned()),
+            detail: search.unwrap_or_else(|| "matches the texts".to_owned()),
             mendable: true,
         },
     ])
-}
-
-pub(crate) fn rows_problem(differing: Result<Vec<(String, u64)>>) -> Result<Finding> {
-    let name = "rows";
-    match differing {
-        Ok(none) if none.is_empty() => {
-            Ok(Finding { name, ok: true, detail: "are what the ledger says".to_owned(), mendable: true })
-        }
-        Ok(differing) => {
-            let counts: Vec<String> =
-                differing.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
-            let detail = format!("{} are not what the ledger says", counts.join(", "));
-            Ok(Finding { name, ok: false, detail, mendable: true })
-        }
-        // Which of the two is right cannot be told from the rows.
-        Err(error @ StoreError::Tampered { .. }) => {
-            Ok(Finding { name, ok: false, detail: error.to_string(), mendable: false })
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// What is wrong with the search index. To compare it word by word SQLite wants to write; one who may only read
@@ -157,10 +155,10 @@ fn search_problem(store: &SqliteStore, connection: &Connection) -> rusqlite::Res
         |row| row.get(0),
     )?;
     if strays > 0 {
-        return Ok(Some(format!("{strays} texts are in it and should not be, or the other way round")));
+        return Ok(Some(format!("{strays} texts are missing from it or should not be in it")));
     }
     let may_write = store.frozen.is_none() && !connection.is_readonly("main")?;
-    Ok((may_write && !search_is_sound(connection)).then(|| "it does not agree with the texts".to_owned()))
+    Ok((may_write && !search_is_sound(connection)).then(|| "it does not match the texts".to_owned()))
 }
 
 fn must_scrub(connection: &Connection) -> rusqlite::Result<bool> {
@@ -168,13 +166,16 @@ fn must_scrub(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 pub(super) fn tidy(store: &mut SqliteStore) -> Result<bool> {
+    let _lock = store.lock_writer()?;
+    for file in open_to_others(&store.path) {
+        close_to_others(&file).map_err(|error| StoreError::of_io(&file, &error))?;
+    }
     let fail = |error: rusqlite::Error| failed(&error, &store.path);
-    let _seat = store.queue.sit(store.wait)?;
     let connection = &store.connection;
     let scrub = must_scrub(connection).map_err(fail)?;
     // Scrubbing. Erased words were overwritten where they lay (`secure_delete`), but that does not reach everything:
     // the search index tells its pages apart by words that need not be in it any more, and a page of a table whose rows
-    // were moved together keeps their old places. So both are written anew, from what is still there.
+    // were moved together keeps their old places. So both are rewritten, from what is still there.
     if scrub || !search_is_sound(connection) {
         connection.execute("INSERT INTO search (search) VALUES ('rebuild')", []).map_err(fail)?;
     }
@@ -182,9 +183,7 @@ pub(super) fn tidy(store: &mut SqliteStore) -> Result<bool> {
         connection.execute_batch("VACUUM").map_err(fail)?;
     }
     // The old pages are in the file until the log replaces them, and in the log until that is empty.
-    let blocked: i64 =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(fail)?;
-    if blocked != 0 {
+    if !empty_log(connection).map_err(fail)? {
         return Ok(false);
     }
     if scrub {

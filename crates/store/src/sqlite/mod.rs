@@ -1,4 +1,4 @@
-//! SQLite: one file beside the repository, shared by every worktree and every process of the machine.
+//! SQLite: one file next to the repository, shared by every worktree and every process of the machine.
 //!
 //! WAL with `synchronous=FULL`: a commit is one write and one sync of the log, and readers never wait. Writers pass
 //! a fair [`queue`] and then `BEGIN IMMEDIATE`, which therefore never finds the lock taken by another onus. The
@@ -7,7 +7,7 @@
 //! **The log.** By default the last connection to close copies the log into the database and deletes it: five syncs
 //! where the commit needed one, in every short-lived process. So closing leaves the log. But SQLite keeps in memory
 //! how much of it was copied, and the first process to open a store that nobody has open reads the whole log again
-//! and takes none of it for copied: a log that is only copied after commits would never begin anew, and every
+//! and takes none of it for copied: a log that is only copied after commits would never start over, and every
 //! process would read a longer one. So a writer looks *before* its transaction whether the log has [`LOG_PAGES`]
 //! pages, copies it then, and its commit starts the log over in place. That bounds what a process has to read, and
 //! a commit overwrites blocks that the file has already, which syncs faster than appending.
@@ -17,16 +17,17 @@
 //! **Reading only.** A store that cannot be written (a sandbox) still answers reads: by SQLite's own means while the
 //! log's side files are there, else straight from the file if the log is empty, else from a private copy.
 
+mod commit;
+mod files;
 mod filesystem;
-pub(crate) mod graph;
-pub(crate) mod maintain;
+mod maintain;
 mod open;
+mod private;
 mod queue;
 mod read;
-pub(crate) mod rebuild;
-pub(crate) mod rows;
+mod rebuild;
+mod rows;
 mod schema;
-mod scope;
 mod watch;
 mod write;
 
@@ -37,11 +38,12 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use onus_core::time::Moment;
 
-use crate::{Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
+use crate::{Ending, Finding, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write};
 
 pub use filesystem::filesystem_of;
-use queue::Queue;
-use watch::Bell;
+pub use private::{OWN_FOLDER, file_mode, make_folder, new_file};
+use queue::{Queue, WriterLock};
+use watch::CommitSignal;
 
 /// How many pages the log may have before a writer moves them into the database. A claim writes about ten:
 /// more pages make every process read more, fewer make every few of them copy and sync.
@@ -57,12 +59,14 @@ pub enum Access {
     Write,
 }
 
-/// A clock for the store; [`crate::clock::now`] but in simulations.
+/// A clock for the store; [`onus_os::clock::now`] but in simulations.
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
+    /// Which file that was when it was opened.
+    file: files::Identity,
     queue: Queue,
     /// How long a writer waits in the queue before it gives up.
     wait: Duration,
@@ -85,7 +89,7 @@ impl SqliteStore {
     }
 
     /// Whether this shows the store as it was when it was opened, because it cannot be opened in place: to see what
-    /// happened since, open it anew.
+    /// happened since, open it again.
     pub fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
@@ -94,23 +98,33 @@ impl SqliteStore {
         self.clock = clock;
     }
 
-    fn fail(&self, error: &rusqlite::Error) -> StoreError {
-        failed(error, &self.path)
+    /// The writer lock. Whoever has it writes to the file that everybody means by its name.
+    fn lock_writer(&mut self) -> Result<WriterLock> {
+        let lock = self.queue.lock(self.wait)?;
+        files::must_be(&self.path, self.file)?;
+        Ok(lock)
     }
 
-    /// Moves a long log into the database, so that the next commit starts it over. The caller has the writer's seat.
+    /// Moves a long log into the database, so that the next commit starts it over. The caller has the writer lock.
     fn shorten_log(&self) -> rusqlite::Result<()> {
-        let log = |mode: &str| {
-            let mut statement = self.connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
-            statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
-        };
-        let (pages, copied) = log("NOOP")?;
+        let (pages, copied) = log_pages(&self.connection, "NOOP")?;
         if pages >= i64::from(LOG_PAGES) && copied < pages {
             // Readers of old snapshots may hold a part of it up: then the next writer tries again.
-            log("PASSIVE")?;
+            log_pages(&self.connection, "PASSIVE")?;
         }
         Ok(())
     }
+}
+
+/// How many pages the log has and how many of them are in the database, after a checkpoint of this kind.
+fn log_pages(connection: &Connection, kind: &str) -> rusqlite::Result<(i64, i64)> {
+    let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))?;
+    statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+}
+
+/// Moves the whole log into the database and cuts it to nothing. False: somebody reads an old snapshot.
+fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 
 impl Store for SqliteStore {
@@ -119,36 +133,29 @@ impl Store for SqliteStore {
             .connection
             .transaction_with_behavior(TransactionBehavior::Deferred)
             .map_err(|error| failed(&error, &self.path))?;
-        let mut session = read::Session {
-            connection: &transaction,
-            path: &self.path,
-            clock: &self.clock,
-            project: &self.project,
-        };
+        let mut session = read::Session::begin(&transaction, &self.path, &self.clock, &self.project)?;
         work(&mut session)
     }
 
-    fn write<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<R>) -> Result<R> {
+    fn transact<R>(&mut self, mut work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
         if self.frozen.is_some() {
             return Err(StoreError::ReadOnly(self.path.clone()));
         }
         // Read once a process, from files: not while others wait.
-        crate::clock::domain();
-        let _seat = self.queue.sit(self.wait)?;
-        self.shorten_log().map_err(|error| failed(&error, &self.path))?;
+        onus_os::clock::domain();
+        let _lock = self.lock_writer()?;
+        self.shorten_log().map_err(|error| commit::unwritten(&error, &self.path))?;
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|error| failed(&error, &self.path))?;
-        let mut session = read::Session {
-            connection: &transaction,
-            path: &self.path,
-            clock: &self.clock,
-            project: &self.project,
+        let mut session = read::Session::begin(&transaction, &self.path, &self.clock, &self.project)?;
+        let answer = match work(&mut session)? {
+            Ending::Commit(answer) => answer,
+            Ending::RollBack(answer) => return Ok(answer),
         };
-        let answer = work(&mut session)?;
-        let _bell = Bell::take(&self.path);
-        transaction.commit().map_err(|error| failed(&error, &self.path))?;
+        let _signal = CommitSignal::take(&self.path);
+        transaction.commit().map_err(|error| commit::settle(&self.connection, &self.path, &error))?;
         Ok(answer)
     }
 
@@ -177,14 +184,12 @@ impl Store for SqliteStore {
 fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
     let rusqlite::Error::SqliteFailure(code, message) = error else {
         return match error {
-            rusqlite::Error::FromSqlConversionFailure(_, _, why) => {
-                StoreError::Damaged(format!("a row cannot be read: {why}"))
-            }
             // SQLite stores what it is given; that a value is not what was stored is found when it is read.
-            rusqlite::Error::Utf8Error(..)
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::Utf8Error(..)
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..) => {
-                StoreError::Damaged(format!("a row cannot be read: {error}"))
+                StoreError::Damaged(format!("a row is unreadable: {error}"))
             }
             other => StoreError::Unexpected(other.to_string()),
         };

@@ -1,25 +1,26 @@
 //! The writers' queue: a turnstile of two file locks before `BEGIN IMMEDIATE`.
 //!
 //! SQLite's own lock is polled with a back-off, so under load one process can starve another for seconds. Here a
-//! writer passes the *turnstile*, waits inside it for the *writer's seat*, and leaves the turnstile to the next one
-//! once it sits. Whoever just left the seat and wants it again meets the turnstile first, where the next one already
-//! stands: nobody barges in. Both are `flock`s, which the kernel grants in the order of arrival and frees when a
+//! writer passes the *turnstile*, waits inside it for the *writer lock*, and leaves the turnstile to the next one
+//! once it has it. Whoever just freed the lock and wants it again meets the turnstile first, where the next one already
+//! waits: nobody barges in. Both are `flock`s, which the kernel grants in the order of arrival and frees when a
 //! process dies, however it dies. The files are never unlinked: a lock on a name that somebody replaced would guard
 //! nothing.
 //!
 //! Waits are bounded, and a blocking `flock` has no time-out. So whoever must wait *for the turnstile* lets a thread of
 //! its own block on it, kept from one wait to the next; if its time runs out first, the thread is left behind and the
-//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may look for the
-//! seat itself: no thread has to wake another between two writers. It looks when whoever gets up rings the [`bell`],
-//! which nobody does who finds the turnstile free, and after a pause in any case: a sitter that was killed rings none, and
-//! not every system has one.
-//! Whoever sits, or waits to sit, writes its pid into the file, so that those who gave up can say for whom they waited.
+//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may try the
+//! lock itself: no thread has to wake another between two writers. It tries when whoever frees the lock signals the [`handover`],
+//! which nobody does who finds the turnstile free, and after a pause in any case: a writer that was killed signals nothing, and
+//! not every system can.
+//! Those who gave up say for whom they waited, as far as the kernel tells who has the lock: what a file says anybody may have
+//! written.
 
-mod bell;
+mod handover;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,9 +28,11 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, StoreError};
 
-use bell::{Bell, Ear};
+use super::private::open_own;
 
-/// The longest that the one inside the turnstile waits before it looks at the seat again.
+use handover::{Handover, HandoverListener};
+
+/// The longest that the one inside the turnstile waits before it tries the writer lock again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -42,24 +45,24 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Files {
     turnstile: File,
-    seat: File,
-    bell: Bell,
+    writer: File,
+    handover: Handover,
 }
 
-/// The writer's seat, until dropped.
+/// The writer lock, until dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct WriterLock {
     files: Arc<Files>,
 }
 
-impl Drop for Seat {
+impl Drop for WriterLock {
     fn drop(&mut self) {
         // Closing the file or ending the process frees it too: nothing to do if this fails.
-        let _ = self.files.seat.unlock();
-        // Whoever would hear it is inside the turnstile. One that enters it from now on finds the seat free.
+        let _ = self.files.writer.unlock();
+        // Whoever would hear it is inside the turnstile. One that enters it from now on finds the lock free.
         match self.files.turnstile.try_lock() {
             Ok(()) => drop(self.files.turnstile.unlock()),
-            Err(_) => self.files.bell.ring(&self.files.seat),
+            Err(_) => self.files.handover.ring(&self.files.writer),
         }
     }
 }
@@ -69,7 +72,7 @@ impl Queue {
         Queue { folder: folder.to_owned(), files: None, waiter: None }
     }
 
-    pub(super) fn sit(&mut self, wait: Duration) -> Result<Seat> {
+    pub(super) fn lock(&mut self, wait: Duration) -> Result<WriterLock> {
         let began = Instant::now();
         let files = match &self.files {
             Some(files) => Arc::clone(files),
@@ -80,17 +83,16 @@ impl Queue {
             Err(TryLockError::WouldBlock) => self.wait_for_turnstile(&files, wait)?,
             Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
         };
-        if !inside || !self.wait_for_seat(&files, began, wait)? {
+        if !inside || !self.wait_for_writer(&files, began, wait)? {
             return Err(self.give_up(files, began.elapsed()));
         }
-        write_pid(&files.seat);
-        Ok(Seat { files })
+        Ok(WriterLock { files })
     }
 
     /// False: the time is over.
     fn wait_for_turnstile(&mut self, files: &Arc<Files>, wait: Duration) -> Result<bool> {
         let failed = |error: &dyn std::fmt::Display| {
-            StoreError::Unexpected(format!("nothing to wait in for the writers' queue: {error}"))
+            StoreError::Unexpected(format!("cannot wait in the writers' queue: {error}"))
         };
         let waiter = match &self.waiter {
             Some(waiter) => waiter,
@@ -105,12 +107,12 @@ impl Queue {
         }
     }
 
-    /// The caller is inside the turnstile, and leaves it once it sits. False: the time is over.
-    fn wait_for_seat(&self, files: &Files, began: Instant, wait: Duration) -> Result<bool> {
+    /// The caller is inside the turnstile, and leaves it once it has the writer lock. False: the time is over.
+    fn wait_for_writer(&self, files: &Files, began: Instant, wait: Duration) -> Result<bool> {
         let inside_since = Instant::now();
-        let mut ear: Option<Ear> = None;
+        let mut listener: Option<HandoverListener> = None;
         loop {
-            match files.seat.try_lock() {
+            match files.writer.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
@@ -118,17 +120,14 @@ impl Queue {
             if began.elapsed() >= wait {
                 return Ok(false);
             }
-            match &ear {
-                Some(ear) => ear.listen(inside_since.elapsed()),
-                None => {
-                    write_pid(&files.turnstile);
-                    // It may have rung before anybody listened: look once more.
-                    ear = Some(files.bell.ear(&files.seat));
-                }
+            match &listener {
+                Some(listener) => listener.listen(inside_since.elapsed()),
+                // It may have rung before anybody listened: look once more.
+                None => listener = Some(files.handover.listener(&files.writer)),
             }
         }
         // The next one inside listens at the same place.
-        drop(ear);
+        drop(listener);
         files.turnstile.unlock().map_err(|error| self.failed(&error))?;
         Ok(true)
     }
@@ -144,16 +143,8 @@ impl Queue {
     }
 
     fn open(&self) -> Result<Files> {
-        let open = |name: &str| {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(self.folder.join(name))
-        };
-        match (open("turnstile.lock"), open("writer.lock")) {
-            (Ok(turnstile), Ok(seat)) => Ok(Files { turnstile, bell: Bell::default(), seat }),
+        match (open_own(&self.folder, "turnstile.lock"), open_own(&self.folder, "writer.lock")) {
+            (Ok(turnstile), Ok(writer)) => Ok(Files { turnstile, handover: Handover::default(), writer }),
             (Err(error), _) | (_, Err(error)) => Err(self.failed(&error)),
         }
     }
@@ -164,18 +155,26 @@ impl Queue {
 }
 
 impl Files {
-    /// Who keeps others waiting: the one in the seat, or one that was stopped before it sat down.
+    /// Who keeps others waiting: the one that has the writer lock, or one that was stopped before it got it.
     fn blocker(&self) -> Option<u32> {
-        let held = |file: &File| match file.try_lock() {
-            Err(TryLockError::WouldBlock) => read_pid(file),
-            Ok(()) => {
-                let _ = file.unlock();
-                None
-            }
-            Err(TryLockError::Error(_)) => None,
-        };
-        held(&self.seat).or_else(|| held(&self.turnstile))
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        [&self.writer, &self.turnstile].into_iter().find_map(|file| holder_of(file, &locks))
     }
+}
+
+/// The process that has a file's lock, by the kernel's own list. None where it has none, or cannot be seen from here.
+fn holder_of(file: &File, locks: &str) -> Option<u32> {
+    let file = file.metadata().ok()?;
+    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    locks.lines().find_map(|line| {
+        // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:393 0 EOF`; one that waits has `->` after the number.
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.as_slice() {
+            [_, "FLOCK", _, "WRITE", pid, found, ..] if *found == place => pid.parse().ok(),
+            _ => None,
+        }
+    })
 }
 
 /// The thread that blocks on the turnstile whenever it is asked to.
@@ -199,17 +198,6 @@ impl Waiter {
         })?;
         Ok(Waiter { asked, granted })
     }
-}
-
-fn write_pid(file: &File) {
-    // Only for messages: a failure must not fail the write it stands before.
-    let _ = file.write_all_at(format!("{:<11}\n", std::process::id()).as_bytes(), 0);
-}
-
-fn read_pid(file: &File) -> Option<u32> {
-    let mut text = [0; 12];
-    let read = file.read_at(&mut text, 0).ok()?;
-    std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,9 @@ use rustix::io::Errno;
 
 use crate::{Result, StoreError, Watch, Woken};
 
-use super::open::{Times, connect, times_of};
+use super::files::{Identity, Times, folder_of, must_be, times_of};
+use super::open::connect;
+use super::private::open_own;
 use super::{SqliteStore, failed, schema};
 
 /// How long a watch trusts that it would have heard.
@@ -42,27 +43,24 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How long a watch is deaf after the bell rang in vain.
 const IN_VAIN: Duration = Duration::from_millis(10);
 
+pub(super) const BELL: &str = "bell";
+
 fn bell_of(store: &Path) -> PathBuf {
-    store.with_file_name("bell")
+    store.with_file_name(BELL)
 }
 
 /// The bell in a writer's hand: it rings when this is dropped, or when the process ends.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct CommitSignal {
     _open: Option<fs::File>,
 }
 
-impl Bell {
+impl CommitSignal {
     /// To be called before the commit. Without a bell the commit is as good: those who wait see it later.
-    pub(super) fn take(store: &Path) -> Bell {
-        let mut options = fs::OpenOptions::new();
-        // Not blocking, whatever somebody put there instead of a file.
-        options.write(true).create(true).truncate(false).custom_flags(NOT_BLOCKING);
-        Bell { _open: options.open(bell_of(store)).ok() }
+    pub(super) fn take(store: &Path) -> CommitSignal {
+        CommitSignal { _open: open_own(folder_of(store), BELL).ok() }
     }
 }
-
-const NOT_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// What shows that something was committed.
 #[derive(Debug)]
@@ -78,26 +76,24 @@ enum Sign {
 #[derive(Debug)]
 pub(super) struct SqliteWatch {
     path: PathBuf,
-    /// Device and inode: a store that was replaced is another one.
-    file: (u64, u64),
+    file: Identity,
     sign: Sign,
-    ear: Option<Ear>,
+    listener: Option<Listener>,
     pause: Duration,
 }
 
 pub(super) fn watch(store: &SqliteStore) -> Result<SqliteWatch> {
     let path = store.path.clone();
     // Listening comes before the first look at the version.
-    let ear = match &store.frozen {
+    let listener = match &store.frozen {
         Some(_) => None,
         None => {
             if !bell_of(&path).exists() {
-                drop(Bell::take(&path));
+                drop(CommitSignal::take(&path));
             }
-            Ear::open(&bell_of(&path))
+            Listener::open(&bell_of(&path))
         }
     };
-    let file = identity_of(&path)?;
     let sign = match &store.frozen {
         Some(frozen) => Sign::Files(frozen.times),
         None => {
@@ -106,7 +102,7 @@ pub(super) fn watch(store: &SqliteStore) -> Result<SqliteWatch> {
             Sign::Version { connection, seen }
         }
     };
-    Ok(SqliteWatch { path, file, sign, ear, pause: MIN_PAUSE })
+    Ok(SqliteWatch { path, file: store.file, sign, listener, pause: MIN_PAUSE })
 }
 
 impl SqliteWatch {
@@ -122,10 +118,7 @@ impl SqliteWatch {
                 now != std::mem::replace(seen, now)
             }
         };
-        if identity_of(&self.path)? != self.file {
-            let why = "it was replaced by another while this command waited: start again".to_owned();
-            return Err(StoreError::Unavailable { path: self.path.clone(), why });
-        }
+        must_be(&self.path, self.file)?;
         if changed && let Sign::Version { connection, .. } = &self.sign {
             // Others may have brought it to a schema that this program does not know.
             schema::version(connection, &self.path)?;
@@ -135,12 +128,12 @@ impl SqliteWatch {
 
     /// Attends to the bell: empties it, or looks for one. True: it rang.
     fn listen(&mut self) -> bool {
-        match self.ear.as_ref().map_or(Heard::Gone, Ear::empty) {
+        match self.listener.as_ref().map_or(Heard::Gone, Listener::empty) {
             Heard::Nothing => false,
-            Heard::Bell => true,
+            Heard::Commit => true,
             Heard::Gone => {
                 let can_hear = matches!(self.sign, Sign::Version { .. });
-                self.ear = if can_hear { Ear::open(&bell_of(&self.path)) } else { None };
+                self.listener = if can_hear { Listener::open(&bell_of(&self.path)) } else { None };
                 false
             }
         }
@@ -148,7 +141,7 @@ impl SqliteWatch {
 
     /// How long to sleep if nothing is heard.
     fn pause(&mut self) -> Duration {
-        match self.ear {
+        match self.listener {
             Some(_) => SILENCE,
             None => {
                 let next = (self.pause * 2).min(MAX_PAUSE);
@@ -176,11 +169,15 @@ impl Watch for SqliteWatch {
             let mut ears: Vec<PollFd<'_>> =
                 also.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
             ears.extend(
-                self.ear.as_ref().map(|ear| PollFd::from_borrowed_fd(ear.inotify.as_fd(), PollFlags::IN)),
+                self.listener
+                    .as_ref()
+                    .map(|listener| PollFd::from_borrowed_fd(listener.inotify.as_fd(), PollFlags::IN)),
             );
             match poll(&mut ears, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(StoreError::Unexpected(format!("nothing to wait with: {error}"))),
+                Err(error) => {
+                    return Err(StoreError::Unexpected(format!("cannot wait for commits: {error}")));
+                }
             }
             if ears.iter().take(also.len()).any(|fd| !fd.revents().is_empty()) {
                 return Ok(Woken::Other);
@@ -203,39 +200,29 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-fn identity_of(path: &Path) -> Result<(u64, u64)> {
-    match fs::metadata(path) {
-        Ok(file) => Ok((file.dev(), file.ino())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(StoreError::Missing(path.to_owned()))
-        }
-        Err(error) => Err(StoreError::Unavailable { path: path.to_owned(), why: error.to_string() }),
-    }
-}
-
 /// What hears the bell.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is heard elsewhere"))]
-struct Ear {
+struct Listener {
     inotify: OwnedFd,
 }
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is heard elsewhere"))]
 enum Heard {
     Nothing,
-    Bell,
+    Commit,
     /// There is nothing to hear any more.
     Gone,
 }
 
 #[cfg(target_os = "linux")]
-impl Ear {
-    fn open(bell: &Path) -> Option<Ear> {
+impl Listener {
+    fn open(bell: &Path) -> Option<Listener> {
         use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         let gone = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         add_watch(&inotify, bell, WatchFlags::CLOSE_WRITE | gone).ok()?;
-        Some(Ear { inotify })
+        Some(Listener { inotify })
     }
 
     /// Forgets what was heard.
@@ -248,7 +235,7 @@ impl Ear {
         loop {
             match events.next() {
                 Ok(event) if event.events().intersects(gone) => return Heard::Gone,
-                Ok(_) => heard = Heard::Bell,
+                Ok(_) => heard = Heard::Commit,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return heard,
                 Err(_) => return Heard::Gone,
@@ -258,8 +245,8 @@ impl Ear {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Ear {
-    fn open(_bell: &Path) -> Option<Ear> {
+impl Listener {
+    fn open(_bell: &Path) -> Option<Listener> {
         None
     }
 

@@ -64,7 +64,7 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     assert_eq!(version(&mut direct), 5, "four notes, each once");
     // Nobody can be asked: that is said.
     proxy.refuses.store(true, Ordering::SeqCst);
-    assert!(matches!(note(&mut store, Cut::After(pause)), Err(StoreError::Unknown(_))));
+    assert!(matches!(note(&mut store, Cut::After(pause)), Err(StoreError::Unknown { .. })));
     proxy.refuses.store(false, Ordering::SeqCst);
     assert_eq!(version(&mut direct), 6);
     // And the next command finds its way back.

@@ -1,7 +1,7 @@
-//! The lease of a run: claimed for it, renewed while it lasts, ended by how it went.
+//! The lease of a run: claimed for it, renewed while it lasts, ended according to its result.
 //!
-//! It is held by an instance of its own, fresh for each run, and bound to this process. The store is opened anew for each
-//! request: a run may last for hours, and what is open for hours is in the way of backups and upgrades.
+//! It is held by an instance of its own, new for each run, and bound to this process. Each request opens the store
+//! again: a run may last for hours, and a store open for hours blocks backups and upgrades.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,14 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
 use onus_dispatch::Renewal;
-use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView, process};
+use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView};
+use onus_os::process;
 use onus_store::{Access, AnyStore};
 
-use crate::context::{Context, StoreAt, end_orphan};
+use crate::context::Context;
+use onus_host::{StoreAt, end_orphan};
 
-/// Rare enough to cost nothing, often enough that one who was superseded does little harm.
+/// Rare enough to cost nothing, often enough that a superseded holder does little harm.
 const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_millis(200);
 
@@ -37,33 +39,33 @@ pub(super) struct Hold {
     pub(super) id: String,
     pub(super) token: u64,
     pub(super) renew_every: Duration,
-    /// How long the claim is to be trusted, from when it was asked for. None: as long as this process lives.
+    /// How long the claim can be trusted, counted from the request. None: as long as this process lives.
     pub(super) trusted_until: Option<Instant>,
 }
 
-/// What became of a lease that was to be ended.
+/// What became of a lease that we tried to end.
 #[derive(Debug)]
 pub(super) enum End {
     Now(Reply),
-    /// The command had ended it itself, and how.
+    /// The command ended it itself, in this way.
     Before(EndKind),
-    /// It was not ours any more.
+    /// It was no longer ours.
     Fenced(Refusal),
 }
 
 impl Hold {
-    /// Claims the task, or without one the best there is, for a fresh instance, bound to this process.
+    /// Claims the task, or the best one if none is named, for a new instance, bound to this process.
     pub(super) fn claim(
         context: &Context,
         task: Option<TaskRef>,
         terms: Terms,
     ) -> Result<(Hold, Reply), Refusal> {
-        let caller = context.identity(&mut context.engine(Access::Write)?)?;
-        let uid = onus_engine::new_uid(onus_store::clock::now().wall_ms);
+        let caller = context.host.identity(&mut context.host.engine(Access::Write)?)?;
+        let uid = onus_engine::new_uid(onus_os::clock::now().wall_ms);
         let mut hold = Hold {
-            store: context.store_at()?,
-            wait: context.config.store_wait(),
-            policy: context.config.policy(),
+            store: context.host.store_at()?,
+            wait: context.host.config.store_wait(),
+            policy: context.host.config.policy(),
             identity: Identity {
                 instance: format!("run-{uid}").parse()?,
                 known_by: KnownBy::Name,
@@ -98,7 +100,7 @@ impl Hold {
         &self.identity.instance
     }
 
-    /// What the command has to know to act under this lease.
+    /// The environment the command needs to act under this lease.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         vec![
@@ -123,15 +125,15 @@ impl Hold {
         self.ask(Command::OnTask { task: Some(self.task.clone()), act, force: None })
     }
 
-    /// Puts on record which process the instance is. It leads a group of its own, whose id is its pid: what it
-    /// leaves behind when this process is killed can be found by that (`onus_dispatch::group`).
+    /// Records which process the instance is. It leads a group of its own, whose id is its pid: what it
+    /// leaves behind if this process is killed can be found through that group (`onus_dispatch::group`).
     pub(super) fn register(&self, pid: u32) -> Result<(), Refusal> {
         let (actor, instance) = (self.identity.actor.clone(), self.identity.instance.clone());
         let process = process::identify(pid)?;
         self.ask(Command::RegisterInstance { actor, instance, process, group: Some(pid) }).map(drop)
     }
 
-    /// `progress`: something came out of the command since the last time.
+    /// `progress`: the command has printed something since the last time.
     pub(super) fn renew(&self, progress: bool) -> Renewal {
         match self.act(Act::Renew { ttl_ms: None, progress }) {
             Ok(reply) => match &reply.answer {
@@ -145,7 +147,7 @@ impl Hold {
                 Ok(None) => Renewal::Fenced { why: refusal.message },
                 Err(unknown) => Renewal::Unavailable { why: unknown.message },
             },
-            // It lapsed, and cannot go on: another may have the task at any moment.
+            // It lapsed and cannot continue: another may get the task at any moment.
             Err(refusal) if matches!(refusal.exit_code(), 4 | 6) => Renewal::Fenced { why: refusal.message },
             Err(refusal) => Renewal::Unavailable { why: refusal.message },
         }
@@ -161,7 +163,7 @@ impl Hold {
         }
     }
 
-    /// How this lease ended, if it was by its token: by the command, which has it from us.
+    /// How this lease ended, if its own token ended it: the command did, with the token we gave it.
     fn ended_itself(&self) -> Result<Option<EndKind>, Refusal> {
         let log = self.engine(Access::Read)?.log(None, Some(&self.task), 0, true, LATEST)?.value;
         let mut ours = log.records.iter().rev().filter(|record| record.token == Some(self.token));
@@ -196,7 +198,7 @@ fn renew_every(lease: &LeaseView) -> Duration {
     third.clamp(RENEW_AT_MOST_EVERY, RENEW_AT_LEAST_EVERY)
 }
 
-/// Bound to this process, nothing but the maximum hold gives it a deadline.
+/// Bound to this process, only the maximum hold gives it a deadline.
 fn trusted_for(lease: &LeaseView) -> Option<Duration> {
     lease.expires_in_s.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()))
 }

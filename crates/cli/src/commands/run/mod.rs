@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use onus_core::command::Terms;
+use onus_core::constraint::Constraint;
 use onus_core::ids::TaskRef;
 use onus_core::lease::EndKind;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::time::Span;
 use onus_core::transition::Verb;
 use onus_dispatch::{Exit, Hooks, Passing, Report, SpawnError, Spec, Stop, Told, Trampoline, Waiting};
@@ -16,53 +17,60 @@ use serde_json::json;
 
 use crate::args::{parse, parse_ms};
 use crate::context::Context;
-use crate::output::{self, escape, escape_line, note};
+use crate::output::{self, escape_line, note};
+use crate::wording;
 
 use hold::{End, Hold};
 
-/// Run a command under a task's lease, and end the lease by how it went
+/// Run a command under a task's lease, and end the lease according to its result
 ///
-/// The lease is bound to this process and renewed from it, whatever the command is busy with. The command has a process
-/// group of its own and ONUS_TASK, ONUS_ACTOR, ONUS_INSTANCE and ONUS_TOKEN in its environment; signals are forwarded
-/// to it. If it ends the lease itself (onus done, submit, …), that stands.
+/// The lease is bound to this process and renewed from it, whatever the command is busy with. The command runs in its own
+/// process group, with ONUS_TASK, ONUS_ACTOR, ONUS_INSTANCE and ONUS_TOKEN in its environment; signals are forwarded
+/// to it. If it ends the lease itself (onus done, submit, …), onus leaves it at that.
 ///
-/// Exit code 0: the task is done, submitted or released, as asked. It failed: the task has failed, with the last lines of
-/// its output as the note, and the exit code is the command's own (128 and the signal's number if it was killed). A
-/// signal to onus ended it: the task is free again. Somebody else got the task, or the lease ran out: the command is
-/// stopped, exit code 5. Before the command is started, exit codes are as everywhere.
+/// If the command succeeds, the task is done, submitted or released, as asked, and the exit code is 0. If it fails, so
+/// does the task, with the last lines of the output as the note (at most 40 lines and 8 KiB, visible to everyone who can
+/// read the store; run.keep_output = false keeps none), and the exit code is the command's own (128 plus the signal's
+/// number if it was killed). If a signal to onus ended it, the task is released. If another holder gets the task or the
+/// lease runs out, the command is stopped and the exit code is 5. Until the command starts, exit codes are as usual.
 ///
-/// When the command exits, what it left running in its group is ended too. If onus is killed, so is the command.
+/// When the command exits, processes it left in its group are ended too. If onus is killed, so is the command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The task: 142, ON-142, its uid, or at least 4 characters of the uid's start or end
+    /// The task: 142, ON-142, its uid, the first or last 4 or more characters of the uid, or its id in another
+    /// system (jira:WEB-7)
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>, required_unless_present = "next")]
     task: Option<TaskRef>,
-    /// The best task that you may take
+    /// Take the best task that is ready for you
     #[arg(long, conflicts_with = "task")]
     next: bool,
-    /// How often a sign of life is expected (90s, 15m, 2h); if not given, lease.ttl. The lease lives as long as this
+    /// How often a sign of life is expected (90s, 15m, 2h); default: lease.ttl. The lease lasts as long as this
     /// process
     #[arg(long, value_name = "TIME", value_parser = some_ms)]
     ttl: Option<i64>,
-    /// Paths to reserve with it, beside those that the task declares: a glob from the repository's root; may be repeated
+    /// Paths to reserve besides those the task declares: a glob from the repository's root; repeatable
     #[arg(long = "scope", value_name = "GLOB")]
     scope: Vec<String>,
-    /// Share these paths with others that share them, too
+    /// Share the --scope paths with other leases that also share them
     #[arg(long)]
     shared: bool,
+    /// What the command may not do, in addition to the task's own constraints: read_only, no_delete, no_land,
+    /// max_files=N or max_lines=N; repeatable
+    #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
+    constraints: Vec<Constraint>,
     /// What becomes of the task when the command succeeds
     #[arg(long, value_name = "END", value_enum, default_value_t = OnSuccess::Done)]
     on_success: OnSuccess,
-    /// How long the command may take to end after it was asked to, before it is killed
+    /// How long the command may take to end when asked to, before it is killed
     #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "10s")]
     grace: i64,
-    /// What was done, noted when the command succeeds
+    /// What was done; noted if the command succeeds
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
-    /// Why, kept with the lease
+    /// Why; recorded with the lease
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// The command and its arguments; no shell is in between
+    /// The command and its arguments; run directly, without a shell
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -76,31 +84,35 @@ enum OnSuccess {
 
 fn some_ms(text: &str) -> Result<i64, String> {
     match parse_ms(text)? {
-        0 => Err("this lease lives as long as its process: there is no limit to switch off".to_owned()),
+        0 => Err("this lease lasts as long as its process: there is no limit to switch off".to_owned()),
         ms => Ok(ms),
     }
 }
 
-/// Stopping begins so long before the lease's deadline that KILL comes before it, too.
+/// Stopping begins early enough for KILL to come before the lease's deadline.
 const BEFORE_DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let mut words = args.command.into_iter();
     let program = words.next().ok_or_else(|| Refusal::usage("name a command after --"))?;
-    // What is certainly not there is not worth a claim; the rest is known when it is tried.
-    if !onus_dispatch::is_there(&program, &context.folder) {
+    // A program that is certainly missing is not worth a claim; anything else shows when it is started.
+    if !onus_dispatch::is_there(&program, &context.host.folder) {
         return Err(not_started(&SpawnError::NotFound(program)));
     }
+    let (scope, scope_areas) = context.scope(&args.scope)?;
     let terms = Terms {
         ttl_ms: args.ttl,
         reason: args.reason,
-        scope: crate::scopes::scope(context, &args.scope)?,
+        scope,
+        scope_areas,
         shared: args.shared,
-        worktree: context.place.as_ref().map(|place| output::path_text(&place.root)),
-        branch: context.place.as_ref().and_then(|place| place.branch.clone()),
-        ..Terms::default()
+        constraints: args.constraints.into_iter().collect(),
+        ..context.host.terms()
     };
-    let (hold, claimed) = Hold::claim(context, args.task, terms)?;
+    // Whoever must override a rule does it with `claim`: `run` forces nothing, and offers no way to.
+    let (hold, claimed) =
+        Hold::claim(context, args.task, terms).map_err(|refusal| Refusal { overridable: None, ..refusal })?;
+    let claimed = context.with_asides(claimed);
     if !context.out.json {
         let title = super::task_of(&claimed)?.title.clone();
         note(&format!("onus: {} is yours (token {}): {}", hold.id, hold.token, escape_line(&title)));
@@ -112,7 +124,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         program,
         args: words.collect(),
         env: hold.environment(),
-        folder: context.folder.clone(),
+        folder: context.host.folder.clone(),
         passing: if context.out.json { Passing::AllToStderr } else { Passing::AsItIs },
         trampoline: Trampoline::of_this_program().map_err(|error| unexpected(&error))?,
     };
@@ -120,25 +132,26 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let report = match supervise(&hold, spec, grace) {
         Ok(report) => report,
         Err(refusal) => {
-            // It was never started, or its end was not seen: then it was killed.
+            // It never started, or its end was not seen and it was killed.
             let why = format!("{name} was not run: {}", refusal.message);
             if let Err(also) = hold.end(Verb::Release, Some(why)) {
-                note(&format!("onus: the lease of {} is not released: {}", hold.id, escape(&also.message)));
+                note(&format!("onus: could not release {}: {}", hold.id, also.message));
             }
             return Err(refusal);
         }
     };
     let took = Span::from_ms(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)).to_string();
     let how = How::of(&report, args.on_success);
-    let ended = end(&hold, &how, how.note(&name, &took, &report, args.message));
-    // The lease is off our hands: from here on nobody waits but who reads our output.
+    let kept = context.host.config.keeps_output().then_some(report.tail.as_str());
+    let ended = end(&hold, &how, how.note(&name, &took, kept, args.message));
+    // The lease has ended: from here on only the reader of our output waits.
     let Report { rest, .. } = report;
     rest.finish();
     answer(context, &hold, &how, ended?, &claimed.notices, &took)
 }
 
 fn unexpected(error: &std::io::Error) -> Refusal {
-    Refusal::new(Code::Unexpected, format!("the command cannot be supervised: {error}"))
+    Refusal::new(Code::Unexpected, format!("cannot supervise the command: {error}"))
 }
 
 fn not_started(error: &SpawnError) -> Refusal {
@@ -150,7 +163,7 @@ fn not_started(error: &SpawnError) -> Refusal {
     }
 }
 
-/// The command in a note: the program alone. Arguments may hold what does not belong into a ledger.
+/// The command in a note: the program alone. Arguments may contain what does not belong in a ledger.
 fn name_of(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program);
     escape_line(&onus_core::ids::shortened(&name.to_string_lossy()))
@@ -158,7 +171,7 @@ fn name_of(program: &OsStr) -> String {
 
 fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal> {
     let waiting = Waiting::spawn(spec).map_err(|error| not_started(&error))?;
-    // On record before anything of the command runs: what is started after this can be found.
+    // Recorded before the command runs, so that everything started after this can be found.
     hold.register(waiting.pid())?;
     let child = waiting.start().map_err(|error| not_started(&error))?;
     let terms = onus_dispatch::Terms {
@@ -170,7 +183,7 @@ fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal
     let (renewing, id) = (hold.clone(), hold.id.clone());
     let hooks = Hooks {
         renew: Box::new(move |progress| renewing.renew(progress)),
-        tell: Box::new(move |what| note(&format!("onus: {}", escape(&told(&id, &what))))),
+        tell: Box::new(move |what| note(&format!("onus: {}", told(&id, &what)))),
     };
     onus_dispatch::supervise(child, &terms, hooks).map_err(|error| unexpected(&error))
 }
@@ -178,18 +191,19 @@ fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal
 fn told(id: &str, what: &Told) -> String {
     match what {
         Told::Unavailable(why) => {
-            format!("the lease of {id} cannot be renewed now ({why}); the command goes on")
+            format!("cannot renew the lease of {id} now ({why}); the command keeps running")
         }
         Told::Stopping(Stop::Fenced { why }) => format!("stopping the command: {why}"),
         Told::Stopping(Stop::Untrusted { why }) => {
             let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            format!("stopping the command: the lease of {id} runs out{why}")
+            format!("stopping the command: the lease of {id} is running out{why}")
         }
         Told::LeftBehind(left) => {
-            let left: Vec<String> = left.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
-            format!("the command exited and left {} running: ending it", left.join(", "))
+            let left: Vec<String> =
+                left.iter().map(|(pid, name)| format!("{} ({pid})", onus_core::quote::name(name))).collect();
+            format!("the command exited but left {} running: ending it", left.join(", "))
         }
-        Told::Killing => "it does not end: killing it".to_owned(),
+        Told::Killing => "the command does not end: killing it".to_owned(),
     }
 }
 
@@ -198,7 +212,7 @@ fn told(id: &str, what: &Told) -> String {
 enum How {
     Succeeded(Verb),
     Failed(Exit),
-    /// Somebody wanted it to end: unfinished, not failed.
+    /// Somebody ended it: unfinished, not failed.
     Interrupted(i32, Exit),
     Stopped(Stop),
 }
@@ -225,7 +239,8 @@ impl How {
         }
     }
 
-    fn note(&self, name: &str, took: &str, report: &Report, message: Option<String>) -> String {
+    /// `kept`: the part of the command's output that is kept.
+    fn note(&self, name: &str, took: &str, kept: Option<&str>, message: Option<String>) -> String {
         match self {
             How::Succeeded(_) => message.unwrap_or_else(|| format!("{name} succeeded after {took}")),
             How::Failed(exit) => {
@@ -236,9 +251,9 @@ impl How {
                     }
                 };
                 let mut text = format!("{name} {how} after {took}");
-                if !report.tail.trim().is_empty() {
+                if let Some(tail) = kept.filter(|tail| !tail.trim().is_empty()) {
                     text.push_str("\n\nThe last lines of its output:\n\n");
-                    text.push_str(&report.tail);
+                    text.push_str(tail);
                 }
                 text
             }
@@ -275,7 +290,7 @@ impl How {
 struct Ended {
     outcome: &'static str,
     notices: Vec<Notice>,
-    /// Why it is not what the command's success or failure asked for.
+    /// Why it differs from what the command's success or failure called for.
     error: Option<Refusal>,
 }
 
@@ -299,7 +314,7 @@ fn end(hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
         Ok(End::Fenced(refusal)) => {
             Ok(Ended { outcome: "fenced", notices: Vec::new(), error: Some(refusal) })
         }
-        // A rule is in the way. What is not finished is free again, rather than held by a process that is gone.
+        // A rule forbids it. An unfinished task is released rather than held by a process that is gone.
         Err(refusal) if verb != Verb::Release && refusal.exit_code() == Code::NotAllowed.exit_code() => {
             hold.end(Verb::Release, Some(format!("{verb} was refused: {}", refusal.message)))?;
             Ok(Ended { outcome: EndKind::Released.as_str(), notices: Vec::new(), error: Some(refusal) })
@@ -308,7 +323,7 @@ fn end(hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
     }
 }
 
-/// The lease was ours to release, and yet it was over.
+/// The lease was ours to release, but it had already ended.
 fn ran_out(hold: &Hold, stop: &Stop) -> Refusal {
     let why = match stop {
         Stop::Fenced { why } | Stop::Untrusted { why: Some(why) } => why.clone(),
@@ -316,7 +331,7 @@ fn ran_out(hold: &Hold, stop: &Stop) -> Refusal {
     };
     Refusal::new(Code::Fenced, format!("the command was stopped: {why}"))
         .task(&hold.id)
-        .next(format!("onus run {} -- …   # begin anew", hold.id))
+        .next(Step::Run(hold.id.clone()))
 }
 
 fn answer(
@@ -335,7 +350,7 @@ fn answer(
             "instance": hold.instance().as_str(), "token": hold.token,
         });
         if let Some(error) = &ended.error {
-            document["error"] = json!(error);
+            document["error"] = json!(wording::refusal(error));
         }
         let notices: Vec<Notice> = earlier.iter().chain(&ended.notices).cloned().collect();
         context.out.document(document, &notices);

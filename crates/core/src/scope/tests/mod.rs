@@ -2,6 +2,7 @@ mod bounds;
 mod naive;
 mod pairs;
 mod properties;
+mod reservations;
 mod texts;
 
 use super::{Glob, Witness, overlap};

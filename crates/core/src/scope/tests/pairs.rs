@@ -183,7 +183,7 @@ fn the_shortest_example_of_all_pairs_is_given_and_names_its_globs() {
     let witness = overlap(&a, &b, &globs(&["src/?.rs"])).unwrap();
     assert_eq!(witness, Some(Witness { path: "src/auth/login.rs".to_owned(), left: 1, right: 1 }));
     assert_eq!(overlap(&a, &b, &globs(&["src/**"])), Ok(None));
-    assert_eq!(overlap(&a, &[], &[]), Ok(None), "no scope reserves nothing");
+    assert_eq!(overlap::<Glob>(&a, &[], &[]), Ok(None), "no scope reserves nothing");
     let first = overlap(&globs(&["x/?", "y/?", "z"]), &globs(&["y/*", "x/*"]), &[]).unwrap();
     assert_eq!(first, Some(Witness { path: "x/a".to_owned(), left: 0, right: 1 }), "of equals the first");
 }

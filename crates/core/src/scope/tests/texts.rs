@@ -131,7 +131,7 @@ fn a_refusal_says_what_to_write() {
     let error = "src\\auth".parse::<Glob>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "'src\\\\auth' is not a glob: a backslash makes a special character stand for itself, and nothing else; \
+        "'src\\\\auth' is not a glob: a backslash only escapes special characters; \
          write '/' between segments"
     );
     assert_eq!(Refusal::from(error).code, Code::Usage);
@@ -142,7 +142,7 @@ fn a_refusal_says_what_to_write() {
     );
     assert_eq!(
         Glob::literal("../x").unwrap_err().to_string(),
-        "'../x' is not a path in the repository: '.' and '..' are not names; write it from the repository's root, \
+        "'../x' is not a path in the repository: '.' and '..' are not allowed; write it from the repository's root, \
          without them"
     );
 }
@@ -281,5 +281,5 @@ fn json_is_the_text_and_is_checked() {
     let scope: Scope = serde_json::from_str(r#"["src/","a.rs"]"#).unwrap();
     assert_eq!(serde_json::to_string(&scope).unwrap(), r#"["a.rs","src/**"]"#);
     let error = serde_json::from_str::<Scope>(r#"["../x"]"#).unwrap_err().to_string();
-    assert!(error.contains("'.' and '..' are not names"), "{error}");
+    assert!(error.contains("'.' and '..' are not allowed"), "{error}");
 }

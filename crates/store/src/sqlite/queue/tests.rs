@@ -26,13 +26,13 @@ fn eight_writers_get_their_share_and_never_two_at_once() {
                     let mut queue = Queue::new(folder.path());
                     let mut turns = 0;
                     barrier.wait();
-                    // Each wants the seat again the moment it left it.
+                    // Each wants the lock again the moment it left it.
                     while !stop.load(Ordering::Relaxed) {
-                        let seat = queue.sit(LONG).unwrap();
+                        let lock = queue.lock(LONG).unwrap();
                         assert_eq!(sitting.fetch_add(1, Ordering::SeqCst), 0, "two sat at once");
                         std::thread::sleep(Duration::from_micros(500));
                         sitting.fetch_sub(1, Ordering::SeqCst);
-                        drop(seat);
+                        drop(lock);
                         turns += 1;
                     }
                     turns
@@ -48,21 +48,21 @@ fn eight_writers_get_their_share_and_never_two_at_once() {
     assert!(turns.iter().all(|turns| *turns >= fair / 4), "{turns:?}");
 }
 
-/// Who just left the seat and wants it back meets the turnstile, where the next one stands.
+/// Who just left the lock and wants it back meets the turnstile, where the next one stands.
 #[test]
 fn nobody_barges_in_before_one_who_waits() {
     let folder = folder();
     let mut first = Queue::new(folder.path());
     for round in 0..20 {
-        let seat = first.sit(LONG).unwrap();
+        let lock = first.lock(LONG).unwrap();
         let (sender, order) = mpsc::channel();
         std::thread::scope(|scope| {
             let theirs = sender.clone();
             let waiter = scope.spawn(|| {
                 let mut second = Queue::new(folder.path());
-                let seat = second.sit(LONG).unwrap();
+                let lock = second.lock(LONG).unwrap();
                 theirs.send("the waiter").unwrap();
-                drop(seat);
+                drop(lock);
                 drop(theirs);
             });
             // It stands in the turnstile once nobody else can, and not only for the moment of a first try.
@@ -77,8 +77,8 @@ fn nobody_barges_in_before_one_who_waits() {
                 assert!(started.elapsed() < LONG);
                 std::thread::sleep(Duration::from_millis(1));
             }
-            drop(seat);
-            let again = first.sit(LONG).unwrap();
+            drop(lock);
+            let again = first.lock(LONG).unwrap();
             sender.send("the one who left").unwrap();
             drop(again);
             waiter.join().unwrap();
@@ -91,9 +91,9 @@ fn nobody_barges_in_before_one_who_waits() {
 #[test]
 fn a_wait_is_bounded_and_names_who_sits() {
     let folder = folder();
-    let _seat = Queue::new(folder.path()).sit(LONG).unwrap();
+    let _lock = Queue::new(folder.path()).lock(LONG).unwrap();
     let started = Instant::now();
-    let refused = Queue::new(folder.path()).sit(Duration::from_millis(200)).unwrap_err();
+    let refused = Queue::new(folder.path()).lock(Duration::from_millis(200)).unwrap_err();
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
     let StoreError::Busy { pid, waited } = refused else { panic!("{refused:?}") };
@@ -101,31 +101,35 @@ fn a_wait_is_bounded_and_names_who_sits() {
     assert!(waited >= Duration::from_millis(200));
 }
 
-/// Stopped between the turnstile and the seat, a process keeps everybody out without sitting.
+/// Stopped between the turnstile and the lock, a process keeps everybody out without writing.
 #[test]
 fn one_that_was_stopped_in_the_turnstile_is_named() {
     let folder = folder();
     let stuck = Queue::new(folder.path()).open().unwrap();
     stuck.turnstile.lock().unwrap();
-    stuck.turnstile.write_all_at(b"4242       \n", 0).unwrap();
-    let refused = Queue::new(folder.path()).sit(Duration::from_millis(100)).unwrap_err();
-    assert!(matches!(refused, StoreError::Busy { pid: Some(4242), .. }), "{refused:?}");
+    // Whatever anybody wrote into the file.
+    std::fs::write(folder.path().join("turnstile.lock"), "4242\n").unwrap();
+    let refused = Queue::new(folder.path()).lock(Duration::from_millis(100)).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Busy { pid: Some(pid), .. } if pid == std::process::id()),
+        "{refused:?}"
+    );
 }
 
-/// Its thread stays behind in line: when its turn comes, nobody sits there any more.
+/// Its thread stays behind in line: when its turn comes, nobody waits there any more.
 #[test]
 fn one_who_gave_up_passes_the_seat_on() {
     let folder = folder();
     let mut impatient = Queue::new(folder.path());
-    let seat = Queue::new(folder.path()).sit(LONG).unwrap();
+    let lock = Queue::new(folder.path()).lock(LONG).unwrap();
     for _ in 0..3 {
-        assert!(impatient.sit(Duration::from_millis(50)).is_err());
+        assert!(impatient.lock(Duration::from_millis(50)).is_err());
     }
-    drop(seat);
+    drop(lock);
     for _ in 0..3 {
-        drop(Queue::new(folder.path()).sit(LONG).unwrap());
+        drop(Queue::new(folder.path()).lock(LONG).unwrap());
         // And it can come back itself.
-        drop(impatient.sit(LONG).unwrap());
+        drop(impatient.lock(LONG).unwrap());
     }
 }
 
@@ -138,37 +142,37 @@ fn lock_files_are_never_unlinked_or_replaced() {
             .map(|name| std::fs::metadata(folder.path().join(name)).unwrap().ino())
     };
     let mut queue = Queue::new(folder.path());
-    let seat = queue.sit(LONG).unwrap();
+    let lock = queue.lock(LONG).unwrap();
     let before = inodes();
-    assert!(Queue::new(folder.path()).sit(Duration::from_millis(20)).is_err());
+    assert!(Queue::new(folder.path()).lock(Duration::from_millis(20)).is_err());
     assert_eq!(inodes(), before);
-    drop(seat);
+    drop(lock);
     assert_eq!(inodes(), before);
     drop(queue);
     assert_eq!(inodes(), before);
-    drop(Queue::new(folder.path()).sit(LONG).unwrap());
+    drop(Queue::new(folder.path()).lock(LONG).unwrap());
     assert_eq!(inodes(), before);
 }
 
-/// The bell only hurries: who cannot hear it, because its name is taken or it does not ring, still gets the seat.
+/// The bell only hurries: who cannot hear it, because its name is taken or it does not ring, still gets the lock.
 #[test]
 fn a_seat_is_found_without_the_bell() {
     let folder = folder();
     let (mut first, mut second) = (Queue::new(folder.path()), Queue::new(folder.path()));
     for name_is_taken in [true, false] {
-        let seat = first.sit(LONG).unwrap();
-        let other_ear = name_is_taken.then(|| seat.files.bell.ear(&seat.files.seat));
+        let lock = first.lock(LONG).unwrap();
+        let other_listener = name_is_taken.then(|| lock.files.handover.listener(&lock.files.writer));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| drop(second.sit(LONG).unwrap()));
+            let waiter = scope.spawn(|| drop(second.lock(LONG).unwrap()));
             let turnstile = first.open().unwrap().turnstile;
             while turnstile.try_lock().is_ok() {
                 turnstile.unlock().unwrap();
                 std::thread::yield_now();
             }
             // As a killed process does it: the lock goes, and nothing rings.
-            seat.files.seat.unlock().unwrap();
+            lock.files.writer.unlock().unwrap();
             waiter.join().unwrap();
         });
-        drop(other_ear);
+        drop(other_listener);
     }
 }

@@ -5,7 +5,7 @@ use onus_core::ids::Uid;
 use super::*;
 use crate::{Access, KnownInstance, Store};
 
-/// Far longer than any of this takes, and shorter than a watch trusts its ear.
+/// Far longer than any of this takes, and shorter than a watch trusts its listener.
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -22,8 +22,7 @@ fn another(store: &SqliteStore) -> SqliteStore {
 fn commit(store: &mut SqliteStore) {
     let now_ms = store.read(|read| Ok(read.now())).unwrap().wall_ms;
     let (actor, instance) = ("agent:a".parse().unwrap(), "i".parse().unwrap());
-    let known =
-        KnownInstance { actor, instance, process: None, group: None, seen_at_ms: now_ms, wants: None };
+    let known = KnownInstance::seen(actor, instance, now_ms);
     store.write(|write| write.put_instance(&known)).unwrap();
 }
 
@@ -42,7 +41,8 @@ fn wait(watch: &mut SqliteWatch, patience: Duration) -> Woken {
 
 /// Whether the kernel has something to say about the bell, whatever the store's version is.
 fn has_rung(watch: &SqliteWatch) -> bool {
-    let mut ears = [PollFd::from_borrowed_fd(watch.ear.as_ref().unwrap().inotify.as_fd(), PollFlags::IN)];
+    let mut ears =
+        [PollFd::from_borrowed_fd(watch.listener.as_ref().unwrap().inotify.as_fd(), PollFlags::IN)];
     poll(&mut ears, Some(&timespec(Duration::ZERO))).unwrap() > 0
 }
 
@@ -75,7 +75,7 @@ fn a_commit_between_look_and_sleep_is_not_slept_through() {
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
     assert_eq!(wait(&mut watch, SHORT), Woken::TimeOver, "told once");
     // Also one that is not heard.
-    watch.ear = None;
+    watch.listener = None;
     commit(&mut store);
     assert_eq!(wait(&mut watch, Duration::ZERO), Woken::Committed);
 }
@@ -155,11 +155,11 @@ fn where_nothing_is_heard_the_watch_looks_now_and_then_and_listens_again_when_it
         });
         assert_eq!(wait(&mut watch, LONG), Woken::Committed);
     });
-    assert!(watch.ear.is_none());
+    assert!(watch.listener.is_none());
     fs::remove_file(&bell).unwrap();
     commit(&mut other);
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
-    assert_eq!(watch.ear.is_some(), cfg!(target_os = "linux"));
+    assert_eq!(watch.listener.is_some(), cfg!(target_os = "linux"));
 }
 
 #[test]
@@ -209,12 +209,13 @@ fn moving_the_log_into_the_database_and_scrubbing_end_no_watch() {
 fn a_store_that_is_read_as_it_was_tells_by_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = fresh(folder.path());
-    let times = super::super::open::times_of(store.path());
+    let times = times_of(store.path());
     let sign = Sign::Files(times);
-    let file = identity_of(store.path()).unwrap();
-    let mut watch = SqliteWatch { path: store.path().to_owned(), file, sign, ear: None, pause: MIN_PAUSE };
+    let file = store.file;
+    let mut watch =
+        SqliteWatch { path: store.path().to_owned(), file, sign, listener: None, pause: MIN_PAUSE };
     assert_eq!(wait(&mut watch, SHORT), Woken::TimeOver);
     commit(&mut store);
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
-    assert!(watch.ear.is_none());
+    assert!(watch.listener.is_none());
 }

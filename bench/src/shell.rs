@@ -1,0 +1,115 @@
+//! What an agent waits for around every command of its shell: the hooks that remember it and look at what it changed, where
+//! 200 files are reserved in a repository of 50,000.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::measure::{Report, Target, Times};
+use crate::place::{Place, Repository};
+
+pub(crate) const ABOUT: &str =
+    "the hooks around a command that changes nothing against those of a tool that is no shell";
+
+const ROUNDS: u64 = 7;
+const CALLS: u64 = 40;
+const FILES: usize = 50_000;
+const RESERVED: usize = 200;
+const HOLDERS: usize = 4;
+
+pub(crate) fn run(place: &Place) -> Result<Report> {
+    let repository = place.repository("shell")?;
+    let root = &repository.root;
+    for n in 0..FILES {
+        let folder = root.join(format!("src/{}", n % 500));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
+    }
+    fs::write(root.join(".gitignore"), "/payload.json\n")?;
+    for args in [&["init", "-q"] as &[&str], &["add", "."], &["commit", "-q", "-m", "all"]] {
+        git(root, args)?;
+    }
+    repository.run(&place.onus, "bench", &["init"])?;
+    let hook =
+        |times: &mut Times, who: &str, event: &str, tool: &str, file: &str, budget: &str| -> Result<()> {
+            payload(root, (who, event, tool), file)?;
+            times.time(|| call(place, &repository, budget))
+        };
+    for n in 0..RESERVED {
+        let (who, file) = (format!("holder-{}", n % HOLDERS), format!("src/{n}/f{n}.rs"));
+        hook(&mut Times::default(), &who, "PreToolUse", "Write", &file, "0")?;
+        hook(&mut Times::default(), &who, "PostToolUse", "Write", &file, "0")?;
+    }
+    hook(&mut Times::default(), "bench", "SessionStart", "", "", "0")?;
+    let (mut befores, mut afters, mut trees) = (Times::default(), Times::default(), Times::default());
+    let (mut edits, mut tools) = (Times::default(), Times::default());
+    hook(&mut Times::default(), "bench", "PreToolUse", "Write", "src/300/f300.rs", "0")?;
+    hook(&mut Times::default(), "bench", "PostToolUse", "Write", "src/300/f300.rs", "0")?;
+    for _ in 0..ROUNDS {
+        for times in [&mut befores, &mut afters, &mut trees, &mut edits, &mut tools] {
+            times.next_round();
+        }
+        for _ in 0..CALLS {
+            hook(&mut edits, "bench", "PreToolUse", "Write", "src/300/f300.rs", "0")?;
+            hook(&mut tools, "bench", "PostToolUse", "Read", "src/300/f300.rs", "0")?;
+            hook(&mut befores, "bench", "PreToolUse", "Bash", "", "0")?;
+            hook(&mut afters, "bench", "PostToolUse", "Bash", "", "0")?;
+            hook(&mut Times::default(), "bench", "PreToolUse", "Bash", "", "0")?;
+            hook(&mut trees, "bench", "PostToolUse", "Bash", "", "200ms")?;
+        }
+    }
+    let mut report = Report::default();
+    for (what, times) in [
+        ("before a command          ", &befores),
+        ("after it, without the tree", &afters),
+        ("after it, with the tree   ", &trees),
+        ("edit of one's own         ", &edits),
+        ("after another tool        ", &tools),
+    ] {
+        report.note(format!("{what} {}", times.describe()));
+    }
+    report.check("after a command / after another tool", afters.over(&tools), Target::AtMost(2.0));
+    report.check("before a command / edit of one's own", befores.over(&edits), Target::AtMost(2.0));
+    Ok(report)
+}
+
+fn git(root: &Path, args: &[&str]) -> Result<()> {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost"]).args(args);
+    match command.current_dir(root).status()?.success() {
+        true => Ok(()),
+        false => Err(format!("git {}", args.join(" ")).into()),
+    }
+}
+
+/// What a harness says.
+fn payload(root: &Path, (who, event, tool): (&str, &str, &str), file: &str) -> Result<()> {
+    let input = match tool {
+        "Bash" => serde_json::json!({ "command": "cargo check --workspace 2>&1 | tail -n 20" }),
+        _ => serde_json::json!({ "file_path": root.join(file), "content": "x" }),
+    };
+    let payload = serde_json::json!({
+        "session_id": who, "hook_event_name": event, "cwd": root, "tool_name": tool, "tool_input": input,
+        "tool_use_id": "u-1",
+    });
+    Ok(fs::write(root.join("payload.json"), payload.to_string())?)
+}
+
+/// As a harness calls it, apart from the shell between.
+fn call(place: &Place, repository: &Repository, budget: &str) -> Result<()> {
+    let output = Command::new(&place.onus)
+        .args(["hook", "claude"])
+        .env_clear()
+        .env("HOME", &repository.root)
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("ONUS_GUARD_TREE_BUDGET", budget)
+        .current_dir(&repository.root)
+        .stdin(File::open(repository.root.join("payload.json"))?)
+        .stderr(Stdio::null())
+        .output()?;
+    if !output.status.success() || String::from_utf8_lossy(&output.stdout).contains("deny") {
+        return Err(format!("the hook refused: {}", String::from_utf8_lossy(&output.stdout)).into());
+    }
+    Ok(())
+}

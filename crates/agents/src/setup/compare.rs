@@ -1,0 +1,97 @@
+//! An entry of ours compared with what it should be: the whole entry, since any part of it can change what it runs.
+
+use onus_core::quote::is_hidden;
+use serde_json::{Map, Value, json};
+
+/// What is shown of a name or a value; the rest is in the file.
+const SHOWN: usize = 60;
+/// More differences than this are one: it is something else.
+const MOST: usize = 8;
+
+/// The MCP server, as every agent is given it.
+pub(super) fn server() -> Value {
+    json!({ "command": "onus", "args": ["mcp"] })
+}
+
+/// Whether a server's entry runs `onus mcp`, with whatever else it says: one that was changed, and still ours to take out.
+pub(super) fn runs_onus(entry: &Value) -> bool {
+    let program = entry["command"].as_str().unwrap_or_default();
+    let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
+    let args = entry["args"].as_array();
+    matches!(program, "onus" | "onus.exe") && args.is_some_and(|args| args.iter().any(|word| word == "mcp"))
+}
+
+/// Where two values differ, by their keys. Of what should not be there the names are told, and nothing else.
+pub(super) fn differences(at: &str, should: &Value, is: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare(at, should, is, &mut found);
+    if found.len() > MOST {
+        let more = found.len() - MOST;
+        found.truncate(MOST);
+        found.push(format!("{at} differs in {more} more places"));
+    }
+    found
+}
+
+fn compare(at: &str, should: &Value, is: &Value, found: &mut Vec<String>) {
+    match (should, is) {
+        (Value::Object(should), Value::Object(is)) => {
+            for (name, should) in should {
+                match is.get(name) {
+                    Some(is) => compare(&format!("{at}.{name}"), should, is, found),
+                    None => found.push(format!("{at}.{name} is missing")),
+                }
+            }
+            for (name, extra) in is.iter().filter(|(name, _)| !should.contains_key(*name)) {
+                let at = format!("{at}.{}", shown(name));
+                match extra {
+                    Value::Object(inner) if !inner.is_empty() => {
+                        compare(&at, &Value::Object(Map::new()), extra, found);
+                    }
+                    _ => found.push(format!("{at} should not be there")),
+                }
+            }
+        }
+        (Value::Array(should), Value::Array(is)) if should.len() == is.len() => {
+            for (number, (should, is)) in should.iter().zip(is).enumerate() {
+                compare(&format!("{at}[{number}]"), should, is, found);
+            }
+        }
+        (should, is) if should == is => {}
+        (should, _) => match should.to_string() {
+            short if short.len() <= SHOWN => found.push(format!("{at} is not {short}")),
+            _ => found.push(format!("{at} differs from what onus setup writes")),
+        },
+    }
+}
+
+/// A name that somebody else gave.
+pub(super) fn shown(name: &str) -> String {
+    name.chars().take(SHOWN).map(|c| if is_hidden(c) { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_differs_is_named_and_no_value_is_shown() {
+        let evil = json!({
+            "command": "onus", "args": ["mcp", "x"], "env": { "LD_PRELOAD": "s3cret", "b\u{1b}[2J": "" }, "cwd": "s3cret",
+        });
+        let told = differences("mcpServers.onus", &server(), &evil);
+        assert_eq!(
+            told,
+            [
+                "mcpServers.onus.args is not [\"mcp\"]",
+                "mcpServers.onus.cwd should not be there",
+                "mcpServers.onus.env.LD_PRELOAD should not be there",
+                "mcpServers.onus.env.b?[2J should not be there",
+            ]
+        );
+        assert!(differences("x", &server(), &server()).is_empty());
+        assert_eq!(differences("x", &server(), &json!(3)).len(), 1);
+        let many: Map<String, Value> = (0..1000).map(|n| (n.to_string(), Value::Null)).collect();
+        assert_eq!(differences("x", &json!({}), &Value::Object(many)).len(), MOST + 1);
+    }
+}

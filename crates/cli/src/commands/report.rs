@@ -1,0 +1,409 @@
+use std::path::PathBuf;
+
+use jiff::tz::TimeZone;
+use onus_core::actor::ActorName;
+use onus_core::refusal::Refusal;
+use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, StandupView, UsageView};
+
+use crate::args::parse;
+use crate::bars;
+use crate::calendar::{Days, clock};
+use crate::context::Context;
+use crate::grid::{Grid, Kind, markdown};
+use crate::output::{Output, escape_line};
+use crate::progress::Bar;
+use crate::{hours, wording};
+
+/// Reports for people, to be pasted into a chat as they are
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Report,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Report {
+    Standup(Standup),
+    Actor(OneActor),
+    Flow(Flow),
+    Cost(Cost),
+}
+
+/// What was done, is in progress, is blocked or waits for you
+#[derive(clap::Args, Debug)]
+struct Standup {
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+}
+
+/// One actor's day as it went by
+#[derive(clap::Args, Debug)]
+struct OneActor {
+    /// The actor: human:NAME, agent:NAME or ci:NAME
+    #[arg(value_name = "ACTOR", value_parser = parse::<ActorName>)]
+    actor: ActorName,
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+}
+
+/// How long finished tasks took, and how many there were each week
+///
+/// Lead time runs from the request to done, cycle time from the start of work to done. Percentiles are exact to 1 %. Waiting is
+/// the part of the cycle in which nobody held the task: review, a block, or waiting for somebody to take it.
+#[derive(clap::Args, Debug)]
+struct Flow {
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+    /// Also draw it into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What sessions used of models: tokens and money
+///
+/// As far as it was recorded (onus session record). What nobody reported is left empty: it is unknown, not zero.
+#[derive(clap::Args, Debug)]
+struct Cost {
+    /// A row for each of these; tag: all tags of a task together
+    #[arg(long, value_name = "WHAT", default_value = "task")]
+    by: CostByArg,
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CostByArg {
+    Task,
+    Tag,
+    Actor,
+    Model,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.command {
+        Report::Standup(args) => standup(context, &args),
+        Report::Actor(args) => actor(context, &args),
+        Report::Flow(args) => flow(context, &args),
+        Report::Cost(args) => cost(context, &args),
+    }
+}
+
+/// A page: headings, and lines below them.
+struct Page<'a> {
+    out: &'a Output,
+    md: bool,
+    lines: Vec<String>,
+}
+
+impl<'a> Page<'a> {
+    fn new(out: &'a Output, md: bool, title: &str) -> Page<'a> {
+        let title = if md { format!("## {}", markdown(title)) } else { out.bold(title) };
+        Page { out, md, lines: vec![title] }
+    }
+
+    fn heading(&mut self, text: &str) {
+        let text = if self.md { format!("### {}", markdown(text)) } else { self.out.bold(text) };
+        self.lines.extend([String::new(), text]);
+    }
+
+    /// In Markdown a list does not follow a heading at once.
+    fn gap(&mut self) {
+        if self.md && self.lines.last().is_some_and(|line| line.starts_with('#')) {
+            self.lines.push(String::new());
+        }
+    }
+
+    /// A line with a word of ours before what others wrote.
+    fn item(&mut self, mark: &str, text: &str) {
+        self.gap();
+        self.lines.push(match (self.md, mark) {
+            (true, "") => format!("- {}", markdown(text)),
+            (true, mark) => format!("- **{}** {}", mark.trim(), markdown(text)),
+            (false, "") => format!("  {text}"),
+            (false, mark) => format!("  {mark} {text}"),
+        });
+    }
+
+    /// What keeps its columns.
+    fn drawing(&mut self, lines: &[String]) {
+        self.gap();
+        let fence = self.md.then(|| "```".to_owned());
+        self.lines.extend(fence.clone());
+        self.lines.extend(lines.iter().map(|line| format!("  {line}")));
+        self.lines.extend(fence);
+    }
+
+    fn text(self) -> String {
+        self.lines.join("\n")
+    }
+
+    fn end(self) {
+        let out = self.out;
+        out.line(&self.text());
+    }
+}
+
+fn standup(context: &Context, args: &Standup) -> super::Result {
+    let (calendar, zone) = (args.days.calendar("yesterday")?, args.days.zone()?);
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.standup(identity.as_ref(), &calendar)?;
+    let (out, standup) = (&context.out, &looked.value);
+    if out.json {
+        out.document(standup.worded(&wording::step), &looked.notices);
+        return Ok(());
+    }
+    out.line(&standup_page(out, args.md, standup, &zone));
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+pub(super) fn standup_page(out: &Output, md: bool, standup: &StandupView, zone: &TimeZone) -> String {
+    let mut page = Page::new(out, md, &format!("Standup: since {}", standup.since));
+    people_first(standup, |person| {
+        let hours = match person.worked_seconds {
+            none if none < 1.0 => String::new(),
+            seconds => format!(", {}", hours::spoken(seconds)),
+        };
+        page.heading(&format!("{}{hours}", escape_line(&person.actor)));
+        for task in &person.done {
+            page.item("done ", &format!("{} {}", task.id, escape_line(&task.title)));
+        }
+        for work in &person.in_progress {
+            let since = clock(&work.since, zone);
+            let state = if work.live { format!("since {since}") } else { "lapsed".to_owned() };
+            page.item("doing", &format!("{} {} ({state})", work.id, escape_line(&work.title)));
+        }
+        if person.done.is_empty() && person.in_progress.is_empty() {
+            page.item("", "worked, nothing finished yet");
+        }
+    });
+    // What waits for the caller is said once.
+    let others = |list: &[AwaitedView]| -> Vec<AwaitedView> {
+        list.iter().filter(|waits| waits.awaited.is_none()).cloned().collect()
+    };
+    for (title, list) in [
+        ("Blocked", others(&standup.blocked)),
+        ("In review", others(&standup.review)),
+        ("Waiting for you", standup.waiting_for_you.clone()),
+    ] {
+        if !list.is_empty() {
+            page.heading(title);
+            list.iter().for_each(|waits| page.item("", &awaited(waits)));
+        }
+    }
+    if standup.actors.is_empty() {
+        page.item("", "nothing was done");
+    }
+    page.text()
+}
+
+/// People come before agents.
+fn people_first(standup: &StandupView, mut visit: impl FnMut(&onus_engine::ActorStandup)) {
+    let is_person = |actor: &str| actor.starts_with("human:");
+    standup.actors.iter().filter(|entry| is_person(&entry.actor)).for_each(&mut visit);
+    standup.actors.iter().filter(|entry| !is_person(&entry.actor)).for_each(&mut visit);
+}
+
+fn awaited(waits: &AwaitedView) -> String {
+    let said = match &waits.last_word {
+        Some(word) => {
+            let first = word.text.lines().next().unwrap_or_default();
+            format!("{}: {}", escape_line(&word.actor), escape_line(first))
+        }
+        None => escape_line(&waits.message),
+    };
+    format!("{} {} ({said})", waits.id, escape_line(&waits.title))
+}
+
+fn actor(context: &Context, args: &OneActor) -> super::Result {
+    let (calendar, zone) = (args.days.calendar("today")?, args.days.zone()?);
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.day(identity.as_ref(), &args.actor, &calendar)?;
+    let (out, view) = (&context.out, &looked.value);
+    if out.json {
+        out.document(view, &looked.notices);
+        return Ok(());
+    }
+    let mut page = Page::new(out, args.md, &day_title(view));
+    let mut day = String::new();
+    for entry in &view.entries {
+        if entry.day != day {
+            page.heading(&entry.day);
+            day.clone_from(&entry.day);
+        }
+        let span = format!("{}–{}", clock(&entry.start, &zone), clock(&entry.end, &zone));
+        let worked = hours::spoken(entry.worked_seconds);
+        page.item(&span, &format!("{} {} ({worked})", entry.task, escape_line(&entry.title)));
+    }
+    if view.entries.is_empty() {
+        page.item("", "no recorded work");
+    }
+    if !view.done.is_empty() {
+        page.heading("Done");
+        for task in &view.done {
+            page.item("", &format!("{} {}", task.id, escape_line(&task.title)));
+        }
+    }
+    page.end();
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn day_title(view: &DayView) -> String {
+    let days = match view.since == view.until {
+        true => view.since.clone(),
+        false => format!("{} to {}", view.since, view.until),
+    };
+    let wall = match view.wall_seconds < view.worked_seconds {
+        true => format!(", {} by the clock", hours::spoken(view.wall_seconds)),
+        false => String::new(),
+    };
+    format!("{}: {}, {}{wall}", escape_line(&view.actor), days, hours::spoken(view.worked_seconds))
+}
+
+fn flow(context: &Context, args: &Flow) -> super::Result {
+    let calendar = args.days.calendar("83d")?;
+    let (mut engine, identity) = context.host.reader()?;
+    let (out, mut bar) = (&context.out, Bar::new("days", context.out.json));
+    let looked = engine.flow(identity.as_ref(), &calendar, &mut |progress| bar.at(progress));
+    bar.end();
+    let looked = looked?;
+    let view = &looked.value;
+    if let Some(file) = &args.svg {
+        let drawn = bars::svg(&title(view), &weeks(view));
+        std::fs::write(file, drawn)
+            .map_err(|error| Refusal::usage(format!("cannot write {}: {error}", file.display())))?;
+    }
+    if out.json {
+        out.document(view, &looked.notices);
+        return Ok(());
+    }
+    let mut page = Page::new(out, args.md, &title(view));
+    page.item("lead time, asked to done:     ", &percentiles(&view.lead));
+    page.item("cycle time, started to done:  ", &percentiles(&view.cycle));
+    let all = view.worked_seconds + view.idle_seconds + view.waiting_seconds;
+    if all > 0.0 {
+        page.heading("Where the cycle went");
+        let parts = [
+            ("worked".to_owned(), view.worked_seconds / all * 100.0),
+            ("held, not worked".to_owned(), view.idle_seconds / all * 100.0),
+            ("waiting".to_owned(), view.waiting_seconds / all * 100.0),
+        ];
+        page.drawing(&bars::lines(&parts, |percent| format!("{percent:.0} %")));
+    }
+    page.heading("Done each week");
+    page.drawing(&bars::lines(&weeks(view), |done| format!("{done:.0}")));
+    page.end();
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn cost(context: &Context, args: &Cost) -> super::Result {
+    let calendar = args.days.calendar("29d")?;
+    let (mut engine, identity) = context.host.reader()?;
+    let by = match args.by {
+        CostByArg::Task => CostBy::Task,
+        CostByArg::Tag => CostBy::Tag,
+        CostByArg::Actor => CostBy::Actor,
+        CostByArg::Model => CostBy::Model,
+    };
+    let looked = engine.cost(identity.as_ref(), &calendar, by)?;
+    let (out, view) = (&context.out, &looked.value);
+    if out.json {
+        out.document(view, &looked.notices);
+        return Ok(());
+    }
+    let mut columns = match by {
+        CostBy::Task => vec![("task", Kind::Word), ("title", Kind::Title)],
+        CostBy::Tag => vec![("tags", Kind::Word)],
+        CostBy::Actor => vec![("actor", Kind::Word)],
+        CostBy::Model => vec![("model", Kind::Word)],
+    };
+    columns.extend([
+        ("tokens in", Kind::Number),
+        ("out", Kind::Number),
+        ("cached", Kind::Number),
+        ("cost", Kind::Number),
+        ("source", Kind::Word),
+    ]);
+    let mut grid = Grid::new(columns);
+    for row in &view.rows {
+        let text = |text: &Option<String>| escape_line(text.as_deref().unwrap_or_default());
+        let mut cells = match by {
+            CostBy::Task => vec![text(&row.task), text(&row.title)],
+            CostBy::Tag => {
+                vec![escape_line(&row.tags.iter().flatten().cloned().collect::<Vec<_>>().join(", "))]
+            }
+            CostBy::Actor => vec![text(&row.actor)],
+            CostBy::Model => vec![text(&row.usage.model)],
+        };
+        cells.extend(used(&row.usage));
+        cells.push(row.usage.source.to_string());
+        grid.push(cells);
+    }
+    let mut page = Page::new(out, args.md, &format!("Cost: {} to {}", view.since, view.until));
+    if view.rows.is_empty() {
+        page.item("", "nothing was recorded");
+    } else {
+        page.lines.push(String::new());
+        page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
+        page.lines.push(String::new());
+        for total in view.totals.iter().filter_map(price) {
+            page.item("", &format!("{total} in all"));
+        }
+        for each in view.per_done.iter().filter_map(price) {
+            page.item("", &format!("{each} for each of {} finished tasks", view.done));
+        }
+    }
+    page.end();
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn price(usage: &UsageView) -> Option<String> {
+    Some(format!("{:.2} {}", usage.cost?, usage.currency.as_deref().unwrap_or_default()))
+}
+
+/// What is unknown stays empty.
+fn used(usage: &UsageView) -> [String; 4] {
+    let count = |count: Option<u64>| count.map(|count| count.to_string()).unwrap_or_default();
+    let cost = price(usage).unwrap_or_default();
+    [count(usage.tokens_in), count(usage.tokens_out), count(usage.tokens_cached), cost]
+}
+
+fn title(view: &FlowView) -> String {
+    format!("Flow: {} done, {} to {}", view.done, view.since, view.until)
+}
+
+fn weeks(view: &FlowView) -> Vec<(String, f64)> {
+    #[allow(clippy::cast_precision_loss, reason = "counts of a human size fit")]
+    let count = |done: u64| done as f64;
+    view.weeks.iter().map(|week| (week.week.clone(), count(week.done))).collect()
+}
+
+fn percentiles(of: &Percentiles) -> String {
+    let said =
+        [("half within", of.p50_seconds), ("85 % within", of.p85_seconds), ("95 % within", of.p95_seconds)];
+    let said: Vec<String> =
+        said.into_iter().filter_map(|(name, seconds)| Some(format!("{name} {}", long(seconds?)))).collect();
+    if said.is_empty() { "nothing was finished".to_owned() } else { said.join(", ") }
+}
+
+/// Lead times are days of the calendar, not of work.
+fn long(seconds: f64) -> String {
+    #[allow(clippy::cast_possible_truncation, reason = "seconds of a human time fit")]
+    let ms = (seconds * 1_000.0) as i64;
+    onus_core::time::Span::from_ms(ms).to_string()
+}

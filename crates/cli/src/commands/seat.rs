@@ -1,0 +1,328 @@
+use std::time::Duration;
+
+use clap::Subcommand;
+use onus_core::command::{Command, SeatAct, SeatTerms};
+use onus_core::ids::{Token, Version};
+use onus_core::refusal::Refusal;
+use onus_core::seat::SeatName;
+use onus_core::text::Field;
+use onus_engine::{Answer, Reply, SeatView};
+use onus_os::process;
+use onus_store::Access;
+use serde_json::json;
+
+use crate::args::{Key, force_of, parse, parse_ms};
+use crate::context::Context;
+use crate::output::escape_line;
+use crate::render;
+
+/// Roles that one holder has at a time, such as landing on a branch
+///
+/// A seat is a lease without a task: for other parts of onus, and for scripts that must run once. It works like
+/// a task's lease: tokens, lapse, takeover. Taking a new name creates the seat: a role in lower case (dispatch), or a role
+/// and what it is for (land:main).
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Take a seat: it is yours alone until you release it or your lease lapses
+    ///
+    /// Taking what you hold renews it. Taking a seat whose lease lapsed takes it over.
+    Take(Take),
+    /// Renew your lease: a sign of life. Renewing never shortens a lease
+    Renew(Renew),
+    /// Release a seat that you hold
+    Release(Release),
+    /// Take over a seat whose lease lapsed
+    ///
+    /// A live lease is refused: its holder is trusted to be working. From then on the old holder's token is dead.
+    Takeover(Takeover),
+    /// Whether you hold a seat at this moment
+    ///
+    /// Exit 0 if your lease is live, 4 if another holds it, 5 if you were superseded, 6 if your lease has lapsed, 7 if nobody
+    /// holds it.
+    Check(Check),
+    /// Every seat that was ever taken, and who holds it
+    List,
+    /// One seat
+    Show {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+    },
+    /// Erase the reason beside an event of a seat for good
+    Redact(Redact),
+}
+
+#[derive(clap::Args, Debug)]
+struct Take {
+    /// A role (dispatch), or a role and what it is for (land:main)
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    #[command(flatten)]
+    terms: TermArgs,
+    /// If another holds it, wait up to this long for it (90s, 15m, 2h)
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    wait: Option<i64>,
+    /// Why, kept with the lease
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct TermArgs {
+    /// How long the lease lives without a sign of life (90s, 15m, 2h); if not given, lease.ttl. 0: no limit, with
+    /// --reason. A person's lease has no TTL
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    ttl: Option<i64>,
+    /// Bind the lease to this process: it lives as long as the process, and no longer
+    #[arg(long, value_name = "PID")]
+    bind: Option<u32>,
+}
+
+impl TermArgs {
+    fn terms(&self, context: &Context, reason: Option<String>) -> Result<SeatTerms, Refusal> {
+        let place = context.host.place.as_ref();
+        Ok(SeatTerms {
+            ttl_ms: self.ttl,
+            process: self.bind.map(process::identify).transpose()?,
+            reason,
+            worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
+            branch: place.and_then(|place| place.branch.clone()),
+        })
+    }
+}
+
+#[derive(clap::Args, Debug)]
+struct TokenArg {
+    /// The token of your lease. Without it: ONUS_TOKEN, unless that is a task's (ONUS_TASK)
+    #[arg(long, value_name = "N")]
+    token: Option<u64>,
+}
+
+impl TokenArg {
+    fn token(&self) -> Option<Token> {
+        self.token.map(Token)
+    }
+}
+
+#[derive(clap::Args, Debug)]
+struct Renew {
+    /// The seat
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    /// How long from now it should live at least (90s, 15m, 2h)
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    ttl: Option<i64>,
+    #[command(flatten)]
+    token: TokenArg,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Release {
+    /// The seat
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    #[command(flatten)]
+    token: TokenArg,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Takeover {
+    /// The seat
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    /// Why
+    #[arg(long, value_name = "TEXT", required = true)]
+    reason: String,
+    #[command(flatten)]
+    terms: TermArgs,
+    /// People only: revoke a live lease. Recorded
+    #[arg(long)]
+    force: bool,
+    /// A decision or approval that allows it
+    #[arg(long, value_name = "URL", requires = "force")]
+    link: Option<String>,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Check {
+    /// The seat
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    #[command(flatten)]
+    token: TokenArg,
+}
+
+#[derive(clap::Args, Debug)]
+struct Redact {
+    /// The seat
+    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+    seat: SeatName,
+    /// Which event's text: its version, as `onus log --seat NAME` shows it (v3 is 3)
+    #[arg(value_name = "VERSION", value_parser = super::redact::parse_version)]
+    version: u64,
+    /// Why (it stays in the ledger)
+    #[arg(long, value_name = "TEXT", required = true)]
+    reason: String,
+    /// People only: although another superseded you on this seat. Recorded
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.action {
+        Action::Take(take) => run_take(context, take),
+        Action::Renew(Renew { seat, ttl, token, key }) => {
+            let command = Command::OnSeat { seat, act: SeatAct::Renew { ttl_ms: ttl }, force: None };
+            print_lease(context, &context.run_presenting(token.token(), command, key.key)?)
+        }
+        Action::Release(Release { seat, token, key }) => {
+            let command = Command::OnSeat { seat, act: SeatAct::Release, force: None };
+            let reply = context.run_presenting(token.token(), command, key.key)?;
+            print(context, &reply, |seat| format!("seat {} is free", escape_line(&seat.name)))
+        }
+        Action::Takeover(Takeover { seat, reason, terms, force, link, key }) => {
+            let force = force_of(force, Some(&reason), link.as_ref());
+            let act = SeatAct::Takeover(terms.terms(context, Some(reason))?);
+            print_lease(context, &context.run(Command::OnSeat { seat, act, force }, key.key)?)
+        }
+        Action::Check(check) => run_check(context, &check),
+        Action::List => run_list(context),
+        Action::Show { seat } => run_show(context, &seat),
+        Action::Redact(redact) => run_redact(context, redact),
+    }
+}
+
+fn run_take(context: &Context, args: Take) -> super::Result {
+    let terms = args.terms.terms(context, args.reason)?;
+    let what = args.seat.spoken();
+    let command = Command::OnSeat { seat: args.seat, act: SeatAct::Take(terms), force: None };
+    let reply = match args.wait {
+        None | Some(0) => context.run(command, args.key.key)?,
+        Some(wait_ms) => {
+            let patience = Duration::from_millis(wait_ms.unsigned_abs());
+            context.run_or_wait(command, args.key.key, patience, &mut |_| {
+                super::claim::note_waiting(context, &what, wait_ms);
+            })?
+        }
+    };
+    print_lease(context, &reply)
+}
+
+fn run_check(context: &Context, args: &Check) -> super::Result {
+    let mut engine = context.host.engine(Access::Read)?;
+    let mut identity = context.host.identity(&mut engine)?;
+    if let Some(token) = args.token.token() {
+        identity.token = Some((None, token));
+    }
+    let looked = engine.check_seat(&identity, &args.seat)?;
+    if context.out.json {
+        context.out.document(json!({ "seat": looked.value, "lease": looked.value.lease }), &looked.notices);
+    } else {
+        context.out.prose(&held(&looked.value, "is yours"));
+        context.out.notices(&looked.notices);
+    }
+    Ok(())
+}
+
+fn run_list(context: &Context) -> super::Result {
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.seats(identity.as_ref())?;
+    if context.out.json {
+        context.out.document(json!({ "seats": looked.value }), &looked.notices);
+        return Ok(());
+    }
+    for seat in &looked.value {
+        context.out.prose(&line(seat));
+    }
+    if looked.value.is_empty() {
+        context.out.prose("no seat was ever taken");
+    }
+    context.out.notices(&looked.notices);
+    Ok(())
+}
+
+fn run_show(context: &Context, name: &SeatName) -> super::Result {
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.seat(identity.as_ref(), name)?;
+    let seat = &looked.value;
+    if context.out.json {
+        context.out.document(seat, &looked.notices);
+        return Ok(());
+    }
+    context.out.prose(&line(seat));
+    if let Some(reason) = seat.lease.as_ref().and_then(|lease| lease.reason.as_ref()) {
+        context.out.prose(&format!("  why      {}", escape_line(reason)));
+    }
+    context.out.prose(&format!("  token    {}", seat.token));
+    let created = render::local_time(&seat.created_at);
+    context.out.prose(&format!("  created  {created} by {}", escape_line(&seat.created_by)));
+    context.out.notices(&looked.notices);
+    Ok(())
+}
+
+fn run_redact(context: &Context, args: Redact) -> super::Result {
+    let force = force_of(args.force, Some(&args.reason), None);
+    let act =
+        SeatAct::Redact { version: Version(args.version), fields: vec![Field::Reason], reason: args.reason };
+    let command = Command::OnSeat { seat: args.seat, act, force };
+    super::redact::erase(context, command, args.key.key, |reply| {
+        let seat = seat_of(reply)?;
+        let said = format!("seat {}: the text of event {} is erased", escape_line(&seat.name), args.version);
+        Ok((json!(seat), said))
+    })
+}
+
+fn line(seat: &SeatView) -> String {
+    let holder = seat.lease.as_ref().map_or_else(|| "nobody holds it".to_owned(), render::lease);
+    format!("{}  {holder}", escape_line(&seat.name))
+}
+
+fn held(seat: &SeatView, how: &str) -> String {
+    let lease = seat.lease.as_ref();
+    let left = lease.map(super::claim::left).unwrap_or_default();
+    format!("seat {} {how} (token {}{left})", escape_line(&seat.name), seat.token)
+}
+
+fn seat_of(reply: &Reply) -> Result<&SeatView, Refusal> {
+    match &reply.answer {
+        Answer::Seat { seat, .. } => Ok(seat),
+        _ => Err(super::unexpected()),
+    }
+}
+
+fn print(context: &Context, reply: &Reply, prose: impl FnOnce(&SeatView) -> String) -> super::Result {
+    let Answer::Seat { seat, renewed, takeover } = &reply.answer else { return Err(super::unexpected()) };
+    let value = json!({ "seat": seat, "lease": seat.lease, "renewed": renewed, "takeover": takeover });
+    context.out.reply(reply, value, || prose(seat));
+    Ok(())
+}
+
+fn print_lease(context: &Context, reply: &Reply) -> super::Result {
+    let Answer::Seat { renewed, takeover, .. } = reply.answer else { return Err(super::unexpected()) };
+    print(context, reply, |seat| {
+        held(
+            seat,
+            match (renewed, takeover) {
+                (true, _) => "is still yours",
+                (_, true) => "is yours, taken over",
+                _ => "is yours",
+            },
+        )
+    })
+}

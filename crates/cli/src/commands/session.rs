@@ -1,0 +1,121 @@
+use clap::Subcommand;
+use jiff::tz::TimeZone;
+use onus_core::actor::ActorName;
+use onus_core::command::Act;
+use onus_core::refusal::Refusal;
+use onus_core::session::{Correction, Cost, SessionRef, Usage, UsageSource};
+
+use crate::args::{Key, Target, parse};
+use crate::context::Context;
+
+/// Say what a work session used, or correct it
+///
+/// Nobody types hours: a correction only takes away from what was recorded, or says whose work it was.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Session,
+}
+
+#[derive(Subcommand, Debug)]
+enum Session {
+    Record(Record),
+    Correct(Correct),
+}
+
+/// Record what your session used of a model
+///
+/// In addition to what was recorded before.
+#[derive(clap::Args, Debug)]
+struct Record {
+    #[command(flatten)]
+    target: Target,
+    /// The model, as its provider calls it
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Tokens that went in, those from a cache included
+    #[arg(long, value_name = "N")]
+    tokens_in: Option<u64>,
+    /// Tokens that came out
+    #[arg(long, value_name = "N")]
+    tokens_out: Option<u64>,
+    /// Of those that went in, tokens read from a cache
+    #[arg(long, value_name = "N")]
+    tokens_cached: Option<u64>,
+    /// What it cost: 0.42, in dollars, or 0.42EUR
+    #[arg(long, value_name = "AMOUNT", value_parser = parse::<Cost>)]
+    cost: Option<Cost>,
+    /// Where the numbers come from: actual, estimated or unknown
+    #[arg(long, value_name = "SOURCE", default_value = "actual", value_parser = parse::<UsageSource>)]
+    source: UsageSource,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Take recorded work away, or say whose it was (people only)
+///
+/// The session must have ended. What was recorded stays in the ledger; the correction is an event of its own.
+#[derive(clap::Args, Debug)]
+#[command(group = clap::ArgGroup::new("how").required(true))]
+struct Correct {
+    /// The session: WS-3#2
+    #[arg(value_name = "SESSION", value_parser = parse::<SessionRef>)]
+    session: SessionRef,
+    /// What was recorded after this time was no work: 2026-10-05T17:00 (local), or with a zone 2026-10-05T17:00:00Z
+    #[arg(long, value_name = "TIME", group = "how", value_parser = parse_time)]
+    shorten: Option<i64>,
+    /// None of it was work
+    #[arg(long, group = "how")]
+    void: bool,
+    /// It was this actor's work
+    #[arg(long, value_name = "ACTOR", group = "how", value_parser = parse::<ActorName>)]
+    reassign: Option<ActorName>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.command {
+        Session::Record(args) => {
+            let usage = Usage {
+                model: args.model,
+                tokens_in: args.tokens_in,
+                tokens_out: args.tokens_out,
+                tokens_cached: args.tokens_cached,
+                source: args.source,
+                cost: args.cost,
+            };
+            super::act(
+                context,
+                args.target,
+                Act::RecordUsage(usage),
+                None,
+                args.key,
+                "has what your session used",
+            )
+        }
+        Session::Correct(args) => {
+            let correction = match (args.shorten, args.reassign) {
+                (Some(until_ms), _) => Correction::Shorten { until_ms },
+                (None, Some(to)) => Correction::Reassign { to },
+                (None, None) if args.void => Correction::Void,
+                (None, None) => return Err(Refusal::usage("say what is wrong with the session")),
+            };
+            let SessionRef { task, token } = args.session;
+            let act = Act::Correct { token, correction, reason: args.reason };
+            super::act(context, Target { task: Some(task) }, act, None, args.key, "has a session corrected")
+        }
+    }
+}
+
+fn parse_time(text: &str) -> Result<i64, String> {
+    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let local: jiff::civil::DateTime = text.parse().ok()?;
+        Some(local.to_zoned(TimeZone::system()).ok()?.timestamp())
+    });
+    let at = at.ok_or("write a local time (2026-10-05T17:00), or one with a zone (2026-10-05T17:00:00Z)")?;
+    Ok(at.as_millisecond())
+}

@@ -1,0 +1,34 @@
+use serde_json::json;
+
+use crate::context::Context;
+use crate::wording;
+
+use super::status::held;
+
+/// List leases that lapsed, went stale or make no progress
+///
+/// Lapsed: its process died, its time ran out, or it was held for the longest time; it can be taken over. Stale: a person's,
+/// without a sign of life for long. Stalled: an agent that lives, and of whose work nothing has come for long.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.status(identity.as_ref())?;
+    let out = &context.out;
+    if out.json {
+        let status = looked.value.worded(&wording::step);
+        let value = json!({ "lapsed": status.lapsed, "stale": status.stale, "stalled": status.stalled });
+        out.document(value, &looked.notices);
+        return Ok(());
+    }
+    let status = &looked.value;
+    if [&status.lapsed, &status.stale, &status.stalled].iter().all(|list| list.is_empty()) {
+        out.line(&out.dim("(none)"));
+    }
+    held(out, "lapsed", &status.lapsed);
+    held(out, "stale", &status.stale);
+    held(out, "stalled", &status.stalled);
+    out.notices(&looked.notices);
+    Ok(())
+}

@@ -1,0 +1,329 @@
+use clap::{Subcommand, ValueEnum};
+use onus_core::actor::ActorName;
+use onus_core::command::Command;
+use onus_core::ids::TaskRef;
+use onus_engine::{By, SheetPart, SheetQuery, SheetRow, SheetView};
+use serde_json::{json, to_value};
+
+use crate::args::{Key, parse};
+use crate::calendar::{Days, clock};
+use crate::context::Context;
+use crate::grid::{Grid, Kind};
+use crate::hours;
+use crate::ics;
+use crate::output::escape_line;
+use crate::progress::Bar;
+use crate::render::local_time;
+
+/// Show hours: the sums of what was recorded as work
+///
+/// Nobody types hours: they are added up from work sessions. People's and agents' stand side by side. A session across midnight
+/// counts for both days. What goes on now and is not recorded yet is named below the table, and in no sum.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    /// A row for each of these, in this order; repeatable. tag: all tags of a task together; parent: the outermost task that it
+    /// is a part of. Default: actor, task, day
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    by: Vec<ByArg>,
+    #[command(flatten)]
+    days: Days,
+    /// Only this actor's
+    #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
+    actor: Option<ActorName>,
+    /// Only this task and its parts
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    under: Option<TaskRef>,
+    /// Only tasks with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Name every stretch behind the sums, with the event that tells it and its hash
+    #[arg(long)]
+    explain: bool,
+    /// For a spreadsheet; formulas in titles are made harmless
+    #[arg(long, group = "format")]
+    csv: bool,
+    /// As Markdown
+    #[arg(long, group = "format")]
+    md: bool,
+    /// As iCalendar: every stretch is an event
+    #[arg(long, group = "format", conflicts_with = "explain")]
+    ics: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Sub {
+    Seal(Seal),
+}
+
+/// Keep a month's hours as they are now
+///
+/// The sums of each actor become an event. What is recorded or corrected later shows beside them as a correction. A ledger seal
+/// (onus ledger seal) anchors it outside the store.
+#[derive(clap::Args, Debug)]
+struct Seal {
+    /// The month: 2026-10
+    #[arg(long, value_name = "MONTH")]
+    month: String,
+    /// The time zone in which days begin. Default: this system's
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ByArg {
+    Actor,
+    Task,
+    Day,
+    Week,
+    Area,
+    Tag,
+    Parent,
+}
+
+impl ByArg {
+    fn by(self) -> By {
+        match self {
+            ByArg::Actor => By::Actor,
+            ByArg::Task => By::Task,
+            ByArg::Day => By::Day,
+            ByArg::Week => By::Week,
+            ByArg::Area => By::Area,
+            ByArg::Tag => By::Tag,
+            ByArg::Parent => By::Parent,
+        }
+    }
+}
+
+/// Seals a month, and shows what was kept.
+fn seal(context: &Context, args: Seal) -> super::Result {
+    let (calendar, zone) = Days::month(&args.month, args.zone)?;
+    let command = Command::SealTimesheet {
+        month: args.month.clone(),
+        zone,
+        since_ms: calendar.start_ms(),
+        until_ms: calendar.end_ms(),
+    };
+    let reply = context.run(command, args.key.key)?;
+    let query = SheetQuery {
+        calendar,
+        by: vec![By::Actor],
+        actor: None,
+        under: None,
+        tag: None,
+        billing: Default::default(),
+    };
+    let (mut engine, _) = context.host.reader()?;
+    let sheet = engine.timesheet(None, &query, None, &mut |_| {})?.value;
+    context.out.reply(&reply, json!({ "sealed": sheet.sealed }), || {
+        let lines: Vec<String> = std::iter::once(format!("sealed the hours of {}", args.month))
+            .chain(sheet.sealed.iter().flat_map(|sealed| &sealed.actors).map(|actor| {
+                format!("  {} {}", escape_line(&actor.actor), hours::clock(actor.sealed_seconds))
+            }))
+            .collect();
+        lines.join("\n")
+    });
+    Ok(())
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    if let Some(Sub::Seal(args)) = args.command {
+        return seal(context, args);
+    }
+    let mut by: Vec<By> = Vec::new();
+    for wanted in args.by.iter().map(|by| by.by()) {
+        if !by.contains(&wanted) {
+            by.push(wanted);
+        }
+    }
+    if by.is_empty() {
+        by = vec![By::Actor, By::Task, By::Day];
+    }
+    let query = SheetQuery {
+        calendar: args.days.calendar("monday")?,
+        by,
+        actor: args.actor,
+        under: args.under,
+        tag: args.tag,
+        billing: context.host.config.billing(),
+    };
+    let out = &context.out;
+    let (mut engine, identity) = context.host.reader()?;
+    let (mut parts, mut bar) = (Vec::new(), Bar::new("days", out.json));
+    let mut keep = |part: SheetPart| parts.push(part);
+    let told: Option<&mut dyn FnMut(SheetPart)> =
+        if args.explain || args.ics { Some(&mut keep) } else { None };
+    let looked = engine.timesheet(identity.as_ref(), &query, told, &mut |progress| bar.at(progress));
+    bar.end();
+    let looked = looked?;
+    let sheet = &looked.value;
+    if out.json {
+        let mut value = to_value(sheet).unwrap_or_default();
+        if args.explain {
+            value["stretches"] = json!(parts);
+        }
+        out.document(value, &looked.notices);
+        return Ok(());
+    }
+    if args.ics {
+        out.file(&ics::calendar(&parts, |id| title_of(sheet, id)));
+    } else if args.csv {
+        out.line(&values(sheet, &query.by).csv());
+    } else {
+        let grid = hours_of(sheet, &query.by);
+        if args.md {
+            out.line(&grid.markdown());
+        } else if sheet.rows.is_empty() {
+            out.line(&out.dim("(no hours)"));
+        } else {
+            out.line(&grid.text(out));
+        }
+        out.line("");
+        totals(sheet).iter().for_each(|line| out.line(line));
+        if args.explain {
+            let zone = args.days.zone()?;
+            out.line("");
+            for part in &parts {
+                out.line(&format!(
+                    "{} {}  {:>9}  {}  {}  event {} {}",
+                    part.day,
+                    clock(&part.start, &zone),
+                    hours::clock(part.seconds),
+                    escape_line(&part.actor),
+                    part.session,
+                    part.version,
+                    part.hash,
+                ));
+            }
+        }
+    }
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn title_of(sheet: &SheetView, id: &str) -> String {
+    let row = sheet.rows.iter().find(|row| row.task.as_deref() == Some(id));
+    row.and_then(|row| row.title.clone()).unwrap_or_default()
+}
+
+/// The columns that rows are told apart by.
+fn keys(by: &[By]) -> Vec<(&'static str, Kind)> {
+    let mut columns = Vec::new();
+    for by in by {
+        match by {
+            By::Actor => columns.push(("actor", Kind::Word)),
+            By::Task => columns.extend([("task", Kind::Word), ("title", Kind::Title)]),
+            By::Day => columns.push(("day", Kind::Word)),
+            By::Week => columns.push(("week", Kind::Word)),
+            By::Area => columns.push(("area", Kind::Word)),
+            By::Tag => columns.push(("tags", Kind::Word)),
+            By::Parent => columns.extend([("parent", Kind::Word), ("parent title", Kind::Title)]),
+        }
+    }
+    columns
+}
+
+fn key_cells(row: &SheetRow, by: &[By]) -> Vec<String> {
+    let mut cells = Vec::new();
+    let text = |text: &Option<String>| escape_line(text.as_deref().unwrap_or_default());
+    for by in by {
+        match by {
+            By::Actor => cells.push(text(&row.actor)),
+            By::Task => cells.extend([text(&row.task), text(&row.title)]),
+            By::Day => cells.push(text(&row.day)),
+            By::Week => cells.push(text(&row.week)),
+            By::Area => cells.push(text(&row.area)),
+            By::Tag => {
+                cells.push(escape_line(&row.tags.iter().flatten().cloned().collect::<Vec<_>>().join(", ")))
+            }
+            By::Parent => cells.extend([text(&row.parent), text(&row.parent_title)]),
+        }
+    }
+    cells
+}
+
+/// For people. An actor is a person or not, so where rows are by actor one column is enough.
+pub(super) fn hours_of(sheet: &SheetView, by: &[By]) -> Grid {
+    let is_by_actor = by.contains(&By::Actor);
+    let is_billed = sheet.rows.iter().any(|row| row.billable_seconds.is_some());
+    let is_priced = sheet.rows.iter().any(|row| row.amount.is_some());
+    let mut columns = keys(by);
+    match is_by_actor {
+        true => columns.push(("hours", Kind::Number)),
+        false => columns.extend([("people", Kind::Number), ("agents", Kind::Number)]),
+    }
+    columns.extend(is_billed.then_some(("billable", Kind::Number)));
+    columns.extend(is_priced.then_some(("amount", Kind::Number)));
+    let mut grid = Grid::new(columns);
+    for row in &sheet.rows {
+        let mut cells = key_cells(row, by);
+        match is_by_actor {
+            true => cells.push(hours::clock(row.seconds)),
+            false => cells.extend([hours::clock(row.people_seconds), hours::clock(row.agent_seconds)]),
+        }
+        cells.extend(is_billed.then(|| hours::clock(row.billable_seconds.unwrap_or_default())));
+        cells.extend(is_priced.then(|| format!("{:.2}", row.amount.unwrap_or_default())));
+        grid.push(cells);
+    }
+    grid
+}
+
+/// For programs: seconds, to the millisecond.
+fn values(sheet: &SheetView, by: &[By]) -> Grid {
+    let mut columns = keys(by);
+    columns.extend([
+        ("seconds", Kind::Number),
+        ("people_seconds", Kind::Number),
+        ("agent_seconds", Kind::Number),
+        ("billable_seconds", Kind::Number),
+        ("amount", Kind::Number),
+    ]);
+    let mut grid = Grid::new(columns);
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    for row in &sheet.rows {
+        let mut cells = key_cells(row, by);
+        cells.extend([row.seconds, row.people_seconds, row.agent_seconds].map(|value| value.to_string()));
+        cells.extend([number(row.billable_seconds), number(row.amount)]);
+        grid.push(cells);
+    }
+    grid
+}
+
+/// People and agents are not added up: an hour of one is not an hour of the other.
+pub(super) fn totals(sheet: &SheetView) -> Vec<String> {
+    let mut lines = vec![format!(
+        "people {}, agents {} ({} to {})",
+        hours::spoken(sheet.people_seconds),
+        hours::spoken(sheet.agent_seconds),
+        sheet.since,
+        sheet.until
+    )];
+    if let Some(sealed) = &sheet.sealed {
+        lines.push(format!("sealed {} by {}", local_time(&sealed.sealed_at), escape_line(&sealed.by)));
+        for actor in sealed.actors.iter().filter(|actor| actor.correction_seconds != 0.0) {
+            lines.push(format!(
+                "{} had {}: {} since, as corrections",
+                escape_line(&actor.actor),
+                hours::clock(actor.sealed_seconds),
+                hours::clock(actor.correction_seconds)
+            ));
+        }
+    }
+    for actor in &sheet.actors {
+        let name = escape_line(&actor.actor);
+        if actor.wall_seconds < actor.seconds {
+            lines.push(format!(
+                "{name} worked on several tasks at once: {} by the clock",
+                hours::spoken(actor.wall_seconds)
+            ));
+        }
+        if actor.pending_seconds > 0.0 {
+            lines.push(format!("{name} goes on: {} not recorded yet", hours::spoken(actor.pending_seconds)));
+        }
+    }
+    lines
+}

@@ -1,0 +1,41 @@
+use onus_core::command::{Command, Terms};
+use onus_engine::Answer;
+use serde_json::json;
+
+use crate::args::{Key, Target};
+use crate::context::Context;
+use crate::output::escape_line;
+
+/// Take back your own last change to a task, if nothing happened to it since
+///
+/// A task that you finished, dropped, blocked, submitted or released is yours again; one that you claimed is free; an edit,
+/// a dependency or a reserved path is as it was; a task that you added is dropped. The record keeps both: undoing is a change
+/// like any other, and by the same rules. Notes, failures, approvals, handoffs, resets and overrides stay.
+///
+/// Without an ID it is the task you changed last. Undoing an undo takes that back too.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let place = context.host.place.as_ref();
+    let terms = Terms {
+        worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
+        branch: place.and_then(|place| place.branch.clone()),
+        ..Terms::default()
+    };
+    // Not ONUS_TASK: what was changed last is what is meant.
+    let reply = context.run(Command::Undo { task: args.target.task, terms }, args.key.key)?;
+    let Answer::Undone { task, undone } = &reply.answer else { return Err(super::unexpected()) };
+    let mut value = json!(task);
+    value["undone"] = json!(undone);
+    context.out.reply(&reply, value, || {
+        let held = if task.lease.is_some() { ", and yours" } else { "" };
+        format!("undone: {} is {}{held}: {}", task.id, task.state.spoken(), escape_line(&task.title))
+    });
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! A table of values with names over its columns: on a terminal, in Markdown, and for spreadsheets.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::output::Output;
+use crate::table::shortened;
+
+/// The least that is left of a column that gives way.
+const MIN_WIDTH: usize = 16;
+const GAP: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Word,
+    /// Gives way where there is no room.
+    Title,
+    /// Under one another at the right.
+    Number,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Grid {
+    columns: Vec<(&'static str, Kind)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub(crate) fn new(columns: Vec<(&'static str, Kind)>) -> Grid {
+        Grid { columns, rows: Vec::new() }
+    }
+
+    /// A row; its texts are one line each.
+    pub(crate) fn push(&mut self, row: Vec<String>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    pub(crate) fn text(&self, out: &Output) -> String {
+        let widest = |at: usize| {
+            let cells = self.rows.iter().map(|row| row[at].width());
+            cells.chain([self.columns[at].0.width()]).max().unwrap_or_default()
+        };
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
+        let whole: usize = widths.iter().map(|width| width + GAP).sum();
+        if let (Some(room), Some(at)) =
+            (out.width, self.columns.iter().position(|(_, kind)| *kind == Kind::Title))
+        {
+            let least = widths[at].min(MIN_WIDTH);
+            widths[at] = widths[at].saturating_sub((whole - GAP).saturating_sub(room)).max(least);
+        }
+        let line = |cells: &[String]| {
+            let padded = cells.iter().zip(&widths).zip(&self.columns).map(|((cell, width), (_, kind))| {
+                let cell = if *kind == Kind::Title { shortened(cell, *width) } else { cell.clone() };
+                let space = " ".repeat(width.saturating_sub(cell.width()));
+                if *kind == Kind::Number { format!("{space}{cell}") } else { format!("{cell}{space}") }
+            });
+            padded.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned()
+        };
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let rows = self.rows.iter().map(|row| line(row));
+        std::iter::once(out.dim(&line(&head))).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+        let head = line(self.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let rule = self.columns.iter().map(|(_, kind)| if *kind == Kind::Number { "---:" } else { "---" });
+        let rule = line(rule.map(str::to_owned).collect());
+        let rows = self.rows.iter().map(|row| line(row.iter().map(|cell| markdown(cell)).collect()));
+        [head, rule].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    /// With a line for the names.
+    pub(crate) fn csv(&self) -> String {
+        let head = self.columns.iter().map(|(name, _)| csv_cell(name, Kind::Word));
+        let mut lines = vec![head.collect::<Vec<_>>().join(",")];
+        lines.extend(self.rows.iter().map(|row| {
+            let cells = row.iter().zip(&self.columns).map(|(cell, (_, kind))| csv_cell(cell, *kind));
+            cells.collect::<Vec<_>>().join(",")
+        }));
+        lines.join("\n")
+    }
+}
+
+/// A text that others wrote, as Markdown that says only what it says.
+pub(crate) fn markdown(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~' | '&') {
+            plain.push('\\');
+        }
+        plain.push(if c.is_control() { ' ' } else { c });
+    }
+    plain
+}
+
+/// A spreadsheet takes a cell that begins like this for a formula, and runs it. Numbers are ours.
+fn csv_cell(text: &str, kind: Kind) -> String {
+    let is_formula = kind != Kind::Number && text.trim_start().starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    match text.contains(['"', ',', '\n', '\r', ';', '\t']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(title: &str) -> Grid {
+        let mut grid = Grid::new(vec![("task", Kind::Word), ("title", Kind::Title), ("hours", Kind::Number)]);
+        grid.push(vec!["WS-1".to_owned(), title.to_owned(), "1:00:00".to_owned()]);
+        grid.push(vec!["WS-12".to_owned(), "b".to_owned(), "-0:30:00".to_owned()]);
+        grid
+    }
+
+    #[test]
+    fn the_title_gives_way_and_numbers_end_under_one_another() {
+        let mut out = Output::new(false, "never");
+        out.width = Some(34);
+        assert_eq!(
+            grid("A title that is far too long for this").text(&out),
+            "task   title                 hours\nWS-1   A title that is…    1:00:00\nWS-12  b                  -0:30:00"
+        );
+        out.width = None;
+        assert!(grid("A title that is far too long for this").text(&out).contains("for this   1:00:00"));
+    }
+
+    #[test]
+    fn a_formula_is_text_in_a_spreadsheet_and_a_number_stays_one() {
+        for (title, cell) in [
+            ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("  =1", "'  =1"),
+            ("\t=1", "\"'\t=1\""),
+            ("plain, or not", "\"plain, or not\""),
+            ("a=b", "a=b"),
+        ] {
+            let csv = grid(title).csv();
+            assert_eq!(csv, format!("task,title,hours\nWS-1,{cell},1:00:00\nWS-12,b,-0:30:00"));
+        }
+    }
+
+    #[test]
+    fn markdown_says_only_what_was_written() {
+        assert_eq!(markdown("a | b *c* [x](y) <i>"), "a \\| b \\*c\\* \\[x\\](y) \\<i\\>");
+        assert!(grid("a|b").markdown().contains("| WS-1 | a\\|b | 1:00:00 |"));
+    }
+}

@@ -1,0 +1,113 @@
+//! A task's stream, carried out in memory as a store carries it out in rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::Event;
+use crate::ids::{Token, Uid};
+use crate::lease::{Lease, Pulse};
+use crate::scope::Reservations;
+use crate::session::UsageRow;
+use crate::stretch::{Recorded, Worked};
+use crate::task::Task;
+use crate::text::TextKey;
+
+use super::{Change, Misplaced, apply_to_task};
+
+/// A task's stream, folded: its row, its leases and what of it can be searched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskFold {
+    pub task: Option<Task>,
+    pub leases: BTreeMap<Token, Lease>,
+    pub indexed: BTreeSet<TextKey>,
+    pub deps: BTreeSet<Uid>,
+    pub scopes: BTreeMap<Token, Reservations>,
+    pub stretches: Vec<Recorded>,
+    pub usage: Vec<UsageRow>,
+}
+
+impl TaskFold {
+    /// Carries one event's changes out in memory, as the store carries them out in rows.
+    pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
+        self.carry_out(apply_to_task(self.task.as_ref(), event)?)
+    }
+
+    pub(super) fn carry_out(&mut self, changes: Vec<Change>) -> Result<(), Misplaced> {
+        for change in changes {
+            match change {
+                Change::PutTask(task) | Change::MoveTask(task) => self.task = Some(*task),
+                Change::OpenLease(lease) => {
+                    self.leases.insert(lease.token, *lease);
+                }
+                Change::ReviveLease { token, worked, pulse, process, .. } => {
+                    let lease = self.lease(token)?;
+                    lease.ended = None;
+                    lease.worked = lease.worked.and(worked);
+                    lease.pulse = pulse;
+                    lease.grant.process = process;
+                }
+                Change::AttachLease { token, worktree_id, worktree, branch, .. } => {
+                    let grant = &mut self.lease(token)?.grant;
+                    (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
+                }
+                Change::RecordWork { token, stretches, .. } => {
+                    let lease = self.lease(token)?;
+                    lease.worked = lease.worked.and(Worked::of(&stretches));
+                    lease.pulse.work.waiting.clear();
+                }
+                Change::AddStretches(rows) => {
+                    for mut row in rows {
+                        row.actor = Some(row.actor.unwrap_or(self.lease(row.token)?.actor.clone()));
+                        self.stretches.push(row);
+                    }
+                }
+                Change::AddUsage(row) => self.usage.push(row),
+                Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
+                Change::EndLease { token, worked, ended, .. } => {
+                    let lease = self.lease(token)?;
+                    lease.worked = lease.worked.and(worked);
+                    lease.pulse = Pulse::of_ended(&ended.end);
+                    lease.ended = Some(ended);
+                }
+                Change::Index(key) => {
+                    self.indexed.insert(key);
+                }
+                Change::Unindex(key) => {
+                    self.indexed.remove(&key);
+                }
+                Change::AddDeps { on, .. } => self.deps.extend(on),
+                Change::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
+                Change::AddScope { token, reservations, .. } => {
+                    self.scopes.entry(token).or_default().extend(reservations);
+                }
+                Change::RemoveScope { token, scope, .. } => {
+                    let left = self.scopes.entry(token).or_default();
+                    for glob in scope.globs() {
+                        left.remove(glob);
+                    }
+                }
+                Change::YieldFiles { token, scope, worktree, .. } => {
+                    self.scopes.entry(token).or_default().give_up(&scope, &worktree);
+                }
+                Change::ChangeFiles { token, scope, worktree, .. } => {
+                    self.scopes.entry(token).or_default().change(&scope, worktree.as_ref());
+                }
+                // Counts of neighbours are made again when all streams are folded.
+                Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
+                // The rows of references follow from the task's own.
+                Change::NumberTaken(_) | Change::SeatNumberTaken(_) | Change::SetRefs { .. } => {}
+                Change::PutSeat(_) => return Err(Misplaced("a task's event changed a seat")),
+                Change::PutProject(_)
+                | Change::PutActor(_)
+                | Change::SetTier { .. }
+                | Change::PutAlias { .. } => {
+                    return Err(Misplaced("a task's event changed the project"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, token: Token) -> Result<&mut Lease, Misplaced> {
+        self.leases.get_mut(&token).ok_or(Misplaced("the event concerns a lease that was never granted"))
+    }
+}

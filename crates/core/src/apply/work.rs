@@ -1,0 +1,40 @@
+//! Stretches: the work that rides on events, and when a lease's work begins.
+
+use crate::event::Event;
+use crate::stretch::{Recorded, Stretch, Work, Worked, pieces};
+use crate::task::Task;
+use crate::time::{Moment, Tick};
+
+use super::{Change, Misplaced, token_of};
+
+/// What rode on the event counts for its task, and for its lease if that was not said with its end.
+pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
+    if event.stretches.is_empty() {
+        return Ok(());
+    }
+    task.effort_ms = task.effort_ms.saturating_add(Worked::of(&event.stretches).active_ms);
+    let is_counted = |change: &Change| matches!(change, Change::EndLease { .. } | Change::ReviveLease { .. });
+    if !changes.iter().any(is_counted) {
+        let (token, stretches) = (token_of(event)?, event.stretches.clone());
+        changes.push(Change::RecordWork { task: task.uid, token, stretches });
+    }
+    let rows = event.stretches.iter().copied().flat_map(pieces).zip(0..);
+    let recorded = |(piece, place): (Stretch, u64)| -> Result<Recorded, Misplaced> {
+        Ok(Recorded {
+            task: task.uid,
+            token: token_of(event)?,
+            version: event.version,
+            place,
+            actor: None,
+            start_ms: piece.start_ms,
+            active_ms: piece.active_ms,
+        })
+    };
+    changes.push(Change::AddStretches(rows.map(recorded).collect::<Result<_, _>>()?));
+    Ok(())
+}
+
+/// What is reserved is not begun.
+pub(super) fn begun(now: &Moment, own_clock: Option<&Tick>, reserve: bool) -> Work {
+    if reserve { Work::default() } else { Work::begun(now, own_clock) }
+}

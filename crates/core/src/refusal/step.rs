@@ -1,0 +1,290 @@
+//! The safe next step after a refusal, as data: each interface puts it in its own words, or leaves out what it cannot do.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use crate::scope::Glob;
+use crate::seat::SeatName;
+use crate::transition::Verb;
+
+/// A task's id, as people say it.
+type Id = String;
+
+/// What can safely be done next. None of these overrides anything: see [`Override`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Leave this task alone and take another that is ready.
+    TakeAnother,
+    /// See what can be claimed.
+    Ready,
+    /// See why nothing is ready.
+    ExplainReady,
+    /// See who holds what.
+    Status,
+    ListTasks,
+    Show(Id),
+    /// See what is in the way of claiming it.
+    Why(Id),
+    /// See what happened to it.
+    Log(Id),
+    /// See what happened last, to any task.
+    LogAll,
+    /// See what it depends on.
+    Graph(Id),
+    /// See what its lease reserves.
+    Reserved(Id),
+    ListActors,
+    /// See all that a reset would touch.
+    PreviewReset(Id),
+
+    /// A verb of the transition table.
+    Do(Verb, Id),
+    ClaimNext,
+    /// Claim it as soon as it is free.
+    WaitFor(Id),
+    /// Claim it for a limited time.
+    ClaimWithLimit(Id),
+    Renew(Id),
+    /// Renew it, if the caller is the holder.
+    RenewIfYours(Id),
+    /// Hold it for as long as a command runs.
+    Run(Id),
+    AddTask,
+    Note {
+        task: Id,
+        to: Reader,
+    },
+    /// Reserve folders instead of single files.
+    ReserveFolders(Id),
+    /// Release one reserved path.
+    GiveBack {
+        task: Id,
+        glob: Glob,
+    },
+
+    /// What can be done about a seat.
+    Seat(OnSeat, SeatName),
+
+    /// Give the reason that the request needs.
+    GiveReason,
+    /// Say what was done.
+    GiveResolution(Id),
+    /// Give a link to the decision or approval.
+    GiveLink,
+    /// A new request needs a new key.
+    NewKey,
+    /// Repeat it under its key, which applies it once.
+    RepeatWithKey,
+    /// Use more of the uid, or the id.
+    LongerReference,
+
+    /// Say which agent, person or pipeline calls.
+    Identify(Kind),
+    /// An agent acts under its own name.
+    UseOwnName,
+    /// Say which conversation calls.
+    NameInstance,
+
+    Init,
+    /// A person confirms, once, that this clone belongs to the project it names.
+    Join,
+    NameProject,
+    MigrateStore,
+    CheckStore,
+    MendStore,
+    VerifyLedger,
+    ExportLedger,
+    SignSeal,
+    CopyStore,
+    RestoreBackup,
+    /// Keep the store on a local file system.
+    LocalStore,
+    /// In a sandbox: use the way that works outside it.
+    LeaveSandbox,
+    /// Make this writable for the caller.
+    MakeWritable(PathBuf),
+    /// Write agents' configuration again.
+    SetUp {
+        agents: Vec<String>,
+        for_user: bool,
+    },
+    Help,
+    HelpOn(&'static str),
+
+    /// Something outside onus: it is true in every interface, and names nothing of any.
+    Plain(Cow<'static, str>),
+}
+
+/// What can be done about a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSeat {
+    Take,
+    /// Take it as soon as it is free.
+    WaitFor,
+    TakeOver,
+    Renew,
+    /// Renew it, if the caller is the holder.
+    RenewIfYours,
+    Release,
+    Show,
+    /// See what happened to it.
+    Log,
+}
+
+/// Whom a note is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    Holder,
+    /// A person, who decides.
+    Person,
+    /// Another actor, who reviews.
+    Reviewer,
+}
+
+/// The kind of caller that has not given its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Agent,
+    Person,
+    Pipeline,
+}
+
+/// How a person gets past a refusal. It is set for people only, and no interface shows it to anybody else (P11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    pub by: Forced,
+    /// The policy asks for a link to a decision.
+    pub needs_link: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// The same request, forced.
+    SameRequest,
+    /// A forced takeover: claiming is not forced.
+    Takeover(Id),
+    /// The same for a seat.
+    SeatTakeover(SeatName),
+    /// A copy of a store in which leases are live.
+    LiveCopy,
+}
+
+impl Step {
+    pub fn show(task: &str) -> Step {
+        Step::Show(task.to_owned())
+    }
+
+    pub fn why(task: &str) -> Step {
+        Step::Why(task.to_owned())
+    }
+
+    pub fn log(task: &str) -> Step {
+        Step::Log(task.to_owned())
+    }
+
+    pub fn verb(verb: Verb, task: &str) -> Step {
+        Step::Do(verb, task.to_owned())
+    }
+
+    pub fn note(task: &str, to: Reader) -> Step {
+        Step::Note { task: task.to_owned(), to }
+    }
+
+    pub fn plain(text: impl Into<Cow<'static, str>>) -> Step {
+        Step::Plain(text.into())
+    }
+
+    /// One of each kind and verb, for the tests of the interfaces that word them.
+    #[cfg(any(test, feature = "schema"))]
+    pub fn examples() -> Vec<Step> {
+        let id = || "ON-1".to_owned();
+        let mut all = vec![
+            Step::TakeAnother,
+            Step::Ready,
+            Step::ExplainReady,
+            Step::Status,
+            Step::ListTasks,
+            Step::Show(id()),
+            Step::Why(id()),
+            Step::Log(id()),
+            Step::LogAll,
+            Step::Graph(id()),
+            Step::Reserved(id()),
+            Step::ListActors,
+            Step::PreviewReset(id()),
+            Step::ClaimNext,
+            Step::WaitFor(id()),
+            Step::ClaimWithLimit(id()),
+            Step::Renew(id()),
+            Step::RenewIfYours(id()),
+            Step::Run(id()),
+            Step::AddTask,
+            Step::ReserveFolders(id()),
+            Step::GiveReason,
+            Step::GiveResolution(id()),
+            Step::GiveLink,
+            Step::NewKey,
+            Step::RepeatWithKey,
+            Step::LongerReference,
+            Step::UseOwnName,
+            Step::NameInstance,
+            Step::Init,
+            Step::Join,
+            Step::NameProject,
+            Step::MigrateStore,
+            Step::CheckStore,
+            Step::MendStore,
+            Step::VerifyLedger,
+            Step::ExportLedger,
+            Step::SignSeal,
+            Step::CopyStore,
+            Step::RestoreBackup,
+            Step::LocalStore,
+            Step::LeaveSandbox,
+            Step::MakeWritable(PathBuf::from("/srv/a store")),
+            Step::SetUp { agents: vec!["claude".to_owned(), "codex".to_owned()], for_user: false },
+            Step::SetUp { agents: vec!["gemini".to_owned()], for_user: true },
+            Step::Help,
+            Step::HelpOn("edit"),
+            Step::plain("free some space"),
+        ];
+        all.extend(Verb::ALL.map(|verb| Step::Do(verb, id())));
+        all.extend(
+            [Reader::Holder, Reader::Person, Reader::Reviewer].map(|to| Step::Note { task: id(), to }),
+        );
+        let seat = "land:main".parse::<SeatName>().into_iter();
+        let on_seat = [
+            OnSeat::Take,
+            OnSeat::WaitFor,
+            OnSeat::TakeOver,
+            OnSeat::Renew,
+            OnSeat::RenewIfYours,
+            OnSeat::Release,
+            OnSeat::Show,
+            OnSeat::Log,
+        ];
+        all.extend(seat.flat_map(|seat| on_seat.map(|what| Step::Seat(what, seat.clone()))));
+        all.extend([Kind::Agent, Kind::Person, Kind::Pipeline].map(Step::Identify));
+        let globs = ["src/a.rs", "src/**", "it's [!a] {b,c}", "«x»"].map(Glob::literal);
+        all.extend(globs.into_iter().flatten().map(|glob| Step::GiveBack { task: id(), glob }));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn there_is_an_example_of_every_kind() {
+        let source = include_str!("step.rs");
+        let body = source.split_once("pub enum Step {").unwrap().1.split_once("\n}").unwrap().0;
+        let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric()).collect::<String>();
+        let kinds = body.lines().map(str::trim).filter(|line| line.starts_with(char::is_uppercase));
+        let kinds: BTreeSet<String> = kinds.map(name).collect();
+        let shown = Step::examples().iter().map(|step| name(&format!("{step:?}"))).collect();
+        assert_eq!(kinds, shown);
+    }
+}

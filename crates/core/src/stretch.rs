@@ -1,0 +1,404 @@
+//! Stretches: how signs of life become hours. Every hour that is ever reported is a sum of these and of nothing else (P7).
+//!
+//! A [`Stretch`] is a contiguous span of work under one lease: when it began by the wall, and how long it was by a monotonic
+//! clock, in milliseconds that are never rounded. Nobody types one. They follow from what the holder does:
+//!
+//! | what happens | what becomes of the stretch |
+//! | --- | --- |
+//! | a claim, a start, a turn's start, any sign of life while none is open | one opens, now |
+//! | a sign of life within a turn | the time since the last sign is added, however long |
+//! | a sign of life outside of turns, at most `sessions.idle` after the last | the time since the last sign is added |
+//! | a sign of life outside of turns, later than that | it ended at the last sign; a new one opens, now |
+//! | a turn's start | it ended at the last sign, if the turn before was never reported over; a new one opens, now |
+//! | a turn's end, the lease's end by its holder | the same time is added, and it ends |
+//! | a lapse, or an end by somebody else | it ended at the last sign of life |
+//! | only a reserve is held | none opens |
+//!
+//! So people's hours run low: what they do between two commands counts only if the commands are close. An agent inside a build
+//! of 40 minutes works, if its harness reports turns; if it does not, the agent is measured as people are.
+//!
+//! **Two clocks.** The wall places a stretch, a monotonic clock measures it. On SQLite that is one reading. A server's clock is
+//! nobody's who works, so there the holder's own clock measures, and two signs from clocks that cannot be compared go by
+//! the server's. Time asleep is not counted: the holder's clock stands still. Where the wall moved on by itself (sleep, a step
+//! of the clock) the stretch ends at the last sign and what was measured since is placed right before now. So stretches of one
+//! lease overlap only where the wall was set back, and lie within its hold as people's clocks showed it, to within [`SLACK_MS`].
+//!
+//! What is closed waits in the lease's row and rides on the next event of that lease, at the latest on the one that
+//! ends it. There is no event per turn. At most [`MAX_WAITING`] wait: then the two with the least time between them become one,
+//! whose length is their sum. No millisecond is lost by that, only the pause between them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::ActorName;
+use crate::ids::{Token, Uid, Version};
+use crate::time::{Moment, SECOND_MS, Tick};
+
+/// How far the wall may drift from the clock that measures before a stretch is split: more than clocks are slewed by in any
+/// gap, less than anybody would call a rest.
+pub const SLACK_MS: i64 = 5 * SECOND_MS;
+
+/// How many closed stretches wait in a lease's row.
+pub const MAX_WAITING: usize = 32;
+
+/// A contiguous span of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Wall time.
+    pub start_ms: i64,
+    pub active_ms: i64,
+}
+
+impl Stretch {
+    pub fn end_ms(&self) -> i64 {
+        self.start_ms.saturating_add(self.active_ms)
+    }
+}
+
+/// The longest row that a recorded stretch gets in a store. Longer ones get several: so what lies in some window began in it, or
+/// at most this long before it, and an index by start finds it.
+pub const MAX_ROW_MS: i64 = crate::time::DAY_MS;
+
+/// A recorded stretch, or a part of one, as the event that it rode on tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub task: Uid,
+    pub token: Token,
+    /// The event that it rode on.
+    pub version: Version,
+    /// Its place among what that event tells.
+    pub place: u64,
+    /// Whose work it is. None: the lease's holder.
+    pub actor: Option<ActorName>,
+    pub start_ms: i64,
+    /// Negative: a correction took this much away, from here on.
+    pub active_ms: i64,
+}
+
+impl Recorded {
+    pub fn end_ms(&self) -> i64 {
+        self.start_ms.saturating_add(self.active_ms.saturating_abs())
+    }
+}
+
+/// Pieces of at most [`MAX_ROW_MS`], one behind the other.
+pub fn pieces(stretch: Stretch) -> impl Iterator<Item = Stretch> {
+    let whole = (stretch.active_ms.max(1) - 1) / MAX_ROW_MS;
+    (0..=whole).map(move |at| {
+        let before_ms = at * MAX_ROW_MS;
+        Stretch {
+            start_ms: stretch.start_ms.saturating_add(before_ms),
+            active_ms: (stretch.active_ms - before_ms).min(MAX_ROW_MS),
+        }
+    })
+}
+
+/// A sum of stretches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Worked {
+    pub active_ms: i64,
+    pub stretches: u64,
+}
+
+impl Worked {
+    pub fn of(stretches: &[Stretch]) -> Worked {
+        Worked {
+            active_ms: stretches.iter().fold(0, |sum, stretch| stretch.active_ms.saturating_add(sum)),
+            stretches: stretches.len() as u64,
+        }
+    }
+
+    pub fn and(self, more: Worked) -> Worked {
+        Worked {
+            active_ms: self.active_ms.saturating_add(more.active_ms),
+            stretches: self.stretches.saturating_add(more.stretches),
+        }
+    }
+}
+
+/// A sign of life of a holder, as the rule sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sign<'a> {
+    /// By the store's clock.
+    pub now: &'a Moment,
+    /// By the holder's own. None: the store's is.
+    pub own: Option<&'a Tick>,
+    /// Within a turn that the holder's harness reported.
+    pub in_turn: bool,
+    /// The longest silence outside of turns that is work.
+    pub idle_ms: i64,
+}
+
+impl Sign<'_> {
+    fn tick(&self) -> Tick {
+        self.own.cloned().unwrap_or_else(|| Tick::of(self.now))
+    }
+}
+
+/// The stretch that goes on, as far as the last sign of life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    #[serde(flatten)]
+    pub stretch: Stretch,
+    /// What the holder's own clock said at the last sign.
+    pub own: Tick,
+}
+
+/// What a live lease's row knows of its work and no event tells yet. Not history: a part of its signs of life.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    pub open: Option<Open>,
+    /// Closed, in the order in which they were.
+    pub waiting: Vec<Stretch>,
+}
+
+impl Work {
+    /// Work begins now.
+    pub fn begun(now: &Moment, own: Option<&Tick>) -> Work {
+        let own = own.cloned().unwrap_or_else(|| Tick::of(now));
+        Work {
+            open: Some(Open { stretch: Stretch { start_ms: now.wall_ms, active_ms: 0 }, own }),
+            ..Work::default()
+        }
+    }
+
+    /// What is known of it so far.
+    pub fn so_far(&self) -> Worked {
+        let open: Vec<Stretch> =
+            self.open.iter().map(|open| open.stretch).filter(|stretch| stretch.active_ms > 0).collect();
+        Worked::of(&self.waiting).and(Worked::of(&open))
+    }
+
+    /// After a sign of life. `last`: the one before it.
+    pub fn after(mut self, last: &Moment, sign: Sign<'_>) -> Work {
+        let own = sign.tick();
+        let Some(open) = self.open.take() else {
+            return Work { waiting: self.waiting, ..Work::begun(sign.now, Some(&own)) };
+        };
+        let (gap_ms, is_one_clock) = match own.since_ms(&open.own) {
+            Some(gap_ms) => (gap_ms, true),
+            None => (sign.now.since_ms(last), sign.now.shares_clock_with(last)),
+        };
+        let gap_ms = gap_ms.max(0);
+        // No turn outlives its machine's boot.
+        let counts = gap_ms <= sign.idle_ms || sign.in_turn && is_one_clock;
+        if !counts {
+            self.keep(open.stretch);
+            return Work { waiting: self.waiting, ..Work::begun(sign.now, Some(&own)) };
+        }
+        let from_ms = sign.now.wall_ms.saturating_sub(gap_ms);
+        let stretch = if (from_ms.saturating_sub(open.stretch.end_ms())).abs() <= SLACK_MS {
+            Stretch { active_ms: open.stretch.active_ms.saturating_add(gap_ms), ..open.stretch }
+        } else {
+            // The wall moved by itself.
+            self.keep(open.stretch);
+            Stretch { start_ms: from_ms, active_ms: gap_ms }
+        };
+        Work { open: Some(Open { stretch, own }), waiting: self.waiting }
+    }
+
+    /// After a turn's start.
+    pub fn in_new_turn(self, sign: Sign<'_>) -> Work {
+        Work { waiting: self.closed().waiting, ..Work::begun(sign.now, sign.own) }
+    }
+
+    /// Ended at the last sign of life.
+    pub fn closed(mut self) -> Work {
+        if let Some(open) = self.open.take() {
+            self.keep(open.stretch);
+        }
+        self
+    }
+
+    /// What had no length was no work.
+    fn keep(&mut self, stretch: Stretch) {
+        if stretch.active_ms == 0 {
+            return;
+        }
+        self.waiting.push(stretch);
+        if self.waiting.len() > MAX_WAITING {
+            let pause_ms = |pair: &[Stretch]| pair[1].start_ms.saturating_sub(pair[0].end_ms());
+            let shortest = self.waiting.windows(2).enumerate().min_by_key(|(_, pair)| pause_ms(pair));
+            if let Some(at) = shortest.map(|(at, _)| at) {
+                let later = self.waiting.remove(at + 1);
+                let active_ms = self.waiting[at].active_ms.saturating_add(later.active_ms);
+                self.waiting[at].active_ms = active_ms;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::{ClockDomain, HOUR_MS, MINUTE_MS, SERVER};
+
+    const IDLE_MS: i64 = 30 * MINUTE_MS;
+
+    fn at(tick_ms: i64) -> Moment {
+        Moment::new(1_000_000_000 + tick_ms, tick_ms, ClockDomain::new("m", "b", "t"))
+    }
+
+    fn sign(now: &Moment, in_turn: bool) -> Sign<'_> {
+        Sign { now, own: None, in_turn, idle_ms: IDLE_MS }
+    }
+
+    fn stretches(work: Work) -> Vec<(i64, i64)> {
+        work.closed().waiting.iter().map(|stretch| (stretch.start_ms, stretch.active_ms)).collect()
+    }
+
+    #[test]
+    fn gaps_up_to_idle_count_whole_and_longer_ones_not_at_all() {
+        let begun = || Work::begun(&at(0), None);
+        for (gap_ms, active_ms) in [(1, 1), (IDLE_MS, IDLE_MS), (IDLE_MS + 1, 0), (16 * HOUR_MS, 0)] {
+            assert_eq!(
+                begun().after(&at(0), sign(&at(gap_ms), false)).so_far().active_ms,
+                active_ms,
+                "{gap_ms}"
+            );
+            assert_eq!(begun().after(&at(0), sign(&at(gap_ms), true)).so_far().active_ms, gap_ms, "{gap_ms}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_was_never_reported_over_ended_at_its_last_sign() {
+        let (begun, sign_at, next) = (at(0), at(MINUTE_MS), at(9 * HOUR_MS));
+        let work =
+            Work::begun(&begun, None).after(&begun, sign(&sign_at, true)).in_new_turn(sign(&next, true));
+        assert_eq!(
+            work.open.as_ref().map(|open| open.stretch),
+            Some(Stretch { start_ms: next.wall_ms, active_ms: 0 })
+        );
+        assert_eq!(stretches(work), [(begun.wall_ms, MINUTE_MS)]);
+    }
+
+    #[test]
+    fn sleep_and_steps_of_the_wall_split_a_stretch_and_add_nothing() {
+        let begun = at(0);
+        for step_ms in [2 * HOUR_MS, -2 * HOUR_MS, SLACK_MS + 1, -SLACK_MS - 1] {
+            let now = Moment::new(at(600).wall_ms + step_ms, 600, begun.domain.clone());
+            let work = Work::begun(&begun, None)
+                .after(&begun, sign(&at(400), true))
+                .after(&at(400), sign(&now, true));
+            assert_eq!(stretches(work), [(begun.wall_ms, 400), (now.wall_ms - 200, 200)], "{step_ms}");
+        }
+        let slewed = Moment::new(at(600).wall_ms + SLACK_MS, 600, begun.domain.clone());
+        assert_eq!(
+            stretches(Work::begun(&begun, None).after(&begun, sign(&slewed, true))),
+            [(begun.wall_ms, 600)]
+        );
+    }
+
+    #[test]
+    fn on_a_server_the_holders_own_clock_measures_and_the_servers_places() {
+        let server = |ms: i64| Moment::new(ms, ms, ClockDomain::new(SERVER, "database", ""));
+        let own = |tick_ms: i64, boot: &str| Tick { tick_ms, domain: ClockDomain::new("laptop", boot, "t") };
+        let signed = |now: &Moment, own: Tick, in_turn: bool| {
+            let begun = Work::begun(
+                &server(0),
+                Some(&Tick { tick_ms: 70, domain: ClockDomain::new("laptop", "b", "t") }),
+            );
+            let sign = Sign { now, own: Some(&own), in_turn, idle_ms: IDLE_MS };
+            stretches(begun.after(&server(0), sign))
+        };
+        // It slept for an hour of these.
+        let later = server(HOUR_MS + MINUTE_MS);
+        assert_eq!(signed(&later, own(70 + MINUTE_MS, "b"), false), [(HOUR_MS, MINUTE_MS)]);
+        // Another machine, or one that does not say: by the server's clock.
+        for boot in ["another", ""] {
+            assert_eq!(signed(&later, own(99, boot), false), [], "{boot}");
+            assert_eq!(signed(&later, own(99, boot), true), [(0, HOUR_MS + MINUTE_MS)], "{boot}");
+            assert_eq!(signed(&server(MINUTE_MS), own(99, boot), false), [(0, MINUTE_MS)], "{boot}");
+        }
+    }
+
+    #[test]
+    fn no_turn_outlives_the_boot_of_its_machine() {
+        let begun = at(0);
+        for (away_ms, active_ms) in [(MINUTE_MS, MINUTE_MS), (HOUR_MS, 0)] {
+            let later = Moment::new(begun.wall_ms + away_ms, 5_000, ClockDomain::new("m", "later", "t"));
+            let work = Work::begun(&begun, None).after(&begun, sign(&later, true));
+            assert_eq!(work.so_far().active_ms, active_ms, "{away_ms}");
+        }
+    }
+
+    #[test]
+    fn three_stretches_of_600_ms_add_up_to_1800() {
+        let mut work = Work::default();
+        for turn in 0..3 {
+            let (begin, over) = (at(turn * HOUR_MS), at(turn * HOUR_MS + 600));
+            work = work.in_new_turn(sign(&begin, true)).after(&begin, sign(&over, true)).closed();
+        }
+        assert_eq!(work.so_far(), Worked { active_ms: 1_800, stretches: 3 });
+    }
+
+    /// What may happen to a lease between two signs.
+    #[derive(Clone, Copy, Debug)]
+    enum Deed {
+        Sign,
+        TurnBegins,
+        TurnOver,
+    }
+
+    proptest! {
+        #[test]
+        fn stretches_lie_in_order_within_the_hold_and_no_millisecond_is_lost_or_made_up(
+            deeds in proptest::collection::vec(
+                (0i64..2 * IDLE_MS, 0i64..4, proptest::sample::select(vec![Deed::Sign, Deed::TurnBegins, Deed::TurnOver])),
+                1..120
+            ),
+            bound: bool
+        ) {
+            let begun = at(0);
+            let (mut now, mut last, mut in_turn) = (begun.clone(), begun.clone(), false);
+            let mut work = Work::begun(&now, None);
+            // The same hours by a plainer way: which gaps count.
+            let (mut counted_ms, mut is_open) = (0, true);
+            for (gap_ms, asleep, deed) in deeds {
+                now = now.plus(gap_ms);
+                now.wall_ms += if bound { asleep * HOUR_MS } else { 0 };
+                let counts = is_open && (in_turn || gap_ms <= IDLE_MS);
+                work = match deed {
+                    Deed::TurnBegins => {
+                        (in_turn, is_open) = (true, true);
+                        work.in_new_turn(sign(&now, in_turn))
+                    }
+                    Deed::Sign => {
+                        counted_ms += if counts { gap_ms } else { 0 };
+                        is_open = true;
+                        work.after(&last, sign(&now, in_turn))
+                    }
+                    Deed::TurnOver => {
+                        counted_ms += if counts { gap_ms } else { 0 };
+                        let over = work.after(&last, sign(&now, in_turn)).closed();
+                        (in_turn, is_open) = (false, false);
+                        over
+                    }
+                };
+                last = now.clone();
+                prop_assert_eq!(work.so_far().active_ms, counted_ms);
+                prop_assert!(work.waiting.len() <= MAX_WAITING);
+            }
+            let all = work.closed().waiting;
+            prop_assert!(all.iter().all(|stretch| stretch.active_ms > 0 && stretch.start_ms >= begun.wall_ms));
+            prop_assert!(all.windows(2).all(|pair| pair[0].end_ms() <= pair[1].start_ms), "{:?}", all);
+            prop_assert!(all.last().is_none_or(|stretch| stretch.end_ms() <= now.wall_ms));
+        }
+
+        #[test]
+        fn whatever_is_done_to_the_wall_the_sum_is_the_same(
+            gaps in proptest::collection::vec((1i64..IDLE_MS, -3 * HOUR_MS..3 * HOUR_MS), 1..60)
+        ) {
+            let (mut now, mut last) = (at(0), at(0));
+            let mut work = Work::begun(&now, None);
+            for (gap_ms, step_ms) in &gaps {
+                now = now.plus(*gap_ms);
+                now.wall_ms += step_ms;
+                work = work.after(&last, sign(&now, false));
+                last = now.clone();
+            }
+            prop_assert_eq!(work.so_far().active_ms, gaps.iter().map(|(gap_ms, _)| gap_ms).sum::<i64>());
+        }
+    }
+}

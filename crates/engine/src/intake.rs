@@ -1,0 +1,42 @@
+//! Asks from outside that were taken in before.
+
+use onus_core::command::Command;
+use onus_core::refusal::Refusal;
+use onus_store::Store;
+
+use crate::view::Notice;
+use crate::{Answer, Engine, Reply, Request};
+
+impl<S: Store> Engine<S> {
+    /// Takes an ask in. One that is known, and of which nothing new is to be recorded, is only looked up: a delivery that
+    /// changes nothing writes nothing, and waits for nobody. Channels deliver the same ask many times.
+    pub fn take_in(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        match self.known(request)? {
+            Some(reply) => Ok(reply),
+            // Whoever else takes the same ask in meanwhile is found under the lock.
+            None => self.run(request),
+        }
+    }
+
+    fn known(&mut self, request: &Request) -> Result<Option<Reply>, Refusal> {
+        let Request { identity, command: Command::Intake(intake), key: None } = request else {
+            return Ok(None);
+        };
+        let Some(origin) = intake.new.origin.as_ref().filter(|_| !intake.refresh) else { return Ok(None) };
+        let looked = self.ask(Some(identity), |snapshot| {
+            let uid = snapshot.read.task_by_origin(origin)?;
+            let task = uid.map(|uid| snapshot.read.task(uid)).transpose()?.flatten();
+            Ok(task.map(|task| snapshot.task_view(&task)).transpose()?)
+        })?;
+        let Some(task) = looked.value else { return Ok(None) };
+        let mut notices = looked.notices;
+        notices.extend(intake.is_reply.then(|| Notice::info(replied(&task.id))));
+        let answer = Answer::Asked { task: Box::new(task), changed: Vec::new() };
+        Ok(Some(Reply { answer, replayed: false, existing: true, unchanged: false, notices }))
+    }
+}
+
+/// What is said about a delivery that only answers an ask.
+pub(crate) fn replied(id: &str) -> String {
+    format!("it is a reply: its ask is {id}, which stays as it is")
+}

@@ -1,0 +1,267 @@
+//! One act on one task: lock it, read what the decision is based on, let the core decide, carry it out.
+
+use onus_core::actor::{PendingKind, PendingNotice};
+use onus_core::command::{Act, Command, Edit, Force, Look, Terms};
+use onus_core::decide::{Decision, Merge, decide};
+use onus_core::event::{Body, Draft};
+use onus_core::ids::{Token, Uid};
+use onus_core::lease::{Lease, Process, Seen};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::session::Correction;
+use onus_core::task::Task;
+use onus_core::text::TextKey;
+use onus_core::transition::Verb;
+use onus_store::{Loss, Reach};
+
+use super::{Effect, Outcome, Result, Stop, UnitOfWork};
+use crate::notices;
+use crate::view::{Notice, NoticeKind};
+
+/// How many files of one merge to come the other holder is told of.
+const MERGES_TOLD: usize = 20;
+
+impl UnitOfWork<'_> {
+    pub(super) fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
+        let named;
+        let act = match act {
+            Act::Claim(terms) => {
+                named = Act::Claim(self.bound(terms));
+                &named
+            }
+            Act::Takeover(terms) => {
+                named = Act::Takeover(self.bound(terms));
+                &named
+            }
+            Act::Handoff { to, reason } => {
+                named = Act::Handoff { to: self.introduced(to)?, reason: reason.clone() };
+                &named
+            }
+            Act::Assign { to, keep_ms, reason } => {
+                let to = self.introduced(to)?;
+                named = Act::Assign { to, keep_ms: *keep_ms, reason: reason.clone() };
+                &named
+            }
+            Act::Correct { token, correction: Correction::Reassign { to }, reason } => {
+                let correction = Correction::Reassign { to: self.introduced(to)? };
+                named = Act::Correct { token: *token, correction, reason: reason.clone() };
+                &named
+            }
+            act => act,
+        };
+        self.lock_for(uid, act)?;
+        let task = self.locked(uid)?;
+        self.caller.token = self.token_for(uid)?;
+        match self.decide(&task, act, force) {
+            Err(Stop::Refused(refusal)) if refusal.code == Code::Held => {
+                self.for_part(task, act, force, refusal)
+            }
+            decision => self.carry_out(task, act, decision?),
+        }
+    }
+
+    /// A conversation speaks for its sub-agents: their shells and its own cannot be told apart in every harness, and what one of
+    /// them was told to do about its task it must be able to do.
+    fn for_part(
+        &mut self,
+        task: Task,
+        act: &Act,
+        force: Option<&Force>,
+        refusal: Refusal,
+    ) -> Result<Outcome> {
+        let lease = self.write.lease(task.uid, task.token)?;
+        let part = lease.filter(|lease| {
+            lease.actor == self.caller.actor && self.caller.instance.has_part(&lease.instance)
+        });
+        let Some(part) = part else { return Err(refusal.into()) };
+        let whole = std::mem::replace(&mut self.caller.instance, part.instance);
+        self.caller.whole = Some(whole.clone());
+        let decision = self.decide(&task, act, force);
+        let outcome = decision.and_then(|decision| self.carry_out(task, act, decision));
+        (self.caller.instance, self.caller.whole) = (whole, None);
+        outcome
+    }
+
+    /// Locks all that an act may change beside the task itself, before the task is locked.
+    fn lock_for(&mut self, uid: Uid, act: &Act) -> Result<()> {
+        match act {
+            Act::AddDeps { on } | Act::RemoveDeps { on } => {
+                self.write.lock_graph()?;
+                let mut ends = self.resolve_all(on)?;
+                ends.insert(uid);
+                self.write.lock_tasks(&Vec::from_iter(ends), Reach::Rows)?;
+            }
+            Act::Edit(Edit { parent: Some(parent), .. }) => {
+                self.write.lock_graph()?;
+                let mut ends = vec![uid];
+                if let Some(parent) = parent {
+                    ends.push(self.resolve(parent)?);
+                }
+                // The parent that it had is among its neighbours.
+                self.write.lock_tasks(&ends, Reach::Neighbours)?;
+            }
+            // Of two that ask for a reference that is one task's only, the second finds the first.
+            Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
+            // Who is finished, or no longer, counts with its neighbours.
+            Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. } => {
+                self.write.lock_tasks(&[uid], Reach::Neighbours)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An agent whose process is registered holds what it claims as long as that process lives.
+    pub(super) fn bound(&self, terms: &Terms) -> Terms {
+        let mut terms = terms.clone();
+        match &mut terms.process {
+            Some(process) => process.unique = self.policy.unique_machines,
+            None => terms.process = self.registered(),
+        }
+        terms
+    }
+
+    /// The process that the caller's instance is registered as, if the call comes from there.
+    pub(super) fn registered(&self) -> Option<Process> {
+        let process = self.before.process.as_ref().filter(|_| !self.caller.actor.is_person())?;
+        let ancestry = self.request.identity.ancestry.processes();
+        let is_there = (self.outside.observe)(process) != Seen::Dead && process.has_started(&ancestry);
+        is_there.then(|| Process { unique: self.policy.unique_machines, ..process.clone() })
+    }
+
+    pub(super) fn decide(&mut self, task: &Task, act: &Act, force: Option<&Force>) -> Result<Decision> {
+        let evidence = self.evidence(task, Some(act))?;
+        let decision = decide(&self.view(task, &evidence), act, force)?;
+        self.end_orphans_first(&evidence.id, evidence.lease.as_ref(), &decision)?;
+        self.remember_loss(task, evidence.lease.as_ref(), &decision.drafts)?;
+        Ok(decision)
+    }
+
+    /// Whoever loses its lease by these events has to be told, whenever it comes back.
+    pub(super) fn remember_loss(
+        &mut self,
+        task: &Task,
+        before: Option<&Lease>,
+        drafts: &[Draft],
+    ) -> Result<()> {
+        let caller = (&self.caller.actor, &self.caller.instance);
+        let lost = before.filter(|lease| notices::is_lost(lease, task.fenced_token, drafts, caller));
+        let Some(lease) = lost else { return Ok(()) };
+        Ok(self.write.put_loss(&Loss {
+            actor: lease.actor.clone(),
+            instance: lease.instance.clone(),
+            task: lease.task,
+            token: lease.token,
+        })?)
+    }
+
+    pub(crate) fn seen(&self, lease: Option<&Lease>) -> Seen {
+        lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
+    }
+
+    pub(super) fn carry_out(&mut self, task: Task, act: &Act, decision: Decision) -> Result<Outcome> {
+        let uid = task.uid;
+        let has = |test: fn(&Body) -> bool| decision.drafts.iter().any(|draft| test(&draft.body));
+        let acquired = has(|body| matches!(body, Body::LeaseAcquired { .. }));
+        let takeover = has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseRevoked { .. }));
+        let erased = erased_by(uid, &decision.drafts);
+        let unchanged = decision.drafts.is_empty() && decision.renew.is_none();
+        let mut task = Some(task);
+        self.append_to_task(uid, &mut task, decision.drafts)?;
+        self.erase(erased)?;
+        if let Some(renewal) = decision.renew {
+            self.pulse(uid, renewal.token, renewal.ttl_ms, renewal.progress)?;
+        }
+        let token = task.as_ref().map(|task| task.token).filter(|token| *token > Token(0));
+        let mut notices: Vec<Notice> = decision.notices.into_iter().map(Notice::info).collect();
+        notices.extend(self.foresee(uid, token, decision.merges)?);
+        let effect = match act {
+            Act::Claim(_)
+            | Act::Takeover(_)
+            | Act::Renew { .. }
+            | Act::Handoff { .. }
+            | Act::Assign { .. }
+            | Act::AddScope { .. }
+            | Act::RemoveScope { .. }
+            | Act::Touch { .. }
+            | Act::Attach(_) => {
+                let hands_on = matches!(act, Act::Handoff { .. } | Act::Assign { .. });
+                Effect::Lease { renewed: !acquired && !hands_on, takeover }
+            }
+            Act::Edit(_)
+            | Act::AddDeps { .. }
+            | Act::RemoveDeps { .. }
+            | Act::Change(_)
+            | Act::Yield(_)
+            | Act::Note { .. }
+            | Act::Tick { .. }
+            | Act::Move { .. }
+            | Act::RecordUsage(_)
+            | Act::Correct { .. }
+            | Act::Redact { .. } => Effect::Task,
+        };
+        let got_lease = matches!(
+            act,
+            Act::Claim(_)
+                | Act::Takeover(_)
+                | Act::Renew { .. }
+                | Act::AddScope { .. }
+                | Act::RemoveScope { .. }
+                | Act::Touch { .. }
+                | Act::Attach(_)
+        );
+        Ok(Outcome { token: token.filter(|_| got_lease), notices, unchanged, ..Outcome::on(effect, uid) })
+    }
+
+    /// Files that others have touched in worktrees of their own: the caller is told now, each of them with its next answer.
+    fn foresee(&mut self, uid: Uid, token: Option<Token>, merges: Vec<Merge>) -> Result<Vec<Notice>> {
+        let Some(lease) = token.filter(|_| !merges.is_empty()) else { return Ok(Vec::new()) };
+        let lease = self.write.lease(uid, lease)?;
+        let (worktree, branch) = match self.request.command.itself() {
+            // A task that was claimed in one worktree may be worked on in another.
+            Command::Guard(guard) | Command::Look(Look { joining: guard, .. }) => {
+                (guard.worktree.clone(), guard.branch.clone())
+            }
+            _ => lease.map(|lease| (lease.grant.worktree, lease.grant.branch)).unwrap_or_default(),
+        };
+        let mut notices = Vec::with_capacity(merges.len());
+        for Merge { id, task, token, paths, message } in merges {
+            let Some(theirs) = self.write.lease(task, token)? else { continue };
+            for path in paths.into_iter().take(MERGES_TOLD) {
+                self.write.put_notice(&PendingNotice {
+                    actor: theirs.actor.clone(),
+                    instance: theirs.instance.clone(),
+                    task,
+                    token,
+                    kind: PendingKind::Merge,
+                    path,
+                    by: Some((self.caller.actor.clone(), self.caller.instance.clone())),
+                    by_task: Some(uid),
+                    worktree: worktree.clone(),
+                    branch: branch.clone(),
+                    at_ms: self.now.wall_ms,
+                })?;
+            }
+            notices.push(Notice::new(NoticeKind::Merge, Some(id.clone()), message).next(Step::show(&id)));
+        }
+        Ok(notices)
+    }
+
+    /// The words go after their event is written: what was erased is in it.
+    pub(super) fn erase(&mut self, texts: Vec<TextKey>) -> Result<()> {
+        for text in texts {
+            self.write.erase(text)?;
+        }
+        Ok(())
+    }
+}
+
+/// The texts that events about to be written erase.
+pub(super) fn erased_by(stream: Uid, drafts: &[Draft]) -> Vec<TextKey> {
+    let mut erased = Vec::new();
+    for draft in drafts {
+        if let Body::TextRedacted { version, fields } = &draft.body {
+            erased.extend(fields.iter().map(|field| TextKey { stream, version: *version, field: *field }));
+        }
+    }
+    erased
+}

@@ -1,0 +1,87 @@
+//! The rows that a request locked or wrote. They are its own until its transaction ends: it answers from them and does not
+//! ask the store again.
+
+use std::collections::BTreeMap;
+
+use onus_core::apply::Change;
+use onus_core::ids::{Token, Uid};
+use onus_core::lease::Lease;
+use onus_core::scope::Reservations;
+use onus_core::task::Task;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    tasks: BTreeMap<Uid, Task>,
+    /// Leases that this request began, and what they reserve.
+    leases: BTreeMap<(Uid, Token), (Lease, Reservations)>,
+}
+
+impl Rows {
+    pub(crate) fn task(&self, uid: Uid) -> Option<&Task> {
+        self.tasks.get(&uid)
+    }
+
+    pub(crate) fn lease(&self, task: Uid, token: Token) -> Option<&Lease> {
+        self.leases.get(&(task, token)).map(|(lease, _)| lease)
+    }
+
+    pub(crate) fn scope(&self, task: Uid, token: Token) -> Option<&Reservations> {
+        self.leases.get(&(task, token)).map(|(_, scope)| scope)
+    }
+
+    /// A row that was locked.
+    pub(super) fn locked(&mut self, task: Task) {
+        self.tasks.insert(task.uid, task);
+    }
+
+    /// A part of the request was undone, and with it what it locked and wrote.
+    pub(super) fn forget(&mut self) {
+        *self = Rows::default();
+    }
+
+    /// The pulse of a lease was changed.
+    pub(super) fn forget_lease(&mut self, task: Uid, token: Token) {
+        self.leases.remove(&(task, token));
+    }
+
+    /// What a change that was written does to them.
+    pub(super) fn learn(&mut self, change: &Change) {
+        match change {
+            Change::PutTask(task) | Change::MoveTask(task) => self.locked((**task).clone()),
+            Change::OpenLease(lease) => {
+                self.leases.insert((lease.task, lease.token), ((**lease).clone(), Reservations::default()));
+            }
+            Change::AddScope { task, token, reservations } => {
+                if let Some((_, reserved)) = self.leases.get_mut(&(*task, *token)) {
+                    reserved.extend(reservations.rows().iter().cloned());
+                }
+            }
+            Change::ReviveLease { task, token, .. }
+            | Change::AttachLease { task, token, .. }
+            | Change::StartLease { task, token }
+            | Change::RecordWork { task, token, .. }
+            | Change::EndLease { task, token, .. }
+            | Change::RemoveScope { task, token, .. }
+            | Change::YieldFiles { task, token, .. }
+            | Change::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
+            // These count in other rows, too.
+            Change::AddDeps { .. }
+            | Change::RemoveDeps { .. }
+            | Change::Met { .. }
+            | Change::Finished { .. }
+            | Change::CountChildren { .. } => self.tasks.clear(),
+            Change::PutProject(_)
+            | Change::PutActor(_)
+            | Change::SetTier { .. }
+            | Change::PutAlias { .. }
+            | Change::NumberTaken(_)
+            | Change::SeatNumberTaken(_)
+            | Change::PutSeat(_)
+            | Change::SetRefs { .. }
+            | Change::AddStretches(_)
+            | Change::AddUsage(_)
+            | Change::Index(_)
+            | Change::Unindex(_) => {}
+        }
+    }
+}

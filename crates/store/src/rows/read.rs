@@ -1,0 +1,650 @@
+//! The questions that both stores answer alike. Each function implements the method of that name in [`crate::Read`].
+
+use std::collections::BTreeMap;
+
+use onus_core::actor::{Actor, ActorName, InstanceId};
+use onus_core::apply::Project;
+use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
+use onus_core::lease::{Lease, Process};
+use onus_core::scope::{Glob, Reservations, WorktreeId};
+use onus_core::task::{Origin, Priority, State, Task};
+use onus_core::text::TextKey;
+
+use crate::{
+    After, Filter, KeptRequest, KnownInstance, LATEST, LOSSES, Loss, NOTICES, NoteLeft, PendingNotice,
+    Result, StoreError, StoredText, WISHES, Wish,
+};
+
+use super::columns::{
+    INSTANCE_COLUMNS, LEASE_COLUMNS, NOTICE_COLUMNS, PROJECT_COLUMNS, REQUEST_COLUMNS, SCOPE_COLUMNS,
+    TASK_COLUMNS, TEXT_COLUMNS,
+};
+use super::sql::sql;
+use super::{Ask as _, Dialect, Sql, Statements, Value, decode, graph, values};
+
+/// How many tasks an ambiguous reference may list.
+const CANDIDATES: i64 = 10;
+
+/// The methods that both stores share, for their `impl Read`.
+macro_rules! shared_reads {
+    () => {
+        fn walk_ready(
+            &mut self,
+            tier: Tier,
+            due_ms: i64,
+            visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
+        ) -> Result<()> {
+            $crate::rows::graph::walk_ready(self, tier, due_ms, &mut |session, task| visit(session, task))
+        }
+
+        $crate::rows::read::shared_reads! { $crate::rows::read =>
+            fn project() -> Project;
+            fn resolve(reference: &TaskRef) -> Vec<Uid>;
+            fn task(uid: Uid) -> Option<Task>;
+            fn task_by_origin(origin: &Origin) -> Option<Uid>;
+            fn lease(task: Uid, token: Token) -> Option<Lease>;
+            fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
+            fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
+            fn leases_held_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+            fn leases_lost_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+            fn losses() -> Vec<Loss>;
+            fn touched_in(worktree: Option<&WorktreeId>) -> Vec<Glob>;
+            fn held_above(task: Uid, token: Token, actor: &ActorName) -> bool;
+            fn indefinite_leases(actor: &ActorName) -> (u64, u64);
+            fn scope_of(task: Uid, token: Token) -> Reservations;
+            fn scope_len(task: Uid, token: Token) -> usize;
+            fn list(filter: &Filter, after: Option<After>, limit: u64) -> Vec<Task>;
+            fn count_by_state() -> Vec<(State, u64)>;
+            fn count_ad_hoc() -> u64;
+            fn text(key: TextKey) -> Option<StoredText>;
+            fn same_texts(stream: Uid, words: &str) -> Vec<TextKey>;
+            fn texts(stream: Uid, version: Version) -> Vec<StoredText>;
+            fn last_number() -> Number;
+            fn actor(name: &ActorName) -> Option<Actor>;
+            fn alias(name: &ActorName) -> Option<ActorName>;
+            fn actors() -> Vec<Actor>;
+            fn aliases() -> Vec<(ActorName, ActorName)>;
+            fn instance(actor: &ActorName, instance: &InstanceId) -> Option<KnownInstance>;
+            fn instances(limit: u64) -> Vec<KnownInstance>;
+            fn instances_of(process: &Process, limit: u64) -> Vec<KnownInstance>;
+            fn running_parts(actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
+            fn notes_left_for(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<NoteLeft>;
+            fn wishes_for(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Wish>;
+            fn notices_for(actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
+            fn notices() -> Vec<PendingNotice>;
+            fn request(actor: &ActorName, key: &str) -> Option<KeptRequest>;
+            fn requests() -> Vec<(ActorName, String, KeptRequest)>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::graph =>
+            fn next_due(after_ms: i64) -> Option<i64>;
+            fn neighbours(task: Uid, direction: Direction) -> Vec<Uid>;
+            fn neighbour_numbers(task: Uid, direction: Direction) -> Vec<Number>;
+            fn closure(task: Uid, direction: Direction) -> Vec<Uid>;
+            fn edges(finished: bool) -> Vec<(Uid, Uid)>;
+            fn waits_for(task: Uid) -> Vec<Uid>;
+            fn does_wait_for(task: Uid, other: Uid) -> bool;
+            fn unmet(task: Uid, limit: u64) -> Vec<Task>;
+            fn children(task: Uid) -> Vec<Number>;
+            fn unfinished_children(task: Uid, limit: u64) -> Vec<Task>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::seat =>
+            fn seat(uid: Uid) -> Option<Seat>;
+            fn seat_named(name: &SeatName) -> Option<Seat>;
+            fn seats(which: Seats, limit: u64) -> Vec<Seat>;
+            fn last_seat() -> Number;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::stretch =>
+            fn work_in(window: Window, after: Option<&WorkRow>, limit: u64) -> Vec<WorkRow>;
+            fn stretches_of(task: Uid, token: Token) -> Vec<Recorded>;
+            fn finished_in(window: Window, after: Option<&Finished>, limit: u64) -> Vec<Finished>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::usage =>
+            fn usage_in(window: Window, after: Option<&Used>, limit: u64) -> Vec<Used>;
+            fn usage_of(task: Uid, token: Token) -> Vec<UsageRow>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::ledger =>
+            fn events(query: &EventQuery) -> Vec<Record>;
+            fn event(stream: Uid, version: Version) -> Option<Record>;
+            fn notes(task: Uid) -> Vec<Record>;
+            fn count_events() -> u64;
+            fn ledger_page(after: Option<&(String, u64)>, limit: u64) -> Vec<LedgerLine>;
+            fn stray_text() -> Option<(String, u64)>;
+            fn head(stream: &str) -> Option<StreamHead>;
+            fn walk_heads(visit: &mut dyn FnMut(StreamHead) -> Result<()>) -> ();
+        }
+    };
+    ($module:path => $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
+        $(fn $name(&mut self, $($argument: $type),*) -> Result<$answer> {
+            use $module as shared;
+            shared::$name(self, $($argument),*)
+        })+
+    };
+}
+pub(crate) use shared_reads;
+
+pub(crate) fn project(session: &mut dyn Statements) -> Result<Project> {
+    session
+        .one(sql!("SELECT ", PROJECT_COLUMNS, " FROM project{ WHERE project = $1}"), &[], decode::project)?
+        .ok_or_else(no_project)
+}
+
+pub(crate) fn no_project() -> StoreError {
+    StoreError::Damaged("it has no project".to_owned())
+}
+
+/// The smallest text that no text beginning with `start` reaches.
+fn beyond(start: &str) -> String {
+    format!("{start}\u{7f}")
+}
+
+pub(crate) fn resolve(session: &mut dyn Statements, reference: &TaskRef) -> Result<Vec<Uid>> {
+    match reference {
+        TaskRef::Number(number) => {
+            session.uids(sql!("SELECT uid FROM task WHERE {project = $1 AND }number = ?1"), values![*number])
+        }
+        TaskRef::Id { prefix, number } => session.uids(
+            sql!(
+                "SELECT uid FROM task WHERE {project = $1 AND }number = ?1 \
+                 AND EXISTS (SELECT 1 FROM project WHERE {project.project = $1 AND }prefix = ?2)"
+            ),
+            values![*number, prefix.as_str()],
+        ),
+        TaskRef::Part(part) => {
+            let start = TaskRef::hyphenated_start(part);
+            let end = TaskRef::hyphenated_end_reversed(part);
+            let (after_start, after_end) = (beyond(&start), beyond(&end));
+            session.uids(
+                sql!(
+                    "SELECT uid FROM (SELECT uid FROM task \
+                     WHERE {project = $1 AND }uid >= ?1 AND uid < ?2 LIMIT ?5) AS by_start \
+                     UNION SELECT uid FROM (SELECT uid FROM task \
+                     WHERE {project = $1 AND }uid_reversed >= ?3 AND uid_reversed < ?4 LIMIT ?5) AS by_end LIMIT ?5"
+                ),
+                values![start, after_start, end, after_end, CANDIDATES],
+            )
+        }
+        TaskRef::External { system, reference } => session.uids(
+            sql!(
+                "SELECT task FROM ref WHERE {project = $1 AND }system = ?1 AND reference = ?2 \
+                 ORDER BY task LIMIT ?3"
+            ),
+            values![system.as_str(), reference.as_str(), CANDIDATES],
+        ),
+    }
+}
+
+pub(crate) fn task(session: &mut dyn Statements, uid: Uid) -> Result<Option<Task>> {
+    session.one(
+        sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }uid = ?1"),
+        values![uid],
+        decode::task,
+    )
+}
+
+pub(crate) fn task_by_origin(session: &mut dyn Statements, origin: &Origin) -> Result<Option<Uid>> {
+    session.one(
+        sql!("SELECT uid FROM task WHERE {project = $1 AND }origin = ?1"),
+        values![origin.as_str()],
+        |cells| cells.parsed(),
+    )
+}
+
+pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
+    session.one(
+        sql!("SELECT ", LEASE_COLUMNS, " FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+        values![task, token],
+        decode::lease,
+    )
+}
+
+pub(crate) fn latest_lease_of(
+    session: &mut dyn Statements,
+    task: Uid,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Option<Lease>> {
+    session.one(
+        // In SQLite those that have not ended are in an index of their own, so that beginning a lease writes one index.
+        sql!(
+            "SELECT ",
+            LEASE_COLUMNS,
+            " FROM lease WHERE {project = $1 AND }task = ?1 \
+             {AND actor = ?2 AND instance = ?3 ORDER BY token DESC LIMIT 1}\
+             [AND token = (SELECT MAX(token) FROM ( \
+             SELECT MAX(token) AS token FROM lease INDEXED BY lease_holder \
+             WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NOT NULL \
+             UNION ALL SELECT token FROM lease \
+             WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NULL))]"
+        ),
+        values![task, actor, instance],
+        decode::lease,
+    )
+}
+
+pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Vec<(Task, Lease)>> {
+    let leases = session.all(
+        sql!(
+            "SELECT ",
+            LEASE_COLUMNS,
+            " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL \
+             ORDER BY actor, instance LIMIT ?1"
+        ),
+        values![limit],
+        decode::lease,
+    )?;
+    let tasks = session.all(
+        sql!(
+            "SELECT ",
+            TASK_COLUMNS,
+            " FROM task WHERE {project = $1 AND }uid IN (SELECT task FROM lease[ INDEXED BY lease_unended] \
+             WHERE {lease.project = $1 AND }ended_how IS NULL)"
+        ),
+        &[],
+        decode::task,
+    )?;
+    let tasks: BTreeMap<Uid, Task> = tasks.into_iter().map(|task| (task.uid, task)).collect();
+    let mut pairs: Vec<(Task, Lease)> =
+        leases.into_iter().filter_map(|lease| Some((tasks.get(&lease.task)?.clone(), lease))).collect();
+    pairs.sort_by_key(|(task, _)| graph::rank(task));
+    Ok(pairs)
+}
+
+pub(crate) const LEASES_HELD: Sql<'static> = sql!(
+    "SELECT ",
+    LEASE_COLUMNS,
+    " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+     AND ended_how IS NULL ORDER BY acquired_at_ms, task"
+);
+
+pub(crate) fn leases_held_by(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Vec<Lease>> {
+    session.all(LEASES_HELD, values![actor, instance], decode::lease)
+}
+
+/// Hardly anybody has lost one: what was lost is read one by one.
+pub(crate) fn leases_lost_by(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Vec<Lease>> {
+    let lost = session.all(
+        sql!(
+            "SELECT task, token FROM loss WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+             ORDER BY task, token LIMIT ?3"
+        ),
+        values![actor, instance, LOSSES],
+        |cells| Ok((cells.parsed()?, cells.get()?)),
+    )?;
+    let mut leases = Vec::with_capacity(lost.len());
+    for (task, token) in lost {
+        leases.extend(lease(session, task, token)?);
+    }
+    Ok(leases)
+}
+
+pub(crate) fn losses(session: &mut dyn Statements) -> Result<Vec<Loss>> {
+    session.all(
+        sql!("SELECT actor, instance, task, token FROM loss{ WHERE project = $1} ORDER BY task, token"),
+        &[],
+        decode::loss,
+    )
+}
+
+pub(crate) fn touched_in(session: &mut dyn Statements, worktree: Option<&WorktreeId>) -> Result<Vec<Glob>> {
+    session.all(
+        sql!(
+            "SELECT DISTINCT glob FROM scope WHERE {project = $1 AND }worktree IN (?1, '') AND held \
+             AND kind = 'touched' ORDER BY glob"
+        ),
+        values![worktree.map_or("", WorktreeId::as_str)],
+        |cells| cells.parsed(),
+    )
+}
+
+pub(crate) fn held_above(
+    session: &mut dyn Statements,
+    task: Uid,
+    token: Token,
+    actor: &ActorName,
+) -> Result<bool> {
+    let above = session.number(
+        sql!("SELECT COUNT(*) FROM lease WHERE {project = $1 AND }task = ?1 AND actor = ?2 AND token > ?3"),
+        values![task, actor, token],
+    )?;
+    Ok(above > 0)
+}
+
+pub(crate) fn indefinite_leases(session: &mut dyn Statements, actor: &ActorName) -> Result<(u64, u64)> {
+    const UNBOUNDED: &str = "SELECT COUNT(*) FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }\
+        ended_how IS NULL AND ttl_ms IS NULL AND actor NOT LIKE 'human:%'";
+    let own = session.number(sql!(UNBOUNDED, " AND actor = ?1"), values![actor])?;
+    Ok((own, session.number(sql!(UNBOUNDED), &[])?))
+}
+
+pub(crate) fn scope_of(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Reservations> {
+    let rows = session.all(
+        sql!("SELECT ", SCOPE_COLUMNS, " FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+        values![task, token],
+        decode::reserved,
+    )?;
+    Ok(rows.into_iter().map(|(_, _, row)| row).collect())
+}
+
+pub(crate) fn scope_len(session: &mut dyn Statements, task: Uid, token: Token) -> Result<usize> {
+    let count = session.number(
+        sql!(
+            "SELECT COUNT(*) FROM (SELECT DISTINCT glob, kind, worktree, part FROM scope \
+             WHERE {project = $1 AND }task = ?1 AND token = ?2) AS reserved"
+        ),
+        values![task, token],
+    )?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// A page over tasks by priority, then number: a range of the index for each priority, so that a page far in costs no
+/// more than the first.
+pub(crate) fn list(
+    session: &mut dyn Statements,
+    filter: &Filter,
+    after: Option<After>,
+    limit: u64,
+) -> Result<Vec<Task>> {
+    let (sql, conditions) = filtered(session.dialect(), filter);
+    let priorities = Priority::ALL.iter().copied();
+    let mut tasks = Vec::new();
+    for priority in priorities
+        .filter(|priority| after.is_none_or(|after| *priority >= after.priority))
+        .filter(|priority| filter.priority.is_none_or(|only| only == *priority))
+    {
+        let left = limit - tasks.len() as u64;
+        if left == 0 {
+            break;
+        }
+        let last = after.filter(|after| after.priority == priority).map_or(Number(0), |after| after.number);
+        let first = [Value::from(priority.as_str()), last.into(), left.into()];
+        let all: Vec<Value<'_>> = first.into_iter().chain(conditions.iter().cloned()).collect();
+        tasks.extend(session.all(Sql::only(&sql), &all, decode::task)?);
+    }
+    Ok(tasks)
+}
+
+/// The statement that lists the tasks of one priority behind a number, up to a limit: its first three parameters. The
+/// values of the others follow from the filter.
+fn filtered(dialect: Dialect, filter: &Filter) -> (String, Vec<Value<'_>>) {
+    const LISTED: Sql<'static> =
+        sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }priority = ?1 AND number > ?2");
+    const TAG: Sql<'static> = sql!(
+        " AND EXISTS (SELECT 1 FROM [json_each(tags)]{jsonb_array_elements_text(tags::jsonb) AS tag (value)} \
+         WHERE value = "
+    );
+    const HOLDER: Sql<'static> = sql!(
+        " AND leased AND uid IN (SELECT task FROM lease[ INDEXED BY lease_unended] \
+         WHERE {lease.project = $1 AND }ended_how IS NULL AND actor = "
+    );
+    let conditions: [(Sql<'_>, Value<'_>, &str); 9] = [
+        (Sql::only(" AND type = "), filter.kind.map(|kind| kind.as_str()).into(), ""),
+        (Sql::only(" AND owner = "), filter.owner.as_ref().into(), ""),
+        (Sql::only(" AND area = "), filter.area.as_deref().into(), ""),
+        (Sql::only(" AND iteration = "), filter.iteration.as_deref().into(), ""),
+        (Sql::only(" AND origin = "), filter.origin.as_ref().map(|origin| origin.as_str()).into(), ""),
+        (TAG, filter.tag.as_deref().into(), ")"),
+        (HOLDER, filter.holder.as_ref().into(), ")"),
+        (Sql::only(" AND kept_actor = "), filter.kept_for.as_ref().into(), ""),
+        (Sql::only(" AND ad_hoc = "), filter.ad_hoc.into(), ""),
+    ];
+    let (mut sql, mut values) = (LISTED.of(dialect).to_owned(), Vec::new());
+    let next = |values: &[Value<'_>]| dialect.mark(values.len() + 4);
+    for (before, value, behind) in conditions.into_iter().filter(|(_, value, _)| *value != Value::Null) {
+        sql.push_str(&format!("{}{}{behind}", before.of(dialect), next(&values)));
+        values.push(value);
+    }
+    if !filter.states.is_empty() {
+        let mut marks = Vec::new();
+        for state in &filter.states {
+            marks.push(next(&values));
+            values.push(state.as_str().into());
+        }
+        sql.push_str(&format!(" AND state IN ({})", marks.join(", ")));
+    } else if !filter.finished {
+        sql.push_str(" AND NOT finished");
+    }
+    if filter.waiting {
+        sql.push_str(" AND (state = 'blocked' OR (state = 'open' AND (unmet > 0 OR open_children > 0)))");
+    }
+    sql.push_str(&format!(" ORDER BY number LIMIT {}", dialect.mark(3)));
+    (sql, values)
+}
+
+pub(crate) fn count_by_state(session: &mut dyn Statements) -> Result<Vec<(State, u64)>> {
+    session.all(
+        sql!("SELECT state, COUNT(*) FROM task WHERE {project = $1 AND }NOT ad_hoc GROUP BY state"),
+        &[],
+        |cells| Ok((cells.parsed()?, cells.get()?)),
+    )
+}
+
+pub(crate) fn count_ad_hoc(session: &mut dyn Statements) -> Result<u64> {
+    session.number(sql!("SELECT COUNT(*) FROM task WHERE {project = $1 AND }ad_hoc AND NOT finished"), &[])
+}
+
+pub(crate) fn text(session: &mut dyn Statements, key: TextKey) -> Result<Option<StoredText>> {
+    session.one(
+        sql!(
+            "SELECT ",
+            TEXT_COLUMNS,
+            " FROM text WHERE {project = $1 AND }stream = ?1 AND version = ?2 AND field = ?3"
+        ),
+        values![key.stream, key.version, key.field],
+        decode::stored_text,
+    )
+}
+
+pub(crate) fn same_texts(session: &mut dyn Statements, stream: Uid, words: &str) -> Result<Vec<TextKey>> {
+    session.all(
+        sql!("SELECT version, field FROM text WHERE {project = $1 AND }stream = ?1 AND body = ?2 ORDER BY version, field"),
+        values![stream, words],
+        |cells| Ok(TextKey { stream, version: cells.get()?, field: cells.parsed()? }),
+    )
+}
+
+pub(crate) fn texts(session: &mut dyn Statements, stream: Uid, version: Version) -> Result<Vec<StoredText>> {
+    session.all(
+        sql!("SELECT ", TEXT_COLUMNS, " FROM text WHERE {project = $1 AND }stream = ?1 AND version = ?2"),
+        values![stream, version],
+        decode::stored_text,
+    )
+}
+
+pub(crate) fn last_number(session: &mut dyn Statements) -> Result<Number> {
+    session.number(sql!("SELECT last_number FROM project{ WHERE project = $1}"), &[]).map(Number)
+}
+
+pub(crate) fn actor(session: &mut dyn Statements, name: &ActorName) -> Result<Option<Actor>> {
+    session.one(
+        sql!("SELECT name, tier, registered_at_ms FROM actor WHERE {project = $1 AND }name = ?1"),
+        values![name],
+        decode::actor,
+    )
+}
+
+pub(crate) fn alias(session: &mut dyn Statements, name: &ActorName) -> Result<Option<ActorName>> {
+    session.one(sql!("SELECT actor FROM alias WHERE {project = $1 AND }alias = ?1"), values![name], |cells| {
+        cells.parsed()
+    })
+}
+
+pub(crate) fn actors(session: &mut dyn Statements) -> Result<Vec<Actor>> {
+    session.all(
+        sql!("SELECT name, tier, registered_at_ms FROM actor{ WHERE project = $1} ORDER BY name"),
+        &[],
+        decode::actor,
+    )
+}
+
+pub(crate) fn aliases(session: &mut dyn Statements) -> Result<Vec<(ActorName, ActorName)>> {
+    session.all(sql!("SELECT alias, actor FROM alias{ WHERE project = $1} ORDER BY alias"), &[], |cells| {
+        Ok((cells.parsed()?, cells.parsed()?))
+    })
+}
+
+pub(crate) fn instance(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Option<KnownInstance>> {
+    session.one(
+        sql!(
+            "SELECT ",
+            INSTANCE_COLUMNS,
+            " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance = ?2"
+        ),
+        values![actor, instance],
+        decode::instance,
+    )
+}
+
+pub(crate) fn instances(session: &mut dyn Statements, limit: u64) -> Result<Vec<KnownInstance>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            INSTANCE_COLUMNS,
+            " FROM instance{ WHERE project = $1} ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1"
+        ),
+        values![limit],
+        decode::instance,
+    )
+}
+
+pub(crate) fn instances_of(
+    session: &mut dyn Statements,
+    process: &Process,
+    limit: u64,
+) -> Result<Vec<KnownInstance>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            INSTANCE_COLUMNS,
+            " FROM instance WHERE {project = $1 AND }pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 \
+             AND time_ns = ?5 ORDER BY ended_at_ms IS NOT NULL, COALESCE(registered_at_ms, 0) DESC, \
+             seen_at_ms DESC, actor, instance LIMIT ?6"
+        ),
+        values![
+            process.pid,
+            process.start,
+            process.boot.known(),
+            process.pid_ns.known(),
+            process.time_ns.known(),
+            limit,
+        ],
+        decode::instance,
+    )
+}
+
+pub(crate) fn running_parts(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Vec<KnownInstance>> {
+    // The character after / ends what begins with the conversation and one.
+    let (from, until) = (format!("{instance}/"), format!("{instance}0"));
+    session.all(
+        sql!(
+            "SELECT ",
+            INSTANCE_COLUMNS,
+            " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance >= ?2 AND instance < ?3 \
+             AND ended_at_ms IS NULL ORDER BY instance"
+        ),
+        values![actor, from, until],
+        decode::instance,
+    )
+}
+
+pub(crate) const NOTES_LEFT: Sql<'static> = sql!(
+    "SELECT event.stream, event.actor, CASE WHEN event.kind = 'scope.yielded' THEN event.payload END FROM lease \
+     JOIN task ON {task.project = $1 AND }task.uid = lease.task \
+     JOIN event ON {event.project = $1 AND }event.stream = lease.task AND event.version > task.version - ?4 \
+     WHERE {lease.project = $1 AND }lease.actor = ?1 AND lease.instance = ?2 AND lease.ended_how IS NULL \
+     AND task.updated_at_ms >= ?3 AND event.kind IN ('note.added', 'scope.yielded') \
+     AND event.at_ms >= [MAX]{GREATEST}(?3, lease.acquired_at_ms) \
+     AND (event.actor <> ?1 OR event.instance <> ?2) ORDER BY event.stream, event.version"
+);
+
+pub(crate) fn notes_left_for(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+    since_ms: i64,
+) -> Result<Vec<NoteLeft>> {
+    session.all(NOTES_LEFT, values![actor, instance, since_ms, LATEST], decode::note_left)
+}
+
+pub(crate) const WISHES_LEFT: Sql<'static> = sql!(
+    "SELECT wants_task, instance.actor, wants_path FROM lease \
+     JOIN instance ON {instance.project = $1 AND }instance.wants_task = lease.task \
+     WHERE {lease.project = $1 AND }lease.actor = ?1 AND lease.instance = ?2 AND lease.ended_how IS NULL \
+     AND wants_at_ms >= [MAX]{GREATEST}(?3, lease.acquired_at_ms) ORDER BY wants_at_ms LIMIT ?4"
+);
+
+pub(crate) fn wishes_for(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+    since_ms: i64,
+) -> Result<Vec<Wish>> {
+    session.all(WISHES_LEFT, values![actor, instance, since_ms, WISHES], decode::wish)
+}
+
+/// In the order of their age; of one moment, in that of their key.
+pub(crate) const NOTICES_LEFT: Sql<'static> = sql!(
+    "SELECT ",
+    NOTICE_COLUMNS,
+    " FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+     ORDER BY at_ms, task, kind, path, by_actor, by_instance LIMIT ?3"
+);
+
+pub(crate) fn notices_for(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Vec<PendingNotice>> {
+    session.all(NOTICES_LEFT, values![actor, instance, NOTICES], decode::pending_notice)
+}
+
+pub(crate) fn notices(session: &mut dyn Statements) -> Result<Vec<PendingNotice>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            NOTICE_COLUMNS,
+            " FROM notice{ WHERE project = $1} ORDER BY actor, instance, task, token, kind, path, by_actor, by_instance"
+        ),
+        &[],
+        decode::pending_notice,
+    )
+}
+
+pub(crate) fn request(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    key: &str,
+) -> Result<Option<KeptRequest>> {
+    session.one(
+        sql!("SELECT ", REQUEST_COLUMNS, " FROM request WHERE {project = $1 AND }actor = ?1 AND key = ?2"),
+        values![actor, key],
+        decode::kept_request,
+    )
+}
+
+pub(crate) fn requests(session: &mut dyn Statements) -> Result<Vec<(ActorName, String, KeptRequest)>> {
+    session.all(
+        sql!(
+            "SELECT actor, key, ",
+            REQUEST_COLUMNS,
+            " FROM request{ WHERE project = $1} ORDER BY actor, key"
+        ),
+        &[],
+        |cells| Ok((cells.parsed()?, cells.get()?, decode::kept_request(cells)?)),
+    )
+}

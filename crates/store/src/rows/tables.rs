@@ -1,0 +1,161 @@
+//! The tables whose rows follow from the ledger, as a rebuild sees them: the key of a row, the statements that find, delete and
+//! insert rows, and what in a row is not history.
+
+use super::columns::{
+    INSERT_LEASE, INSERT_TASK, LEASE, LEASE_COLUMNS, PULSE, TASK, TASK_COLUMNS, TASK_COUNTS,
+};
+use super::seat::{INSERT_SEAT, SEAT_COLUMNS};
+use super::sql::sql;
+use super::stretch::INSERT_STRETCH;
+use super::usage::INSERT_USAGE;
+use super::write::{INSERT_ACTOR, INSERT_REF};
+use super::{Sql, Value};
+
+/// A row, or its key.
+pub(super) type RowValues = Vec<Value<'static>>;
+
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    /// Which cells tell a row from all others, in the order in which `delete` is given them.
+    pub(super) key: &'static [usize],
+    /// All rows of the streams, or names, from one to another.
+    pub(super) select: Sql<'static>,
+    pub(super) delete: Sql<'static>,
+    pub(super) insert: Sql<'static>,
+    /// Gives a row that is expected what is not history, from the row that is there.
+    pub(super) carry_over: fn(&mut RowValues, &RowValues),
+}
+
+pub(super) const ACTOR: Table = Table {
+    name: "actor",
+    key: &[0],
+    select: sql!(
+        "SELECT name, tier, registered_at_ms FROM actor WHERE {project = $1 AND }name >= ?1 AND name <= ?2"
+    ),
+    delete: sql!("DELETE FROM actor WHERE {project = $1 AND }name = ?1"),
+    insert: INSERT_ACTOR,
+    carry_over: |_, _| (),
+};
+
+pub(super) const ALIAS: Table = Table {
+    name: "alias",
+    key: &[0],
+    select: sql!("SELECT alias, actor FROM alias WHERE {project = $1 AND }alias >= ?1 AND alias <= ?2"),
+    delete: sql!("DELETE FROM alias WHERE {project = $1 AND }alias = ?1"),
+    insert: sql!("INSERT INTO alias ({project, }alias, actor) VALUES ({$1, }?1, ?2)"),
+    carry_over: |_, _| (),
+};
+
+/// What rows count of their neighbours is counted again at the end, when all else is right.
+pub(super) const TASKS: Table = Table {
+    name: "task",
+    key: &[1],
+    select: sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }uid >= ?1 AND uid <= ?2"),
+    delete: sql!("DELETE FROM task WHERE {project = $1 AND }uid = ?1"),
+    insert: INSERT_TASK,
+    carry_over: |expected, there| copy(&TASK, &TASK_COUNTS, expected, there),
+};
+
+pub(super) const SEATS: Table = Table {
+    name: "seat",
+    key: &[0],
+    select: sql!("SELECT ", SEAT_COLUMNS, " FROM seat WHERE {project = $1 AND }uid >= ?1 AND uid <= ?2"),
+    delete: sql!("DELETE FROM seat WHERE {project = $1 AND }uid = ?1"),
+    insert: INSERT_SEAT,
+    carry_over: |_, _| (),
+};
+
+/// Not history, and carried over: the pulse of each lease that has not ended.
+pub(super) const LEASES: Table = Table {
+    name: "lease",
+    key: &[1, 2],
+    select: sql!("SELECT ", LEASE_COLUMNS, " FROM lease WHERE {project = $1 AND }task >= ?1 AND task <= ?2"),
+    delete: sql!("DELETE FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+    insert: INSERT_LEASE,
+    carry_over: |expected, there| {
+        let is_live = |row: &RowValues| {
+            LEASE.iter().zip(row).any(|(column, value)| *column == "ended_how" && *value == Value::Null)
+        };
+        if is_live(expected) && is_live(there) {
+            copy(&LEASE, &PULSE, expected, there);
+        }
+    },
+};
+
+pub(super) const STRETCHES: Table = Table {
+    name: "stretch",
+    key: &[0, 1, 2],
+    select: sql!(
+        "SELECT task, version, place, token, actor, start_ms, active_ms FROM stretch \
+         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!("DELETE FROM stretch WHERE {project = $1 AND }task = ?1 AND version = ?2 AND place = ?3"),
+    insert: INSERT_STRETCH,
+    carry_over: |_, _| (),
+};
+
+pub(super) const USAGE: Table = Table {
+    name: "usage",
+    key: &[0, 1],
+    select: sql!(
+        "SELECT task, version, token, actor, at_ms, model, tokens_in, tokens_out, tokens_cached, source, cost_micros, \
+         currency FROM usage WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!("DELETE FROM usage WHERE {project = $1 AND }task = ?1 AND version = ?2"),
+    insert: INSERT_USAGE,
+    carry_over: |_, _| (),
+};
+
+pub(super) const DEPS: Table = Table {
+    name: "dep",
+    key: &[0, 1],
+    select: sql!("SELECT task, needs FROM dep WHERE {project = $1 AND }task >= ?1 AND task <= ?2"),
+    delete: sql!("DELETE FROM dep WHERE {project = $1 AND }task = ?1 AND needs = ?2"),
+    insert: sql!("INSERT INTO dep ({project, }task, needs) VALUES ({$1, }?1, ?2)"),
+    carry_over: |_, _| (),
+};
+
+pub(super) const REFS: Table = Table {
+    name: "ref",
+    key: &[0, 1],
+    select: sql!(
+        "SELECT task, system, reference FROM ref WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!("DELETE FROM ref WHERE {project = $1 AND }task = ?1 AND system = ?2"),
+    insert: INSERT_REF,
+    carry_over: |_, _| (),
+};
+
+pub(super) const SCOPES: Table = Table {
+    name: "scope",
+    key: &[0, 1, 2, 3, 4, 5, 7],
+    select: sql!(
+        "SELECT task, token, glob, anchor, kind, worktree, area, part, changed, held FROM scope \
+         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!(
+        "DELETE FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2 AND glob = ?3 AND anchor = ?4 \
+         AND kind = ?5 AND worktree = ?6 AND part = ?7"
+    ),
+    insert: sql!(
+        "INSERT INTO scope ({project, }task, token, glob, {glob_hash, }anchor, kind, worktree, area, part, changed, held) \
+         VALUES ({$1, }?1, ?2, ?3, {sha256(convert_to(?3, 'UTF8')), }?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+    ),
+    carry_over: |_, _| (),
+};
+
+fn copy(columns: &[&str], which: &[&str], expected: &mut RowValues, there: &RowValues) {
+    for ((column, expected), there) in columns.iter().zip(expected).zip(there) {
+        if which.contains(column) {
+            *expected = there.clone();
+        }
+    }
+}
+
+/// Whether a row says this; SQLite's truth is a number.
+pub(super) fn is_same(expected: &Value<'_>, there: &Value<'_>) -> bool {
+    match (expected, there) {
+        (Value::Bool(is), Value::Integer(number)) => i64::from(*is) == *number,
+        _ => expected == there,
+    }
+}

@@ -1,0 +1,232 @@
+//! What goes into a statement and what comes out of a row, whatever driver carries it.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+
+use onus_core::actor::{ActorName, InstanceId, Tier};
+use onus_core::ids::{Number, Token, Uid, Version};
+use onus_core::sight::Mark;
+use onus_core::text::{Field, Salt};
+use onus_core::time::{ClockDomain, Moment};
+
+use crate::StoreError;
+
+/// A parameter of a statement, or a cell of a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value<'a> {
+    Null,
+    Integer(i64),
+    Bool(bool),
+    Text(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl Value<'_> {
+    pub(crate) fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Null => Value::Null,
+            Value::Integer(number) => Value::Integer(number),
+            Value::Bool(is) => Value::Bool(is),
+            Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
+        }
+    }
+}
+
+/// The values of a statement, in the order of its parameters.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { &[$($crate::rows::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+macro_rules! value_from {
+    ($($type:ty: $value:ident => $made:expr;)*) => {
+        $(impl<'a> From<$type> for Value<'a> {
+            fn from($value: $type) -> Value<'a> {
+                $made
+            }
+        })*
+    };
+}
+
+value_from! {
+    i64: number => Value::Integer(number);
+    u8: number => Value::Integer(number.into());
+    u32: number => Value::Integer(number.into());
+    // Integers are signed in both stores; ours that count things never reach the sign.
+    u64: number => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    bool: is => Value::Bool(is);
+    &'a str: text => Value::Text(Cow::Borrowed(text));
+    &'a String: text => Value::Text(Cow::Borrowed(text));
+    String: text => Value::Text(Cow::Owned(text));
+    &'a Salt: salt => Value::Bytes(Cow::Borrowed(salt));
+    Uid: uid => Value::Text(Cow::Owned(uid.to_string()));
+    Number: number => number.0.into();
+    Token: token => token.0.into();
+    Version: version => version.0.into();
+    Tier: tier => tier.0.into();
+    Field: field => Value::Text(Cow::Borrowed(field.as_str()));
+    &'a ActorName: name => name.as_str().into();
+    &'a InstanceId: instance => instance.as_str().into();
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Value<'a> {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
+/// Why a row cannot be used.
+#[derive(Debug)]
+pub(crate) struct Unreadable(pub(crate) String);
+
+impl Unreadable {
+    pub(crate) fn because(why: impl Display) -> Unreadable {
+        Unreadable(why.to_string())
+    }
+}
+
+impl From<Unreadable> for StoreError {
+    fn from(Unreadable(why): Unreadable) -> StoreError {
+        StoreError::Damaged(format!("a row is unreadable: {why}"))
+    }
+}
+
+pub(crate) type Decoded<T> = Result<T, Unreadable>;
+
+/// A row of an answer. Cells are named by their place: to look a name up costs more than to read.
+pub(crate) trait Row {
+    /// How many cells it has.
+    fn len(&self) -> usize;
+    /// A cell as it is; what cannot be read is bytes.
+    fn value(&self, at: usize) -> Value<'_>;
+    fn integer(&self, at: usize) -> Decoded<Option<i64>>;
+    fn bool(&self, at: usize) -> Decoded<Option<bool>>;
+    fn text(&self, at: usize) -> Decoded<Option<&str>>;
+    fn bytes(&self, at: usize) -> Decoded<Option<&[u8]>>;
+    /// A text as well as it can be read.
+    fn lossy(&self, at: usize) -> String;
+}
+
+/// What a cell can be read as.
+pub(crate) trait Cell<'a>: Sized {
+    fn read(row: &'a dyn Row, at: usize) -> Decoded<Option<Self>>;
+}
+
+macro_rules! cell {
+    ($($type:ty: $how:ident;)*) => {
+        $(impl<'a> Cell<'a> for $type {
+            fn read(row: &'a dyn Row, at: usize) -> Decoded<Option<$type>> {
+                row.$how(at)
+            }
+        })*
+    };
+    ($($type:ty: $of:ty => $made:expr;)*) => {
+        $(impl<'a> Cell<'a> for $type {
+            fn read(row: &'a dyn Row, at: usize) -> Decoded<Option<$type>> {
+                <$of>::read(row, at)?.map($made).transpose()
+            }
+        })*
+    };
+}
+
+cell! {
+    i64: integer;
+    bool: bool;
+    &'a str: text;
+    &'a [u8]: bytes;
+}
+
+cell! {
+    u8: i64 => |number| u8::try_from(number).map_err(Unreadable::because);
+    u32: i64 => |number| u32::try_from(number).map_err(Unreadable::because);
+    u64: i64 => |number| u64::try_from(number).map_err(Unreadable::because);
+    String: &'a str => |text| Ok(text.to_owned());
+    Vec<u8>: &'a [u8] => |bytes| Ok(bytes.to_owned());
+    Salt: &'a [u8] => |bytes| Salt::try_from(bytes).map_err(Unreadable::because);
+    Number: u64 => |number| Ok(Number(number));
+    Token: u64 => |number| Ok(Token(number));
+    Version: u64 => |number| Ok(Version(number));
+    Tier: u8 => |number| Ok(Tier(number));
+    ClockDomain: String => |text| Ok(ClockDomain::from_stored(text));
+}
+
+/// The cells of a row, one after the other, in the order of its list of columns.
+pub(crate) struct Cells<'a> {
+    row: &'a dyn Row,
+    next: usize,
+}
+
+impl<'a> Cells<'a> {
+    pub(crate) fn of(row: &'a dyn Row) -> Cells<'a> {
+        Cells { row, next: 0 }
+    }
+
+    pub(crate) fn optional<T: Cell<'a>>(&mut self) -> Decoded<Option<T>> {
+        self.next += 1;
+        T::read(self.row, self.next - 1)
+    }
+
+    pub(crate) fn get<T: Cell<'a>>(&mut self) -> Decoded<T> {
+        self.optional()?.ok_or_else(|| Unreadable("a value is missing".to_owned()))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_null(&self) -> bool {
+        self.row.value(self.next) == Value::Null
+    }
+
+    pub(crate) fn skip(&mut self, cells: usize) {
+        self.next += cells;
+    }
+
+    /// The stream and version of an event or a text, as well as they can be read of one that was damaged.
+    pub(crate) fn place(&self, stream: usize, version: usize) -> (String, u64) {
+        let version = self.row.integer(version).ok().flatten().unwrap_or_default();
+        (self.row.lossy(stream), u64::try_from(version).unwrap_or_default())
+    }
+
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&mut self) -> Decoded<T> {
+        self.get::<&str>()?.parse().map_err(Unreadable::because)
+    }
+
+    pub(crate) fn optional_parsed<T: FromStr<Err: Display>>(&mut self) -> Decoded<Option<T>> {
+        self.optional::<&str>()?.map(|text| text.parse().map_err(Unreadable::because)).transpose()
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&mut self) -> Decoded<T> {
+        serde_json::from_str(self.get()?).map_err(Unreadable::because)
+    }
+
+    pub(crate) fn optional_json<T: DeserializeOwned>(&mut self) -> Decoded<Option<T>> {
+        self.optional::<&str>()?
+            .map(|text| serde_json::from_str(text).map_err(Unreadable::because))
+            .transpose()
+    }
+
+    /// What is not JSON is kept as a string.
+    pub(crate) fn loose_json(&mut self) -> Decoded<serde_json::Value> {
+        let text: &str = self.get()?;
+        Ok(serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.to_owned())))
+    }
+
+    pub(crate) fn mark(&mut self) -> Decoded<Mark> {
+        self.optional::<String>().map(Mark::from)
+    }
+
+    pub(crate) fn moment(&mut self) -> Decoded<Moment> {
+        Ok(Moment::new(self.get()?, self.get()?, self.get()?))
+    }
+
+    /// Three cells: wall, tick and domain; None if the first is.
+    pub(crate) fn optional_moment(&mut self) -> Decoded<Option<Moment>> {
+        let Some(wall_ms) = self.optional()? else {
+            self.skip(2);
+            return Ok(None);
+        };
+        Ok(Some(Moment::new(wall_ms, self.get()?, self.get()?)))
+    }
+}

@@ -1,0 +1,603 @@
+//! How events and their changes become rows. A function with the name of a method of [`crate::Write`] implements it for both
+//! stores.
+
+use std::collections::BTreeSet;
+
+use onus_core::actor::{ActorName, InstanceId};
+use onus_core::apply::{Change, apply_to_project};
+use onus_core::chain::Record;
+use onus_core::event::{Body, Event};
+use onus_core::ids::{Prefix, Token, Uid, Version};
+use onus_core::lease::Pulse;
+use onus_core::scope::Glob;
+use onus_core::stretch::Worked;
+use onus_core::text::{Field, Salt, TextKey};
+
+use crate::{KeptRequest, KnownInstance, Loss, NOTICES, PendingNotice, Result, StoreError, Write};
+
+use super::columns::{
+    INSERT_LEASE, INSERT_TASK, INSTANCE_COLUMNS, MOVE_TASK, UPDATE_TASK, changes_of, json, lease_values,
+    moves_of, task_values, waiting, working,
+};
+use super::sql::{Sql, sql};
+use super::{Ask as _, Expect, Statements, Value, values};
+
+/// The chore of making erased texts unreadable in the files.
+pub(crate) const SCRUB: &str = "scrub";
+
+/// The methods that both stores share, for their `impl Write`.
+macro_rules! shared_writes {
+    () => {
+        fn put_instance(&mut self, instance: &KnownInstance) -> Result<()> {
+            $crate::rows::write::put_instance(self, instance)
+        }
+
+        fn put_loss(&mut self, loss: &Loss) -> Result<()> {
+            $crate::rows::write::put_loss(self, loss)
+        }
+
+        fn drop_loss(&mut self, task: Uid, token: Token) -> Result<()> {
+            $crate::rows::write::drop_loss(self, task, token)
+        }
+
+        fn put_notice(&mut self, notice: &PendingNotice) -> Result<()> {
+            $crate::rows::write::put_notice(self, notice)
+        }
+
+        fn drop_notice(&mut self, notice: &PendingNotice) -> Result<()> {
+            $crate::rows::write::drop_notice(self, notice)
+        }
+
+        fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> Result<()> {
+            $crate::rows::write::keep_request(self, actor, key, request)
+        }
+    };
+}
+pub(crate) use shared_writes;
+
+/// Begins a project: its first event, and what follows from it.
+pub(crate) fn create_project(
+    session: &mut dyn Write,
+    (prefix, uid): (&Prefix, Uid),
+    event_uid: Uid,
+    (actor, instance): (&ActorName, &InstanceId),
+) -> Result<()> {
+    let mut event = Event {
+        uid: event_uid,
+        task: None,
+        version: Version(1),
+        body: Body::ProjectCreated { uid, prefix: prefix.clone() },
+        actor: actor.clone(),
+        instance: instance.clone(),
+        token: None,
+        at_ms: session.now().wall_ms,
+        cause: None,
+        texts: Default::default(),
+        stretches: Vec::new(),
+        prev: String::new(),
+        hash: String::new(),
+    };
+    event.hash = Record::from_event(&event).hash;
+    session.append(&event, &[])?;
+    let changes =
+        apply_to_project(None, &event).map_err(|error| StoreError::Unexpected(error.to_string()))?;
+    changes.iter().try_for_each(|change| session.apply(change))
+}
+
+pub(crate) fn append(
+    session: &mut dyn Statements,
+    event: &Event,
+    texts: &[(Field, Salt, String)],
+) -> Result<()> {
+    let record = Record::as_written(event);
+    let mut payload = String::new();
+    onus_core::chain::write_canonical(&record.payload, &mut payload);
+    let stream = record.task.clone().unwrap_or_else(|| session.stream().to_owned());
+    session.run_later(
+        sql!(
+            "INSERT INTO event ({project, }uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, \
+             prev, hash) VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+        ),
+        values![
+            &record.uid,
+            &stream,
+            record.version,
+            &record.kind,
+            &record.actor,
+            &record.instance,
+            record.token,
+            event.at_ms,
+            record.cause.as_deref(),
+            payload,
+            &record.prev,
+            &event.hash,
+        ],
+        Expect::Success,
+    )?;
+    for (field, salt, text) in texts {
+        session.put_text((&stream, record.version, field.as_str()), salt, text)?;
+    }
+    Ok(())
+}
+
+/// In SQLite this is also how the project comes to be.
+pub(super) const PUT_PROJECT: Sql<'static> = sql!(
+    "[INSERT INTO project (id, uid, prefix, created_at_ms, version, head, last_number) \
+     VALUES (1, ?1, ?2, ?3, ?4, ?5, 0) ON CONFLICT (id) DO UPDATE SET uid = excluded.uid, prefix = excluded.prefix, \
+     created_at_ms = excluded.created_at_ms, version = excluded.version, head = excluded.head]\
+     {UPDATE project SET uid = ?1, prefix = ?2, created_at_ms = ?3, version = ?4, head = ?5 WHERE project = $1}"
+);
+
+pub(super) const INSERT_ACTOR: Sql<'static> =
+    sql!("INSERT INTO actor ({project, }name, tier, registered_at_ms) VALUES ({$1, }?1, ?2, ?3)");
+
+pub(super) const INSERT_REF: Sql<'static> =
+    sql!("INSERT INTO ref ({project, }task, system, reference) VALUES ({$1, }?1, ?2, ?3)");
+
+/// A change of the record, as rows.
+pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()> {
+    match change {
+        Change::PutProject(project) => session.run_later(
+            PUT_PROJECT,
+            values![
+                project.uid,
+                project.prefix.as_str(),
+                project.created_at_ms,
+                project.version,
+                &project.head,
+            ],
+            Expect::OneRow,
+        ),
+        Change::PutActor(actor) => {
+            session.run(INSERT_ACTOR, values![&actor.name, actor.tier, actor.registered_at_ms]).map(drop)
+        }
+        Change::SetTier { actor, tier } => session.run_on_one(
+            sql!("UPDATE actor SET tier = ?2 WHERE {project = $1 AND }name = ?1"),
+            values![actor, *tier],
+        ),
+        Change::PutAlias { alias, actor } => session
+            .run(
+                sql!(
+                    "INSERT INTO alias ({project, }alias, actor) VALUES ({$1, }?1, ?2) \
+                     ON CONFLICT ({project, }alias) DO UPDATE SET actor = excluded.actor"
+                ),
+                values![alias, actor],
+            )
+            .map(drop),
+        Change::NumberTaken(number) => session.run_on_one(
+            sql!("UPDATE project SET last_number = [MAX]{GREATEST}(last_number, ?1){ WHERE project = $1}"),
+            values![*number],
+        ),
+        Change::SeatNumberTaken(number) => session.run_on_one(
+            sql!("UPDATE project SET last_seat = [MAX]{GREATEST}(last_seat, ?1){ WHERE project = $1}"),
+            values![*number],
+        ),
+        Change::PutSeat(seat) => super::seat::put(session, seat),
+        Change::PutTask(task) => {
+            if task.version.0 > 1 && session.run(UPDATE_TASK, &changes_of(task))? > 0 {
+                return Ok(());
+            }
+            session.run_later(INSERT_TASK, &task_values(task), Expect::Success)
+        }
+        Change::MoveTask(task) => session.run_later(MOVE_TASK, &moves_of(task), Expect::OneRow),
+        Change::OpenLease(lease) => session.run_later(INSERT_LEASE, &lease_values(lease), Expect::Success),
+        Change::ReviveLease { task, token, worked, pulse, process } => {
+            session.run_on_one(
+                sql!(
+                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, ended_how = NULL, \
+                     ended_at_ms = NULL, ended_version = NULL, process = ?5 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                ),
+                values![*task, *token, worked.active_ms, worked.stretches, process.as_ref().map(json)],
+            )?;
+            hold(session, *task, *token, true)?;
+            set_pulse(session, *task, *token, pulse, None)
+        }
+        Change::AttachLease { task, token, worktree_id, worktree, branch } => session.run_on_one(
+            sql!(
+                "UPDATE lease SET worktree_id = ?3, worktree = ?4, branch = ?5 \
+                 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+            ),
+            values![
+                *task,
+                *token,
+                worktree_id.as_ref().map(|id| id.as_str()),
+                worktree.as_str(),
+                branch.as_deref(),
+            ],
+        ),
+        Change::StartLease { task, token } => session.run_on_one(
+            sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+            values![*task, *token],
+        ),
+        Change::RecordWork { task, token, stretches } => {
+            let worked = Worked::of(stretches);
+            // What began to wait meanwhile must not be lost: then it is decided again. In a copy nothing waits.
+            session.run_later(
+                sql!(
+                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, waiting = ?6 \
+                     WHERE {project = $1 AND }task = ?1 AND token = ?2 AND waiting IN (?5, ?6)"
+                ),
+                values![*task, *token, worked.active_ms, worked.stretches, waiting(stretches), waiting(&[])],
+                Expect::RowsOrRetry(1),
+            )
+        }
+        Change::AddStretches(rows) => super::stretch::add(session, rows),
+        Change::AddUsage(row) => super::usage::add(session, row),
+        Change::EndLease { task, token, worked, ended } => {
+            // Judged by a row from before a renewal, it must be judged again.
+            let end = &ended.end;
+            set_pulse(session, *task, *token, &Pulse::of_ended(end), Some(end.renewals))?;
+            hold(session, *task, *token, false)?;
+            session.run_later(
+                sql!(
+                    "UPDATE lease SET ended_how = ?3, ended_at_ms = ?4, ended_version = ?5, \
+                     active_ms = active_ms + ?6, stretches = stretches + ?7 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                ),
+                values![
+                    *task,
+                    *token,
+                    ended.how.as_str(),
+                    ended.at_ms,
+                    ended.version,
+                    worked.active_ms,
+                    worked.stretches
+                ],
+                Expect::OneRow,
+            )
+        }
+        Change::AddDeps { task, on } => add_deps(session, *task, on),
+        Change::RemoveDeps { task, on } => remove_deps(session, *task, on),
+        Change::SetRefs { task, refs } => {
+            session.run(sql!("DELETE FROM ref WHERE {project = $1 AND }task = ?1"), values![*task])?;
+            refs.iter().try_for_each(|(system, reference)| {
+                session.run_later(
+                    INSERT_REF,
+                    values![*task, system.as_str(), reference.as_str()],
+                    Expect::Success,
+                )
+            })
+        }
+        Change::Met { task, met } => session
+            .run(
+                sql!(
+                    "UPDATE task SET unmet = unmet + ?2 WHERE {project = $1 AND }uid IN \
+                     (SELECT dep.task FROM dep WHERE {dep.project = $1 AND }dep.needs = ?1)"
+                ),
+                values![*task, if *met { -1_i64 } else { 1 }],
+            )
+            .map(drop),
+        Change::Finished { task, finished } => session
+            .run(
+                sql!(
+                    "UPDATE task SET open_dependents = open_dependents + ?2 WHERE {project = $1 AND }uid IN \
+                     (SELECT dep.needs FROM dep WHERE {dep.project = $1 AND }dep.task = ?1)"
+                ),
+                values![*task, if *finished { -1_i64 } else { 1 }],
+            )
+            .map(drop),
+        Change::CountChildren { parent, more } => session.run_on_one(
+            sql!("UPDATE task SET open_children = open_children + ?2 WHERE {project = $1 AND }uid = ?1"),
+            values![*parent, *more],
+        ),
+        Change::AddScope { task, token, reservations } => session.reserve(*task, *token, reservations),
+        Change::RemoveScope { task, token, scope } => session.unreserve(*task, *token, scope),
+        Change::YieldFiles { task, token, scope, worktree } => scope.globs().iter().try_for_each(|glob| {
+            session
+                .run(
+                    sql!(
+                        "DELETE FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2 AND glob = ?3 \
+                         AND kind = 'touched' AND worktree = ?4"
+                    ),
+                    values![*task, *token, glob.as_str(), worktree.as_str()],
+                )
+                .map(drop)
+        }),
+        Change::ChangeFiles { task, token, scope, worktree } => {
+            let worktree = worktree.as_ref().map_or("", |worktree| worktree.as_str());
+            scope.globs().iter().try_for_each(|glob| change_file(session, (*task, *token), glob, worktree))
+        }
+        Change::Index(key) => session.index(*key, true),
+        Change::Unindex(key) => session.index(*key, false),
+    }
+}
+
+/// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream end is
+/// not met.
+fn add_deps(session: &mut dyn Statements, task: Uid, on: &BTreeSet<Uid>) -> Result<()> {
+    for upstream in on {
+        let added = session.run(
+            sql!("INSERT INTO dep ({project, }task, needs) VALUES ({$1, }?1, ?2) ON CONFLICT DO NOTHING"),
+            values![task, *upstream],
+        )?;
+        if added > 0 {
+            count_edge(session, task, *upstream, 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_deps(session: &mut dyn Statements, task: Uid, on: &BTreeSet<Uid>) -> Result<()> {
+    for upstream in on {
+        let removed = session.run(
+            sql!("DELETE FROM dep WHERE {project = $1 AND }task = ?1 AND needs = ?2"),
+            values![task, *upstream],
+        )?;
+        if removed > 0 {
+            count_edge(session, task, *upstream, -1)?;
+        }
+    }
+    Ok(())
+}
+
+fn count_edge(session: &mut dyn Statements, task: Uid, upstream: Uid, more: i64) -> Result<()> {
+    session.run(
+        sql!(
+            "UPDATE task SET unmet = unmet + ?3 WHERE {project = $1 AND }uid = ?1 \
+             AND EXISTS (SELECT 1 FROM task AS up WHERE {up.project = $1 AND }up.uid = ?2 AND NOT up.met)"
+        ),
+        values![task, upstream, more],
+    )?;
+    session
+        .run(
+            sql!(
+                "UPDATE task SET open_dependents = open_dependents + ?3 WHERE {project = $1 AND }uid = ?2 \
+                 AND EXISTS (SELECT 1 FROM task AS down WHERE {down.project = $1 AND }down.uid = ?1 \
+                 AND NOT down.finished)"
+            ),
+            values![task, upstream, more],
+        )
+        .map(drop)
+}
+
+/// A file that was touched in this worktree was changed.
+fn change_file(
+    session: &mut dyn Statements,
+    (task, token): (Uid, Token),
+    glob: &Glob,
+    worktree: &str,
+) -> Result<()> {
+    session.run_later(
+        sql!(
+            "UPDATE scope SET changed = true WHERE {project = $1 AND }task = ?1 AND token = ?2 AND glob = ?3 \
+             AND kind = 'touched' AND worktree = ?4"
+        ),
+        values![task, token, glob.as_str(), worktree],
+        Expect::Success,
+    )
+}
+
+/// The lease has ended, or goes on.
+fn hold(session: &mut dyn Statements, task: Uid, token: Token, held: bool) -> Result<()> {
+    session.run_later(
+        sql!("UPDATE scope SET held = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2 AND held <> ?3"),
+        values![task, token, held],
+        Expect::Success,
+    )
+}
+
+/// Changes the pulse of a lease that has not ended and was not renewed meanwhile, or not more often than this. Any other is to be looked at
+/// again: whoever ended or renewed it meanwhile was first.
+pub(crate) fn set_pulse(
+    session: &mut dyn Statements,
+    task: Uid,
+    token: Token,
+    pulse: &Pulse,
+    renewed: Option<u64>,
+) -> Result<()> {
+    let deadline = pulse.deadline.as_ref();
+    session.run_later(
+        sql!(
+            "UPDATE lease SET last_wall_ms = ?3, last_tick_ms = ?4, last_domain = ?5, renewals = ?6, \
+             deadline_wall_ms = ?7, deadline_tick_ms = ?8, deadline_domain = ?9, progress_wall_ms = ?10, \
+             progress_tick_ms = ?11, progress_domain = ?12, resting = ?13, working = ?15, waiting = ?16 \
+             WHERE {project = $1 AND }task = ?1 AND token = ?2 \
+             AND CASE WHEN ?14{::bigint} IS NULL THEN ended_how IS NULL AND renewals < ?6 ELSE renewals <= ?14 END"
+        ),
+        values![
+            task,
+            token,
+            pulse.last.wall_ms,
+            pulse.last.tick_ms,
+            pulse.last.domain.as_str(),
+            pulse.renewals,
+            deadline.map(|deadline| deadline.wall_ms),
+            deadline.map(|deadline| deadline.tick_ms),
+            deadline.map(|deadline| deadline.domain.as_str()),
+            pulse.progress.wall_ms,
+            pulse.progress.tick_ms,
+            pulse.progress.domain.as_str(),
+            pulse.resting,
+            renewed,
+            working(&pulse.work),
+            waiting(&pulse.work.waiting),
+        ],
+        Expect::RowsOrRetry(1),
+    )
+}
+
+pub(crate) fn put_instance(session: &mut dyn Statements, known: &KnownInstance) -> Result<()> {
+    const VALUES: &str =
+        ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    let (process, wants) = (known.process.as_ref(), known.wants.as_ref());
+    session.run_later(
+        sql!(
+            "[REPLACE]{INSERT} INTO instance ({project, }",
+            INSTANCE_COLUMNS,
+            VALUES,
+            "{ ON CONFLICT (project, actor, instance) DO UPDATE SET machine = excluded.machine, boot = excluded.boot, \
+             pid_ns = excluded.pid_ns, time_ns = excluded.time_ns, pid = excluded.pid, start = excluded.start, \
+             seen_at_ms = excluded.seen_at_ms, pgid = excluded.pgid, in_turn = excluded.in_turn, \
+             wants_task = excluded.wants_task, wants_path = excluded.wants_path, \
+             wants_worktree = excluded.wants_worktree, wants_at_ms = excluded.wants_at_ms, \
+             registered_at_ms = excluded.registered_at_ms, ended_at_ms = excluded.ended_at_ms}"
+        ),
+        values![
+            &known.actor,
+            &known.instance,
+            process.and_then(|process| process.machine.known()),
+            process.and_then(|process| process.boot.known()),
+            process.and_then(|process| process.pid_ns.known()),
+            process.and_then(|process| process.time_ns.known()),
+            process.map(|process| process.pid),
+            process.map(|process| process.start),
+            known.seen_at_ms,
+            known.group,
+            known.in_turn,
+            wants.map(|wants| wants.task),
+            wants.and_then(|wants| wants.path.as_deref()),
+            wants.and_then(|wants| wants.worktree.as_ref()).map(|worktree| worktree.as_str()),
+            wants.map(|wants| wants.at_ms),
+            known.registered_at_ms,
+            known.ended_at_ms,
+        ],
+        Expect::Success,
+    )
+}
+
+pub(crate) fn put_loss(session: &mut dyn Statements, loss: &Loss) -> Result<()> {
+    session.run_later(
+        sql!(
+            "INSERT INTO loss ({project, }task, token, actor, instance) VALUES ({$1, }?1, ?2, ?3, ?4) \
+             ON CONFLICT DO NOTHING"
+        ),
+        values![loss.task, loss.token, &loss.actor, &loss.instance],
+        Expect::Success,
+    )
+}
+
+pub(crate) fn drop_loss(session: &mut dyn Statements, task: Uid, token: Token) -> Result<()> {
+    session.run_later(
+        sql!("DELETE FROM loss WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+        values![task, token],
+        Expect::Success,
+    )
+}
+
+/// Empty where it cannot be told who did it.
+fn by_of(notice: &PendingNotice) -> (&str, &str) {
+    notice.by.as_ref().map_or_else(Default::default, |(actor, instance)| (actor.as_str(), instance.as_str()))
+}
+
+pub(crate) fn put_notice(session: &mut dyn Statements, notice: &PendingNotice) -> Result<()> {
+    let (by_actor, by_instance) = by_of(notice);
+    session.run_later(
+        sql!(
+            "DELETE FROM notice WHERE {project = $1 AND }NOT EXISTS (SELECT 1 FROM lease WHERE \
+             {lease.project = $1 AND }lease.task = notice.task AND lease.token = notice.token AND ended_how IS NULL)"
+        ),
+        &[],
+        Expect::Success,
+    )?;
+    session.run_later(
+        sql!(
+            "INSERT INTO notice ({project, }actor, instance, task, token, kind, path, {path_hash, }by_actor, by_instance, \
+             by_task, worktree, branch, at_ms) \
+             SELECT {$1, }?1, ?2, ?3, ?4, ?5, ?6, {sha256(convert_to(?6, 'UTF8')), }?7, ?8, ?9, ?10, ?11, ?12 WHERE \
+             (SELECT COUNT(*) FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2) < ?13 \
+             ON CONFLICT DO NOTHING"
+        ),
+        values![
+            &notice.actor,
+            &notice.instance,
+            notice.task,
+            notice.token,
+            notice.kind.as_str(),
+            notice.path.as_str(),
+            by_actor,
+            by_instance,
+            notice.by_task,
+            notice.worktree.as_deref(),
+            notice.branch.as_deref(),
+            notice.at_ms,
+            NOTICES,
+        ],
+        Expect::Success,
+    )
+}
+
+pub(crate) fn drop_notice(session: &mut dyn Statements, notice: &PendingNotice) -> Result<()> {
+    let (by_actor, by_instance) = by_of(notice);
+    session.run_later(
+        sql!(
+            "DELETE FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 AND task = ?3 AND token = ?4 \
+             AND kind = ?5 AND path = ?6 AND by_actor = ?7 AND by_instance = ?8"
+        ),
+        values![
+            &notice.actor,
+            &notice.instance,
+            notice.task,
+            notice.token,
+            notice.kind.as_str(),
+            notice.path.as_str(),
+            by_actor,
+            by_instance,
+        ],
+        Expect::Success,
+    )
+}
+
+pub(crate) fn keep_request(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    key: &str,
+    request: &KeptRequest,
+) -> Result<()> {
+    session.run_later(
+        sql!(
+            "INSERT INTO request ({project, }actor, key, digest, salt, verb, task, token, at_ms) \
+             VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+        ),
+        values![
+            actor,
+            key,
+            request.digest.as_deref(),
+            &request.salt,
+            &request.verb,
+            request.task,
+            request.token,
+            request.at_ms,
+        ],
+        Expect::Success,
+    )
+}
+
+pub(crate) fn erase(session: &mut dyn Statements, key: TextKey, now_ms: i64) -> Result<()> {
+    let place: &[Value<'_>] = values![key.stream, key.version];
+    session.run_on_one(
+        sql!("DELETE FROM text WHERE {project = $1 AND }stream = ?1 AND version = ?2 AND field = ?3"),
+        values![key.stream, key.version, key.field],
+    )?;
+    const OF_THAT_EVENT: &str =
+        "at_ms = (SELECT at_ms FROM event WHERE {event.project = $1 AND }stream = ?1 AND version = ?2)";
+    // The request that wrote it has its event's time: both were stamped in the same transaction. One that has no
+    // event's time wrote nothing, as an ask that came twice: it may have been made of the same words.
+    session.run(
+        sql!(
+            "UPDATE request SET digest = NULL WHERE {project = $1 AND }task = ?1 AND (",
+            OF_THAT_EVENT,
+            " OR NOT EXISTS (SELECT 1 FROM event WHERE {event.project = $1 AND }stream = ?1 \
+             AND event.at_ms = request.at_ms))"
+        ),
+        place,
+    )?;
+    // A plan speaks of many tasks and is kept with the first it made. One that names what was there may repeat its
+    // words, and only what has an origin can be named so.
+    session.run(
+        sql!(
+            "UPDATE request SET digest = NULL WHERE {project = $1 AND }verb = 'add_plan' AND (",
+            OF_THAT_EVENT,
+            " OR EXISTS (SELECT 1 FROM task WHERE {task.project = $1 AND }uid = ?1 AND origin IS NOT NULL))"
+        ),
+        place,
+    )?;
+    // Whoever is killed before the files are scrubbed leaves word that they must be.
+    session
+        .run(
+            sql!(
+                "INSERT INTO chore ({project, }name, since_ms) VALUES ({$1, }?1, ?2) \
+                 ON CONFLICT ({project, }name) DO UPDATE SET since_ms = excluded.since_ms"
+            ),
+            values![SCRUB, now_ms],
+        )
+        .map(drop)
+}

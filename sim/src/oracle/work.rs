@@ -1,0 +1,136 @@
+//! Hours, by the judge's own account: which of a holder's gaps between two signs of life were work. It keeps a sum per lease
+//! and knows nothing of stretches; what the events tell is added up and held against it when a lease ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onus_core::chain::Record;
+use onus_core::command::{Command, Presence};
+use onus_core::lease::Process;
+
+use super::lease::{At, Held};
+use super::{Case, Verdict, must};
+
+/// The longest silence that is work outside of turns. Shorter than a TTL, so that both kinds of gaps are met.
+pub const IDLE_MS: i64 = 15_000;
+
+/// The work under one lease.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    worked_ms: i64,
+    /// What events told so far.
+    told_ms: i64,
+    /// Whether its holder is at work, and when it last showed that.
+    at_work: bool,
+    last: At,
+    /// It cannot be told from here what the store took for a sign of life.
+    unclear: bool,
+}
+
+impl Account {
+    pub(super) fn begun(at: At, reserve: bool) -> Account {
+        Account { worked_ms: 0, told_ms: 0, at_work: !reserve, last: at, unclear: false }
+    }
+
+    /// A sign of life.
+    pub(super) fn sign(&mut self, at: &At, in_turn: bool) {
+        if self.at_work {
+            let gap_ms = (-self.last.left_ms(at)).max(0);
+            let is_in_turn = in_turn && self.last.boot == at.boot;
+            self.worked_ms += if is_in_turn || gap_ms <= IDLE_MS { gap_ms } else { 0 };
+        }
+        (self.at_work, self.last) = (true, *at);
+    }
+
+    pub(super) fn is_at_work(&self) -> bool {
+        self.at_work
+    }
+
+    pub(super) fn begin_again(&mut self, at: &At) {
+        (self.at_work, self.last) = (true, *at);
+    }
+
+    pub(super) fn rest(&mut self, at: &At, in_turn: bool) {
+        self.sign(at, in_turn);
+        self.at_work = false;
+    }
+
+    /// Somebody took something for a sign of life of a holder that could give none, or may have.
+    pub(super) fn doubt(&mut self) {
+        self.unclear = true;
+    }
+}
+
+impl Held {
+    /// What an event that names the lease tells of its work.
+    pub(super) fn hear(&mut self, record: &Record) {
+        let stretches = record.payload["stretches"].as_array().into_iter().flatten();
+        self.work.told_ms += stretches.filter_map(|stretch| stretch["active_ms"].as_i64()).sum::<i64>();
+    }
+
+    /// P7: what all events of a lease told is what was worked under it.
+    pub(super) fn settle_work(&mut self, case: &Case<'_>, task: &str, record: &Record, at: &At) -> Verdict {
+        let is_holder = case.is_of(self) || case.presents(task, self);
+        if self.ended.is_none() && is_holder && self.is_for_work() {
+            match self.is_live(case.now) {
+                true => self.work.sign(at, case.in_turn),
+                false => self.work.unclear |= self.process.is_some() || self.may_be_revived(case.now),
+            }
+        }
+        self.work.at_work = false;
+        let (kind, work) = (&record.kind, &self.work);
+        let said_ms = record.payload["lease"]["active_ms"].as_i64().unwrap_or_default();
+        must!(
+            said_ms == work.told_ms,
+            "P7: {kind} says {said_ms} ms, all its events {}: {self:?}",
+            work.told_ms
+        );
+        must!(
+            work.unclear || said_ms == work.worked_ms,
+            "P7: {kind} says {said_ms} ms, but {} were worked: {self:?}",
+            work.worked_ms
+        );
+        Ok(())
+    }
+}
+
+/// Who is in a turn that its harness reported.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    running: BTreeSet<(String, String)>,
+    processes: BTreeMap<(String, String), Process>,
+}
+
+impl Turns {
+    pub(super) fn is_running(&self, actor: &str, instance: &str) -> bool {
+        self.running.contains(&(actor.to_owned(), instance.to_owned()))
+    }
+
+    /// Whether a request comes out of a turn. Whoever registers another process, or the first that is known of it, does not:
+    /// it cannot be told when the turn that was reported before ended, so that ended at its last sign of life.
+    pub(super) fn is_part_of_one(&self, actor: &str, instance: &str, command: &Command) -> bool {
+        let is_the_same = match command {
+            Command::RegisterInstance { process, .. } => {
+                self.processes.get(&(actor.to_owned(), instance.to_owned())) == Some(process)
+            }
+            _ => true,
+        };
+        is_the_same && self.is_running(actor, instance)
+    }
+
+    /// After a request.
+    pub(super) fn follow(&mut self, case: &Case<'_>) {
+        let caller = (case.actor.clone(), case.instance.clone());
+        match &case.request.command {
+            Command::Presence(Presence::TurnBegun) => drop(self.running.insert(caller)),
+            Command::Presence(Presence::TurnOver | Presence::Gone) => drop(self.running.remove(&caller)),
+            // No turn outlives its process.
+            Command::RegisterInstance { process, .. } => {
+                let before = self.processes.insert(caller.clone(), process.clone());
+                if before.as_ref() != Some(process) {
+                    self.running.remove(&caller);
+                }
+            }
+            _ => {}
+        }
+    }
+}
