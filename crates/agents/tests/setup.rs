@@ -981,3 +981,22 @@ proptest! {
         prop_assert_eq!(world.tree(), before);
     }
 }
+
+/// Whoever is late finds the folders that another made, and takes none of them away again.
+#[test]
+fn folders_that_several_make_at_the_same_time_are_there_for_all() {
+    for _ in 0..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a/b/c/d/file");
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    onus_agents::setup::files::make_folders(&file).unwrap();
+                    assert!(file.parent().unwrap().is_dir());
+                });
+            }
+        });
+    }
+}

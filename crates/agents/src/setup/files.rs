@@ -175,11 +175,15 @@ pub fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
         file.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
     let mut made = Vec::new();
     for folder in missing.into_iter().rev() {
-        if let Err(error) = fs::create_dir(&folder) {
-            remove_folders(&made);
-            return Err(trouble(&folder, &error));
+        match fs::create_dir(&folder) {
+            Ok(()) => made.push(folder),
+            // Somebody else made it meanwhile: it is there, and not ours to remove.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => {}
+            Err(error) => {
+                remove_folders(&made);
+                return Err(trouble(&folder, &error));
+            }
         }
-        made.push(folder);
     }
     Ok(made)
 }
