@@ -5,7 +5,7 @@
 //! superproject's store. Outside git the store is in `.onus/`.
 //!
 //! **A repository is not trusted** until the user decides so: neither committed files nor another user's files decide
-//! where the store is or what is run (`discover.rs`, `owner.rs`, `git.rs`), and its files are read with a size limit
+//! where the store is or what is run (`discover.rs`, `owner.rs`, `git/`), and its files are read with a size limit
 //! (`files.rs`).
 //!
 //! Discovery starts no process: it is on the path of every command.
