@@ -9,7 +9,7 @@ use onus_core::lease::LapseCause;
 use onus_core::quote::{NAME_BYTES, quoted};
 use onus_core::task::{NoteKind, Priority, State};
 use onus_core::time::{SECOND_MS, Span, parse_rfc3339};
-use onus_engine::{AcceptanceView, LeaseView, NoteView, TaskView};
+use onus_engine::{AcceptanceView, LeaseView, NoteView, ReservationView, TaskView};
 
 use crate::output::{Output, escape, escape_line, state_style};
 use crate::table::{Aside, Row, table};
@@ -151,7 +151,12 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
         fact("", Some(more).filter(|more| *more > 0).map(|more| format!("and {more} more")));
     }
     fact("scope", Some(task.scope.join(", ")));
-    fact("changed", task.lease.as_ref().map(changed));
+    let is_new = |row: &&ReservationView| !row.changed && !task.scope.contains(&row.glob);
+    fact("reserves", task.lease.as_ref().map(|lease| globs(lease.reservations.iter().filter(is_new))));
+    fact(
+        "changed",
+        task.lease.as_ref().map(|lease| globs(lease.reservations.iter().filter(|row| row.changed))),
+    );
     let held = task.lease.as_ref().map(|lease| &lease.constraints);
     fact("limits", Some(held.unwrap_or(&task.constraints).join(", ")));
     fact("not before", task.not_before.as_deref().map(local_time));
@@ -195,10 +200,9 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     lines.join("\n")
 }
 
-/// The files that were changed under a lease.
-fn changed(lease: &LeaseView) -> String {
-    let files: BTreeSet<&str> =
-        lease.reservations.iter().filter(|row| row.changed).map(|row| row.glob.as_str()).collect();
+/// Each glob of these rows once, as far as they fit.
+fn globs<'a>(rows: impl Iterator<Item = &'a ReservationView>) -> String {
+    let files: BTreeSet<&str> = rows.map(|row| row.glob.as_str()).collect();
     let more = files.len().saturating_sub(MAX_LINKS);
     let mut shown: Vec<String> = files.into_iter().take(MAX_LINKS).map(str::to_owned).collect();
     shown.extend((more > 0).then(|| format!("and {more} more")));

@@ -108,7 +108,7 @@ impl Circle {
             };
             format!("; the way out: {} gives back {what}", wait.holder.spoken())
         });
-        format!("a circle of waiting: {}{}", waits.join("; "), way_out.unwrap_or_default())
+        format!("deadlock: {}{}", waits.join("; "), way_out.unwrap_or_default())
     }
 
     /// What this holder can do about it: give back, or wait for the one that does.
