@@ -279,7 +279,7 @@ async def an_ask_with_an_origin_is_one_task_by_whatever_door_it_comes():
             {"origin": "github:"},
             {"origin": "github:a/b#1", "link": "javascript:alert(1)"},
             {"link": "https://example.org"},
-            {"origin": "cli:1", "body": "x" * (1 << 20)},
+            {"origin": "cli:1", "body": "x" * 300_000},
         ):
             await refused(client, "usage", "add", title="t", **arguments)
         assert len(onus("list", "--all")["tasks"]) == 1
@@ -645,7 +645,7 @@ async def nonsense_is_answered_and_too_much_ends_it():
     assert by_code == [-32700, -32700, -32600, 0], answers
     assert any(answer.get("id") == 7 for answer in answers)
     # A message that is too long.
-    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * (1 << 20)}}}
+    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * 300_000}}}
     try:
         server.stdin.write(json.dumps(call_).encode() + b"\n")
         server.stdin.flush()
