@@ -238,6 +238,7 @@ impl Stream {
                 .map(|(field, salt, text)| (*field, digest(salt, text)))
                 .collect::<BTreeMap<_, _>>(),
             stretches,
+            waited_ms: 0,
             prev: before.map(|task| task.head.clone()).unwrap_or_default(),
             hash: String::new(),
         };

@@ -209,6 +209,7 @@ impl Read for Failing<'_> {
         fn last_seat(&mut self) -> Number;
         fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
         fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
+        fn leases_ended_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
         fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
         fn losses(&mut self) -> Vec<Loss>;
         fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Vec<Glob>;

@@ -248,6 +248,11 @@ impl Harness {
         self.hook(&Event::TurnOver)
     }
 
+    /// A person is asked whether it may use a tool.
+    pub(crate) fn asks(&self, tool: &str) -> Verdict {
+        self.hook(&Event::Asks(tool))
+    }
+
     pub(crate) fn part_begins(&self) -> Verdict {
         self.hook(&Event::PartBegins)
     }

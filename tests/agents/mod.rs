@@ -28,4 +28,5 @@ mod shell_storm;
 mod shell_writes;
 mod texts;
 mod turns;
+mod usage;
 mod worktrees;

@@ -30,6 +30,8 @@ pub(crate) enum Event<'a> {
     AfterShell(&'a str, &'a str),
     Prompt,
     TurnOver,
+    /// A person is asked whether a tool may be used.
+    Asks(&'a str),
     PartBegins,
     PartOver,
     End(&'a str),
@@ -90,6 +92,8 @@ impl Kind {
             (Event::Prompt, _) => "UserPromptSubmit",
             (Event::TurnOver, Kind::Gemini) => "AfterAgent",
             (Event::TurnOver, _) => "Stop",
+            (Event::Asks(_), Kind::Gemini) => "Notification",
+            (Event::Asks(_), _) => "PermissionRequest",
             (Event::PartBegins, Kind::Claude | Kind::Codex) => "SubagentStart",
             (Event::PartOver, Kind::Claude | Kind::Codex) => "SubagentStop",
             (Event::End(_), _) => "SessionEnd",
@@ -170,6 +174,16 @@ impl Kind {
                     self.put_turn(from, &mut put);
                 }
             },
+            Event::Asks(tool) if self == Kind::Gemini => {
+                put("notification_type", json!("ToolPermission"));
+                put("message", json!("Tool asks for permission"));
+                put("details", json!({ "type": "exec", "title": tool }));
+            }
+            Event::Asks(tool) => {
+                put("tool_name", json!(tool));
+                put("tool_input", self.input(tool));
+                self.put_turn(from, &mut put);
+            }
             Event::PartBegins => self.put_turn(from, &mut put),
             Event::PartOver => {
                 put("stop_hook_active", json!(false));

@@ -258,6 +258,39 @@ async def an_added_task_is_what_was_said():
         assert shown["created_by"] == "agent:tester"
 
 
+async def an_ask_with_an_origin_is_one_task_by_whatever_door_it_comes():
+    async with connect() as client:
+        first = await call(client, "add", title="Login fails", origin="github:Acme/Web#12", link="https://github.com/acme/web/issues/12")
+        assert first["state"] == "proposed" and "existing" not in first, first
+        again = await call(client, "add", title="Another title", origin="github:acme/web#12")
+        assert (again["id"], again["existing"], again["title"]) == (first["id"], True, "Login fails"), again
+        whole = onus("show", first["id"])
+        assert whole["origin"] == "github:acme/web#12" and whole["link"].endswith("/issues/12"), whole
+        assert whole["version"] == 1, whole
+        issue = {"html_url": "https://github.com:443/ACME/web/issues/12", "number": 12, "title": "t"}
+        delivered = subprocess.run(
+            [ONUS, "intake", "github", "--json"], input=json.dumps(issue), text=True, capture_output=True, check=True,
+            env=environment("human:ann"), cwd=FOLDER,
+        )
+        assert json.loads(delivered.stdout)["id"] == first["id"], delivered
+        for arguments in (
+            {"origin": "nonsense"},
+            {"origin": "pigeon:1"},
+            {"origin": "github:"},
+            {"origin": "github:a/b#1", "link": "javascript:alert(1)"},
+            {"link": "https://example.org"},
+            {"origin": "cli:1", "body": "x" * 300_000},
+        ):
+            await refused(client, "usage", "add", title="t", **arguments)
+        assert len(onus("list", "--all")["tasks"]) == 1
+        with open("onus.toml", "w") as file:
+            file.write("[intake.desk]\nreference = 'id'\ntitle = 'title'\ntrust = true\n")
+        trusted = await call(client, "add", title="Printer", origin="desk:4711", priority="P1", type="bug")
+        assert trusted["state"] == "open", trusted
+        shown = onus("show", trusted["id"])
+        assert (shown["priority"], shown["type"]) == ("P1", "bug"), shown
+
+
 async def files_have_the_names_that_they_have_on_the_command_line():
     os.makedirs("src/deep", exist_ok=True)
     os.makedirs("app/[id]", exist_ok=True)
@@ -612,7 +645,7 @@ async def nonsense_is_answered_and_too_much_ends_it():
     assert by_code == [-32700, -32700, -32600, 0], answers
     assert any(answer.get("id") == 7 for answer in answers)
     # A message that is too long.
-    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * (1 << 20)}}}
+    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * 300_000}}}
     try:
         server.stdin.write(json.dumps(call_).encode() + b"\n")
         server.stdin.flush()

@@ -60,6 +60,7 @@ cases! {
     the_structured_part_alone_is_enough,
     the_newest_revision_is_spoken_with_and_without_initialize,
     an_added_task_is_what_was_said,
+    an_ask_with_an_origin_is_one_task_by_whatever_door_it_comes,
     files_have_the_names_that_they_have_on_the_command_line,
     every_refusal_is_the_command_lines,
     of_two_clients_one_wins,

@@ -14,6 +14,19 @@ use onus_engine::{AcceptanceView, LeaseView, NoteView, ReservationView, TaskView
 use crate::output::{Output, escape, escape_line, state_style};
 use crate::table::{Aside, Row, table};
 
+/// `1,203,453`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A moment in local time: the time of day if it is today, otherwise with the date.
 pub(crate) fn local_time(rfc3339: &str) -> String {
     let Some(stamp) = parse_rfc3339(rfc3339).and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()) else {

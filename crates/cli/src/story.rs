@@ -16,7 +16,7 @@ use onus_engine::LogPage;
 
 use crate::edited;
 use crate::output::{Output, escape_line};
-use crate::render::local_time;
+use crate::render::{grouped, local_time};
 
 pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool) -> String {
     let place = match (&record.task, with_id) {
@@ -86,7 +86,8 @@ fn taken(less: &[Stretch]) -> String {
 }
 
 fn used(usage: &Usage) -> String {
-    let tokens = |count: Option<u64>, what: &str| count.map(|count| format!("{count} tokens {what}"));
+    let tokens =
+        |count: Option<u64>, what: &str| count.map(|count| format!("{} tokens {what}", grouped(count)));
     let said = [
         usage.model.clone(),
         tokens(usage.tokens_in, "in"),

@@ -270,6 +270,8 @@ pub struct KnownInstance {
     pub registered_at_ms: Option<i64>,
     /// When it said that it ends. Its next action, in whatever process, takes that back.
     pub ended_at_ms: Option<i64>,
+    /// How far its transcript was read for what it used.
+    pub read: Option<String>,
 }
 
 impl KnownInstance {
@@ -285,6 +287,7 @@ impl KnownInstance {
             wants: None,
             registered_at_ms: None,
             ended_at_ms: None,
+            read: None,
         }
     }
 

@@ -70,6 +70,13 @@ pub enum Change {
         task: Uid,
         token: Token,
         stretches: Vec<Stretch>,
+        waited_ms: i64,
+    },
+    /// What a session submitted was approved, rejected or otherwise taken out of review.
+    EndReview {
+        task: Uid,
+        token: Token,
+        at_ms: i64,
     },
     /// Work that the event tells, or what a correction says of it: a row each, which nothing changes afterwards.
     AddStretches(Vec<Recorded>),
@@ -206,6 +213,10 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
         task.word_version = Some(event.version);
     }
     work::record(&mut task, event, &mut changes)?;
+    if let Some(before) = before.filter(|before| before.state == State::Review && task.state != State::Review)
+    {
+        changes.push(Change::EndReview { task: uid, token: before.token, at_ms: event.at_ms });
+    }
     task.version = event.version;
     task.head = event.hash.clone();
     task.updated_at_ms = event.at_ms;
@@ -396,6 +407,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 },
                 grant: grant.clone(),
                 ended: None,
+                reviewed_at_ms: None,
             })));
             if !scope.is_empty() {
                 let reservations = Reservations::of(scope, areas, touched.as_ref());
@@ -410,7 +422,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             changes.push(Change::ReviveLease {
                 task: task.uid,
                 token: token_of(event)?,
-                worked: Worked::of(&event.stretches),
+                worked: Worked::of(&event.stretches).waited(event.waited_ms),
                 pulse: Pulse {
                     deadline: deadline_in_ms.map(|ms| now.plus(ms)),
                     renewals: *renewals,
@@ -538,7 +550,7 @@ fn end(
     changes.push(Change::EndLease {
         task: task.uid,
         token: token_of(event)?,
-        worked: Worked::of(&event.stretches),
+        worked: Worked::of(&event.stretches).waited(event.waited_ms),
         ended: Ended { how, at_ms: event.at_ms, version: event.version, end: end.clone() },
     });
     Ok(())

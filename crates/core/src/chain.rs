@@ -85,6 +85,9 @@ impl Record {
         if !event.stretches.is_empty() {
             payload.insert("stretches".into(), json!(event.stretches));
         }
+        if event.waited_ms > 0 {
+            payload.insert("waited_ms".into(), json!(event.waited_ms));
+        }
         Record {
             seq: 0,
             uid: event.uid.to_string(),
@@ -106,7 +109,7 @@ impl Record {
     pub fn body(&self) -> Result<Body, Unreadable> {
         let mut payload = self.payload.clone();
         if let Some(map) = payload.as_object_mut() {
-            map.retain(|key, _| !matches!(key.as_str(), "texts" | "stretches"));
+            map.retain(|key, _| !matches!(key.as_str(), "texts" | "stretches" | "waited_ms"));
         }
         serde_json::from_value(json!({ "kind": self.kind, "payload": payload }))
             .map_err(|error| Unreadable(format!("its {} payload is unreadable: {error}", self.kind)))
@@ -123,6 +126,10 @@ impl Record {
             Some(value) => serde_json::from_value(value.clone()).map_err(|_| bad("stretches"))?,
             None => Vec::new(),
         };
+        let waited_ms = match self.payload.get("waited_ms") {
+            Some(value) => value.as_i64().filter(|ms| *ms > 0).ok_or_else(|| bad("waited_ms"))?,
+            None => 0,
+        };
         let body = self.body()?;
         Ok(Event {
             uid: self.uid.parse().map_err(|_| bad("uid"))?,
@@ -136,6 +143,7 @@ impl Record {
             cause: self.cause.as_ref().map(|uid| uid.parse::<Uid>()).transpose().map_err(|_| bad("cause"))?,
             texts,
             stretches,
+            waited_ms,
             prev: self.prev.clone(),
             hash: self.hash.clone(),
         })

@@ -10,7 +10,7 @@ use crate::ids::{TaskRef, Token, Version};
 use crate::lease::{Mode, Process};
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
-use crate::session::{Correction, Usage};
+use crate::session::{Correction, Reading, Usage};
 use crate::task::{Facts, NoteKind, Origin, Priority, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
@@ -91,6 +91,8 @@ pub enum Command {
     Guard(Guard),
     /// What a look at the caller's worktree found changed.
     Look(Look),
+    /// What the caller, an agent, used of models since its transcript was last read: it counts for the sessions that it had then.
+    Used(Reading),
     /// What an agent's harness reports of a conversation.
     Presence(Presence),
     /// A tool of the caller's, an agent, has changed these files. A sign of life, too.
@@ -181,6 +183,10 @@ pub enum Presence {
     Here,
     /// A turn begins: until it is reported over, the conversation is at work.
     TurnBegun,
+    /// A person is asked whether it may use a tool: until it goes on, it waits.
+    Asks,
+    /// It goes on after a tool that ran for so long.
+    ToolOver { ran_ms: i64 },
     /// Its turn is over, and somebody else's has begun: the TTL counts until it goes on.
     TurnOver,
     /// It has ended. What it only reserved is released, its ad-hoc work is done.
@@ -626,6 +632,7 @@ impl Command {
             Command::Guard(guard) => guard.is_heard,
             Command::Look(look) => look.joining.is_heard,
             Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
+            Command::Used(_) => false,
             // Both come before what the caller asked for, whose answer it hears.
             Command::RegisterInstance { .. } | Command::OnTask { act: Act::Yield(_), .. } => false,
             _ => true,
@@ -679,6 +686,7 @@ impl Command {
             Command::RegisterInstance { .. } => "register_instance",
             Command::Guard(_) => "guard",
             Command::Look(_) => "look",
+            Command::Used(_) => "used",
             Command::Presence(_) => "presence",
             Command::Changed(_) => "changed",
             Command::SealTimesheet { .. } => "seal_timesheet",

@@ -215,11 +215,13 @@ pub struct Draft {
     pub texts: Vec<(Field, String)>,
     /// The work under that lease that is recorded with it.
     pub stretches: Vec<Stretch>,
+    /// What its lease waited for a person, as far as no event told it before.
+    pub waited_ms: i64,
 }
 
 impl Draft {
     pub fn new(body: Body) -> Draft {
-        Draft { body, token: None, texts: Vec::new(), stretches: Vec::new() }
+        Draft { body, token: None, texts: Vec::new(), stretches: Vec::new(), waited_ms: 0 }
     }
 
     pub fn token(mut self, token: Token) -> Draft {
@@ -261,6 +263,8 @@ pub struct Event {
     pub texts: BTreeMap<Field, String>,
     /// Work under the lease that the event names, which no event told before.
     pub stretches: Vec<Stretch>,
+    /// What its lease waited for a person, as far as no event told it before.
+    pub waited_ms: i64,
     /// The hash of the stream's previous event; empty for the first.
     pub prev: String,
     pub hash: String,

@@ -236,6 +236,8 @@ pub struct Lease {
     pub worked: Worked,
     pub pulse: Pulse,
     pub ended: Option<Ended>,
+    /// When the review of what was submitted with its end was over.
+    pub reviewed_at_ms: Option<i64>,
 }
 
 /// Whether a lease that has not ended still holds its task.
@@ -359,7 +361,8 @@ impl Lease {
 
     /// Whether its holder is known to work on it.
     pub fn is_at_work(&self) -> bool {
-        !self.measures_work() || self.pulse.work.open.is_some()
+        let work = &self.pulse.work;
+        !self.measures_work() || work.open.is_some() && !work.is_asked()
     }
 
     /// What its end carries, but for the work that is recorded with it. A holder that ends it gives its last sign of life by
@@ -466,6 +469,7 @@ mod tests {
                 work: Work::default(),
             },
             ended: None,
+            reviewed_at_ms: None,
         };
         lease.pulse.deadline = lease.grant.deadline(&now);
         lease

@@ -9,10 +9,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::ActorName;
+use crate::actor::{ActorName, InstanceId};
 use crate::ids::{TaskRef, Token, Uid, Version, shortened};
+use crate::lease::Lease;
 use crate::refusal::Refusal;
-use crate::stretch::{Recorded, Stretch};
+use crate::stretch::{Recorded, SLACK_MS, Stretch};
 use crate::task::words;
 
 /// A session as people name it: `WS-3#2`, the second lease of WS-3.
@@ -167,6 +168,68 @@ impl Usage {
         }
         Ok(())
     }
+}
+
+impl Usage {
+    /// Both together, of one model in one currency. What neither says stays unknown; the source is the less certain one.
+    pub fn and(self, more: &Usage) -> Usage {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        let cost = match (self.cost, &more.cost) {
+            (Some(cost), Some(more)) => {
+                Some(Cost { micros: cost.micros.saturating_add(more.micros), ..cost })
+            }
+            (cost, more) => cost.or_else(|| more.clone()),
+        };
+        Usage {
+            model: self.model,
+            tokens_in: sum(self.tokens_in, more.tokens_in),
+            tokens_out: sum(self.tokens_out, more.tokens_out),
+            tokens_cached: sum(self.tokens_cached, more.tokens_cached),
+            source: self.source.max(more.source),
+            cost,
+        }
+    }
+
+    /// What can be added up: usages of the same model, in the same currency.
+    pub fn kind(&self) -> (Option<String>, Option<String>) {
+        (self.model.clone(), self.cost.as_ref().map(|cost| cost.currency.clone()))
+    }
+}
+
+/// What a harness's transcript says was used, read from where the last reading of it stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reading {
+    pub answers: Vec<Answered>,
+    /// The memory that it started from. If that is no longer the instance's, another reading has counted the same.
+    pub from: Option<String>,
+    /// Where the next one starts, in the reader's own words.
+    pub cursor: String,
+    /// The conversation, where a part of it was read.
+    pub whole: Option<InstanceId>,
+}
+
+/// What one answer of a model used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answered {
+    /// How long before the reading it came: no wall clock but the store's says when that was.
+    pub age_ms: i64,
+    pub usage: Usage,
+}
+
+/// Whose work an answer that came at this time was: of the leases that were held then, the one on which something came of
+/// the work last; if none was, one that had ended at most [`SLACK_MS`] before, as that is how long a last word takes. Nothing was
+/// held: nobody's.
+pub fn session_at(leases: &[Lease], at_ms: i64) -> Option<&Lease> {
+    let held_at = |at_ms: i64, lease: &Lease| {
+        lease.measures_work() && lease.ended.as_ref().is_none_or(|ended| at_ms <= ended.at_ms)
+    };
+    let begun = || leases.iter().filter(|lease| lease.acquired_at_ms <= at_ms);
+    let last = |lease: &&Lease| (lease.pulse.progress.wall_ms, lease.acquired_at_ms, lease.token);
+    let held_then = begun().filter(|lease| held_at(at_ms, lease)).max_by_key(last);
+    held_then.or_else(|| begun().filter(|lease| held_at(at_ms - SLACK_MS, lease)).max_by_key(last))
 }
 
 impl FromStr for Cost {

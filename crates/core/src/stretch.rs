@@ -13,9 +13,15 @@
 //! | a turn's end, the lease's end by its holder | the same time is added, and it ends |
 //! | a lapse, or an end by somebody else | it ended at the last sign of life |
 //! | only a reserve is held | none opens |
+//! | a person is asked whether a tool may be used | the same time is added, and it ends: what follows is waited |
+//! | a sign of life after that | what was waited is counted as that; a new stretch opens, now, or when the tool began to run if its harness says |
 //!
 //! So people's hours run low: what they do between two commands counts only if the commands are close. An agent inside a build
 //! of 40 minutes works, if its harness reports turns; if it does not, the agent is measured as people are.
+//!
+//! **Waiting for a person is no work.** From a permission prompt to the next sign of life the holder waits. That time is counted, by the
+//! same clock, and kept apart; it has no place on the calendar. If the lease ends by anything but its holder meanwhile, nobody knows
+//! how long it waited: nothing is counted.
 //!
 //! **Two clocks.** The wall places a stretch, a monotonic clock measures it. On SQLite that is one reading. A server's clock is
 //! nobody's who works, so there the holder's own clock measures, and two signs from clocks that cannot be compared go by
@@ -97,6 +103,8 @@ pub fn pieces(stretch: Stretch) -> impl Iterator<Item = Stretch> {
 pub struct Worked {
     pub active_ms: i64,
     pub stretches: u64,
+    /// What it waited for a person beside that.
+    pub waited_ms: i64,
 }
 
 impl Worked {
@@ -104,13 +112,20 @@ impl Worked {
         Worked {
             active_ms: stretches.iter().fold(0, |sum, stretch| stretch.active_ms.saturating_add(sum)),
             stretches: stretches.len() as u64,
+            waited_ms: 0,
         }
+    }
+
+    /// And so much waiting for a person.
+    pub fn waited(self, waited_ms: i64) -> Worked {
+        Worked { waited_ms: self.waited_ms.saturating_add(waited_ms), ..self }
     }
 
     pub fn and(self, more: Worked) -> Worked {
         Worked {
             active_ms: self.active_ms.saturating_add(more.active_ms),
             stretches: self.stretches.saturating_add(more.stretches),
+            waited_ms: self.waited_ms.saturating_add(more.waited_ms),
         }
     }
 }
@@ -134,13 +149,16 @@ impl Sign<'_> {
     }
 }
 
-/// The stretch that goes on, as far as the last sign of life.
+/// What goes on, as far as the last sign of life: a stretch, or the wait for a person's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     #[serde(flatten)]
     pub stretch: Stretch,
     /// What the holder's own clock said at the last sign.
     pub own: Tick,
+    /// It is no work: a person was asked, and has not answered yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asked: bool,
 }
 
 /// What a live lease's row knows of its work and no event tells yet. Not history: a part of its signs of life.
@@ -149,6 +167,8 @@ pub struct Work {
     pub open: Option<Open>,
     /// Closed, in the order in which they were.
     pub waiting: Vec<Stretch>,
+    /// What was waited for a person.
+    pub waited_ms: i64,
 }
 
 impl Work {
@@ -156,7 +176,7 @@ impl Work {
     pub fn begun(now: &Moment, own: Option<&Tick>) -> Work {
         let own = own.cloned().unwrap_or_else(|| Tick::of(now));
         Work {
-            open: Some(Open { stretch: Stretch { start_ms: now.wall_ms, active_ms: 0 }, own }),
+            open: Some(Open { stretch: Stretch { start_ms: now.wall_ms, active_ms: 0 }, own, asked: false }),
             ..Work::default()
         }
     }
@@ -165,25 +185,41 @@ impl Work {
     pub fn so_far(&self) -> Worked {
         let open: Vec<Stretch> =
             self.open.iter().map(|open| open.stretch).filter(|stretch| stretch.active_ms > 0).collect();
-        Worked::of(&self.waiting).and(Worked::of(&open))
+        Worked::of(&self.waiting).and(Worked::of(&open)).waited(self.waited_ms)
+    }
+
+    /// Whether a person was asked, and has not answered yet.
+    pub fn is_asked(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.asked)
     }
 
     /// After a sign of life. `last`: the one before it.
-    pub fn after(mut self, last: &Moment, sign: Sign<'_>) -> Work {
+    pub fn after(self, last: &Moment, sign: Sign<'_>) -> Work {
+        self.after_tool(last, sign, 0)
+    }
+
+    /// After a sign of life that says how long a tool has run before it. That tells when a person's answer came.
+    pub fn after_tool(mut self, last: &Moment, sign: Sign<'_>, ran_ms: i64) -> Work {
         let own = sign.tick();
-        let Some(open) = self.open.take() else {
-            return Work { waiting: self.waiting, ..Work::begun(sign.now, Some(&own)) };
-        };
+        let Some(open) = self.open.take() else { return self.begun_anew(sign) };
         let (gap_ms, is_one_clock) = match own.since_ms(&open.own) {
             Some(gap_ms) => (gap_ms, true),
             None => (sign.now.since_ms(last), sign.now.shares_clock_with(last)),
         };
         let gap_ms = gap_ms.max(0);
+        if open.asked {
+            let ran_ms = ran_ms.clamp(0, gap_ms);
+            self.waited_ms = self.waited_ms.saturating_add(gap_ms - ran_ms);
+            let mut work = self.begun_anew(sign);
+            let ran = Stretch { start_ms: sign.now.wall_ms.saturating_sub(ran_ms), active_ms: ran_ms };
+            work.open.iter_mut().for_each(|open| open.stretch = ran);
+            return work;
+        }
         // No turn outlives its machine's boot.
         let counts = gap_ms <= sign.idle_ms || sign.in_turn && is_one_clock;
         if !counts {
             self.keep(open.stretch);
-            return Work { waiting: self.waiting, ..Work::begun(sign.now, Some(&own)) };
+            return self.begun_anew(sign);
         }
         let from_ms = sign.now.wall_ms.saturating_sub(gap_ms);
         let stretch = if (from_ms.saturating_sub(open.stretch.end_ms())).abs() <= SLACK_MS {
@@ -193,12 +229,20 @@ impl Work {
             self.keep(open.stretch);
             Stretch { start_ms: from_ms, active_ms: gap_ms }
         };
-        Work { open: Some(Open { stretch, own }), waiting: self.waiting }
+        Work { open: Some(Open { stretch, own, asked: false }), ..self }
     }
 
-    /// After a turn's start.
-    pub fn in_new_turn(self, sign: Sign<'_>) -> Work {
-        Work { waiting: self.closed().waiting, ..Work::begun(sign.now, sign.own) }
+    /// After a turn's start, `last` being the sign before it. Whoever was asked has answered by that.
+    pub fn in_new_turn(self, last: &Moment, sign: Sign<'_>) -> Work {
+        let before = if self.is_asked() { self.after(last, sign) } else { self };
+        before.closed().begun_anew(sign)
+    }
+
+    /// A person is asked, now, whether a tool may be used.
+    pub fn asking(self, last: &Moment, sign: Sign<'_>) -> Work {
+        let mut work = self.after(last, sign).closed().begun_anew(sign);
+        work.open.iter_mut().for_each(|open| open.asked = true);
+        work
     }
 
     /// Ended at the last sign of life.
@@ -207,6 +251,11 @@ impl Work {
             self.keep(open.stretch);
         }
         self
+    }
+
+    /// What goes on begins now; what was before stays.
+    fn begun_anew(self, sign: Sign<'_>) -> Work {
+        Work { open: Work::begun(sign.now, Some(&sign.tick())).open, ..self }
     }
 
     /// What had no length was no work.
@@ -264,8 +313,9 @@ mod tests {
     #[test]
     fn a_turn_that_was_never_reported_over_ended_at_its_last_sign() {
         let (begun, sign_at, next) = (at(0), at(MINUTE_MS), at(9 * HOUR_MS));
-        let work =
-            Work::begun(&begun, None).after(&begun, sign(&sign_at, true)).in_new_turn(sign(&next, true));
+        let work = Work::begun(&begun, None)
+            .after(&begun, sign(&sign_at, true))
+            .in_new_turn(&sign_at, sign(&next, true));
         assert_eq!(
             work.open.as_ref().map(|open| open.stretch),
             Some(Stretch { start_ms: next.wall_ms, active_ms: 0 })
@@ -324,13 +374,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_waited_for_a_person_is_no_work() {
+        let (begun, asked, answered) = (at(0), at(MINUTE_MS), at(MINUTE_MS + 14 * HOUR_MS));
+        let asking =
+            || Work::begun(&begun, None).after(&begun, sign(&begun, true)).asking(&begun, sign(&asked, true));
+        let after = asking().after(&asked, sign(&answered, true));
+        assert_eq!(after.so_far(), Worked { active_ms: MINUTE_MS, stretches: 1, waited_ms: 14 * HOUR_MS });
+        // The tool that was allowed ran for an hour of it.
+        let after = asking().after_tool(&asked, sign(&answered, true), HOUR_MS);
+        assert_eq!(after.so_far().waited_ms, 13 * HOUR_MS);
+        assert_eq!(stretches(after), [(begun.wall_ms, MINUTE_MS), (answered.wall_ms - HOUR_MS, HOUR_MS)]);
+        // The next turn is an answer, too. Whoever lapses before one came has waited nobody knows how long.
+        assert_eq!(asking().in_new_turn(&asked, sign(&answered, true)).so_far().waited_ms, 14 * HOUR_MS);
+        assert_eq!(asking().closed().so_far().waited_ms, 0);
+    }
+
+    #[test]
     fn three_stretches_of_600_ms_add_up_to_1800() {
         let mut work = Work::default();
         for turn in 0..3 {
             let (begin, over) = (at(turn * HOUR_MS), at(turn * HOUR_MS + 600));
-            work = work.in_new_turn(sign(&begin, true)).after(&begin, sign(&over, true)).closed();
+            work = work.in_new_turn(&begin, sign(&begin, true)).after(&begin, sign(&over, true)).closed();
         }
-        assert_eq!(work.so_far(), Worked { active_ms: 1_800, stretches: 3 });
+        assert_eq!(work.so_far(), Worked { active_ms: 1_800, stretches: 3, waited_ms: 0 });
     }
 
     /// What may happen to a lease between two signs.
@@ -339,13 +405,18 @@ mod tests {
         Sign,
         TurnBegins,
         TurnOver,
+        Asks,
+        /// A tool ran for a part of the time since the last sign, in tenths of it.
+        ToolOver(i64),
     }
 
     proptest! {
         #[test]
         fn stretches_lie_in_order_within_the_hold_and_no_millisecond_is_lost_or_made_up(
             deeds in proptest::collection::vec(
-                (0i64..2 * IDLE_MS, 0i64..4, proptest::sample::select(vec![Deed::Sign, Deed::TurnBegins, Deed::TurnOver])),
+                (0i64..2 * IDLE_MS, 0i64..4, proptest::sample::select(vec![
+                    Deed::Sign, Deed::TurnBegins, Deed::TurnOver, Deed::Asks, Deed::ToolOver(3), Deed::ToolOver(20)
+                ])),
                 1..120
             ),
             bound: bool
@@ -354,20 +425,38 @@ mod tests {
             let (mut now, mut last, mut in_turn) = (begun.clone(), begun.clone(), false);
             let mut work = Work::begun(&now, None);
             // The same hours by a plainer way: which gaps count.
-            let (mut counted_ms, mut is_open) = (0, true);
+            let (mut counted_ms, mut waited_ms, mut is_open, mut is_asked) = (0, 0, true, false);
             for (gap_ms, asleep, deed) in deeds {
                 now = now.plus(gap_ms);
                 now.wall_ms += if bound { asleep * HOUR_MS } else { 0 };
-                let counts = is_open && (in_turn || gap_ms <= IDLE_MS);
+                let counts = is_open && !is_asked && (in_turn || gap_ms <= IDLE_MS);
+                // The last of it ran a tool.
+                let ran_ms = match deed {
+                    Deed::ToolOver(tenths) if is_asked => (gap_ms * tenths / 10).min(gap_ms),
+                    _ => 0,
+                };
+                waited_ms += if is_asked { gap_ms - ran_ms } else { 0 };
+                counted_ms += ran_ms;
+                is_asked = matches!(deed, Deed::Asks);
                 work = match deed {
                     Deed::TurnBegins => {
                         (in_turn, is_open) = (true, true);
-                        work.in_new_turn(sign(&now, in_turn))
+                        work.in_new_turn(&last, sign(&now, in_turn))
                     }
                     Deed::Sign => {
                         counted_ms += if counts { gap_ms } else { 0 };
                         is_open = true;
                         work.after(&last, sign(&now, in_turn))
+                    }
+                    Deed::Asks => {
+                        counted_ms += if counts { gap_ms } else { 0 };
+                        is_open = true;
+                        work.asking(&last, sign(&now, in_turn))
+                    }
+                    Deed::ToolOver(tenths) => {
+                        counted_ms += if counts { gap_ms } else { 0 };
+                        is_open = true;
+                        work.after_tool(&last, sign(&now, in_turn), gap_ms * tenths / 10)
                     }
                     Deed::TurnOver => {
                         counted_ms += if counts { gap_ms } else { 0 };
@@ -378,6 +467,8 @@ mod tests {
                 };
                 last = now.clone();
                 prop_assert_eq!(work.so_far().active_ms, counted_ms);
+                prop_assert_eq!(work.so_far().waited_ms, waited_ms);
+                prop_assert_eq!(work.is_asked(), is_asked);
                 prop_assert!(work.waiting.len() <= MAX_WAITING);
             }
             let all = work.closed().waiting;

@@ -124,6 +124,9 @@ impl Origin {
     }
 }
 
+/// The channels whose references are the same in any letters: there `Acme/Web#12` and `acme/web#12` are one issue.
+const CASELESS: [&str; 2] = ["github", "gitlab"];
+
 impl FromStr for Origin {
     type Err = Refusal;
 
@@ -140,7 +143,8 @@ impl FromStr for Origin {
                 Self::MAX_LEN
             )));
         }
-        Ok(Origin(text.to_owned()))
+        let is_caseless = text.split(':').next().is_some_and(|channel| CASELESS.contains(&channel));
+        Ok(Origin(if is_caseless { text.to_lowercase() } else { text.to_owned() }))
     }
 }
 

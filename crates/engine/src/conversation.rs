@@ -54,6 +54,8 @@ pub struct HookCall {
     pub registers: bool,
     /// There is nothing to write and nothing to say.
     pub is_settled: bool,
+    /// A person was asked whether a tool may be used, and has not answered yet.
+    pub is_asked: bool,
 }
 
 impl<S: Store> Engine<S> {
@@ -105,7 +107,21 @@ impl<S: Store> Engine<S> {
             if is_settled {
                 is_settled = snapshot.news_for((&actor, instance))?.notices.is_empty();
             }
-            Ok(HookCall { instance: instance.clone(), registers, is_settled })
+            let is_asked = leases.iter().any(|lease| lease.pulse.work.is_asked());
+            Ok(HookCall { instance: instance.clone(), registers, is_settled, is_asked })
+        })?;
+        Ok(answer.value)
+    }
+
+    /// How far the transcript of an instance was read for what it used.
+    pub fn read_so_far(
+        &mut self,
+        actor: &ActorName,
+        instance: &InstanceId,
+    ) -> Result<Option<String>, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let actor = snapshot.actor_behind(actor)?;
+            Ok(snapshot.read.instance(&actor, instance)?.and_then(|known| known.read))
         })?;
         Ok(answer.value)
     }

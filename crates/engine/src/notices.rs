@@ -48,6 +48,7 @@ pub(crate) struct CallerRecord {
     pub(crate) registered_at_ms: Option<i64>,
     pub(crate) ended_at_ms: Option<i64>,
     pub(crate) in_turn: bool,
+    pub(crate) read: Option<String>,
 }
 
 impl From<Option<KnownInstance>> for CallerRecord {
@@ -59,6 +60,7 @@ impl From<Option<KnownInstance>> for CallerRecord {
             group: known.as_ref().and_then(|known| known.group),
             wants: known.as_ref().and_then(|known| known.wants.clone()),
             in_turn: known.as_ref().is_some_and(|known| known.in_turn),
+            read: known.as_ref().and_then(|known| known.read.clone()),
             process: known.and_then(|known| known.process),
         }
     }

@@ -1,7 +1,8 @@
 //! Work sessions: the stretches of one lease, with what is known of them.
 //!
 //! Three kinds of time are kept apart. *Worked* is what stretches say. *Held* is the time between a lease's beginning and its
-//! end. *Waiting for a person* is told by no event today, so it is unknown, which is not zero.
+//! end. *Waiting for a person* is from a permission prompt to the next sign of life, as agents' hooks report it, and from the
+//! submission of its work until the review is over. What no hook reports is unknown, which is not zero.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::{EndKind, Lease};
 use onus_core::refusal::Refusal;
-use onus_core::session::{Usage, UsageSource};
-use onus_core::task::Task;
+use onus_core::session::{Cost, Usage, UsageSource};
+use onus_core::task::{State, Task};
 use onus_core::time::rfc3339;
 use onus_store::{Result, Store, Window};
 
@@ -45,8 +46,10 @@ pub struct SessionView {
     pub pending_seconds: f64,
     /// From the lease's beginning to its end, or until now.
     pub held_seconds: f64,
-    /// Waiting for a person. Null: unknown.
+    /// Waiting for a person: at permission prompts, and in review. Null: nothing was reported.
     pub waiting_seconds: Option<f64>,
+    /// Whether it waits for a person now: at a permission prompt, or in review.
+    pub waits: bool,
     /// How many stretches were recorded.
     pub stretches: u64,
     /// Whether a correction took some of its work away, or gave it to another.
@@ -75,48 +78,37 @@ pub struct UsageView {
 
 /// Adds up what was used.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct UsageSum {
-    tokens_in: Option<u64>,
-    tokens_out: Option<u64>,
-    tokens_cached: Option<u64>,
-    source: Option<UsageSource>,
-    micros: Option<u64>,
-}
+pub(crate) struct UsageSum(Option<Usage>);
 
 impl UsageSum {
     pub(crate) fn add(&mut self, usage: &Usage) {
-        let add = |sum: &mut Option<u64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *sum = Some(sum.unwrap_or_default().saturating_add(more));
-            }
-        };
-        add(&mut self.tokens_in, usage.tokens_in);
-        add(&mut self.tokens_out, usage.tokens_out);
-        add(&mut self.tokens_cached, usage.tokens_cached);
-        add(&mut self.micros, usage.cost.as_ref().map(|cost| cost.micros));
-        self.source = self.source.max(Some(usage.source));
+        self.0 = Some(match self.0.take() {
+            Some(sum) => sum.and(usage),
+            None => usage.clone(),
+        });
     }
 
     /// What each of so many had of it on average.
     pub(crate) fn shared_by(self, many: u64) -> UsageSum {
         let share = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(many));
-        UsageSum {
-            tokens_in: share(self.tokens_in),
-            tokens_out: share(self.tokens_out),
-            tokens_cached: share(self.tokens_cached),
-            micros: share(self.micros),
-            source: self.source,
-        }
+        UsageSum(self.0.map(|sum| Usage {
+            tokens_in: share(sum.tokens_in),
+            tokens_out: share(sum.tokens_out),
+            tokens_cached: share(sum.tokens_cached),
+            cost: sum.cost.and_then(|cost| Some(Cost { micros: share(Some(cost.micros))?, ..cost })),
+            ..sum
+        }))
     }
 
     pub(crate) fn view(self, model: Option<String>, currency: Option<String>) -> UsageView {
+        let sum = self.0.as_ref();
         UsageView {
             model,
-            tokens_in: self.tokens_in,
-            tokens_out: self.tokens_out,
-            tokens_cached: self.tokens_cached,
-            source: self.source.unwrap_or(UsageSource::Unknown),
-            cost: self.micros.map(money),
+            tokens_in: sum.and_then(|sum| sum.tokens_in),
+            tokens_out: sum.and_then(|sum| sum.tokens_out),
+            tokens_cached: sum.and_then(|sum| sum.tokens_cached),
+            source: sum.map_or(UsageSource::Unknown, |sum| sum.source),
+            cost: sum.and_then(|sum| sum.cost.as_ref()).map(|cost| money(cost.micros)),
             currency,
         }
     }
@@ -146,11 +138,11 @@ impl Snapshot<'_> {
         let recorded_ms: i64 = recorded.iter().map(|row| row.active_ms).sum();
         let pending_ms = lease.pulse.work.so_far().active_ms;
         let view = self.lease_view(lease, task)?;
+        let (waiting_ms, waits) = self.waited_for_a_person(task, lease);
         let ended = lease.ended.as_ref();
         let mut sums: BTreeMap<(Option<String>, Option<String>), UsageSum> = BTreeMap::new();
         for row in self.read.usage_of(task.uid, lease.token)? {
-            let currency = row.usage.cost.as_ref().map(|cost| cost.currency.clone());
-            sums.entry((row.usage.model.clone(), currency)).or_default().add(&row.usage);
+            sums.entry(row.usage.kind()).or_default().add(&row.usage);
         }
         let held_ms =
             ended.map_or(self.now.since_ms(&lease.acquired()), |ended| ended.at_ms - lease.acquired_at_ms);
@@ -169,7 +161,8 @@ impl Snapshot<'_> {
             worked_seconds: seconds(recorded_ms + pending_ms),
             pending_seconds: seconds(pending_ms),
             held_seconds: seconds(held_ms.max(0)),
-            waiting_seconds: None,
+            waiting_seconds: waiting_ms.map(seconds),
+            waits,
             stretches: lease.worked.stretches,
             corrected: recorded.iter().any(|row| row.active_ms < 0),
             usage: sums.into_iter().map(|((model, currency), sum)| sum.view(model, currency)).collect(),
@@ -177,6 +170,23 @@ impl Snapshot<'_> {
             worktree: view.worktree,
             branch: view.branch,
         })
+    }
+
+    /// How long a session has waited for a person, if that is known, and whether it does now.
+    fn waited_for_a_person(&self, task: &Task, lease: &Lease) -> (Option<i64>, bool) {
+        let mut waiting_ms = lease.worked_so_far().waited_ms;
+        let is_asked = lease.pulse.work.is_asked();
+        if is_asked {
+            waiting_ms += self.now.since_ms(&lease.pulse.last).max(0);
+        }
+        let submitted = lease.ended.as_ref().filter(|ended| ended.how == EndKind::Submitted);
+        let is_in_review = submitted.is_some() && task.state == State::Review && task.token == lease.token;
+        if let Some(submitted) = submitted {
+            let until_ms = lease.reviewed_at_ms.or(is_in_review.then_some(self.now.wall_ms));
+            waiting_ms += until_ms.map_or(0, |until_ms| (until_ms - submitted.at_ms).max(0));
+        }
+        let waits = is_asked || is_in_review;
+        ((waits || waiting_ms > 0 || submitted.is_some()).then_some(waiting_ms), waits)
     }
 
     /// The newest sessions that worked in a window: the leases, by the start of the last stretch there.

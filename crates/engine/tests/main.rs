@@ -14,6 +14,7 @@ mod reboots;
 mod removed;
 mod scopes;
 mod seats;
+mod sessions;
 mod stretches;
 mod timesheets;
 mod world;

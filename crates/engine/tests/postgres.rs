@@ -10,6 +10,7 @@ mod graphs;
 mod promises;
 mod scopes;
 mod seats;
+mod sessions;
 mod stretches;
 mod timesheets;
 mod world;

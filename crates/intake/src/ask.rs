@@ -256,7 +256,7 @@ fn checked_link(link: &Found) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// The host that a web address names, in small letters.
+/// The host that a web address names, in small letters, and without the port that it has anyway.
 pub(crate) fn host(link: &Found) -> Result<String, Fault> {
     let text = link.text.trim();
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -267,7 +267,11 @@ pub(crate) fn host(link: &Found) -> Result<String, Fault> {
     if host.is_empty() || !host.chars().all(is_plain) {
         return Err(link.fault("its host must be a plain name, without a user"));
     }
-    Ok(host.to_ascii_lowercase())
+    let host = host.to_ascii_lowercase();
+    // The same server, spelled out.
+    let usual = if text.starts_with("https") { ":443" } else { ":80" };
+    let host = host.strip_suffix(usual).unwrap_or(&host);
+    Ok(host.strip_suffix('.').unwrap_or(host).to_owned())
 }
 
 #[cfg(test)]

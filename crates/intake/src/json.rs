@@ -1,17 +1,88 @@
 //! Fields of a JSON document, by their paths. A path is told in every error.
 
-use serde_json::Value;
+use std::fmt;
+
+use onus_core::quote::name;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 use crate::ask::{Fault, Found};
 
 /// One document. serde_json refuses what is nested more than 127 deep.
 pub(crate) fn document(bytes: &[u8]) -> Result<Value, Fault> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let value: Value = serde_json::from_slice(bytes)
+    let Unambiguous(value) = serde_json::from_slice(bytes)
         .map_err(|error| Fault::new("input", format!("it is not one JSON document: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         other => Err(Fault::new("input", format!("expected an object, found {}", kind(&other)))),
+    }
+}
+
+/// A value in which no object has a key twice: of such a record, two readers may see two different asks.
+struct Unambiguous(Value);
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unambiguous, D::Error> {
+        deserializer.deserialize_any(UnambiguousVisitor).map(Unambiguous)
+    }
+}
+
+struct UnambiguousVisitor;
+
+impl<'de> Visitor<'de> for UnambiguousVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Unambiguous(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            let Unambiguous(value) = fields.next_value()?;
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format!("the key {} occurs twice", name(&key))));
+            }
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
     }
 }
 
@@ -127,6 +198,20 @@ mod tests {
         let deep = format!("{{\"a\":{}0{}}}", "[".repeat(200), "]".repeat(200));
         assert!(document(deep.as_bytes()).unwrap_err().problem.contains("recursion limit"));
         assert!(document(b"\xef\xbb\xbf{}").is_ok());
+    }
+
+    #[test]
+    fn a_key_that_occurs_twice_is_named() {
+        for (bytes, key) in [
+            (r#"{"title":"a","title":"b"}"#, "title"),
+            (r#"{"issue":{"number":1,"x":[{"y":1,"y":1}]}}"#, "y"),
+            (r#"{"a":1,"\u0061":1}"#, "a"),
+        ] {
+            let fault = document(bytes.as_bytes()).unwrap_err();
+            assert!(fault.problem.contains(&format!("the key {} occurs twice", name(key))), "{fault}");
+        }
+        let whole = br#"{"a":[1,-2,0.5,true,null,"x",{"b":{}}],"b":{"a":"a"}}"#;
+        assert_eq!(document(whole).unwrap(), serde_json::from_slice::<Value>(whole).unwrap());
     }
 
     #[test]

@@ -309,3 +309,43 @@ fn what_is_larger_than_a_channel_delivers_is_not_read() {
     let bytes = vec![b' '; onus_intake::MAX_JSON_BYTES + 1];
     assert_eq!(mapper("chat").read(&bytes).unwrap_err().field, "input");
 }
+
+#[test]
+fn however_an_issues_address_is_spelled_it_is_one_ask() {
+    let github = |link: &str| {
+        let issue = json!({"html_url": link, "number": 12, "title": "t"});
+        mapper("github").read(issue.to_string().as_bytes()).unwrap().origin
+    };
+    let usual = github("https://github.com/acme/web/issues/12");
+    for other in [
+        "https://github.com:443/acme/web/issues/12",
+        "https://GitHub.com/Acme/Web/issues/12",
+        "https://github.com./acme/web/issues/12",
+        "http://github.com:80/ACME/web/issues/12",
+    ] {
+        assert_eq!(github(other), usual, "{other}");
+    }
+    // Another port, and another server, are other places.
+    for other in ["https://github.com:8443/acme/web/issues/12", "https://github.com:80/acme/web/issues/12"] {
+        assert_ne!(github(other), usual, "{other}");
+    }
+    let gitlab = |link: &str| {
+        let issue = json!({"web_url": link, "iid": 6, "title": "t"});
+        mapper("gitlab").read(issue.to_string().as_bytes()).unwrap().origin
+    };
+    let own = gitlab("https://git.acme.example/group/web/-/issues/6");
+    assert_eq!(own, gitlab("https://git.acme.example:443/Group/Web/-/issues/6"));
+    assert_eq!(own.as_str(), "gitlab:git.acme.example/group/web#6");
+    // Said by hand it is the same.
+    assert_eq!("gitlab:git.acme.example/Group/web#6".parse(), Ok(own));
+}
+
+#[test]
+fn a_record_with_a_key_twice_is_refused_by_its_name() {
+    let twice = br#"{"html_url":"https://github.com/a/b/issues/1","number":1,"number":2,"title":"t"}"#;
+    let fault = mapper("github").read(twice).unwrap_err().to_string();
+    assert!(fault.contains("number") && fault.contains("occurs twice"), "{fault}");
+    let twice = br#"{"channel":"ops","id":1,"text":"a","text":"b"}"#;
+    let fault = mapper("chat").read(twice).unwrap_err().to_string();
+    assert!(fault.contains("text") && fault.contains("occurs twice"), "{fault}");
+}

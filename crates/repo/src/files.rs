@@ -4,11 +4,13 @@
 //! someone's credentials. So these files must be regular, bounded, and where they seem to be.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
 
 /// The most that such a file may have.
 pub const MAX_BYTES: u64 = 64 * 1024;
@@ -23,6 +25,8 @@ pub enum Unreadable {
     NotText,
     /// A link that leads out of the repository, or into git's own folder.
     LeadsOut,
+    /// Another user's.
+    Anothers,
     Io(io::Error),
 }
 
@@ -36,6 +40,7 @@ impl fmt::Display for Unreadable {
             Unreadable::LeadsOut => {
                 f.write_str("it is a link to outside the repository: put the file itself there")
             }
+            Unreadable::Anothers => f.write_str("it belongs to another user"),
             Unreadable::Io(error) => error.fmt(f),
         }
     }
@@ -68,6 +73,15 @@ pub(crate) fn read_itself(path: &Path) -> Result<String, Unreadable> {
     read(path, OFlags::NOFOLLOW)
 }
 
+/// A file of the user's own, of any size, that is no link: to be read in part, wherever its name came from. With its size.
+pub fn open_own(path: &Path) -> Result<(File, u64), Unreadable> {
+    let (file, metadata) = open(path, OFlags::NOFOLLOW)?;
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(Unreadable::Anothers);
+    }
+    Ok((file, metadata.len()))
+}
+
 /// Where a path below `root` really lies, if that is still below `root` and not in git's own folder.
 pub fn resolve_inside(root: &Path, path: &Path) -> Result<PathBuf, Unreadable> {
     let real = path.canonicalize()?;
@@ -78,7 +92,8 @@ pub fn resolve_inside(root: &Path, path: &Path) -> Result<PathBuf, Unreadable> {
     }
 }
 
-fn read(path: &Path, how: OFlags) -> Result<String, Unreadable> {
+/// A regular file, for reading.
+fn open(path: &Path, how: OFlags) -> Result<(File, Metadata), Unreadable> {
     // Opening a pipe must not wait for its writer.
     let how = how | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, how, Mode::empty()).map_err(io::Error::from)?);
@@ -86,6 +101,11 @@ fn read(path: &Path, how: OFlags) -> Result<String, Unreadable> {
     if !metadata.is_file() {
         return Err(Unreadable::NotAFile);
     }
+    Ok((file, metadata))
+}
+
+fn read(path: &Path, how: OFlags) -> Result<String, Unreadable> {
+    let (file, metadata) = open(path, how)?;
     if metadata.len() > MAX_BYTES {
         return Err(Unreadable::TooLarge);
     }

@@ -23,7 +23,7 @@ mod worktree;
 
 pub use consent::Consents;
 pub use discover::{Place, checkouts, discover, place_for_new_store};
-pub use files::{MAX_BYTES, Unreadable, read_inside, read_small, resolve_inside};
+pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
 pub use git::{GitError, Repository, SEALS, anchor, anchored, are_committed, shared_folder_mode, show};
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;

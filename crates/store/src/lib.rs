@@ -445,6 +445,13 @@ pub trait Read {
     ) -> Result<Option<Lease>>;
     /// The leases of one holder that have not ended, on tasks and on seats.
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
+    /// The leases of somebody that ended since a wall time.
+    fn leases_ended_by(
+        &mut self,
+        actor: &ActorName,
+        instance: &InstanceId,
+        since_ms: i64,
+    ) -> Result<Vec<Lease>>;
     /// Every lease of a task that has not ended, in the order of `ready`.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
     /// The first leases that a holder lost to another and was not told of yet ([`Write::put_loss`]).

@@ -315,6 +315,7 @@ impl Protocol {
                 cause: None,
                 texts: Default::default(),
                 stretches: draft.stretches,
+                waited_ms: draft.waited_ms,
                 prev: String::new(),
                 hash: String::new(),
             };

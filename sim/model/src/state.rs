@@ -145,6 +145,7 @@ impl State {
                 cause: None,
                 texts: Default::default(),
                 stretches: Vec::new(),
+                waited_ms: 0,
                 prev: String::new(),
                 hash: String::new(),
             };

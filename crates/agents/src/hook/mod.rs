@@ -14,6 +14,7 @@
 mod patch;
 mod scan;
 pub mod shell;
+pub mod usage;
 
 use std::path::PathBuf;
 
@@ -76,6 +77,8 @@ pub enum Moment {
     /// A person asked for something: the agent's turn.
     TurnBegins,
     TurnOver,
+    /// A person is asked whether a tool may be used.
+    Asks,
     PartBegins,
     PartOver,
     End,
@@ -90,6 +93,7 @@ impl Moment {
             "PostToolUseFailure" => Moment::ToolFailed,
             "UserPromptSubmit" | "BeforeAgent" => Moment::TurnBegins,
             "Stop" | "StopFailure" | "Interrupt" | "AfterAgent" => Moment::TurnOver,
+            "PermissionRequest" | "Notification" => Moment::Asks,
             "SubagentStart" => Moment::PartBegins,
             "SubagentStop" => Moment::PartOver,
             "SessionEnd" => Moment::End,
@@ -118,6 +122,10 @@ pub struct Payload {
     pub writes: Vec<PathBuf>,
     /// Which use of a tool this is, if the harness tells.
     pub use_id: Option<String>,
+    /// How long the tool ran, if the harness tells.
+    pub ran_ms: Option<i64>,
+    /// Where the harness keeps what was said: of the conversation, or of the part that the moment is about.
+    pub transcript: Option<PathBuf>,
 }
 
 /// Why a payload is none of ours.
@@ -131,7 +139,7 @@ pub enum Unread {
 
 impl Payload {
     pub fn read(text: &[u8]) -> Result<Payload, Unread> {
-        const FIELDS: [&str; 8] = [
+        const FIELDS: [&str; 12] = [
             "hook_event_name",
             "session_id",
             "agent_id",
@@ -140,15 +148,36 @@ impl Payload {
             "tool_input",
             "tool_response",
             "tool_use_id",
+            "duration_ms",
+            "transcript_path",
+            "agent_transcript_path",
+            "notification_type",
         ];
         let broken = |what: &str| Unread::Broken(what.to_owned());
         let document = Raw::document(text);
         let fields = members(document, FIELDS).ok_or_else(|| broken("it is not a JSON object"))?;
-        let [event, conversation, sub_agent, folder, tool, input, response, use_id] = fields;
+        let [
+            event,
+            conversation,
+            sub_agent,
+            folder,
+            tool,
+            input,
+            response,
+            use_id,
+            ran,
+            spoken,
+            spoken_by_part,
+            note,
+        ] = fields;
         let text_of = |field: Option<Raw<'_>>| field.and_then(Raw::string).filter(|text| !text.is_empty());
         let event = text_of(event).ok_or_else(|| broken("it has no hook_event_name"))?;
         let moment = match Moment::of(&event).ok_or(Unread::OtherEvent)? {
             Moment::AfterTool if response.is_some_and(says_that_it_failed) => Moment::ToolFailed,
+            // There are notifications of other kinds.
+            Moment::Asks if event == "Notification" && !text_of(note).is_some_and(|kind| asks(&kind)) => {
+                return Err(Unread::OtherEvent);
+            }
             moment => moment,
         };
         let conversation = text_of(conversation).ok_or_else(|| broken("it has no session_id"))?;
@@ -179,8 +208,16 @@ impl Payload {
             is_shell,
             writes: named.written,
             use_id: text_of(use_id),
+            ran_ms: ran.and_then(Raw::literal).and_then(|ran| ran.parse().ok()),
+            transcript: text_of(if moment == Moment::PartOver { spoken_by_part } else { spoken })
+                .map(PathBuf::from),
         })
     }
+}
+
+/// Whether a notification of this kind is a permission prompt: Claude Code's, Gemini CLI's.
+fn asks(kind: &str) -> bool {
+    matches!(kind, "permission_prompt" | "ToolPermission")
 }
 
 /// Whether a tool's answer is that it came to nothing. Claude Code has an event of its own for that; Gemini CLI says it in a field, Codex

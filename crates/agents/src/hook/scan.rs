@@ -61,6 +61,12 @@ impl<'a> Raw<'a> {
         inside.strip_suffix(b"\"").map(decoded)
     }
 
+    /// What is neither a string nor brackets: a number, as it is spelled.
+    pub(super) fn literal(self) -> Option<&'a str> {
+        let is_one = !matches!(self.text.first(), None | Some(b'"' | b'{' | b'['));
+        std::str::from_utf8(self.text).ok().filter(|_| is_one)
+    }
+
     /// What is in an array. Nothing, if it is none.
     pub(super) fn elements(self) -> impl Iterator<Item = Raw<'a>> {
         let mut scanner = Scanner::inside(self, b'[');

@@ -19,6 +19,7 @@ const EVENTS: &[(&str, Option<&str>)] = &[
     ("SubagentStart", None),
     ("UserPromptSubmit", None),
     ("PreToolUse", Some("Edit|Write|MultiEdit|NotebookEdit|Bash")),
+    ("PermissionRequest", None),
     ("PostToolUse", None),
     ("PostToolUseFailure", None),
     ("Stop", None),

@@ -20,6 +20,7 @@ const EVENTS: &[(&str, Option<&str>)] = &[
     ("SubagentStart", None),
     ("UserPromptSubmit", None),
     ("PreToolUse", Some("apply_patch|Edit|Write|Bash")),
+    ("PermissionRequest", None),
     ("PostToolUse", None),
     ("Stop", None),
     ("SubagentStop", None),

@@ -19,6 +19,7 @@ const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
     ("BeforeAgent", None),
     ("BeforeTool", Some("^(write_file|replace|run_shell_command)$")),
+    ("Notification", Some("ToolPermission")),
     ("AfterTool", None),
     ("AfterAgent", None),
     ("SessionEnd", None),

@@ -1,4 +1,5 @@
 mod shell;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -7,11 +8,12 @@ use std::time::Duration;
 
 use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
 use onus_agents::{ToldBy, of_conversation};
-use onus_core::actor::KnownBy;
+use onus_core::actor::{InstanceId, KnownBy};
 use onus_core::command::{ChangedFiles, Command, Guard, Presence};
 use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
+use onus_core::session::Reading;
 use onus_engine::{Ancestry, Conversation, Engine, Files, HookCall, Identity, Notice, Reply, Request};
 use onus_os::process;
 use onus_store::{Access, AnyStore};
@@ -153,6 +155,8 @@ struct Hook<'a> {
     known_by: KnownBy,
     /// Where the files are that it is asked about.
     checkout: Checkout,
+    /// What its transcript says that it used, and who: to be recorded with what the moment means.
+    reading: Option<(InstanceId, Reading)>,
 }
 
 impl<'a> Hook<'a> {
@@ -170,7 +174,7 @@ impl<'a> Hook<'a> {
             worktree: None,
             is_alone: dialect.runs_one_at_a_time(),
         };
-        Ok(Hook { host, dialect, conversation, known_by, checkout: Checkout::default() })
+        Ok(Hook { host, dialect, conversation, known_by, checkout: Checkout::default(), reading: None })
     }
 
     /// Where the files are that are asked about next.
@@ -241,6 +245,15 @@ impl<'a> Hook<'a> {
         files: BTreeMap<PathBuf, Vec<String>>,
     ) -> Result<Answer, Refusal> {
         let mut call = engine.call(&self.conversation, &[], Files::Changed)?;
+        if payload.moment == Moment::Asks {
+            return self.answer(engine, payload.moment, call, Vec::new());
+        }
+        if let Some(ran_ms) = payload.ran_ms.filter(|_| call.is_asked) {
+            // Before any other sign of life ends the wait.
+            self.run(engine, &call, Command::Presence(Presence::ToolOver { ran_ms }))?;
+            call = engine.call(&self.conversation, &[], Files::Changed)?;
+        }
+        self.reading = self.read_transcript(engine, payload);
         let found = self.tools_end(engine, &call, payload, &files);
         let answer = if payload.moment == Moment::AfterTool && !files.is_empty() {
             self.in_each(files, |hook, paths| {
@@ -286,6 +299,9 @@ impl<'a> Hook<'a> {
                     if moment == Moment::TurnBegins { Presence::TurnBegun } else { Presence::Here };
                 let reply = self.run(engine, &call, Command::Presence(presence))?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
+            }
+            Moment::Asks => {
+                self.run(engine, &call, Command::Presence(Presence::Asks)).map(|_| Answer::default())
             }
             Moment::TurnOver => {
                 self.run(engine, &call, Command::Presence(Presence::TurnOver)).map(|_| Answer::default())
@@ -395,6 +411,11 @@ impl<'a> Hook<'a> {
                 group: None,
             };
             batch.push(Request { identity: self.identity(call), command: register, key: None });
+        }
+        let is_over = matches!(command, Command::Presence(Presence::TurnOver | Presence::Gone));
+        if let Some((reader, reading)) = self.reading.as_ref().filter(|_| is_over) {
+            let identity = Identity { instance: reader.clone(), ..self.identity(call) };
+            batch.push(Request { identity, command: Command::Used(reading.clone()), key: None });
         }
         batch.push(Request { identity: self.identity(call), command, key: None });
         let unexpected = || Refusal::new(Code::Unexpected, "there was no answer");

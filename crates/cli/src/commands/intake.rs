@@ -3,10 +3,8 @@ use std::path::Path;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use onus_core::command::{Command, Intake};
-use onus_core::ids::shortened;
 use onus_core::refusal::Refusal;
 use onus_engine::{Answer, Reply, Request, TaskView};
-use onus_host::config::SHARED_FILE;
 use onus_intake::{Ask, Channel, Fault, MAX_TEXT_BYTES, Mapper, Plain};
 use onus_repo::name_of;
 use onus_store::Access;
@@ -142,22 +140,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
 }
 
 fn door<'a>(context: &'a Context, args: &'a Args) -> Result<Door<'a>, Refusal> {
-    let config = &context.host.config;
-    let table = config.intake(&args.channel);
-    let trusted = table.is_some_and(|table| table.trust);
-    let paths = table.and_then(|table| table.paths.as_ref());
-    let mapper = match (Channel::named(&args.channel), paths) {
-        (Some(channel), _) => Mapper::of(channel),
-        (None, Some(paths)) => Some(Mapper::Paths(&args.channel, paths)),
-        (None, None) => {
-            let known = Channel::ALL.map(Channel::as_str).into_iter().chain(config.own_channels());
-            return Err(Refusal::usage(format!(
-                "unknown channel '{}': use one of {}, or define it in {SHARED_FILE}, as [intake.NAME] with reference and title",
-                shortened(&args.channel),
-                known.collect::<Vec<_>>().join(", ")
-            )));
-        }
-    };
+    let (mapper, trusted) = context.host.config.channel(&args.channel)?;
     let is_cli = args.channel == Channel::Cli.as_str();
     let beside = [
         ("--ref", args.reference.is_some() && mapper.is_some()),
@@ -255,7 +238,8 @@ fn follow(context: &Context, door: &Door<'_>, mapper: Mapper<'_>) -> super::Exit
             Line::TooLong => Err(Fault::too_large(mapper.max_bytes())),
         };
         let reply = ask.map_err(Refusal::from).and_then(|ask| {
-            engine.take_in(&Request { identity: identity.clone(), command: door.command(ask), key: None })
+            let request = Request { identity: identity.clone(), command: door.command(ask), key: None };
+            if number == 1 { engine.take_in(&request) } else { engine.take_in_next(&request) }
         });
         match reply.and_then(|reply| answer(number, &reply)) {
             Ok((document, notices)) => out.document(document, &notices),

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::grid::{Grid, Kind, markdown};
 use crate::output::{Output, escape_line};
 use crate::progress::Bar;
+use crate::render::grouped;
 use crate::{hours, wording};
 
 /// Reports for people, to be pasted into a chat as they are
@@ -70,7 +71,7 @@ struct Flow {
 
 /// What sessions used of models: tokens and money
 ///
-/// As far as it was recorded (onus session record). What nobody reported is left empty: it is unknown, not zero.
+/// As far as it was recorded, by agents' hooks or by onus session record. What nobody reported is left empty: it is unknown, not zero.
 #[derive(clap::Args, Debug)]
 struct Cost {
     /// A row for each of these; tag: all tags of a task together
@@ -245,7 +246,7 @@ fn actor(context: &Context, args: &OneActor) -> super::Result {
         }
         let span = format!("{}–{}", clock(&entry.start, &zone), clock(&entry.end, &zone));
         let worked = hours::spoken(entry.worked_seconds);
-        page.item(&span, &format!("{} {} ({worked})", entry.task, escape_line(&entry.title)));
+        page.item(&format!("{span}  {worked:<9}"), &format!("{} {}", entry.task, escape_line(&entry.title)));
     }
     if view.entries.is_empty() {
         page.item("", "no recorded work");
@@ -378,7 +379,7 @@ fn price(usage: &UsageView) -> Option<String> {
 
 /// What is unknown stays empty.
 fn used(usage: &UsageView) -> [String; 4] {
-    let count = |count: Option<u64>| count.map(|count| count.to_string()).unwrap_or_default();
+    let count = |count: Option<u64>| count.map(grouped).unwrap_or_default();
     let cost = price(usage).unwrap_or_default();
     [count(usage.tokens_in), count(usage.tokens_out), count(usage.tokens_cached), cost]
 }

@@ -1,6 +1,7 @@
 use onus_core::actor::ActorName;
 use onus_core::ids::TaskRef;
-use onus_engine::SessionQuery;
+use onus_core::session::UsageSource;
+use onus_engine::{SessionQuery, SessionView, UsageView};
 use onus_store::Window;
 use serde_json::json;
 
@@ -10,12 +11,13 @@ use crate::context::Context;
 use crate::grid::{Grid, Kind};
 use crate::hours;
 use crate::output::escape_line;
-use crate::render::local_time;
+use crate::render::{grouped, local_time};
 
 /// List work sessions, the newest first
 ///
 /// A session is the work under one lease; WS-3#2 is the second lease of WS-3. Worked is the sum of its stretches; held is the
-/// time from the claim to its end. How long it waited for a person is not known: no agent reports it yet.
+/// time from the claim to its end. Waited is the time at permission prompts, as agents' hooks report it, and in review: neither is
+/// work.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Only this task's, whenever they were
@@ -49,33 +51,72 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if sessions.is_empty() {
         out.line(&out.dim("(none)"));
     } else {
-        let mut grid = Grid::new(vec![
-            ("session", Kind::Word),
-            ("actor", Kind::Word),
-            ("began", Kind::Word),
-            ("worked", Kind::Number),
-            ("held", Kind::Number),
-            ("outcome", Kind::Word),
-            ("title", Kind::Title),
-        ]);
-        for session in sessions {
-            let outcome = match session.outcome {
-                Some(how) => how.as_str().replace('_', " "),
-                None if session.live => "goes on".to_owned(),
-                None => "lapsed".to_owned(),
-            };
-            grid.push(vec![
-                session.session.clone(),
-                escape_line(&session.actor),
-                local_time(&session.started_at),
-                hours::clock(session.worked_seconds),
-                hours::clock(session.held_seconds),
-                outcome,
-                escape_line(&session.title),
-            ]);
+        out.line(&table(sessions).text(out));
+        let used: Vec<String> = sessions.iter().flat_map(used).collect();
+        if !used.is_empty() {
+            out.line(&format!("\n{}", used.join("\n")));
         }
-        out.line(&grid.text(out));
     }
     out.notices(&looked.notices);
     Ok(())
+}
+
+fn table(sessions: &[SessionView]) -> Grid {
+    let has_waited = sessions.iter().any(|session| session.waiting_seconds.is_some());
+    let mut columns = vec![
+        ("session", Kind::Word),
+        ("actor", Kind::Word),
+        ("began", Kind::Word),
+        ("worked", Kind::Number),
+        ("held", Kind::Number),
+        ("outcome", Kind::Word),
+        ("title", Kind::Title),
+    ];
+    if has_waited {
+        columns.insert(4, ("waited", Kind::Number));
+    }
+    let mut grid = Grid::new(columns);
+    for session in sessions {
+        let outcome = match session.outcome {
+            Some(_) if session.waits => "in review".to_owned(),
+            Some(how) => how.as_str().replace('_', " "),
+            None if !session.live => "lapsed".to_owned(),
+            None if session.waits => "asks".to_owned(),
+            None => "goes on".to_owned(),
+        };
+        let mut row = vec![
+            session.session.clone(),
+            escape_line(&session.actor),
+            local_time(&session.started_at),
+            hours::clock(session.worked_seconds),
+            hours::clock(session.held_seconds),
+            outcome,
+            escape_line(&session.title),
+        ];
+        if has_waited {
+            row.insert(4, session.waiting_seconds.map(hours::clock).unwrap_or_default());
+        }
+        grid.push(row);
+    }
+    grid
+}
+
+/// What a session used, one line per model.
+fn used(session: &SessionView) -> Vec<String> {
+    let said = |usage: &UsageView| {
+        let tokens = |count: Option<u64>, what: &str| count.map(|count| format!("{} {what}", grouped(count)));
+        let facts = [
+            tokens(usage.tokens_in, "tokens in"),
+            tokens(usage.tokens_cached.filter(|cached| *cached > 0), "of them cached"),
+            tokens(usage.tokens_out, "out"),
+            usage.cost.map(|cost| format!("{cost:.2} {}", usage.currency.as_deref().unwrap_or_default())),
+            Some(usage.source)
+                .filter(|source| *source != UsageSource::Actual)
+                .map(|source| source.to_string()),
+        ];
+        let facts: Vec<String> = facts.into_iter().flatten().collect();
+        let model = usage.model.as_deref().map_or_else(|| "a model".to_owned(), escape_line);
+        format!("{} used {model}: {}", session.session, facts.join(", "))
+    };
+    session.usage.iter().map(said).collect()
 }

@@ -49,10 +49,11 @@ impl TaskFold {
                     let grant = &mut self.lease(token)?.grant;
                     (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
                 }
-                Change::RecordWork { token, stretches, .. } => {
+                Change::RecordWork { token, stretches, waited_ms, .. } => {
                     let lease = self.lease(token)?;
-                    lease.worked = lease.worked.and(Worked::of(&stretches));
+                    lease.worked = lease.worked.and(Worked::of(&stretches).waited(waited_ms));
                     lease.pulse.work.waiting.clear();
+                    lease.pulse.work.waited_ms = 0;
                 }
                 Change::AddStretches(rows) => {
                     for mut row in rows {
@@ -61,6 +62,7 @@ impl TaskFold {
                     }
                 }
                 Change::AddUsage(row) => self.usage.push(row),
+                Change::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
                 Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
                 Change::EndLease { token, worked, ended, .. } => {
                     let lease = self.lease(token)?;

@@ -58,7 +58,7 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<Change>
         }
         _ => return Err(Misplaced("an event of a task stands in a seat's stream")),
     }
-    if !event.stretches.is_empty() {
+    if !event.stretches.is_empty() || event.waited_ms != 0 {
         return Err(Misplaced("a seat is no work"));
     }
     seat.version = event.version;

@@ -117,6 +117,7 @@ fn the_fold_goes_where_the_table_says() {
                     cause: None,
                     texts: BTreeMap::new(),
                     stretches: Vec::new(),
+                    waited_ms: 0,
                     prev: String::new(),
                     hash: String::new(),
                 };

@@ -9,14 +9,18 @@ use super::{Change, Misplaced, token_of};
 
 /// What rode on the event counts for its task, and for its lease if that was not said with its end.
 pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
-    if event.stretches.is_empty() {
+    if event.stretches.is_empty() && event.waited_ms == 0 {
         return Ok(());
     }
     task.effort_ms = task.effort_ms.saturating_add(Worked::of(&event.stretches).active_ms);
     let is_counted = |change: &Change| matches!(change, Change::EndLease { .. } | Change::ReviveLease { .. });
     if !changes.iter().any(is_counted) {
         let (token, stretches) = (token_of(event)?, event.stretches.clone());
-        changes.push(Change::RecordWork { task: task.uid, token, stretches });
+        let waited_ms = event.waited_ms;
+        changes.push(Change::RecordWork { task: task.uid, token, stretches, waited_ms });
+    }
+    if event.stretches.is_empty() {
+        return Ok(());
     }
     let rows = event.stretches.iter().copied().flat_map(pieces).zip(0..);
     let recorded = |(piece, place): (Stretch, u64)| -> Result<Recorded, Misplaced> {

@@ -23,6 +23,7 @@ pub(super) fn record(view: &View<'_>, drafts: &mut [Draft]) {
             work = work.closed();
         }
         draft.stretches = std::mem::take(&mut work.waiting);
+        draft.waited_ms = std::mem::take(&mut work.waited_ms);
         worked = worked.and(Worked::of(&draft.stretches));
         if let Some(end) = draft.body.lease_end_mut() {
             end.active_ms = worked.active_ms;

@@ -276,7 +276,7 @@ impl UnitOfWork<'_> {
             // What a part of the conversation holds, only that part ends.
             self.speak_for(&lease.instance);
             match presence {
-                Presence::Here | Presence::TurnBegun => {}
+                Presence::Here | Presence::TurnBegun | Presence::Asks | Presence::ToolOver { .. } => {}
                 Presence::TurnOver => resting.push(lease),
                 Presence::Gone if lease.grant.reserve => {
                     if self.finish(&lease, Verb::Release, None)? {
@@ -299,7 +299,7 @@ impl UnitOfWork<'_> {
         }
         self.caller.instance = whole;
         self.before.in_turn = match presence {
-            Presence::Here => self.before.in_turn,
+            Presence::Here | Presence::Asks | Presence::ToolOver { .. } => self.before.in_turn,
             Presence::TurnBegun => true,
             Presence::TurnOver | Presence::Gone => false,
         };
@@ -308,7 +308,7 @@ impl UnitOfWork<'_> {
     }
 
     /// The caller, or a part of it. Turns are the whole conversation's: its parts are measured by their signs of life.
-    fn speak_for(&mut self, instance: &InstanceId) {
+    pub(super) fn speak_for(&mut self, instance: &InstanceId) {
         self.caller.in_turn = self.before.in_turn && *instance == self.request.identity.instance;
         self.caller.instance = instance.clone();
     }

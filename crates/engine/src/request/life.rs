@@ -72,7 +72,23 @@ impl UnitOfWork<'_> {
     /// A turn begins: every lease of the caller's is worked on from now.
     pub(super) fn turn_begun(&mut self, held: &mut [Lease]) -> Result<()> {
         self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
-            true => lease.pulse.work.clone().in_new_turn(sign),
+            true => lease.pulse.work.clone().in_new_turn(&lease.pulse.last, sign),
+            false => lease.pulse.work.clone(),
+        })
+    }
+
+    /// A person is asked: every lease of the caller's waits from now.
+    pub(super) fn asking(&mut self, held: &mut [Lease]) -> Result<()> {
+        self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
+            true => lease.pulse.work.clone().asking(&lease.pulse.last, sign),
+            false => lease.pulse.work.clone(),
+        })
+    }
+
+    /// A tool has run for so long.
+    pub(super) fn tool_over(&mut self, held: &mut [Lease], ran_ms: i64) -> Result<()> {
+        self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
+            true => lease.pulse.work.clone().after_tool(&lease.pulse.last, sign, ran_ms),
             false => lease.pulse.work.clone(),
         })
     }
@@ -148,6 +164,7 @@ impl UnitOfWork<'_> {
                 Command::Presence(_) | Command::Guard(_) | Command::Look(_) | Command::Changed(_) => None,
                 _ => self.before.ended_at_ms,
             },
+            read: self.before.read.clone(),
         };
         Ok(self.write.put_instance(&known)?)
     }

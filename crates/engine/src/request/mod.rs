@@ -16,6 +16,7 @@ mod rows;
 pub(crate) mod seat;
 mod target;
 mod undo;
+mod used;
 
 use std::collections::BTreeSet;
 
@@ -224,8 +225,10 @@ impl<'a> UnitOfWork<'a> {
         let mut rows = self.closing(outcome.shown())?;
         match request.command.itself() {
             // Whoever says that it rests is not woken by saying so.
-            Command::Presence(Presence::TurnOver | Presence::Gone) => {}
+            Command::Presence(Presence::TurnOver | Presence::Gone) | Command::Used(_) => {}
             Command::Presence(Presence::TurnBegun) => self.turn_begun(&mut rows.held)?,
+            Command::Presence(Presence::Asks) => self.asking(&mut rows.held)?,
+            Command::Presence(Presence::ToolOver { ran_ms }) => self.tool_over(&mut rows.held, *ran_ms)?,
             _ if life == SignOfLife::Owed => {}
             _ => self.sign_of_life(progressed, &mut rows.held)?,
         }
@@ -268,6 +271,7 @@ impl<'a> UnitOfWork<'a> {
             Command::Seated { seat, token, command } => self.seated(seat, *token, command),
             Command::Guard(guard) => self.guard(guard),
             Command::Look(look) => self.look(look),
+            Command::Used(reading) => self.used(reading),
             Command::Presence(presence) => self.presence(*presence),
             Command::Changed(changed) => self.changed(changed),
             Command::RegisterActor { actor, tier } => self.register_actor(actor, *tier),
@@ -287,6 +291,7 @@ impl<'a> UnitOfWork<'a> {
                     process: Some(process.clone()),
                     group: *group,
                     seen_at_ms: before.as_ref().map_or(self.now.wall_ms, |before| before.seen_at_ms),
+                    read: before.as_ref().and_then(|before| before.read.clone()),
                     // No turn outlives its process.
                     in_turn: before
                         .is_some_and(|before| before.in_turn && before.process.as_ref() == Some(process)),

@@ -84,6 +84,7 @@ impl UnitOfWork<'_> {
             cause: self.first,
             texts: texts.iter().map(|(field, salt, text)| (*field, digest(salt, text))).collect(),
             stretches: draft.stretches,
+            waited_ms: draft.waited_ms,
             prev,
             hash: String::new(),
         };

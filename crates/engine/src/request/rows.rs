@@ -60,6 +60,7 @@ impl Rows {
             | Change::AttachLease { task, token, .. }
             | Change::StartLease { task, token }
             | Change::RecordWork { task, token, .. }
+            | Change::EndReview { task, token, .. }
             | Change::EndLease { task, token, .. }
             | Change::RemoveScope { task, token, .. }
             | Change::YieldFiles { task, token, .. }

@@ -31,6 +31,7 @@ use onus_core::refusal::Refusal;
 use onus_core::scope::AreaName;
 use onus_core::time::Span;
 use onus_engine::Billing;
+use onus_intake::{Channel, Mapper};
 
 use crate::strictness::{Settled, Strictness};
 
@@ -204,6 +205,24 @@ impl Config {
     /// What the project says about a channel that asks come by.
     pub fn intake(&self, channel: &str) -> Option<&IntakeChannel> {
         self.tables.intake.get(channel)
+    }
+
+    /// What reads what a channel delivers (None: plain text, its reference beside it), and whether its asks are trusted.
+    pub fn channel<'a>(&'a self, name: &'a str) -> Result<(Option<Mapper<'a>>, bool), Refusal> {
+        let table = self.intake(name);
+        let trusted = table.is_some_and(|table| table.trust);
+        match (Channel::named(name), table.and_then(|table| table.paths.as_ref())) {
+            (Some(channel), _) => Ok((Mapper::of(channel), trusted)),
+            (None, Some(paths)) => Ok((Some(Mapper::Paths(name, paths)), trusted)),
+            (None, None) => {
+                let known = Channel::ALL.map(Channel::as_str).into_iter().chain(self.own_channels());
+                Err(Refusal::usage(format!(
+                    "unknown channel '{}': use one of {}, or define it in {SHARED_FILE}, as [intake.NAME] with reference and title",
+                    shortened(name),
+                    known.collect::<Vec<_>>().join(", ")
+                )))
+            }
+        }
     }
 
     /// The channels that a project added to those that onus knows by itself.

@@ -84,7 +84,10 @@ pub(super) fn unexpected() -> Refusal {
 
 /// The answer to a change: the task and where it stands now.
 pub(super) fn changed(reply: &Reply, past: &str) -> Result<Answer, Refusal> {
-    let (engine::Answer::Task(task) | engine::Answer::Lease { task, .. }) = &reply.answer else {
+    let (engine::Answer::Task(task)
+    | engine::Answer::Asked { task, .. }
+    | engine::Answer::Lease { task, .. }) = &reply.answer
+    else {
         return Err(unexpected());
     };
     let mut value = json!({ "id": task.id, "title": task.title, "state": task.state });

@@ -3,20 +3,22 @@
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use onus_core::command::{Act, Command, NewTask, TaskLink, Terms};
+use onus_core::command::{Act, Command, Intake, NewTask, TaskLink, Terms};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
-use onus_core::task::{Facts, NoteKind};
+use onus_core::task::{Facts, NoteKind, Origin};
 use onus_core::transition::Verb;
 use onus_engine::{Identity, Notice, Reply, Request};
 use onus_store::Access;
+
+use onus_intake::Plain;
 
 use onus_host::scopes::{Reserved, reserved};
 use onus_host::{Asker, Connection, Entered, target};
 
 use super::answers::{self, Answer};
 use super::grants::Grant;
-use super::tools::{Call, Claim};
+use super::tools::{Add, Call, Claim};
 
 /// What a client did through this connection last, as the connection's own instance.
 pub(super) type Known = Option<Identity>;
@@ -83,18 +85,48 @@ pub(super) fn carry_out(
                 scope_areas: areas,
                 ..plain
             };
-            let new = NewTask {
-                body: add.body,
-                facts,
-                parent: add.parent.map(TaskLink::Task),
-                deps: add.deps.into_iter().map(TaskLink::Task).collect(),
-                ..NewTask::titled(add.title)
+            let ask = match &add.origin {
+                Some(origin) => Some(ask(connection, origin, &add)?),
+                None if add.link.is_some() => {
+                    return Err(Refusal::usage("add: link: only an ask with an origin has one"));
+                }
+                None => None,
             };
-            let (mut reply, identity) = change(connection, asker, Command::Add(new))?;
+            let (parent, deps) =
+                (add.parent.map(TaskLink::Task), add.deps.into_iter().map(TaskLink::Task).collect());
+            let (command, past) = match ask {
+                Some(asked) => {
+                    let past = if asked.propose { "proposed" } else { "added" };
+                    let facts = Facts { link: asked.facts.link.clone(), ..facts };
+                    let new = NewTask { facts, parent, deps, ..asked };
+                    (Command::Intake(Intake { new, refresh: false, is_reply: false }), past)
+                }
+                None => {
+                    let new = NewTask { body: add.body, facts, parent, deps, ..NewTask::titled(add.title) };
+                    (Command::Add(new), "added")
+                }
+            };
+            let (mut reply, identity) = change(connection, asker, command)?;
             reply.notices.extend(notices.into_iter().map(Notice::info));
-            Ok((answers::changed(&reply, "added")?, Some(identity)))
+            Ok((answers::changed(&reply, past)?, Some(identity)))
         }
     }
+}
+
+/// An ask that came to the agent from elsewhere, held to what every channel is held to: proposed, unless its channel is trusted.
+fn ask(connection: &Connection, origin: &str, add: &Add) -> Result<NewTask, Refusal> {
+    let origin: Origin = origin.parse()?;
+    let (channel, reference) = origin.as_str().split_once(':').unwrap_or_default();
+    let (_, trusted) = connection.host()?.config.channel(channel)?;
+    let plain = Plain {
+        reference,
+        title: &add.title,
+        body: add.body.as_deref(),
+        link: add.link.as_deref(),
+        author: None,
+    };
+    let ask = plain.ask(channel).map_err(|fault| Refusal::usage(format!("{channel}: {fault}")))?;
+    Ok(ask.into_task(!trusted))
 }
 
 /// Takes a task, and waits for one as long as nothing is to be read from `stop`.
@@ -141,7 +173,7 @@ fn act(
 fn change(connection: &Connection, asker: &Asker, command: Command) -> Result<(Reply, Identity), Refusal> {
     let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Write)?;
     let request = Request { identity, command, key: None };
-    let mut reply = engine.run(&request)?;
+    let mut reply = engine.take_in(&request)?;
     tell(connection, notices, &mut reply.notices);
     Ok((reply, request.identity))
 }

@@ -161,6 +161,8 @@ pub(super) struct Add {
     pub(super) deps: Vec<TaskRef>,
     #[serde(default)]
     pub(super) scope: Vec<String>,
+    pub(super) origin: Option<String>,
+    pub(super) link: Option<String>,
 }
 
 /// What is asked for, or why that cannot be. None: there is no such tool.
@@ -287,6 +289,8 @@ pub(super) fn list() -> Vec<Tool> {
                 "parent": id(),
                 "deps": { "type": "array", "items": { "type": "string" }, "description": "Ids that must be done first" },
                 "scope": globs(),
+                "origin": text("An ask from elsewhere, CHANNEL:REF such as github:acme/web#12: always the same task"),
+                "link": id(),
             }),
             &["title"],
         ),

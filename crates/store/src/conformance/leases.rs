@@ -102,17 +102,18 @@ fn recorded_work<S: Store>(store: &mut S) {
         create(write, uid(1, 1), "t", Facts::default())?;
         claim(write, uid(1, 1), ("h", "1"), Some(5_000))?;
         let lease = write.lease(uid(1, 1), Token(1))?.expect("it was granted");
-        write.pulse(&[(uid(1, 1), Token(1), Pulse { renewals: 1, work: some_work(&now), ..lease.pulse })])
+        let work = Work { waited_ms: 77, ..some_work(&now) };
+        write.pulse(&[(uid(1, 1), Token(1), Pulse { renewals: 1, work, ..lease.pulse })])
     });
     let note = || {
         Draft::new(Body::NoteAdded { kind: NoteKind::Progress, link: None })
             .text(Field::Note, Some("n".to_owned()))
             .token(Token(1))
     };
-    let told = Draft { stretches: some_stretches(&now), ..note() };
+    let told = Draft { stretches: some_stretches(&now), waited_ms: 77, ..note() };
     commit(store, |write| append_as(write, uid(1, 1), told.clone(), ("h", "1")));
     let lease = look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap();
-    assert_eq!(lease.worked, Worked { active_ms: 642, stretches: 2 });
+    assert_eq!(lease.worked, Worked { active_ms: 642, stretches: 2, waited_ms: 77 });
     assert_eq!(lease.pulse.work, Work { waiting: Vec::new(), ..some_work(&now) }, "the open one goes on");
     let ended = Draft::new(Body::TaskDone { lease: end() }).token(Token(1));
     let last = some_stretches(&now)[..1].to_vec();
@@ -123,7 +124,7 @@ fn recorded_work<S: Store>(store: &mut S) {
     let lease = look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap();
     assert_eq!(
         (lease.worked, lease.pulse.work),
-        (Worked { active_ms: 1_242, stretches: 3 }, Work::default())
+        (Worked { active_ms: 1_242, stretches: 3, waited_ms: 77 }, Work::default())
     );
     assert_eq!(lease.ended.unwrap().end.active_ms, 1_242);
     assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, Vec::new());
@@ -183,6 +184,12 @@ fn held_by<S: Store>(store: &mut S) {
     assert_eq!(tasks("h", "2"), [uid(2, 2)]);
     assert_eq!(tasks("x", "1"), []);
     assert_eq!(look(store, |read| read.open_leases(10)).len(), 3);
+    let mut ended = |name: &str, of: &str, since_ms: i64| {
+        let leases = look(store, |read| read.leases_ended_by(&actor(name), &instance(of), since_ms));
+        leases.iter().map(|lease| lease.task).collect::<Vec<_>>()
+    };
+    assert_eq!(ended("h", "1", 0), [uid(3, 3)]);
+    assert_eq!((ended("h", "2", 0), ended("g", "1", 0), ended("h", "1", i64::MAX)), (vec![], vec![], vec![]));
 }
 
 fn latest<S: Store>(store: &mut S) {
@@ -421,6 +428,7 @@ fn instances<S: Store>(store: &mut S) {
         }),
         registered_at_ms: Some(i64::from(pid)),
         ended_at_ms: None,
+        read: (pid % 2 == 1).then(|| format!("{{\"offset\":{pid}}}")),
     };
     let of = |store: &mut S, process: &Process| look(store, |read| read.instances_of(process, 3));
     commit(store, |write| {

@@ -79,6 +79,7 @@ fn stamped(
         cause: None,
         texts: texts.iter().map(|(field, salt, text)| (*field, digest(salt, text))).collect(),
         stretches: draft.stretches,
+        waited_ms: draft.waited_ms,
         prev,
         hash: String::new(),
     };
@@ -100,6 +101,7 @@ pub fn append_to_project(write: &mut dyn Write, body: Body) -> Result<()> {
         cause: None,
         texts: Default::default(),
         stretches: Vec::new(),
+        waited_ms: 0,
         prev: project.head.clone(),
         hash: String::new(),
     };

@@ -190,6 +190,7 @@ CREATE TABLE lease (
     version bigint NOT NULL,
     active_ms bigint NOT NULL,
     stretches bigint NOT NULL,
+    waited_ms bigint NOT NULL,
     last_wall_ms bigint NOT NULL,
     last_tick_ms bigint NOT NULL,
     last_domain text COLLATE "C" NOT NULL,
@@ -206,9 +207,11 @@ CREATE TABLE lease (
     ended_how text COLLATE "C",
     ended_at_ms bigint,
     ended_version bigint,
+    reviewed_at_ms bigint,
     PRIMARY KEY (project, task, token)
 ) WITH (fillfactor = 80);
 CREATE INDEX lease_unended ON lease (project, actor, instance) WHERE ended_how IS NULL;
+CREATE INDEX lease_holder ON lease (project, actor, instance, ended_at_ms) WHERE ended_how IS NOT NULL;
 
 CREATE TABLE stretch (
     project uuid NOT NULL,
@@ -278,6 +281,7 @@ CREATE TABLE instance (
     wants_at_ms bigint,
     registered_at_ms bigint,
     ended_at_ms bigint,
+    read text COLLATE "C",
     PRIMARY KEY (project, actor, instance)
 ) WITH (fillfactor = 70);
 CREATE INDEX instance_process ON instance (project, pid, start) WHERE pid IS NOT NULL;

@@ -143,7 +143,7 @@ impl Write for Session<'_> {
                 &column(pulses, |pulse| domain(&pulse.progress)),
                 &column(pulses, |pulse| pulse.resting),
                 &column(pulses, |pulse| working(&pulse.work)),
-                &column(pulses, |pulse| waiting(&pulse.work.waiting)),
+                &column(pulses, |pulse| waiting(&pulse.work.waiting, pulse.work.waited_ms)),
             ],
             Expect::RowsOrRetry(pulses.len() as u64),
         )

@@ -31,13 +31,13 @@ pub(crate) const TASK: [&str; 52] = [
 ];
 
 #[rustfmt::skip]
-pub(crate) const LEASE: [&str; 38] = [
+pub(crate) const LEASE: [&str; 40] = [
     "holds", "task", "token", "actor", "instance", "tier", "acquired_at_ms", "tick_ms", "domain", "ttl_ms",
     "max_hold_ms", "process", "worktree", "worktree_id", "branch", "mode", "constraints", "reserve", "handoff_version", "version",
-    "active_ms", "stretches", "last_wall_ms", "last_tick_ms",
+    "active_ms", "stretches", "waited_ms", "last_wall_ms", "last_tick_ms",
     "last_domain", "progress_wall_ms", "progress_tick_ms", "progress_domain", "renewals",
     "deadline_wall_ms", "deadline_tick_ms", "deadline_domain", "resting", "working", "waiting",
-    "ended_how", "ended_at_ms", "ended_version",
+    "reviewed_at_ms", "ended_how", "ended_at_ms", "ended_version",
 ];
 
 pub(crate) const TASK_COLUMNS: &str = made!(columns(&TASK));
@@ -52,7 +52,7 @@ pub(crate) const SCOPE_COLUMNS: &str = "task, token, glob, kind, area, worktree,
 pub(crate) const TEXT_COLUMNS: &str = "stream, version, field, salt, body";
 
 pub(crate) const INSTANCE_COLUMNS: &str = "actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms, \
-    pgid, in_turn, wants_task, wants_path, wants_worktree, wants_at_ms, registered_at_ms, ended_at_ms";
+    pgid, in_turn, wants_task, wants_path, wants_worktree, wants_at_ms, registered_at_ms, ended_at_ms, read";
 
 /// Named in full: they are read beside a lease's.
 pub(crate) const NOTICE_COLUMNS: &str = "actor, instance, task, token, kind, path, by_actor, by_instance, by_task, \
@@ -163,8 +163,9 @@ pub(crate) fn working(work: &Work) -> Option<String> {
     work.open.as_ref().map(json)
 }
 
-pub(crate) fn waiting(stretches: &[Stretch]) -> String {
-    json(&stretches)
+/// With what was waited for a person.
+pub(crate) fn waiting(stretches: &[Stretch], waited_ms: i64) -> String {
+    json(&(stretches, waited_ms))
 }
 
 pub(super) fn json(value: &impl serde::Serialize) -> String {
@@ -262,6 +263,7 @@ pub(crate) fn lease_values(lease: &Lease) -> [Value<'_>; LEASE.len()] {
         ("version", lease.version.into()),
         ("active_ms", lease.worked.active_ms.into()),
         ("stretches", lease.worked.stretches.into()),
+        ("waited_ms", lease.worked.waited_ms.into()),
         ("last_wall_ms", pulse.last.wall_ms.into()),
         ("last_tick_ms", pulse.last.tick_ms.into()),
         ("last_domain", pulse.last.domain.as_str().into()),
@@ -274,7 +276,8 @@ pub(crate) fn lease_values(lease: &Lease) -> [Value<'_>; LEASE.len()] {
         ("deadline_domain", deadline.map(|deadline| deadline.domain.as_str()).into()),
         ("resting", pulse.resting.into()),
         ("working", working(&pulse.work).into()),
-        ("waiting", waiting(&pulse.work.waiting).into()),
+        ("waiting", waiting(&pulse.work.waiting, pulse.work.waited_ms).into()),
+        ("reviewed_at_ms", lease.reviewed_at_ms.into()),
         ("ended_how", ended.map(|ended| ended.how.as_str()).into()),
         ("ended_at_ms", ended.map(|ended| ended.at_ms).into()),
         ("ended_version", ended.map(|ended| ended.version).into()),

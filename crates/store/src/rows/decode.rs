@@ -100,15 +100,17 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Decoded<Lease> {
         handoff_version: cells.optional()?,
     };
     let version = cells.get()?;
-    let worked = Worked { active_ms: cells.get()?, stretches: cells.get()? };
-    let pulse = Pulse {
+    let worked = Worked { active_ms: cells.get()?, stretches: cells.get()?, waited_ms: cells.get()? };
+    let mut pulse = Pulse {
         last: cells.moment()?,
         progress: cells.moment()?,
         renewals: cells.get()?,
         deadline: cells.optional_moment()?,
         resting: cells.get()?,
-        work: Work { open: cells.optional_json()?, waiting: cells.json()? },
+        work: Work { open: cells.optional_json()?, ..Work::default() },
     };
+    (pulse.work.waiting, pulse.work.waited_ms) = cells.json()?;
+    let reviewed_at_ms = cells.optional()?;
     let ended = match cells.optional_parsed()? {
         Some(how) => Some(Ended {
             how,
@@ -122,7 +124,20 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Decoded<Lease> {
         }),
         None => None,
     };
-    Ok(Lease { holds, task, token, actor, instance, grant, acquired_at_ms, version, worked, pulse, ended })
+    Ok(Lease {
+        holds,
+        task,
+        token,
+        actor,
+        instance,
+        grant,
+        acquired_at_ms,
+        version,
+        worked,
+        pulse,
+        ended,
+        reviewed_at_ms,
+    })
 }
 
 pub(crate) fn project(cells: &mut Cells<'_>) -> Decoded<Project> {
@@ -175,7 +190,7 @@ pub(crate) fn instance(cells: &mut Cells<'_>) -> Decoded<KnownInstance> {
     let (task, path) = (cells.optional_parsed()?, cells.optional()?);
     let (worktree, at_ms) = (cells.optional_parsed()?, cells.optional()?);
     let wants = task.zip(at_ms).map(|(task, at_ms)| Wanted { task, path, worktree, at_ms });
-    let (registered_at_ms, ended_at_ms) = (cells.optional()?, cells.optional()?);
+    let (registered_at_ms, ended_at_ms, read) = (cells.optional()?, cells.optional()?, cells.optional()?);
     Ok(KnownInstance {
         actor,
         instance,
@@ -186,6 +201,7 @@ pub(crate) fn instance(cells: &mut Cells<'_>) -> Decoded<KnownInstance> {
         wants,
         registered_at_ms,
         ended_at_ms,
+        read,
     })
 }
 

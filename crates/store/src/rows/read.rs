@@ -46,6 +46,7 @@ macro_rules! shared_reads {
             fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
             fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
             fn leases_held_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+            fn leases_ended_by(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
             fn leases_lost_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
             fn losses() -> Vec<Loss>;
             fn touched_in(worktree: Option<&WorktreeId>) -> Vec<Glob>;
@@ -262,6 +263,25 @@ pub(crate) fn leases_held_by(
     instance: &InstanceId,
 ) -> Result<Vec<Lease>> {
     session.all(LEASES_HELD, values![actor, instance], decode::lease)
+}
+
+/// A conversation has ended few leases, and few are asked for.
+pub(crate) fn leases_ended_by(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+    since_ms: i64,
+) -> Result<Vec<Lease>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            LEASE_COLUMNS,
+            " FROM lease[ INDEXED BY lease_holder] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+             AND ended_how IS NOT NULL AND ended_at_ms >= ?3 ORDER BY acquired_at_ms, task, token"
+        ),
+        values![actor, instance, since_ms],
+        decode::lease,
+    )
 }
 
 /// Hardly anybody has lost one: what was lost is read one by one.

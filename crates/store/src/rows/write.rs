@@ -74,6 +74,7 @@ pub(crate) fn create_project(
         cause: None,
         texts: Default::default(),
         stretches: Vec::new(),
+        waited_ms: 0,
         prev: String::new(),
         hash: String::new(),
     };
@@ -185,9 +186,16 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             session.run_on_one(
                 sql!(
                     "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, ended_how = NULL, \
-                     ended_at_ms = NULL, ended_version = NULL, process = ?5 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                     ended_at_ms = NULL, ended_version = NULL, process = ?5, waited_ms = waited_ms + ?6 WHERE {project = $1 AND }task = ?1 AND token = ?2"
                 ),
-                values![*task, *token, worked.active_ms, worked.stretches, process.as_ref().map(json)],
+                values![
+                    *task,
+                    *token,
+                    worked.active_ms,
+                    worked.stretches,
+                    process.as_ref().map(json),
+                    worked.waited_ms,
+                ],
             )?;
             hold(session, *task, *token, true)?;
             set_pulse(session, *task, *token, pulse, None)
@@ -209,18 +217,32 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
             values![*task, *token],
         ),
-        Change::RecordWork { task, token, stretches } => {
+        Change::RecordWork { task, token, stretches, waited_ms } => {
             let worked = Worked::of(stretches);
             // What began to wait meanwhile must not be lost: then it is decided again. In a copy nothing waits.
             session.run_later(
                 sql!(
-                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, waiting = ?6 \
+                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, \
+                     waited_ms = waited_ms + ?7, waiting = ?6 \
                      WHERE {project = $1 AND }task = ?1 AND token = ?2 AND waiting IN (?5, ?6)"
                 ),
-                values![*task, *token, worked.active_ms, worked.stretches, waiting(stretches), waiting(&[])],
+                values![
+                    *task,
+                    *token,
+                    worked.active_ms,
+                    worked.stretches,
+                    waiting(stretches, *waited_ms),
+                    waiting(&[], 0),
+                    *waited_ms,
+                ],
                 Expect::RowsOrRetry(1),
             )
         }
+        Change::EndReview { task, token, at_ms } => session.run_later(
+            sql!("UPDATE lease SET reviewed_at_ms = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+            values![*task, *token, *at_ms],
+            Expect::OneRow,
+        ),
         Change::AddStretches(rows) => super::stretch::add(session, rows),
         Change::AddUsage(row) => super::usage::add(session, row),
         Change::EndLease { task, token, worked, ended } => {
@@ -231,7 +253,8 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             session.run_later(
                 sql!(
                     "UPDATE lease SET ended_how = ?3, ended_at_ms = ?4, ended_version = ?5, \
-                     active_ms = active_ms + ?6, stretches = stretches + ?7 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                     active_ms = active_ms + ?6, stretches = stretches + ?7, waited_ms = waited_ms + ?8 \
+                     WHERE {project = $1 AND }task = ?1 AND token = ?2"
                 ),
                 values![
                     *task,
@@ -240,7 +263,8 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                     ended.at_ms,
                     ended.version,
                     worked.active_ms,
-                    worked.stretches
+                    worked.stretches,
+                    worked.waited_ms,
                 ],
                 Expect::OneRow,
             )
@@ -409,7 +433,7 @@ pub(crate) fn set_pulse(
             pulse.resting,
             renewed,
             working(&pulse.work),
-            waiting(&pulse.work.waiting),
+            waiting(&pulse.work.waiting, pulse.work.waited_ms),
         ],
         Expect::RowsOrRetry(1),
     )
@@ -417,7 +441,7 @@ pub(crate) fn set_pulse(
 
 pub(crate) fn put_instance(session: &mut dyn Statements, known: &KnownInstance) -> Result<()> {
     const VALUES: &str =
-        ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+        ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
     let (process, wants) = (known.process.as_ref(), known.wants.as_ref());
     session.run_later(
         sql!(
@@ -429,7 +453,8 @@ pub(crate) fn put_instance(session: &mut dyn Statements, known: &KnownInstance) 
              seen_at_ms = excluded.seen_at_ms, pgid = excluded.pgid, in_turn = excluded.in_turn, \
              wants_task = excluded.wants_task, wants_path = excluded.wants_path, \
              wants_worktree = excluded.wants_worktree, wants_at_ms = excluded.wants_at_ms, \
-             registered_at_ms = excluded.registered_at_ms, ended_at_ms = excluded.ended_at_ms}"
+             registered_at_ms = excluded.registered_at_ms, ended_at_ms = excluded.ended_at_ms, \
+             read = excluded.read}"
         ),
         values![
             &known.actor,
@@ -449,6 +474,7 @@ pub(crate) fn put_instance(session: &mut dyn Statements, known: &KnownInstance) 
             wants.map(|wants| wants.at_ms),
             known.registered_at_ms,
             known.ended_at_ms,
+            known.read.as_deref(),
         ],
         Expect::Success,
     )

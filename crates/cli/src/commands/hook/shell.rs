@@ -251,7 +251,7 @@ impl Hook<'_> {
         match moment {
             Moment::BeforeTool => self.dialect.hears_before_a_tool(),
             Moment::Start | Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins => true,
-            Moment::PartBegins | Moment::PartOver | Moment::TurnOver | Moment::End => false,
+            Moment::Asks | Moment::PartBegins | Moment::PartOver | Moment::TurnOver | Moment::End => false,
         }
     }
 

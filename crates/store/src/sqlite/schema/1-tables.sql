@@ -173,6 +173,7 @@ CREATE TABLE lease (
     version INTEGER NOT NULL,
     active_ms INTEGER NOT NULL,
     stretches INTEGER NOT NULL,
+    waited_ms INTEGER NOT NULL,
     last_wall_ms INTEGER NOT NULL,
     last_tick_ms INTEGER NOT NULL,
     last_domain TEXT NOT NULL,
@@ -189,9 +190,10 @@ CREATE TABLE lease (
     ended_how TEXT,
     ended_at_ms INTEGER,
     ended_version INTEGER,
+    reviewed_at_ms INTEGER,
     PRIMARY KEY (task, token)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX lease_holder ON lease (task, actor, instance, token) WHERE ended_how IS NOT NULL;
+CREATE INDEX lease_holder ON lease (actor, instance, task, token) WHERE ended_how IS NOT NULL;
 CREATE INDEX lease_unended ON lease (actor, instance) WHERE ended_how IS NULL;
 
 CREATE TABLE stretch (
@@ -257,6 +259,7 @@ CREATE TABLE instance (
     wants_at_ms INTEGER,
     registered_at_ms INTEGER,
     ended_at_ms INTEGER,
+    read TEXT,
     PRIMARY KEY (actor, instance)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX instance_process ON instance (pid, start) WHERE pid IS NOT NULL;
