@@ -72,8 +72,11 @@ fn act() -> impl Strategy<Value = Act> {
         Verb::Reopen,
         Verb::Release,
     ];
-    let verb = proptest::sample::select(VERBS.as_slice())
-        .prop_map(|verb| Act::Move { verb, message: Some(format!("{verb} it")) });
+    let verb = proptest::sample::select(VERBS.as_slice()).prop_map(|verb| Act::Move {
+        verb,
+        message: Some(format!("{verb} it")),
+        uncommitted: None,
+    });
     prop_oneof![
         6 => terms().prop_map(Act::Claim),
         2 => terms().prop_map(Act::Takeover),

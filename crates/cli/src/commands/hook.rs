@@ -9,6 +9,7 @@ use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
 use onus_agents::{ToldBy, of_conversation};
 use onus_core::actor::KnownBy;
 use onus_core::command::{ChangedFiles, Command, Guard, Presence};
+use onus_core::commit::Extent;
 use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
@@ -341,6 +342,7 @@ impl<'a> Hook<'a> {
                 // What a part holds itself is touched by nobody else.
                 part: self.conversation.sub_agent.clone().filter(|part| *part != call.instance),
             },
+            extent: Extent::default(),
             whole: self.conversation.sub_agent.as_ref().map(|_| self.conversation.instance.clone()),
             is_heard,
             is_brief: true,
@@ -403,16 +405,16 @@ impl<'a> Hook<'a> {
 }
 
 /// Whether the store can be read, but not be written now.
-fn is_unwritable(refusal: &Refusal) -> bool {
+pub(super) fn is_unwritable(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Busy | Code::ReadOnly)
 }
 
 /// Whether the refusal is about what the agent does, not about the state of the store.
-fn is_answer(refusal: &Refusal) -> bool {
+pub(super) fn is_answer(refusal: &Refusal) -> bool {
     matches!(refusal.exit_code(), 4..=6)
 }
 
-fn refused(refusal: &Refusal) -> String {
+pub(super) fn refused(refusal: &Refusal) -> String {
     let mut text = format!("onus: {}", refusal.message);
     for step in refusal.next.iter().filter_map(wording::step) {
         text.push_str(&format!("\n  next: {step}"));
@@ -438,7 +440,7 @@ fn said(reply: &Reply) -> Option<String> {
     }
 }
 
-fn told(notices: &[Notice]) -> Option<String> {
+pub(super) fn told(notices: &[Notice]) -> Option<String> {
     let lines: Vec<String> =
         notices.iter().map(|notice| format!("onus: {}", wording::notice_line(notice))).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

@@ -55,6 +55,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             ("began", Kind::Word),
             ("worked", Kind::Number),
             ("held", Kind::Number),
+            ("commits", Kind::Number),
             ("outcome", Kind::Word),
             ("title", Kind::Title),
         ]);
@@ -70,6 +71,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 local_time(&session.started_at),
                 hours::clock(session.worked_seconds),
                 hours::clock(session.held_seconds),
+                session.commits.len().to_string(),
                 outcome,
                 escape_line(&session.title),
             ]);

@@ -154,7 +154,7 @@ impl Hold {
     }
 
     pub(super) fn end(&self, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
-        match self.act(Act::Move { verb, message }) {
+        match self.act(Act::Move { verb, message, uncommitted: None }) {
             Ok(reply) => Ok(End::Now(reply)),
             Err(refusal) if refusal.code == Code::Fenced => {
                 Ok(self.ended_itself()?.map_or(End::Fenced(refusal), End::Before))
