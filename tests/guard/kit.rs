@@ -9,6 +9,7 @@ use crate::support::{As, Ran, Sandbox, human};
 /// A repository with a store, the guard and one file `a.txt`.
 pub(super) fn guarded() -> Sandbox {
     let sandbox = repository();
+    write(sandbox.path(), ".git/info/exclude", "/home/\n");
     write(sandbox.path(), "a.txt", "a\n");
     write(sandbox.path(), "b.txt", "b\n");
     git(&sandbox, &["add", "a.txt", "b.txt"]);

@@ -3,6 +3,7 @@
 
 pub(crate) mod commits;
 mod done;
+mod edits;
 mod install;
 mod kit;
 mod names;

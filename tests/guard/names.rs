@@ -114,7 +114,7 @@ fn files_of_a_submodule_are_named_from_the_repository_it_is_in() {
         by(&sandbox, &bob, &inside, &["reset", "-q"]).ok();
     }
     // The pointer to it is a path of its own.
-    held(&sandbox, &ada, "sub");
+    held(&sandbox, &ada, "su?");
     git(&sandbox, &["add", "sub"]);
     let ran = git_by(&sandbox, &bob, &["commit", "-q", "-m", "pointer"]);
     assert!(ran.code != 0 && ran.stderr.contains("sub is reserved by"), "{ran:?}");

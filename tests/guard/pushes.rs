@@ -31,8 +31,11 @@ fn commits_that_touch_what_another_reserves_are_not_pushed_by_agents() {
     assert_ne!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("a.txt is reserved by") && ran.stderr.contains("agent:ada"), "{ran:?}");
     assert_ne!(said(&sandbox, &["rev-parse", "main"]), said(&sandbox, &["rev-parse", "far/main"]));
+    // A person is told of what is hers.
+    write(sandbox.path(), "a.txt", "carol\n");
+    git_by(&sandbox, &human("carol"), &["commit", "-q", "-a", "--no-verify", "-m", "hers"]).ok();
     let person = push(&sandbox, &human("carol"));
-    assert_eq!(person.code, 0, "a person is told: {person:?}");
+    assert_eq!(person.code, 0, "{person:?}");
     assert!(person.stderr.contains("careful: a.txt is reserved by"), "{person:?}");
 }
 

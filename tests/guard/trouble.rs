@@ -22,6 +22,7 @@ fn commits(sandbox: &Sandbox) -> String {
 fn no_store_and_the_commit_passes_and_says_so_once() {
     let sandbox = guarded();
     held(&sandbox, &agent("ada"), "a.txt");
+    fs::create_dir_all(sandbox.path().join("home")).unwrap();
     fs::rename(sandbox.path().join(".git/onus"), sandbox.path().join("home/away")).unwrap();
     let said = commits(&sandbox);
     assert_eq!(said.matches("this commit was not checked").count(), 1, "{said}");
@@ -139,9 +140,11 @@ fn another_user_who_may_not_read_the_store_commits_all_the_same() {
     let sandbox = guarded();
     let id = held(&sandbox, &agent("ada"), "a.txt");
     // Somebody else's clone is theirs to write, and the store's folder stays its owner's.
-    let chown =
-        std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(sandbox.path()).status().unwrap();
-    assert!(chown.success());
+    let chown = |owner: &str| {
+        let status = std::process::Command::new("chown").args(["-R", owner]).arg(sandbox.path()).status();
+        assert!(status.unwrap().success());
+    };
+    chown("65534:65534");
     for closed in [sandbox.path().join(".git/onus")] {
         std::os::unix::fs::chown(&closed, Some(0), Some(0)).unwrap();
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
@@ -164,6 +167,7 @@ fn another_user_who_may_not_read_the_store_commits_all_the_same() {
     let ran = as_nobody(&["commit", "-q", "-a", "-m", "x"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("not checked"), "{ran:?}");
+    chown("0:0");
     assert_eq!(sandbox.show(&id)["commits"], serde_json::json!([]));
 }
 

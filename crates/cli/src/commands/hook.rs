@@ -99,6 +99,7 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
         return Ok(Answer::default());
     }
     let mut hook = Hook::new(dialect, payload, &host)?;
+    hook.removed = guarded(&host, &payload.removed).into_values().flatten().collect();
     let patience = if payload.moment == Moment::End { PATIENCE_AT_THE_END } else { PATIENCE };
     let open = |access| host.engine_within(access, host.config.store_wait().min(patience));
     let mut engine = match open(Access::Write) {
@@ -154,6 +155,8 @@ struct Hook<'a> {
     known_by: KnownBy,
     /// Where the files are that it is asked about.
     checkout: Checkout,
+    /// The files that the call removes, as far as it says so.
+    removed: BTreeSet<String>,
 }
 
 impl<'a> Hook<'a> {
@@ -171,7 +174,14 @@ impl<'a> Hook<'a> {
             worktree: None,
             is_alone: dialect.runs_one_at_a_time(),
         };
-        Ok(Hook { host, dialect, conversation, known_by, checkout: Checkout::default() })
+        Ok(Hook {
+            host,
+            dialect,
+            conversation,
+            known_by,
+            checkout: Checkout::default(),
+            removed: BTreeSet::new(),
+        })
     }
 
     /// Where the files are that are asked about next.
@@ -332,7 +342,9 @@ impl<'a> Hook<'a> {
 
     /// These files, changed by this conversation here.
     fn asking(&self, call: &HookCall, paths: Vec<String>, is_heard: bool) -> Guard {
+        let removed = paths.iter().filter(|path| self.removed.contains(*path)).cloned().collect();
         Guard {
+            extent: Extent { removed, tally: None },
             paths,
             process: self.conversation.process.clone(),
             worktree: self.checkout.path.clone(),
@@ -342,7 +354,6 @@ impl<'a> Hook<'a> {
                 // What a part holds itself is touched by nobody else.
                 part: self.conversation.sub_agent.clone().filter(|part| *part != call.instance),
             },
-            extent: Extent::default(),
             whole: self.conversation.sub_agent.as_ref().map(|_| self.conversation.instance.clone()),
             is_heard,
             is_brief: true,

@@ -99,6 +99,7 @@ fn no_way_back(body: &Body) -> &'static str {
     match body {
         Body::NoteAdded { .. } => "a note stays; its words can be erased",
         Body::SessionRecorded { .. } => "what was used stays used",
+        Body::CommitMade { .. } => "a commit is git's to take back",
         Body::SessionCorrected { .. } => "a correction only takes away",
         Body::TextRedacted { .. } => "what was erased cannot be brought back",
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",

@@ -136,15 +136,10 @@ impl<'a> Staging<'a> {
 
     /// Those of the commits that HEAD has: what was amended or moved is in another by now.
     fn kept(&self, commits: &[CommitId]) -> Result<Vec<String>, GitError> {
-        if commits.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut call = self.call()?.words(&["rev-list", "--ignore-missing", "HEAD", "--not"]);
-        for commit in commits {
-            call = call.word(format!("{commit}^@"));
-        }
-        // A commit that is gone from the repository has no parents to name.
-        let Ok(listed) = call.run() else { return Ok(Vec::new()) };
+        let Some(first) = commits.first() else { return Ok(Vec::new()) };
+        // All that came after what the task began from, which is enough whatever was moved since.
+        let words = ["rev-list", "--ignore-missing", "HEAD", "--not"];
+        let listed = self.call()?.words(&words).word(format!("{first}^@")).words(&["--"]).run()?;
         let listed = String::from_utf8_lossy(&listed).into_owned();
         let listed: BTreeSet<&str> = listed.lines().collect();
         let kept = commits.iter().map(CommitId::as_str).filter(|commit| listed.contains(commit));

@@ -8,6 +8,7 @@
 //! commit-msg; cherry-pick and rebase only post-commit. So what they bring is looked at when it is there, and told; what is pushed
 //! is judged again.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,12 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
     let Some(place) = host.place.clone().filter(|place| place.git_dir.is_some() && is_here(place)) else {
         return 0;
     };
-    let call = GitHook { host: &host, place: &place, checkout: host.checkout(&host_root(&place)) };
+    let call = GitHook {
+        host: &host,
+        place: &place,
+        checkout: host.checkout(&host_root(&place)),
+        is_asked: Cell::new(false),
+    };
     let outcome = match hook {
         Hook::PreCommit | Hook::PreMergeCommit => call.judge(),
         Hook::CommitMsg => call.name_tasks(args.first().map(PathBuf::from).as_deref()),
@@ -72,7 +78,9 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
     };
     match outcome {
         Ok(()) => {
-            let _ = std::fs::remove_file(told_file(&place));
+            if call.is_asked.get() {
+                let _ = std::fs::remove_file(told_file(&place));
+            }
             0
         }
         Err(Stop::Refused(refusal)) => {
@@ -140,10 +148,13 @@ struct GitHook<'a> {
     host: &'a Host,
     place: &'a Place,
     checkout: Checkout,
+    /// Whether the store was asked anything.
+    is_asked: Cell<bool>,
 }
 
 impl GitHook<'_> {
     fn engine(&self) -> Result<Engine<AnyStore>, Refusal> {
+        self.is_asked.set(true);
         let wait = self.host.config.store_wait().min(PATIENCE);
         match self.host.engine_within(Access::Write, wait) {
             Err(refusal) if is_unwritable(&refusal) => self.host.engine_within(Access::Read, wait),

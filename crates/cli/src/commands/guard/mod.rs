@@ -127,7 +127,7 @@ fn install(context: &Context) -> Result<u8, Refusal> {
         if context.out.json {
             let add: Vec<Value> = Hook::ALL.iter().map(|hook| to_add(*hook)).collect();
             context.out.document(
-                json!({ "hooks_path": path_text(folder.path()), "installed": false, "hooks": [], "add": add }),
+                json!({ "hooks_path": path_text(folder.path()), "installed": false, "hooks": [], "left": [], "add": add }),
                 &[],
             );
         } else {
