@@ -301,9 +301,7 @@ pub fn probe(place: &Place, hook: Hook, nonce: &str) -> Result<bool, GitError> {
             Found::Nothing | Found::Others => Ok(false),
         },
         Folder::Others(folder) => {
-            let is_ours = |path: PathBuf| {
-                text(&path).is_some_and(|text| String::from_utf8_lossy(&text).contains("onus guard hook"))
-            };
+            let is_ours = |path: PathBuf| text(&path).is_some_and(|text| script::calls_us(&text));
             // Some keep what is run beside the folder that git is sent to.
             let beside = folder.parent().map(|parent| parent.join(hook.as_str()));
             if !is_ours(folder.join(hook.as_str())) && !beside.is_some_and(is_ours) {

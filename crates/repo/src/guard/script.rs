@@ -115,6 +115,11 @@ fn is_shell(first: &[u8]) -> bool {
     program.is_some_and(|program| SHELLS.contains(&program.as_slice()))
 }
 
+/// Whether a script that is not ours seems to call us.
+pub(super) fn calls_us(text: &[u8]) -> bool {
+    String::from_utf8_lossy(text).contains("onus guard hook")
+}
+
 /// The line for a folder that is not ours to write.
 pub fn line_to_add(hook: Hook) -> String {
     format!("if command -v onus >/dev/null; then onus guard hook {} \"$@\" || exit; fi", hook.as_str())

@@ -33,7 +33,7 @@ enum Action {
     Install,
     /// Remove them, and restore what was there before
     Uninstall,
-    /// Say which hooks are installed, and let git prove that it reaches them; exit 6 if one is not reached
+    /// Show which hooks are installed, and have git prove that it reaches them
     Status,
     /// Ask whether you may change these files now; nothing is reserved
     Check {
