@@ -4,6 +4,7 @@
 mod agents;
 mod contract;
 mod docs;
+mod guard;
 mod mcp;
 mod record;
 mod server;

@@ -11,6 +11,7 @@ mod claim;
 mod crowd;
 mod fixture;
 mod graph;
+mod guard;
 mod hook;
 mod lists;
 mod measure;
@@ -50,6 +51,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "scopes", about: scopes::ABOUT, run: scopes::run },
     Benchmark { name: "hook", about: hook::ABOUT, run: hook::run },
     Benchmark { name: "shell", about: shell::ABOUT, run: shell::run },
+    Benchmark { name: "guard", about: guard::ABOUT, run: guard::run },
     Benchmark { name: "postgres", about: postgres::ABOUT, run: postgres::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];

@@ -84,6 +84,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
             let act = Act::Touch {
                 paths: vec![format!("docs/{round}/inside-{n}.md")],
                 touched: Default::default(),
+                extent: Default::default(),
             };
             let command = Command::OnTask { task: None, act, force: None };
             let request = Request { identity: fixture::identity("toucher")?, command, key: None };

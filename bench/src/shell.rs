@@ -74,7 +74,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     Ok(report)
 }
 
-fn git(root: &Path, args: &[&str]) -> Result<()> {
+pub(crate) fn git(root: &Path, args: &[&str]) -> Result<()> {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost"]).args(args);
     match command.current_dir(root).status()?.success() {

@@ -163,7 +163,11 @@ fn what_the_engine_says_of_others_texts_is_quoted() {
         for held in looked.value.held.iter().chain(&looked.value.lapsed) {
             assert_quoted(&held.message, &texts);
         }
-        let done = Act::Move { verb: onus_core::transition::Verb::Done, message: Some("x".to_owned()) };
+        let done = Act::Move {
+            verb: onus_core::transition::Verb::Done,
+            message: Some("x".to_owned()),
+            uncommitted: None,
+        };
         engine.run(&request(&holder, on(done))).unwrap();
     });
 }

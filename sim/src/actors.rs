@@ -398,7 +398,7 @@ impl Actors {
             act,
             force,
         };
-        let verb = |verb: Verb| Act::Move { verb, message: Some("so it is".to_owned()) };
+        let verb = |verb: Verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None };
         match dice.weighted(&[
             20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1,
             3, 4, 6, 3, 3, 3, 5,
@@ -410,7 +410,11 @@ impl Actors {
                 Act::Renew { ttl_ms: dice.one_in(4).then(|| dice.ms(1_000, 120_000)), progress: false },
                 None,
             ),
-            3 => on(own, Act::Touch { paths: paths(dice), touched: touched(dice, &being) }, None),
+            3 => on(
+                own,
+                Act::Touch { paths: paths(dice), touched: touched(dice, &being), extent: Default::default() },
+                None,
+            ),
             4 => {
                 let scope = scope(dice);
                 on(own, Act::AddScope { areas: areas(dice, &scope), scope }, None)

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
+use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
@@ -261,6 +262,9 @@ impl Read for Failing<'_> {
         fn stretches_of(&mut self, task: Uid, token: Token) -> Vec<Recorded>;
         fn usage_in(&mut self, window: Window, after: Option<&Used>, limit: u64) -> Vec<Used>;
         fn usage_of(&mut self, task: Uid, token: Token) -> Vec<UsageRow>;
+        fn commits_of(&mut self, task: Uid) -> Vec<CommitRow>;
+        fn commits_under(&mut self, task: Uid, token: Token) -> Vec<CommitRow>;
+        fn commit_made(&mut self, commit: &CommitId) -> Vec<CommitRow>;
         fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Vec<Finished>;
         fn request(&mut self, actor: &ActorName, key: &str) -> Option<KeptRequest>;
         fn requests(&mut self) -> Vec<(ActorName, String, KeptRequest)>;

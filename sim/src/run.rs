@@ -354,7 +354,7 @@ impl Run {
     /// Whoever may change files mostly does, and commits now and then.
     fn use_tools(&mut self, asked: &Asked) {
         let (Command::Guard(Guard { paths, touched, .. })
-        | Command::OnTask { act: Act::Touch { paths, touched }, .. }) = &asked.request.command
+        | Command::OnTask { act: Act::Touch { paths, touched, .. }, .. }) = &asked.request.command
         else {
             return;
         };

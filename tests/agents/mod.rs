@@ -15,7 +15,7 @@ mod files;
 mod guard;
 mod harmless;
 mod harness;
-mod kit;
+pub(crate) mod kit;
 mod loops;
 mod notices;
 mod parts;

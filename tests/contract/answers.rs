@@ -585,6 +585,8 @@ pub(crate) struct SetupAnswer {
     /// With `--print`: nothing was written.
     dry_run: bool,
     onus_on_path: bool,
+    /// Whether git's hooks check commits here; null: outside git, or for the user's own configuration.
+    guard: Option<bool>,
     agents: Vec<SetupAgent>,
 }
 
@@ -610,6 +612,62 @@ pub(crate) struct SetupChecked {
     /// Why the agent does not run the hooks that are there.
     untrusted: Option<String>,
     sandbox: SetupSandbox,
+}
+
+/// What became of one of git's hooks.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardHook {
+    hook: String,
+    /// `created`, `added` (to a hook that runs as before), `restored` (as it was, byte for byte), `removed`, `taken_out` (of a hook that
+    /// was changed since) or `unchanged`.
+    done: String,
+}
+
+/// A line to add by hand to a hook in a folder that is not git's own.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardLine {
+    hook: String,
+    line: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardAnswer {
+    /// The folder in which git looks for hooks.
+    hooks_path: String,
+    installed: bool,
+    hooks: Vec<GuardHook>,
+    /// Hooks from before that others have replaced since: they are kept here.
+    left: Vec<String>,
+    add: Vec<GuardLine>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardReached {
+    hook: String,
+    /// `ours`, `both` (another hook runs after ours), `others` or `nothing`.
+    found: String,
+    /// Whether git, asked to run it, reached onus.
+    reached: bool,
+}
+
+/// Whether git reaches the guard. Exit 6 and an `error` if it does not.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardStatusAnswer {
+    hooks_path: String,
+    ok: bool,
+    hooks: Vec<GuardReached>,
+    add: Vec<GuardLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+}
+
+/// These files may be changed now.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GuardCheckAnswer {
+    ok: bool,
+    paths: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
 }
 
 /// Which parts are where. Exit 6 and an `error` if something is missing.
@@ -784,6 +842,9 @@ answers! {
     SetupAnswer: "setup", "setup --print", "setup --remove";
     SetupCheckAnswer: "setup --check";
     SetupListAnswer: "setup --list";
+    GuardAnswer: "guard install", "guard uninstall";
+    GuardStatusAnswer: "guard status";
+    GuardCheckAnswer: "guard check";
     ConfigAnswer: "config", "config show";
     ConfigGetAnswer: "config get";
     ConfigEditAnswer: "config set", "config unset";

@@ -64,6 +64,8 @@ const CASES: &[(&str, fn())] = &[
     ("scope.across_worktrees", scope_across_worktrees),
     ("scope.shared", scope_shared),
     ("guard.unclaimed", guard_unclaimed),
+    ("guard.people", crate::guard::commits::people_are_warned_never_refused_unless_configured),
+    ("guard.token_trailer", crate::guard::commits::the_token_is_in_the_message_where_that_is_configured),
     ("guard.tree_budget", guard_tree_budget),
     ("refs.unique", refs_unique),
     ("force.needs_link", force_needs_link),
@@ -545,6 +547,9 @@ const STRICTER: &[(&str, &str, &str)] = &[
     ("scope.across_worktrees", "\"tell\"", "\"ignore\""),
     ("guard.unclaimed", "\"refuse\"", "\"adopt\""),
     ("guard.unclaimed", "\"adopt\"", "\"warn\""),
+    ("guard.people", "\"refuse\"", "\"warn\""),
+    ("guard.people", "\"warn\"", "\"off\""),
+    ("guard.token_trailer", "true", "false"),
     ("force.needs_link", "true", "false"),
     ("sessions.people", "\"off\"", "\"on\""),
 ];
@@ -631,12 +636,14 @@ fn every_key_has_its_variable() {
             "identity.actor" => "human:ann",
             "store.path" => "x.db",
             "seal.signers" => "signers",
-            "force.needs_link" | "lease.unique_machines" | "run.keep_output" => "true",
+            "force.needs_link" | "guard.token_trailer" | "lease.unique_machines" | "run.keep_output" => {
+                "true"
+            }
             "ui.color" => "never",
             "sessions.people" => "off",
             "timesheet.rates" => "human:ann=90.50",
             "scope.mode" => "warn",
-            "guard.unclaimed" | "scope.across_worktrees" => "refuse",
+            "guard.people" | "guard.unclaimed" | "scope.across_worktrees" => "refuse",
             "scope.shared" => "*.lock",
             name if name.contains("indefinite") || name.contains("attempts") => "3",
             _ => "11m",

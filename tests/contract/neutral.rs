@@ -60,6 +60,10 @@ fn what_decides_names_no_command_option_or_variable() {
             let code = code(&file);
             looked_at += 1;
             // What an agent's shell is asked to run has options of its own.
+            if file.ends_with("guard/script.rs") {
+                // What git's hooks run is a command.
+                continue;
+            }
             let is_pure = is_pure && !file.components().any(|part| part.as_os_str() == "shell");
             let found = command.find(&code).or_else(|| own.find(&code).filter(|_| is_pure));
             assert!(found.is_none(), "{}: {:?}", file.display(), found.map(|found| found.as_str()));

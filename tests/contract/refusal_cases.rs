@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use onus_core::commit::Uncommitted;
 use onus_core::refusal::Refusal;
 use onus_store::StoreError;
 use regex::Regex;
@@ -323,12 +324,21 @@ fn rule_cases() -> Vec<Case> {
     sandbox.run(&a, &["drop", &dropped]).ok();
     let own = sandbox.add("A person's own");
     sandbox.run(&ann, &["submit", &own]).ok();
+    let bounded = sandbox.add("Bounded");
+    sandbox.run(&b, &["claim", &bounded, "--constraint", "read_only"]).ok();
     let forced = ["takeover", mine.as_str(), "--force", "--reason", "r"];
     let by_agent = ["claim", hard.as_str(), "--force", "--reason", "r"];
     let link = [("ONUS_FORCE_NEEDS_LINK", "true")];
     let endless = ["claim", open.as_str(), "--ttl", "0", "--reason", "r"];
     let none_left = [("ONUS_LEASE_INDEFINITE_PER_STORE", "1")];
     let mut cases = vec![
+        refused(
+            "constraint",
+            "a change to what may only be read",
+            "task",
+            &sandbox,
+            (&b, &[], &["touch", "src/a.rs", "--task", &bounded]),
+        ),
         refused("not_allowed", "from proposed", "task", &sandbox, (&a, &[], &["claim", proposed])),
         refused("not_allowed", "from open", "task", &sandbox, (&a, &[], &["approve", &open])),
         refused("not_allowed", "reopening what is open", "task", &sandbox, (&ann, &[], &["reopen", &open])),
@@ -607,6 +617,8 @@ fn store_cases() -> Vec<Case> {
         "another program",
         StoreError::Busy { pid: None, waited: Duration::from_secs(5) },
     ));
+    let left = Uncommitted { files: vec!["src/login.rs".to_owned()], count: 1, ..Uncommitted::default() };
+    cases.push(unmade("uncommitted", "a change in no commit", onus_core::decide::uncommitted("ON-1", &left)));
     let others = onus_repo::Foreign { path: "/srv/shared/.git".into(), uid: 1001, in_git: true };
     cases.push(unmade("foreign", "another user's repository", others));
     let by = onus_store::Blocker { pid: 4711, role: Some("eve".into()), program: Some("psql".into()) };

@@ -85,6 +85,8 @@ fn exit_codes_are_the_designs() {
                 "not_yet",
                 "cycle",
                 "changed",
+                "constraint",
+                "uncommitted",
                 "unapproved",
             ],
         ),

@@ -328,6 +328,21 @@ fn every_command_answers_in_its_documented_shape() {
     is_a("SetupCheckAnswer", &check.json());
     tried.seen.borrow_mut().insert("setup --check");
     tried.run("setup --remove", &[]);
+    let repository = crate::agents::kit::repository();
+    for (answer, command, code) in [
+        ("GuardStatusAnswer", "guard status", 6),
+        ("GuardAnswer", "guard install", 0),
+        ("GuardStatusAnswer", "guard status", 0),
+        ("GuardCheckAnswer", "guard check", 0),
+        ("GuardAnswer", "guard uninstall", 0),
+    ] {
+        let mut words: Vec<&str> = command.split(' ').collect();
+        words.extend(Some("src/a.rs").filter(|_| command == "guard check"));
+        let ran = repository.json(&a, &words);
+        assert_eq!(ran.code, code, "{command}: {ran:?}");
+        is_a(answer, &ran.json());
+        tried.seen.borrow_mut().insert(command);
+    }
     let seat = tried.by(&a, "seat take", &["land:main", "--ttl", "0", "--reason", "a secret"]);
     assert_eq!(seat["lease"]["seat"], "land:main");
     tried.by(&a, "seat renew", &["land:main"]);

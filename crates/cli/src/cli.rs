@@ -31,6 +31,7 @@ const COMMON: &[(&str, Describe)] = &[
     ("list", c::list::Args::augment_args),
     ("renew", c::renew::Args::augment_args),
     ("hook", c::hook::Args::augment_args),
+    ("guard", c::guard::Args::augment_args),
 ];
 
 impl Cli {
@@ -124,6 +125,7 @@ pub(crate) enum Command {
     Store(c::store::Args),
     Whoami(c::whoami::Args),
     Prime(c::prime::Args),
+    Guard(c::guard::Args),
     Hook(c::hook::Args),
     Completions(c::completions::Args),
     Man(c::man::Args),

@@ -64,7 +64,10 @@ impl Context {
     pub(crate) fn run_each(&self, commands: Vec<Command>) -> Result<Vec<Result<Reply, Refusal>>, Refusal> {
         let mut engine = self.host.engine(Access::Write)?;
         let identity = self.host.identity(&mut engine)?;
-        let run = |command| engine.run(&Request { identity: identity.clone(), command, key: None });
+        let run = |command| {
+            let command = self.host.looked_at(&mut engine, &identity, command);
+            engine.run(&Request { identity: identity.clone(), command, key: None })
+        };
         Ok(commands.into_iter().map(run).collect())
     }
 
@@ -92,6 +95,7 @@ impl Context {
     ) -> Result<Reply, Refusal> {
         let mut engine = self.host.engine(Access::Write)?;
         let identity = self.host.identity(&mut engine)?;
+        let command = self.host.looked_at(&mut engine, &identity, command);
         let outcome = work(&mut engine, &Request { identity, command, key });
         // The process ends with this answer, and the system closes its files faster than SQLite tidies its memory, which would
         // make a claim 6 % more expensive (4.07 million instructions against 3.84).

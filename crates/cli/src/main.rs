@@ -85,6 +85,11 @@ fn run() -> u8 {
     if let Command::Hook(args) = command {
         return commands::hook::run(&args);
     }
+    if let Command::Guard(args) = &command
+        && let Some(code) = commands::guard::run_hook(args)
+    {
+        return code;
+    }
     let context = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json);
     if let (Command::Prime(_), Err(refusal)) = (&command, &context) {
         return commands::prime::run_without_context(json, refusal);
@@ -238,6 +243,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Reopen(args) => return c::reopen::run(context, args),
         Command::Retry(args) => return c::retry::run(context, args),
         Command::Setup(args) => return c::setup::run(context, args),
+        Command::Guard(args) => return c::guard::run(context, args),
         Command::Intake(args) => return c::intake::run(context, args),
         Command::Add(args) => c::add::run(context, args),
         Command::Claim(args) => c::claim::run(context, args),

@@ -126,6 +126,17 @@ pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
 }
 
 /// Everything about one task.
+/// The latest commits that were made for a task.
+fn commits(task: &TaskView) -> String {
+    const MOST: usize = 5;
+    let all = task.commits.as_deref().unwrap_or_default();
+    let latest: Vec<&str> =
+        all.iter().rev().take(MOST).map(|made| made.commit.get(..10).unwrap_or(&made.commit)).collect();
+    let more = all.len() - latest.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", latest.join(", "))
+}
+
 pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     let mut lines = vec![format!("{}  {}", out.bold(&task.id), out.bold(&escape_line(&task.title)))];
     let state = out.state(task.state);
@@ -171,6 +182,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
         task.lease.as_ref().map(|lease| globs(lease.reservations.iter().filter(|row| row.changed))),
     );
     let held = task.lease.as_ref().map(|lease| &lease.constraints);
+    fact("commits", Some(commits(task)));
     fact("limits", Some(held.unwrap_or(&task.constraints).join(", ")));
     fact("not before", task.not_before.as_deref().map(local_time));
     fact("attempts", Some(task.attempts).filter(|n| *n > 0).map(|n| n.to_string()));

@@ -208,6 +208,7 @@ fn what(page: &LogPage, record: &Record) -> String {
             format!("handed it to {}{}", kept_for.actor, worked(lease))
         }
         Body::SessionRecorded { usage } => format!("recorded what its session used: {}", used(usage)),
+        Body::CommitMade { commit } => format!("made commit {}{token}", commit.short()),
         Body::SessionCorrected { what: Corrected::Reassigned, from, to, less } => {
             let to = to.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("corrected a session{token}: {} of {from} were {to}'s", taken(less))

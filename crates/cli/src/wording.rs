@@ -166,6 +166,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             let user = if *for_user { " --user" } else { "" };
             Some(format!("onus setup {}{user}", agents.join(" ")))
         }
+        Step::InstallGuard => said("onus guard install"),
         Step::Help => said("onus help --all"),
         Step::HelpOn(command) => Some(format!("onus help {command}")),
         Step::Plain(text) => Some(text.to_string()),

@@ -15,6 +15,7 @@ pub use seat::{SeatFold, apply_to_seat};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::{Actor, ActorName, Tier};
+use crate::commit::CommitRow;
 use crate::event::{Body, Event, KeptFor};
 use crate::ids::{Number, Token, Uid, Version};
 use crate::lease::{EndKind, Ended, Holding, Lease, LeaseEnd, Process, Pulse};
@@ -81,6 +82,7 @@ pub enum Change {
     /// Work that the event tells, or what a correction says of it: a row each, which nothing changes afterwards.
     AddStretches(Vec<Recorded>),
     AddUsage(UsageRow),
+    AddCommit(CommitRow),
     /// A lease that was only reserved has been started.
     StartLease {
         task: Uid,
@@ -464,6 +466,14 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             actor: event.actor.clone(),
             at_ms: event.at_ms,
             usage: usage.clone(),
+        })),
+        Body::CommitMade { commit } => changes.push(Change::AddCommit(CommitRow {
+            task: task.uid,
+            version: event.version,
+            token: token_of(event)?,
+            actor: event.actor.clone(),
+            at_ms: event.at_ms,
+            commit: commit.clone(),
         })),
         Body::SessionCorrected { what: _, from, to, less } => {
             let taken_ms = Worked::of(less).active_ms;

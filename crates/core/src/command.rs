@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
+use crate::commit::{CommitId, Extent, Uncommitted};
 use crate::constraint::{ConstraintKind, Constraints};
 use crate::ids::{TaskRef, Token, Version};
 use crate::lease::{Mode, Process};
@@ -93,6 +94,8 @@ pub enum Command {
     Look(Look),
     /// What the caller, an agent, used of models since its transcript was last read: it counts for the sessions that it had then.
     Used(Reading),
+    /// The caller has made a commit.
+    Committed(Committed),
     /// What an agent's harness reports of a conversation.
     Presence(Presence),
     /// A tool of the caller's, an agent, has changed these files. A sign of life, too.
@@ -127,6 +130,9 @@ pub struct Guard {
     /// Where they are changed, and by which sub-agent of the caller.
     #[serde(skip)]
     pub touched: Touched,
+    /// What else the change does to them.
+    #[serde(skip)]
+    pub extent: Extent,
     /// The conversation that the caller is a part of, if it is one.
     #[serde(skip)]
     pub whole: Option<InstanceId>,
@@ -136,6 +142,18 @@ pub struct Guard {
     /// Whether the answer needs the task only if it was opened for this: a hook says nothing else of it.
     #[serde(skip)]
     pub is_brief: bool,
+}
+
+/// A commit that somebody has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    pub commit: CommitId,
+    /// What it changed, from the repository's root: which of the caller's leases it belongs to.
+    pub paths: Vec<String>,
+    #[serde(skip)]
+    pub worktree: Option<WorktreeId>,
+    /// The tasks that its message says it finishes. They hear of it, and nothing else happens to them.
+    pub resolves: Vec<TaskRef>,
 }
 
 /// Files that were changed in one worktree.
@@ -303,6 +321,9 @@ pub enum Act {
         paths: Vec<String>,
         #[serde(skip)]
         touched: Touched,
+        /// What else the change does to them.
+        #[serde(skip)]
+        extent: Extent,
     },
     /// Say that files which the lease touched were changed, unless that was said.
     Change(ChangedFiles),
@@ -352,7 +373,12 @@ pub enum Act {
     Move {
         verb: Verb,
         message: Option<String>,
+        /// What git calls uncommitted where it is said, if that was looked at.
+        #[serde(skip)]
+        uncommitted: Option<Uncommitted>,
     },
+    /// Say that a commit was made under the lease.
+    Commit(CommitId),
     Redact {
         version: Version,
         fields: Vec<Field>,
@@ -448,7 +474,7 @@ impl SeatAct {
             SeatAct::Take(terms) => Act::Claim(terms.into()),
             SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
             SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
-            SeatAct::Release => Act::Move { verb: Verb::Release, message: None },
+            SeatAct::Release => Act::Move { verb: Verb::Release, message: None, uncommitted: None },
             SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
         }
     }
@@ -669,6 +695,7 @@ impl Command {
                 Act::Move { verb, .. } => verb.as_str(),
                 Act::RecordUsage(_) => "record_usage",
                 Act::Correct { .. } => "correct",
+                Act::Commit(_) => "commit",
                 Act::Redact { .. } => "redact",
             },
             Command::ClaimNext(_) => "claim_next",
@@ -687,6 +714,7 @@ impl Command {
             Command::Guard(_) => "guard",
             Command::Look(_) => "look",
             Command::Used(_) => "used",
+            Command::Committed(_) => "committed",
             Command::Presence(_) => "presence",
             Command::Changed(_) => "changed",
             Command::SealTimesheet { .. } => "seal_timesheet",

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
+use crate::commit::CommitId;
 use crate::ids::{Number, Prefix, Token, Uid, Version};
 use crate::lease::{Grant, LapseCause, LeaseEnd, Process};
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
@@ -190,6 +191,9 @@ pub enum Body {
         to: Option<ActorName>,
         less: Vec<Stretch>,
     },
+    /// A commit was made under the lease whose token it names.
+    #[serde(rename = "commit.made")]
+    CommitMade { commit: CommitId },
     /// A person did what a rule forbids; the event that follows is what was done.
     #[serde(rename = "rule.overridden")]
     RuleOverridden { rule: String, link: Option<String> },

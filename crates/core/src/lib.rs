@@ -19,6 +19,7 @@ pub mod attention;
 pub mod chain;
 pub mod circle;
 pub mod command;
+pub mod commit;
 pub mod constraint;
 pub mod decide;
 pub mod event;

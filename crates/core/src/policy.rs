@@ -42,6 +42,15 @@ words! {
     }
 }
 
+words! {
+    /// What happens when a person commits or pushes what is another's.
+    GuardPeople("answer to people's commits") {
+        Warn = "warn",
+        Refuse = "refuse",
+        Off = "off",
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long an agent's lease lives without a sign of life.

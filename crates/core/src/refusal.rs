@@ -34,6 +34,8 @@ pub enum Code {
     Unconfirmed,
     Tier,
     Limit,
+    Constraint,
+    Uncommitted,
     Unmet,
     NotYet,
     Cycle,
@@ -67,6 +69,8 @@ impl Code {
             | Code::Unconfirmed
             | Code::Tier
             | Code::Limit
+            | Code::Constraint
+            | Code::Uncommitted
             | Code::Unmet
             | Code::NotYet
             | Code::Cycle

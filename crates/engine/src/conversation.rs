@@ -99,9 +99,11 @@ impl<S: Store> Engine<S> {
             is_settled = is_settled
                 && match files {
                     _ if paths.is_empty() => true,
-                    Files::Wanted => covers(snapshot, &leases, paths, |own, path| {
-                        own.are_of(part, path, worktree.as_ref())
-                    })?,
+                    Files::Wanted => {
+                        covers(snapshot, &leases, paths, |own, path| {
+                            own.are_of(part, path, worktree.as_ref())
+                        })? && !is_constrained(snapshot, &leases)?
+                    }
                     Files::Changed => !is_news(snapshot, (&actor, instance), paths, worktree.as_ref())?,
                 };
             if is_settled {
@@ -233,6 +235,18 @@ fn is_news(
                 .lease(task, token)?
                 .is_some_and(|lease| lease.actor == *actor && instance.is_one_with(&lease.instance))
         {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether one of these leases may not do everything: then each change is judged, whatever is reserved.
+fn is_constrained(snapshot: &mut Snapshot<'_>, leases: &[Lease]) -> Result<bool, StoreError> {
+    for lease in leases {
+        let task = snapshot.task(lease.task)?;
+        let of_task = task.map(|task| task.facts.constraints).unwrap_or_default();
+        if !lease.constraints_now(&of_task).is_empty() {
             return Ok(true);
         }
     }

@@ -19,6 +19,7 @@
 //! death of a process, a point in time. Nothing is held meanwhile.
 
 mod circles;
+mod commits;
 mod conversation;
 mod execution;
 mod graph;
@@ -52,6 +53,7 @@ use onus_core::time::Tick;
 use onus_os::{clock, process};
 use onus_store::Store;
 
+pub use commits::{CommitLease, Finishing, Pushed};
 pub use conversation::{Conversation, Files, HookCall};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
@@ -64,7 +66,7 @@ pub use reports::{
 };
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};
-pub use show::{LinkedView, NoteView};
+pub use show::{CommitView, LinkedView, NoteView};
 pub use status::{AwaitedView, HeldView, StatusView};
 pub use timesheet::{
     ActorHours, Billing, By, Parts, SealedActor, SealedView, SheetPart, SheetQuery, SheetRow, SheetView,

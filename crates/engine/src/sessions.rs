@@ -58,6 +58,8 @@ pub struct SessionView {
     pub usage: Vec<UsageView>,
     /// How often the task had been tried before, as it is now.
     pub attempts: u64,
+    /// The commits that were made in it, in this order.
+    pub commits: Vec<String>,
     pub worktree: Option<String>,
     pub branch: Option<String>,
 }
@@ -144,6 +146,7 @@ impl Snapshot<'_> {
         for row in self.read.usage_of(task.uid, lease.token)? {
             sums.entry(row.usage.kind()).or_default().add(&row.usage);
         }
+        let commits = self.read.commits_under(task.uid, lease.token)?;
         let held_ms =
             ended.map_or(self.now.since_ms(&lease.acquired()), |ended| ended.at_ms - lease.acquired_at_ms);
         let id = self.id(task.number);
@@ -167,6 +170,7 @@ impl Snapshot<'_> {
             corrected: recorded.iter().any(|row| row.active_ms < 0),
             usage: sums.into_iter().map(|((model, currency), sum)| sum.view(model, currency)).collect(),
             attempts: task.attempts,
+            commits: commits.into_iter().map(|row| row.commit.to_string()).collect(),
             worktree: view.worktree,
             branch: view.branch,
         })

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use onus_core::chain::Record;
+use onus_core::commit::CommitRow;
 use onus_core::event::Body;
 use onus_core::ids::{Number, TaskRef, Version};
 use onus_core::task::{NoteKind, State, Task};
 use onus_core::text::Field;
+use onus_core::time::rfc3339;
 use onus_store::{Direction, Result};
 
 use crate::snapshot::Snapshot;
@@ -37,6 +39,17 @@ pub struct NoteView {
     pub at: String,
     pub text: String,
     pub link: Option<String>,
+}
+
+/// A commit that was made for a task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommitView {
+    pub commit: String,
+    pub actor: String,
+    /// Of the lease that it was made under.
+    pub token: u64,
+    pub at: String,
 }
 
 impl NoteView {
@@ -74,8 +87,20 @@ impl Snapshot<'_> {
         }
         view.decisions = Some(notes.iter().filter(|note| note.kind == NoteKind::Decision).cloned().collect());
         view.notes = Some(notes);
+        view.commits = Some(self.commits(task)?);
         (view.blocks, view.children, view.linked) = (Some(blocks), Some(children), Some(linked));
         Ok(view)
+    }
+
+    fn commits(&mut self, task: &Task) -> Result<Vec<CommitView>> {
+        let rows = self.read.commits_of(task.uid)?.into_iter();
+        let view = |row: CommitRow| CommitView {
+            commit: row.commit.to_string(),
+            actor: row.actor.to_string(),
+            token: row.token.0,
+            at: rfc3339(row.at_ms),
+        };
+        Ok(rows.map(view).collect())
     }
 
     fn linked(&mut self, id: &str) -> Result<Option<LinkedView>> {

@@ -15,7 +15,7 @@ use onus_core::text::{Field, REDACTED, TextKey};
 use onus_core::time::{SECOND_MS, rfc3339};
 use onus_store::{Details, Result, Shown, StoredText};
 
-use crate::show::{LinkedView, NoteView};
+use crate::show::{CommitView, LinkedView, NoteView};
 use crate::snapshot::Snapshot;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,6 +93,9 @@ pub struct TaskView {
     /// In `show`: the notes that are decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<NoteView>>,
+    /// In `show`: the commits that were made for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commits: Option<Vec<CommitView>>,
     /// In `show`: the tasks that depend on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Vec<String>>,
@@ -470,6 +473,7 @@ impl Snapshot<'_> {
             completed_at: task.completed_at_ms.map(rfc3339),
             notes: None,
             decisions: None,
+            commits: None,
             blocks: None,
             children: None,
             linked: None,

@@ -89,7 +89,13 @@ fn an_edit_joins_the_latest_of_several_tasks() {
     let (task, adopted) = edit(&mut world, &a, 7, "x").unwrap();
     assert_eq!((task.id, adopted), (one.clone(), false));
     // What an earlier one has already stays there.
-    world.ok(&a, on(&two, Act::Touch { paths: vec!["y".into()], touched: Default::default() }));
+    world.ok(
+        &a,
+        on(
+            &two,
+            Act::Touch { paths: vec!["y".into()], touched: Default::default(), extent: Default::default() },
+        ),
+    );
     edit(&mut world, &a, 7, "y").unwrap();
     assert_eq!(world.show(&one).lease.unwrap().scope, ["x"]);
 }

@@ -272,7 +272,14 @@ fn whichever_way_somebody_asks_idle_work_yields() {
             let id = world.add("touches");
             world.lease(b, on(&id, claim()));
             let touched = Touched { worktree: Some(here()), part: None };
-            on(&id, Act::Touch { paths: vec!["src/a.rs".into(), "src/b.rs".into()], touched })
+            on(
+                &id,
+                Act::Touch {
+                    paths: vec!["src/a.rs".into(), "src/b.rs".into()],
+                    touched,
+                    extent: Default::default(),
+                },
+            )
         },
     ];
     for ask in asks {

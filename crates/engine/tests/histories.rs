@@ -72,8 +72,11 @@ fn act() -> impl Strategy<Value = Act> {
         Verb::Reopen,
         Verb::Release,
     ];
-    let verb = proptest::sample::select(VERBS.as_slice())
-        .prop_map(|verb| Act::Move { verb, message: Some(format!("{verb} it")) });
+    let verb = proptest::sample::select(VERBS.as_slice()).prop_map(|verb| Act::Move {
+        verb,
+        message: Some(format!("{verb} it")),
+        uncommitted: None,
+    });
     prop_oneof![
         6 => terms().prop_map(Act::Claim),
         2 => terms().prop_map(Act::Takeover),
@@ -99,6 +102,7 @@ fn act() -> impl Strategy<Value = Act> {
                 ..Default::default()
             })
         }),
+        2 => (0..10u8).prop_map(|n| Act::Commit(n.to_string().repeat(40).parse().unwrap())),
         1 => (1..6u64).prop_map(|version| Act::Redact {
             version: onus_core::ids::Version(version), fields: vec![Field::Note], reason: "secret".into()
         }),

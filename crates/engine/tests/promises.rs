@@ -174,7 +174,11 @@ fn a_lease_whose_process_cannot_be_seen_gets_nothing_back_that_another_has_since
         world.fate.lock().unwrap().boot_shown = Some(shown.clone());
         let late = with_token(a.clone(), 1);
         for act in [
-            Act::Touch { paths: vec!["docs/x".to_owned()], touched: Default::default() },
+            Act::Touch {
+                paths: vec!["docs/x".to_owned()],
+                touched: Default::default(),
+                extent: Default::default(),
+            },
             Act::AddScope {
                 scope: "docs/**".parse::<Glob>().into_iter().collect(),
                 areas: Default::default(),
@@ -186,7 +190,14 @@ fn a_lease_whose_process_cannot_be_seen_gets_nothing_back_that_another_has_since
         world.ok(&b, on(&theirs, verb(Verb::Done)));
         world.ok(
             &late,
-            on(&mine, Act::Touch { paths: vec!["docs/x".to_owned()], touched: Default::default() }),
+            on(
+                &mine,
+                Act::Touch {
+                    paths: vec!["docs/x".to_owned()],
+                    touched: Default::default(),
+                    extent: Default::default(),
+                },
+            ),
         );
         world.is_whole();
     }

@@ -580,7 +580,14 @@ fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revive
         place.waiting(1);
         let touched = place.start(
             agent(2),
-            on(&other, Act::Touch { paths: vec!["src/a.rs".into()], touched: Default::default() }),
+            on(
+                &other,
+                Act::Touch {
+                    paths: vec!["src/a.rs".into()],
+                    touched: Default::default(),
+                    extent: Default::default(),
+                },
+            ),
         );
         // It waits for the lock, or, if nobody has that, it is done at once.
         let until = std::time::Instant::now() + Duration::from_secs(10);

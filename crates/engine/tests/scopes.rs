@@ -27,7 +27,11 @@ fn with_scope(globs: &[&str]) -> Act {
 }
 
 fn touch(paths: &[&str]) -> Act {
-    Act::Touch { paths: paths.iter().map(|path| (*path).to_owned()).collect(), touched: Default::default() }
+    Act::Touch {
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        touched: Default::default(),
+        extent: Default::default(),
+    }
 }
 
 fn renew() -> Act {
@@ -70,7 +74,11 @@ fn worktree(own: &str) -> WorktreeId {
 
 fn touch_in(paths: &[&str], own: &str, part: Option<&str>) -> Act {
     let touched = Touched { worktree: Some(worktree(own)), part: part.map(|part| part.parse().unwrap()) };
-    Act::Touch { paths: paths.iter().map(|path| (*path).to_owned()).collect(), touched }
+    Act::Touch {
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        touched,
+        extent: Default::default(),
+    }
 }
 
 #[test]
@@ -562,7 +570,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => terms.prop_map(Act::Claim),
         3 => Just(renew()),
         5 => proptest::sample::subsequence(&PATHS[..], 1..3)
-            .prop_map(|paths| Act::Touch { paths: paths.into_iter().map(str::to_owned).collect(), touched: Default::default() }),
+            .prop_map(|paths| Act::Touch { paths: paths.into_iter().map(str::to_owned).collect(), touched: Default::default(), extent: Default::default() }),
         2 => some_scope().prop_map(|scope| Act::AddScope { scope, areas: Default::default() }),
         1 => some_scope().prop_map(|scope| Act::RemoveScope { scope }),
         1 => Just(verb(Verb::Release)),

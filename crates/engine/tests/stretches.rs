@@ -376,7 +376,7 @@ fn op() -> impl Strategy<Value = Op> {
         note(),
         takeover(),
         Act::Renew { ttl_ms: None, progress: false },
-        Act::Touch { paths: vec!["a".into()], touched: Default::default() },
+        Act::Touch { paths: vec!["a".into()], touched: Default::default(), extent: Default::default() },
         verb(Verb::Done),
         verb(Verb::Release),
         verb(Verb::Block),

@@ -254,7 +254,10 @@ fn a_standup_names_what_was_done_by_whom_and_what_goes_on() {
     work(&mut world, &ada, &one, HOUR_MS, Verb::Done);
     world.lease(&bot, on(&two, claim()));
     world.lease(&ada, on(&three, claim()));
-    world.ok(&ada, on(&three, Act::Move { verb: Verb::Block, message: Some("no key".into()) }));
+    world.ok(
+        &ada,
+        on(&three, Act::Move { verb: Verb::Block, message: Some("no key".into()), uncommitted: None }),
+    );
     let standup = world.engine.standup(None, &calendar(30)).unwrap().value;
     let actor = |name: &str| standup.actors.iter().find(|entry| entry.actor == name).unwrap();
     assert_eq!(actor("human:ada").done.iter().map(|task| &task.id).collect::<Vec<_>>(), [&one]);

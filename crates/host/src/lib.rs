@@ -7,6 +7,7 @@
 //!
 //! **Architecture invariant:** nothing is printed, nobody is asked a question.
 
+mod committing;
 pub mod config;
 mod connection;
 mod host;

@@ -16,6 +16,7 @@ mod consent;
 mod discover;
 mod files;
 mod git;
+pub mod guard;
 mod name;
 mod owner;
 mod tree;
@@ -24,7 +25,10 @@ mod worktree;
 pub use consent::Consents;
 pub use discover::{Place, checkouts, discover, place_for_new_store};
 pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
-pub use git::{GitError, Repository, SEALS, anchor, anchored, are_committed, shared_folder_mode, show};
+pub use git::{
+    GitError, Made, Repository, SEALS, Staged, Staging, add_trailers, anchor, anchored, are_committed,
+    head_commit, pushed, shared_folder_mode, show, uncommitted,
+};
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;
 pub use tree::{Seen, changed_since};

@@ -43,6 +43,7 @@ use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 pub use onus_core::actor::{KnownInstance, PendingKind, PendingNotice, Wanted};
 use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
+use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
@@ -559,6 +560,12 @@ pub trait Read {
     fn usage_in(&mut self, window: Window, after: Option<&Used>, limit: u64) -> Result<Vec<Used>>;
     /// All that one session used, in the order in which it was recorded.
     fn usage_of(&mut self, task: Uid, token: Token) -> Result<Vec<UsageRow>>;
+    /// The commits that were made for a task, in the order in which they were recorded.
+    fn commits_of(&mut self, task: Uid) -> Result<Vec<CommitRow>>;
+    /// Those of one session.
+    fn commits_under(&mut self, task: Uid, token: Token) -> Result<Vec<CommitRow>>;
+    /// Under which leases a commit was made; usually one.
+    fn commit_made(&mut self, commit: &CommitId) -> Result<Vec<CommitRow>>;
     /// Tasks that were completed in a window, by that time: a page of them.
     fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Result<Vec<Finished>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;

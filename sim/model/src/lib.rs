@@ -157,13 +157,20 @@ impl Deed {
             reason: Some("to do it".to_owned()),
             ..Terms::default()
         };
-        let verb = |verb| Act::Move { verb, message: Some("so it is".to_owned()) };
+        let verb = |verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None };
         match self {
             Deed::Claim => (Act::Claim(terms()), None),
             Deed::Takeover => (Act::Takeover(terms()), None),
             Deed::ForcedTakeover => (Act::Takeover(terms()), force),
             Deed::Renew => (Act::Renew { ttl_ms: None, progress: false }, None),
-            Deed::Touch => (Act::Touch { paths: vec![PATH.to_owned()], touched: Default::default() }, None),
+            Deed::Touch => (
+                Act::Touch {
+                    paths: vec![PATH.to_owned()],
+                    touched: Default::default(),
+                    extent: Default::default(),
+                },
+                None,
+            ),
             Deed::Done => (verb(Verb::Done), None),
             Deed::Submit => (verb(Verb::Submit), None),
             Deed::Release => (verb(Verb::Release), None),

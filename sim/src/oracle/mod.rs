@@ -554,7 +554,7 @@ impl Oracle {
                 );
                 Ok(())
             }
-            Command::OnTask { act: Act::Touch { paths, touched }, task: Some(task), .. } => {
+            Command::OnTask { act: Act::Touch { paths, touched, .. }, task: Some(task), .. } => {
                 let Some(held) = self.uid(task).and_then(|uid| self.tasks.get(&uid)).and_then(Known::usable)
                 else {
                     return Err("P3: a touch without a lease".to_owned());

@@ -114,6 +114,8 @@ pub struct Payload {
     pub folder: Option<PathBuf>,
     /// The files that the tool is about to change, has changed, or failed to change.
     pub files: Vec<PathBuf>,
+    /// Of these, the ones that it removes, where it says so.
+    pub removed: Vec<PathBuf>,
     /// The payload ends before all of them were named.
     pub is_partial: bool,
     /// Whether the tool is a shell.
@@ -197,12 +199,16 @@ impl Payload {
             }
             _ => (Vec::new(), false),
         };
+        let removed = input.map(patch::removed).unwrap_or_default();
+        let is_removed = |file: &&PathBuf| removed.iter().any(|name| file.ends_with(name));
+        let removed = files.iter().filter(is_removed).cloned().collect();
         Ok(Payload {
             event,
             moment,
             conversation,
             sub_agent: text_of(sub_agent),
             folder: text_of(folder).map(PathBuf::from),
+            removed,
             files,
             is_partial,
             is_shell,

@@ -10,6 +10,7 @@ use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
 use onus_agents::{ToldBy, of_conversation};
 use onus_core::actor::{InstanceId, KnownBy};
 use onus_core::command::{ChangedFiles, Command, Guard, Presence};
+use onus_core::commit::Extent;
 use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
@@ -100,6 +101,7 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
         return Ok(Answer::default());
     }
     let mut hook = Hook::new(dialect, payload, &host)?;
+    hook.removed = guarded(&host, &payload.removed).into_values().flatten().collect();
     let patience = if payload.moment == Moment::End { PATIENCE_AT_THE_END } else { PATIENCE };
     let open = |access| host.engine_within(access, host.config.store_wait().min(patience));
     let mut engine = match open(Access::Write) {
@@ -157,6 +159,8 @@ struct Hook<'a> {
     checkout: Checkout,
     /// What its transcript says that it used, and who: to be recorded with what the moment means.
     reading: Option<(InstanceId, Reading)>,
+    /// The files that the call removes, as far as it says so.
+    removed: BTreeSet<String>,
 }
 
 impl<'a> Hook<'a> {
@@ -174,7 +178,15 @@ impl<'a> Hook<'a> {
             worktree: None,
             is_alone: dialect.runs_one_at_a_time(),
         };
-        Ok(Hook { host, dialect, conversation, known_by, checkout: Checkout::default(), reading: None })
+        Ok(Hook {
+            host,
+            dialect,
+            conversation,
+            known_by,
+            checkout: Checkout::default(),
+            removed: BTreeSet::new(),
+            reading: None,
+        })
     }
 
     /// Where the files are that are asked about next.
@@ -347,7 +359,9 @@ impl<'a> Hook<'a> {
 
     /// These files, changed by this conversation here.
     fn asking(&self, call: &HookCall, paths: Vec<String>, is_heard: bool) -> Guard {
+        let removed = paths.iter().filter(|path| self.removed.contains(*path)).cloned().collect();
         Guard {
+            extent: Extent { removed, tally: None },
             paths,
             process: self.conversation.process.clone(),
             worktree: self.checkout.path.clone(),
@@ -424,16 +438,16 @@ impl<'a> Hook<'a> {
 }
 
 /// Whether the store can be read, but not be written now.
-fn is_unwritable(refusal: &Refusal) -> bool {
+pub(super) fn is_unwritable(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Busy | Code::ReadOnly)
 }
 
 /// Whether the refusal is about what the agent does, not about the state of the store.
-fn is_answer(refusal: &Refusal) -> bool {
+pub(super) fn is_answer(refusal: &Refusal) -> bool {
     matches!(refusal.exit_code(), 4..=6)
 }
 
-fn refused(refusal: &Refusal) -> String {
+pub(super) fn refused(refusal: &Refusal) -> String {
     let mut text = format!("onus: {}", refusal.message);
     for step in refusal.next.iter().filter_map(wording::step) {
         text.push_str(&format!("\n  next: {step}"));
@@ -459,7 +473,7 @@ fn said(reply: &Reply) -> Option<String> {
     }
 }
 
-fn told(notices: &[Notice]) -> Option<String> {
+pub(super) fn told(notices: &[Notice]) -> Option<String> {
     let lines: Vec<String> =
         notices.iter().map(|notice| format!("onus: {}", wording::notice_line(notice))).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

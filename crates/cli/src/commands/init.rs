@@ -91,6 +91,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         ));
         if created {
             context.out.line("next: onus add 'what to do'");
+            if place.git_dir.is_some() && !super::guard::is_installed(&place) {
+                context.out.line("also: onus guard install   # git's hooks check commits");
+            }
         }
     }
     Ok(())

@@ -19,6 +19,7 @@ pub(crate) mod drop;
 pub(crate) mod edit;
 pub(crate) mod fail;
 pub(crate) mod graph;
+pub(crate) mod guard;
 pub(crate) mod handoff;
 pub(crate) mod help;
 pub(crate) mod hook;
@@ -98,7 +99,7 @@ fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskVie
     let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
     let force = how.force.force();
     let command = |task| {
-        let act = Act::Move { verb, message: message.clone() };
+        let act = Act::Move { verb, message: message.clone(), uncommitted: None };
         Command::OnTask { task, act, force: force.clone() }
     };
     each(context, how.targets, how.key, command, |task| {

@@ -61,21 +61,24 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
+/// Columns that no session has anything for are left out.
 fn table(sessions: &[SessionView]) -> Grid {
     let has_waited = sessions.iter().any(|session| session.waiting_seconds.is_some());
-    let mut columns = vec![
-        ("session", Kind::Word),
-        ("actor", Kind::Word),
-        ("began", Kind::Word),
-        ("worked", Kind::Number),
-        ("held", Kind::Number),
-        ("outcome", Kind::Word),
-        ("title", Kind::Title),
+    let has_commits = sessions.iter().any(|session| !session.commits.is_empty());
+    let columns = [
+        (true, "session", Kind::Word),
+        (true, "actor", Kind::Word),
+        (true, "began", Kind::Word),
+        (true, "worked", Kind::Number),
+        (has_waited, "waited", Kind::Number),
+        (true, "held", Kind::Number),
+        (has_commits, "commits", Kind::Number),
+        (true, "outcome", Kind::Word),
+        (true, "title", Kind::Title),
     ];
-    if has_waited {
-        columns.insert(4, ("waited", Kind::Number));
-    }
-    let mut grid = Grid::new(columns);
+    let mut grid = Grid::new(
+        columns.iter().filter(|(is_shown, ..)| *is_shown).map(|(_, name, kind)| (*name, *kind)).collect(),
+    );
     for session in sessions {
         let outcome = match session.outcome {
             Some(_) if session.waits => "in review".to_owned(),
@@ -84,19 +87,19 @@ fn table(sessions: &[SessionView]) -> Grid {
             None if session.waits => "asks".to_owned(),
             None => "goes on".to_owned(),
         };
-        let mut row = vec![
+        let cells = [
             session.session.clone(),
             escape_line(&session.actor),
             local_time(&session.started_at),
             hours::clock(session.worked_seconds),
+            session.waiting_seconds.map(hours::clock).unwrap_or_default(),
             hours::clock(session.held_seconds),
+            session.commits.len().to_string(),
             outcome,
             escape_line(&session.title),
         ];
-        if has_waited {
-            row.insert(4, session.waiting_seconds.map(hours::clock).unwrap_or_default());
-        }
-        grid.push(row);
+        let shown = columns.iter().zip(cells).filter(|((is_shown, ..), _)| *is_shown);
+        grid.push(shown.map(|(_, cell)| cell).collect());
     }
     grid
 }

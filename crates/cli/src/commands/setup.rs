@@ -85,10 +85,18 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     };
     let done = if args.print { plan.changes.iter().map(Done::of).collect() } else { apply(&ground, &plan)? };
     let action = if args.remove { "remove" } else { "setup" };
+    let guard =
+        context.host.place.as_ref().filter(|place| level == Level::Project && place.git_dir.is_some());
+    let guard = guard.map(super::guard::is_installed);
     if context.out.json {
-        context.out.document(document(&ground, action, args.print, &agents, &plan, &done), &[]);
+        let mut report = document(&ground, action, args.print, &agents, &plan, &done);
+        report["guard"] = json!(guard);
+        context.out.document(report, &[]);
     } else {
         tell(context, &ground, &args, &agents, &plan, &done);
+        if guard == Some(false) && !args.remove && !args.print {
+            context.out.line("commits are not checked: onus guard install   # adds git hooks");
+        }
     }
     Ok(0)
 }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (paths, touched) = context.host.touched(&args.paths)?;
-    let act = Act::Touch { paths, touched };
+    let act = Act::Touch { paths, touched, extent: Default::default() };
     let command = Command::OnTask { task: target(args.task)?, act, force: None };
     let reply = context.run(command, args.key.key)?;
     super::print_lease(context, &reply, |task| format!("{}: yours to change", task.id))

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::commit::CommitRow;
 use crate::event::Event;
 use crate::ids::{Token, Uid};
 use crate::lease::{Lease, Pulse};
@@ -23,6 +24,7 @@ pub struct TaskFold {
     pub scopes: BTreeMap<Token, Reservations>,
     pub stretches: Vec<Recorded>,
     pub usage: Vec<UsageRow>,
+    pub commits: Vec<CommitRow>,
 }
 
 impl TaskFold {
@@ -63,6 +65,7 @@ impl TaskFold {
                 }
                 Change::AddUsage(row) => self.usage.push(row),
                 Change::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
+                Change::AddCommit(row) => self.commits.push(row),
                 Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
                 Change::EndLease { token, worked, ended, .. } => {
                     let lease = self.lease(token)?;

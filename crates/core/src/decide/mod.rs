@@ -7,6 +7,7 @@
 
 mod assign;
 mod claim;
+mod constrained;
 mod graph;
 mod ready;
 mod scope;
@@ -17,6 +18,7 @@ mod tasks;
 mod undo;
 mod work;
 
+pub use constrained::uncommitted;
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use ready::{
     Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
@@ -219,13 +221,16 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Renew { ttl_ms, progress } => claim::renew(view, *ttl_ms, *progress),
         Act::Handoff { to, reason } => assign::handoff(view, to, None, reason, force),
         Act::Assign { to, keep_ms, reason } => assign::handoff(view, to, *keep_ms, reason, force),
-        Act::Move { verb, message } => tasks::shift(view, *verb, message.as_deref(), force),
+        Act::Move { verb, message, uncommitted } => {
+            tasks::shift(view, *verb, message.as_deref(), uncommitted.as_ref(), force)
+        }
         Act::Edit(edit) => tasks::edit(view, edit, force),
         Act::AddDeps { .. } => graph::add_deps(view, force),
         Act::RemoveDeps { .. } => graph::remove_deps(view, force),
         Act::AddScope { scope, areas } => scope::add(view, scope, areas),
         Act::RemoveScope { scope } => scope::remove(view, scope),
-        Act::Touch { paths, touched } => scope::touch(view, paths, touched),
+        Act::Touch { paths, touched, extent } => scope::touch(view, paths, touched, extent),
+        Act::Commit(commit) => session::commit(view, commit),
         Act::Change(changed) => scope::change(view, changed),
         Act::Yield(yielding) => scope::give_up(view, yielding),
         Act::Attach(attachment) => claim::attach(view, attachment),

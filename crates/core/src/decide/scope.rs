@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::{Caller, InstanceId};
 use crate::command::{Act, ChangedFiles, Terms, Yielding};
+use crate::commit::Extent;
 use crate::event::{Body, Draft};
 use crate::ids::{Token, Uid};
 use crate::kin::{Within, kin, within};
@@ -27,6 +28,7 @@ use crate::time::Moment;
 use crate::transition::Verb;
 
 use super::claim::{Revival, not_yours, renew_late};
+use super::constrained;
 use super::standing::{
     Standing, held_by, held_refusal, holder_note, is_holders_for_good, place, standing, standing_of_claimant,
 };
@@ -56,6 +58,8 @@ pub struct Wish {
     pub scope: Scope,
     /// The caller's lease has lapsed and would be revived, with all that it reserved.
     pub revives: bool,
+    /// What it reserves is counted, so all of it is looked up.
+    pub counts: bool,
 }
 
 /// What was found near the requested paths.
@@ -88,7 +92,7 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
                 Standing::Holder { lease, late } => late || is_in_doubt(view, lease),
                 _ => false,
             };
-            (may_revive || !scope.is_empty()).then_some(Wish { scope, revives })
+            (may_revive || !scope.is_empty()).then_some(Wish { scope, revives, counts: false })
         }
         // Whoever is not the holder claims the task in passing, if it can be claimed.
         Act::Move { verb, .. } => {
@@ -96,13 +100,19 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
             let claims = verb.claims_first()
                 && matches!(view.task.state, State::Open | State::InProgress)
                 && !is_holders_for_good(view);
-            (claims && !scope.is_empty()).then(|| Wish { scope: scope.clone(), revives: false })
+            (claims && !scope.is_empty()).then(|| Wish {
+                scope: scope.clone(),
+                revives: false,
+                counts: false,
+            })
         }
         Act::AddScope { scope, .. } | Act::RemoveScope { scope } => Some(of_holder(view, scope.clone())),
         // What is no path is refused by the decision.
-        Act::Touch { paths, .. } => Some(of_holder(view, files(paths))),
+        Act::Touch { paths, .. } => {
+            Some(Wish { counts: constrained::counts_files(view), ..of_holder(view, files(paths)) })
+        }
         // Nothing is reserved by it, but what it finds must not change before it is done.
-        Act::Yield(yielding) => Some(Wish { scope: files(&yielding.paths), revives: false }),
+        Act::Yield(yielding) => Some(Wish { scope: files(&yielding.paths), revives: false, counts: false }),
         Act::Renew { .. } | Act::Attach(_) => Some(of_holder(view, Scope::default())),
         Act::Change(_)
         | Act::Handoff { .. }
@@ -113,6 +123,7 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
         | Act::RemoveDeps { .. }
         | Act::Note { .. }
         | Act::RecordUsage(_)
+        | Act::Commit(_)
         | Act::Correct { .. }
         | Act::Redact { .. } => None,
     }
@@ -129,7 +140,7 @@ fn of_holder(view: &View<'_>, scope: Scope) -> Wish {
         Ok(Standing::Holder { lease, late }) => late || is_in_doubt(view, lease),
         _ => false,
     };
-    Wish { scope, revives }
+    Wish { scope, revives, counts: false }
 }
 
 /// Whether a lease counts as live only because its process cannot be seen from here. Somebody who saw it die may have
@@ -545,8 +556,14 @@ pub(super) fn remove(view: &View<'_>, less: &Scope) -> Result<Decision, Refusal>
 
 /// First touch: paths that nobody reserved join the holder's scope; what it has already in this worktree, or what the project
 /// shares, needs nothing.
-pub(super) fn touch(view: &View<'_>, paths: &[String], touched: &Touched) -> Result<Decision, Refusal> {
+pub(super) fn touch(
+    view: &View<'_>,
+    paths: &[String],
+    touched: &Touched,
+    extent: &Extent,
+) -> Result<Decision, Refusal> {
     let around = own(view)?;
+    let counts = constrained::counts_files(view);
     let mut new = Scope::default();
     for path in paths {
         let glob = Glob::literal(path)?;
@@ -567,11 +584,16 @@ pub(super) fn touch(view: &View<'_>, paths: &[String], touched: &Touched) -> Res
                         .iter()
                         .any(|row| is_the_askers(row) && row.is_good_in(worktree) && row.glob.matches(&path))
             });
-        if !is_shared && !is_mine {
+        // Where files are counted, each is recorded, whatever was declared.
+        let is_counted =
+            !counts || around.own.rows().iter().any(|row| row.is_touched_in(worktree) && row.glob == glob);
+        if !is_shared && !(is_mine && is_counted) {
             new.insert(glob);
         }
     }
-    widen(view, new, Areas::default(), Some(touched.clone()))
+    let decision = widen(view, new.clone(), Areas::default(), Some(touched.clone()))?;
+    constrained::check(view, paths, &new, extent)?;
+    Ok(decision)
 }
 
 /// Touched files that were changed, each once. Somebody who no longer has the lease has changed nothing of it, and learns of the loss

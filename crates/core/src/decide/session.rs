@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::actor::ActorName;
+use crate::commit::CommitId;
 use crate::event::{Body, Draft};
 use crate::ids::Token;
 use crate::refusal::{Code, Refusal, Step};
@@ -10,7 +11,7 @@ use crate::session::{Correction, Usage, left};
 use crate::stretch::Stretch;
 use crate::text::Field;
 
-use super::standing::standing;
+use super::standing::{Standing, standing};
 use super::{Decision, View};
 
 /// The caller's own session on the task, whether it goes on or ended.
@@ -27,6 +28,16 @@ pub(super) fn record(view: &View<'_>, usage: &Usage) -> Result<Decision, Refusal
     };
     let recorded = Draft::new(Body::SessionRecorded { usage: usage.clone() }).token(lease.token);
     Ok(Decision { drafts: vec![recorded], ..Decision::default() })
+}
+
+/// A commit under the caller's lease, live or late: the token is what counts. It is a sign of life, too.
+pub(super) fn commit(view: &View<'_>, commit: &CommitId) -> Result<Decision, Refusal> {
+    let Standing::Holder { lease, .. } = standing(view)? else {
+        let message = format!("{} does not hold {}", view.caller.actor, view.id);
+        return Err(Refusal::new(Code::NotAllowed, message).task(view.id).next(Step::log(view.id)));
+    };
+    let made = Draft::new(Body::CommitMade { commit: commit.clone() }).token(lease.token);
+    Ok(Decision { drafts: vec![made], ..Decision::default() })
 }
 
 pub(super) fn correct(

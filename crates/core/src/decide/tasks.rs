@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::ActorName;
 use crate::command::{Edit, Force, NewTask, Terms};
+use crate::commit::Uncommitted;
 use crate::event::{Body, Draft, KeptFor};
 use crate::ids::{Number, Version, is_reference};
 use crate::lease::{Lease, LeaseEnd};
@@ -17,6 +18,7 @@ use crate::text::Field;
 use crate::transition::{self, Party, Verb, step};
 
 use super::claim::{acquire, not_possible, not_yours};
+use super::constrained;
 use super::graph::{cycle_refusal, may_link};
 use super::ready::{children_refusal, unmet_refusal};
 use super::standing::{
@@ -323,6 +325,7 @@ pub(super) fn shift(
     view: &View<'_>,
     verb: Verb,
     message: Option<&str>,
+    uncommitted: Option<&Uncommitted>,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
@@ -357,13 +360,16 @@ pub(super) fn shift(
         ))
         .next(Step::GiveResolution(view.id.to_owned())));
     }
+    let left = uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
+    let left = left.map(|left| constrained::all_committed(view, left)).transpose()?.flatten();
     if matches!(verb, Verb::Done | Verb::Approve) {
         drafts.extend(finishable(view, force, claims_first(&drafts))?);
     }
     let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };
     drafts.push(Draft { token, ..Draft::new(body) }.text(Field::Note, message));
     let notices = if is_said_to_be_done(verb) { unticked(view) } else { None };
-    Ok(Decision { notices: notices.into_iter().collect(), ..Decision::of(drafts) })
+    let notices = notices.into_iter().chain(left).collect();
+    Ok(Decision { notices, ..Decision::of(drafts) })
 }
 
 fn is_said_to_be_done(verb: Verb) -> bool {

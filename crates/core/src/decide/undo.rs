@@ -47,7 +47,7 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
     if has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. })) {
         return Err(refused(change, "it ended another's lease"));
     }
-    let moved = |verb| Act::Move { verb, message: None };
+    let moved = |verb| Act::Move { verb, message: None, uncommitted: None };
     // Who had it in hand has it in hand again; a lease that was got only in passing is not got again.
     let held_before = change.before.is_some_and(|before| before.leased);
     let again = || held_before.then(|| Act::Claim(change.terms.clone()));
@@ -99,6 +99,7 @@ fn no_way_back(body: &Body) -> &'static str {
     match body {
         Body::NoteAdded { .. } => "a note stays; its words can be erased",
         Body::SessionRecorded { .. } => "what was used stays used",
+        Body::CommitMade { .. } => "a commit is git's to take back",
         Body::SessionCorrected { .. } => "a correction only takes away",
         Body::TextRedacted { .. } => "what was erased cannot be brought back",
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",

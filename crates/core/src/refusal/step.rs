@@ -108,6 +108,8 @@ pub enum Step {
         agents: Vec<String>,
         for_user: bool,
     },
+    /// Let git's hooks check commits.
+    InstallGuard,
     Help,
     HelpOn(&'static str),
 
@@ -244,6 +246,7 @@ impl Step {
             Step::MakeWritable(PathBuf::from("/srv/a store")),
             Step::SetUp { agents: vec!["claude".to_owned(), "codex".to_owned()], for_user: false },
             Step::SetUp { agents: vec!["gemini".to_owned()], for_user: true },
+            Step::InstallGuard,
             Step::Help,
             Step::HelpOn("edit"),
             Step::plain("free some space"),

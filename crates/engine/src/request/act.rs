@@ -196,6 +196,7 @@ impl UnitOfWork<'_> {
             | Act::Tick { .. }
             | Act::Move { .. }
             | Act::RecordUsage(_)
+            | Act::Commit(_)
             | Act::Correct { .. }
             | Act::Redact { .. } => Effect::Task,
         };

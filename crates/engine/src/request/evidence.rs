@@ -84,7 +84,7 @@ impl Evidence {
         let mut asked = wish.scope;
         let (mut all, mut own_len) = (None, 0);
         if let Some(lease) = lease {
-            if wish.revives {
+            if wish.revives || wish.counts {
                 let reserved = snapshot.scope_of(lease.task, lease.token)?;
                 own_len = reserved.rows().len();
                 asked.extend(reserved.rows().iter().map(|row| row.glob.clone()));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{ActorName, InstanceId, KnownInstance, PendingKind, PendingNotice};
 use onus_core::command::{Act, ChangedFiles, Guard, NewTask, Presence, Terms};
+use onus_core::decide::check_fence;
 use onus_core::event::Body;
 use onus_core::ids::Uid;
 use onus_core::lease::{Lease, Liveness, Mode, Pulse, Seen};
@@ -55,11 +56,16 @@ impl UnitOfWork<'_> {
 
     fn guarded(&mut self, guard: &Guard) -> Result<Outcome> {
         self.heed_loss()?;
+        self.heed_token()?;
         let held = self.tasks_held()?;
         if let Some(lease) = self.lease_for(&held, guard)? {
             let first = self.first;
             self.write.savepoint()?;
-            let touch = Act::Touch { paths: guard.paths.clone(), touched: guard.touched.clone() };
+            let touch = Act::Touch {
+                paths: guard.paths.clone(),
+                touched: guard.touched.clone(),
+                extent: guard.extent.clone(),
+            };
             match self.on_task(lease.task, &touch, None) {
                 Ok(outcome) => {
                     self.write.release()?;
@@ -119,7 +125,7 @@ impl UnitOfWork<'_> {
     /// The lease that the files join: the latest, but what one of them declares is nobody else's. A part is recorded there, so
     /// that its siblings know.
     fn lease_for<'l>(&mut self, held: &'l [Lease], guard: &Guard) -> Result<Option<&'l Lease>> {
-        if guard.touched.part.is_none() || held.len() < 2 {
+        if held.len() < 2 {
             return Ok(held.last());
         }
         let near = self.write.scopes_near(&asked(guard)?)?;
@@ -152,6 +158,24 @@ impl UnitOfWork<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    /// A token that is presented for a task must be current, whatever else its holder has.
+    fn heed_token(&mut self) -> Result<()> {
+        let Some((Some(reference), token)) = self.request.identity.token.clone() else { return Ok(()) };
+        let task = match self.resolve(&reference) {
+            Ok(uid) => self.locked(uid)?,
+            Err(Stop::Refused(_)) => return Ok(()),
+            Err(stop) => return Err(stop),
+        };
+        let lease = self.write.lease(task.uid, token)?.filter(|lease| lease.actor == self.caller.actor);
+        if lease.is_some_and(|lease| !lease.was_superseded(task.token, task.fenced_token)) {
+            // Whoever has finished by itself lost nothing.
+            return Ok(());
+        }
+        self.caller.token = Some(token);
+        let evidence = self.evidence(&task, None)?;
+        Ok(check_fence(&self.view(&task, &evidence))?)
     }
 
     /// Ad-hoc work whose lease lapsed and cannot be renewed (held too long, its process is gone and the conversation goes on
@@ -189,7 +213,8 @@ impl UnitOfWork<'_> {
         touched.entry(guard.touched.clone()).or_default().extend(guard.paths.iter().cloned());
         let mut outcome = self.on_task(lease.task, &Act::Claim(terms), None)?;
         for (touched, paths) in touched {
-            let again = self.on_task(lease.task, &Act::Touch { paths, touched }, None)?;
+            let again =
+                self.on_task(lease.task, &Act::Touch { paths, touched, extent: guard.extent.clone() }, None)?;
             outcome.notices.extend(again.notices);
         }
         self.got(&guard.paths);
@@ -399,7 +424,7 @@ impl UnitOfWork<'_> {
     /// False: that is not possible any more, and is left as it is.
     fn finish(&mut self, lease: &Lease, verb: Verb, message: Option<String>) -> Result<bool> {
         self.write.savepoint()?;
-        match self.on_task(lease.task, &Act::Move { verb, message }, None) {
+        match self.on_task(lease.task, &Act::Move { verb, message, uncommitted: None }, None) {
             Ok(_) => {
                 self.write.release()?;
                 Ok(true)

@@ -3,6 +3,7 @@
 mod act;
 mod actors;
 mod answer;
+mod commit;
 pub(crate) mod evidence;
 mod graph;
 mod guard;
@@ -272,6 +273,7 @@ impl<'a> UnitOfWork<'a> {
             Command::Guard(guard) => self.guard(guard),
             Command::Look(look) => self.look(look),
             Command::Used(reading) => self.used(reading),
+            Command::Committed(committed) => self.committed(committed),
             Command::Presence(presence) => self.presence(*presence),
             Command::Changed(changed) => self.changed(changed),
             Command::RegisterActor { actor, tier } => self.register_actor(actor, *tier),

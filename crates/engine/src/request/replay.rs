@@ -141,7 +141,9 @@ impl UnitOfWork<'_> {
             }
             Command::Guard(guard) => Effect::Guarded { adopted: false, is_shown: !guard.is_brief },
             Command::Look(_) => Effect::Guarded { adopted: false, is_shown: false },
-            Command::Presence(_) | Command::Used(_) | Command::Changed(_) => Effect::Present(Vec::new()),
+            Command::Presence(_) | Command::Used(_) | Command::Changed(_) | Command::Committed(_) => {
+                Effect::Present(Vec::new())
+            }
             Command::SealTimesheet { .. } | Command::RecordSeal { .. } => Effect::Sealed,
         };
         if let (Some(uid), Some(token)) = (kept.task, kept.token) {

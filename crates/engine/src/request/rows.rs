@@ -81,6 +81,7 @@ impl Rows {
             | Change::SetRefs { .. }
             | Change::AddStretches(_)
             | Change::AddUsage(_)
+            | Change::AddCommit(_)
             | Change::Index(_)
             | Change::Unindex(_) => {}
         }

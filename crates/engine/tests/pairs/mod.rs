@@ -198,7 +198,10 @@ fn part(dice: &mut Dice, stage: &Stage, deed: Deed) -> Part {
         Deed::Submit => vec![on(id, verb(Verb::Submit))],
         Deed::Fail => vec![on(id, verb(Verb::Fail))],
         Deed::AddScope => vec![on(id, Act::AddScope { scope: dice.scope(), areas: Default::default() })],
-        Deed::Touch => vec![on(id, Act::Touch { paths: vec![file], touched: touched.clone() })],
+        Deed::Touch => vec![on(
+            id,
+            Act::Touch { paths: vec![file], touched: touched.clone(), extent: Default::default() },
+        )],
         Deed::Guard => vec![guard(vec![file])],
         Deed::Hook => {
             let (actor, instance) = (by.actor.clone(), by.instance.clone());

@@ -205,7 +205,7 @@ pub fn takeover() -> Act {
 }
 
 pub fn verb(verb: Verb) -> Act {
-    Act::Move { verb, message: Some("a note".into()) }
+    Act::Move { verb, message: Some("a note".into()), uncommitted: None }
 }
 
 pub fn new_task(title: &str) -> Command {

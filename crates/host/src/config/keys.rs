@@ -1,7 +1,7 @@
 //! Every key with one value: what it may be, who may set it, and what it does.
 
 use onus_core::actor::ActorName;
-use onus_core::policy::{AcrossWorktrees, ScopeMode, Unclaimed};
+use onus_core::policy::{AcrossWorktrees, GuardPeople, ScopeMode, Unclaimed};
 use onus_core::scope::{Scope, ScopeError};
 use onus_core::task::is_word;
 use onus_core::time::Span;
@@ -19,6 +19,7 @@ pub enum Kind {
     Color,
     ScopeMode,
     Unclaimed,
+    GuardPeople,
     AcrossWorktrees,
     /// One on a line.
     Globs,
@@ -54,6 +55,7 @@ impl Kind {
             Kind::Color => "auto, always or never",
             Kind::ScopeMode => "strict, warn or off",
             Kind::Unclaimed => "adopt, warn or refuse",
+            Kind::GuardPeople => "warn, refuse or off",
             Kind::AcrossWorktrees => "tell, refuse or ignore",
             Kind::Switch => "on or off",
             Kind::Rates => "a list of actors and amounts, such as [\"human:ada=90.50\"]",
@@ -281,6 +283,24 @@ pub const KEYS: &[Key] = &[
         about: "what happens when an agent without a task changes a file: adopt opens a task, warn warns, refuse refuses",
     },
     Key {
+        name: "guard.people",
+        env: "ONUS_GUARD_PEOPLE",
+        default: Some("warn"),
+        kind: Kind::GuardPeople,
+        shared: true,
+        strictness: Strictness::Before(&["refuse", "warn", "off"]),
+        about: "what happens when a person commits or pushes what another has reserved: warn warns, refuse refuses, off says nothing",
+    },
+    Key {
+        name: "guard.token_trailer",
+        env: "ONUS_GUARD_TOKEN_TRAILER",
+        default: Some("false"),
+        kind: Kind::Flag,
+        shared: true,
+        strictness: Strictness::Before(&["true", "false"]),
+        about: "whether commits carry Onus-Token beside Onus-Task",
+    },
+    Key {
         name: "guard.tree_budget",
         env: "ONUS_GUARD_TREE_BUDGET",
         default: Some("200ms"),
@@ -367,6 +387,7 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Color => matches!(value, "auto" | "always" | "never"),
         Kind::ScopeMode => value.parse::<ScopeMode>().is_ok(),
         Kind::Unclaimed => value.parse::<Unclaimed>().is_ok(),
+        Kind::GuardPeople => value.parse::<GuardPeople>().is_ok(),
         Kind::AcrossWorktrees => value.parse::<AcrossWorktrees>().is_ok(),
         Kind::Switch => matches!(value, "on" | "off"),
         Kind::Rates => value.lines().all(|line| rate(line).is_some()),

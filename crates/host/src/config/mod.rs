@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::ids::shortened;
-use onus_core::policy::{AcrossWorktrees, Policy, ScopeMode, Unclaimed};
+use onus_core::policy::{AcrossWorktrees, GuardPeople, Policy, ScopeMode, Unclaimed};
 use onus_core::refusal::Refusal;
 use onus_core::scope::AreaName;
 use onus_core::time::Span;
@@ -284,6 +284,16 @@ impl Config {
     pub fn tree_budget(&self) -> Duration {
         let budget_ms = u64::try_from(self.span_ms("guard.tree_budget")).unwrap_or_default();
         Duration::from_millis(budget_ms).min(Duration::from_secs(5))
+    }
+
+    /// What happens when a person commits what is another's.
+    pub fn guard_people(&self) -> GuardPeople {
+        self.text("guard.people").parse().unwrap_or(GuardPeople::Warn)
+    }
+
+    /// Whether commits say under which token they were made.
+    pub fn has_token_trailer(&self) -> bool {
+        self.text("guard.token_trailer") == "true"
     }
 
     pub fn color(&self) -> &str {

@@ -93,6 +93,20 @@ pub(crate) fn dirty(
     Ok(entries.collect())
 }
 
+/// What of a checkout is in no commit, untracked files too: some of their names, and how many there are.
+pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), GitError> {
+    let foreign = |foreign: crate::Foreign| GitError(foreign.to_string());
+    let repository = Repository::new(place).map_err(foreign)?;
+    let here = repository.zip(place.git_dir.as_deref());
+    let (repository, git_dir) = here.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let all = dirty(&repository, (&place.root, git_dir), STATUS_LIMIT)?;
+    let names = all.iter().take(most).map(|(path, _)| path.to_string_lossy().into_owned());
+    Ok((names.collect(), all.len()))
+}
+
+/// The longest that somebody who says that work is done waits for git.
+const STATUS_LIMIT: Duration = Duration::from_secs(30);
+
 /// The keys of all programs that convert files.
 fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
     let keys = r"^filter\..*\.(clean|process|smudge|required)$";

@@ -8,10 +8,11 @@
 //! Arguments are an argv, never a shell string; anything that is not a constant follows `--end-of-options` or `--`. Every
 //! call ([`Call`]) has a time limit, and a limit on its output.
 
+mod changes;
 mod look;
 mod seals;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::discover::Place;
 use crate::owner::Foreign;
 
-pub use look::are_committed;
+pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
 pub(crate) use look::dirty;
+pub use look::{are_committed, uncommitted};
 pub use seals::{SEALS, anchor, anchored, show};
 
 /// The longest that a call may take. All of these are small; a disk may be slow.
@@ -103,6 +105,10 @@ const SETTINGS: [&str; 7] = [
 
 /// Git with nothing of the repository's that could run or reach out.
 fn hardened() -> Command {
+    with_settings(SETTINGS.iter().map(|setting| OsString::from(*setting)))
+}
+
+fn with_settings(settings: impl Iterator<Item = OsString>) -> Command {
     let mut command = Command::new("git");
     for name in ELSEWHERE {
         command.env_remove(name);
@@ -118,7 +124,7 @@ fn hardened() -> Command {
             ("LC_ALL", "C"),
         ])
         .arg("--no-pager")
-        .args(SETTINGS.iter().flat_map(|setting| ["-c", setting]))
+        .args(settings.flat_map(|setting| [OsString::from("-c"), setting]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -161,6 +167,27 @@ impl<'a> Call<'a> {
         let mut command = hardened();
         command.current_dir(root);
         Call::new(command).words(&["--git-dir"]).word(git_dir).words(&["--work-tree"]).word(root)
+    }
+
+    /// The same, where git is to run its hooks: those of a folder, or as it is configured.
+    pub(crate) fn at_with_hooks(place: &Place, hooks: Option<&Path>) -> Result<Call<'a>, GitError> {
+        place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
+        let settings = SETTINGS.iter().filter(|setting| !setting.starts_with("core.hooksPath="));
+        let hooks = hooks.map(|folder| {
+            let mut setting = OsString::from("core.hooksPath=");
+            setting.push(folder);
+            setting
+        });
+        let mut command = with_settings(settings.map(|setting| OsString::from(*setting)).chain(hooks));
+        command.current_dir(&place.root);
+        Ok(Call::new(command))
+    }
+
+    /// In a folder of our own.
+    pub(crate) fn scratch(folder: &Path) -> Call<'a> {
+        let mut command = hardened();
+        command.current_dir(folder);
+        Call::new(command)
     }
 
     pub(crate) fn words(mut self, words: &[&str]) -> Call<'a> {

@@ -53,7 +53,7 @@ pub(super) fn carry_out(
         Call::Claim(_) => Err(answers::unexpected()),
         Call::Touch(touch) => {
             let (paths, touched) = connection.host()?.touched(&touch.paths)?;
-            let act = Act::Touch { paths: paths.clone(), touched };
+            let act = Act::Touch { paths: paths.clone(), touched, extent: Default::default() };
             let command = Command::OnTask { task: target(touch.id)?, act, force: None };
             let (reply, identity) = change(connection, asker, command)?;
             Ok((answers::touched(&reply, &paths)?, Some(identity)))
@@ -65,14 +65,20 @@ pub(super) fn carry_out(
         Call::Done(done) => {
             let (verb, past) =
                 if done.submit { (Verb::Submit, "is in review") } else { (Verb::Done, "is done") };
-            act(connection, asker, done.id, Act::Move { verb, message: Some(done.message) }, past)
+            act(
+                connection,
+                asker,
+                done.id,
+                Act::Move { verb, message: Some(done.message), uncommitted: None },
+                past,
+            )
         }
         Call::Release(moved) => {
-            let act_ = Act::Move { verb: Verb::Release, message: moved.message };
+            let act_ = Act::Move { verb: Verb::Release, message: moved.message, uncommitted: None };
             act(connection, asker, moved.id, act_, "is free again")
         }
         Call::Block(moved) => {
-            let act_ = Act::Move { verb: Verb::Block, message: moved.message };
+            let act_ = Act::Move { verb: Verb::Block, message: moved.message, uncommitted: None };
             act(connection, asker, moved.id, act_, "is blocked")
         }
         Call::Add(add) => {
@@ -172,6 +178,7 @@ fn act(
 
 fn change(connection: &Connection, asker: &Asker, command: Command) -> Result<(Reply, Identity), Refusal> {
     let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Write)?;
+    let command = connection.host()?.looked_at(&mut engine, &identity, command);
     let request = Request { identity, command, key: None };
     let mut reply = engine.take_in(&request)?;
     tell(connection, notices, &mut reply.notices);

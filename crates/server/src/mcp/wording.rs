@@ -94,6 +94,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         | Step::SignSeal
         | Step::CopyStore
         | Step::SetUp { .. }
+        | Step::InstallGuard
         | Step::Help
         | Step::HelpOn(_) => None,
     }

@@ -1,5 +1,6 @@
 //! Recorded work, and what was completed when: as timesheets and reports read them.
 
+use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::{Body, Draft};
 use onus_core::ids::Token;
 use onus_core::session::{Usage, UsageSource};
@@ -19,6 +20,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
         ("work is its lease's holder's, whoever writes the event", whose_work),
         ("what was completed is found by when", finished),
         ("what a session used is found by when, and by the session", used),
+        ("a commit is found by its task, its session and its hash", committed),
     ]
 }
 
@@ -156,6 +158,29 @@ fn used<S: Store>(store: &mut S) {
     assert_eq!(list(store, ALL, 1), found);
     let before = Window { since_ms: 0, until_ms: of_session[0].at_ms };
     assert_eq!(list(store, before, 9), []);
+    assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, Vec::new());
+}
+
+fn committed<S: Store>(store: &mut S) {
+    let hash = |digit: &str| digit.repeat(40).parse::<CommitId>().unwrap();
+    let made = |digit: &str, token| Draft::new(Body::CommitMade { commit: hash(digit) }).token(Token(token));
+    commit(store, |write| {
+        create(write, uid(1, 1), "a", Facts::default())?;
+        create(write, uid(2, 2), "b", Facts::default())?;
+        claim(write, uid(1, 1), ("h", "1"), Some(5_000))?;
+        claim(write, uid(2, 2), ("h", "1"), Some(5_000))?;
+        append_as(write, uid(1, 1), made("b", 1), ("h", "1"))?;
+        append_as(write, uid(1, 1), made("a", 1), ("h", "1"))?;
+        append_as(write, uid(2, 2), made("a", 1), ("h", "1"))
+    });
+    let hashes = |rows: Vec<CommitRow>| rows.into_iter().map(|row| row.commit).collect::<Vec<_>>();
+    let of_task = look(store, |read| read.commits_of(uid(1, 1)));
+    assert_eq!(hashes(of_task.clone()), [hash("b"), hash("a")], "in the order in which they were made");
+    assert_eq!(look(store, |read| read.commits_under(uid(1, 1), Token(1))), of_task);
+    assert_eq!(look(store, |read| read.commits_under(uid(1, 1), Token(2))), []);
+    let where_made = look(store, |read| read.commit_made(&hash("a")));
+    assert_eq!(where_made.iter().map(|row| row.task).collect::<Vec<_>>(), [uid(1, 1), uid(2, 2)]);
+    assert_eq!(look(store, |read| read.commit_made(&hash("c"))), []);
     assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, Vec::new());
 }
 

@@ -244,6 +244,18 @@ CREATE TABLE usage (
 );
 CREATE INDEX usage_at ON usage (project, at_ms, task, version);
 
+CREATE TABLE made_commit (
+    project uuid NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    token bigint NOT NULL,
+    actor text COLLATE "C" NOT NULL,
+    at_ms bigint NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    PRIMARY KEY (project, task, version)
+);
+CREATE INDEX made_commit_hash ON made_commit (project, hash);
+
 CREATE TABLE scope (
     project uuid NOT NULL,
     task text COLLATE "C" NOT NULL,

@@ -6,6 +6,7 @@
 //! round trip. What a store has to provide is the trait [`Statements`].
 
 pub(crate) mod columns;
+pub(crate) mod commit;
 pub(crate) mod decode;
 pub(crate) mod graph;
 pub(crate) mod ledger;

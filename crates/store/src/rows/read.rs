@@ -103,6 +103,11 @@ macro_rules! shared_reads {
             fn usage_in(window: Window, after: Option<&Used>, limit: u64) -> Vec<Used>;
             fn usage_of(task: Uid, token: Token) -> Vec<UsageRow>;
         }
+        $crate::rows::read::shared_reads! { $crate::rows::commit =>
+            fn commits_of(task: Uid) -> Vec<CommitRow>;
+            fn commits_under(task: Uid, token: Token) -> Vec<CommitRow>;
+            fn commit_made(commit: &CommitId) -> Vec<CommitRow>;
+        }
         $crate::rows::read::shared_reads! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;
             fn event(stream: Uid, version: Version) -> Option<Record>;

@@ -24,10 +24,11 @@ use super::columns::{PROJECT_COLUMNS, lease_values, task_values};
 use super::seat::seat_values;
 use super::sql::sql;
 use super::tables::{
-    ACTOR, ALIAS, DEPS, LEASES, REFS, RowValues, SCOPES, SEATS, STRETCHES, TASKS, Table, USAGE, is_same,
+    ACTOR, ALIAS, COMMITS, DEPS, LEASES, REFS, RowValues, SCOPES, SEATS, STRETCHES, TASKS, Table, USAGE,
+    is_same,
 };
 use super::write::PUT_PROJECT;
-use super::{Ask as _, Cells, Sql, Statements, Value, ledger, near, stretch, usage, values};
+use super::{Ask as _, Cells, Sql, Statements, Value, commit, ledger, near, stretch, usage, values};
 
 /// How many events are read at a time.
 const PAGE: u64 = 5_000;
@@ -43,7 +44,7 @@ const PROJECT: &str = "project";
 const SEARCH: &str = "search";
 
 /// The order of a report.
-const REPORTED: [&str; 12] = [
+const REPORTED: [&str; 13] = [
     PROJECT,
     ACTOR.name,
     ALIAS.name,
@@ -52,6 +53,7 @@ const REPORTED: [&str; 12] = [
     LEASES.name,
     STRETCHES.name,
     USAGE.name,
+    COMMITS.name,
     DEPS.name,
     REFS.name,
     SCOPES.name,
@@ -298,6 +300,8 @@ impl Comparison<'_> {
         self.compare_table(&STRETCHES, range, stretches.map(|row| owned(stretch::row_values(row))))?;
         let usage = tasks.iter().flat_map(|fold| &fold.usage);
         self.compare_table(&USAGE, range, usage.map(|row| owned(usage::row_values(row))))?;
+        let commits = tasks.iter().flat_map(|fold| &fold.commits);
+        self.compare_table(&COMMITS, range, commits.map(|row| owned(commit::row_values(row))))?;
         self.compare_table(&DEPS, range, tasks.iter().flat_map(dep_rows))?;
         self.compare_table(&REFS, range, tasks.iter().flat_map(ref_rows))?;
         self.compare_table(&SCOPES, range, tasks.iter().flat_map(scope_rows))?;

@@ -4,6 +4,7 @@
 use super::columns::{
     INSERT_LEASE, INSERT_TASK, LEASE, LEASE_COLUMNS, PULSE, TASK, TASK_COLUMNS, TASK_COUNTS,
 };
+use super::commit::INSERT_COMMIT;
 use super::seat::{INSERT_SEAT, SEAT_COLUMNS};
 use super::sql::sql;
 use super::stretch::INSERT_STRETCH;
@@ -103,6 +104,18 @@ pub(super) const USAGE: Table = Table {
     ),
     delete: sql!("DELETE FROM usage WHERE {project = $1 AND }task = ?1 AND version = ?2"),
     insert: INSERT_USAGE,
+    carry_over: |_, _| (),
+};
+
+pub(super) const COMMITS: Table = Table {
+    name: "made_commit",
+    key: &[0, 1],
+    select: sql!(
+        "SELECT task, version, token, actor, at_ms, hash FROM made_commit \
+         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!("DELETE FROM made_commit WHERE {project = $1 AND }task = ?1 AND version = ?2"),
+    insert: INSERT_COMMIT,
     carry_over: |_, _| (),
 };
 

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params_from_iter};
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
+use onus_core::commit::{CommitId, CommitRow};
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
 use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};

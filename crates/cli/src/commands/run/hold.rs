@@ -19,7 +19,7 @@ use onus_os::process;
 use onus_store::{Access, AnyStore};
 
 use crate::context::Context;
-use onus_host::{StoreAt, end_orphan};
+use onus_host::{Host, StoreAt, end_orphan};
 
 /// Rare enough to cost nothing, often enough that a superseded holder does little harm.
 const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
@@ -153,8 +153,12 @@ impl Hold {
         }
     }
 
-    pub(super) fn end(&self, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
-        match self.act(Act::Move { verb, message }) {
+    /// `host`: where the command ran, for what it left uncommitted.
+    pub(super) fn end(&self, host: &Host, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
+        let act = Act::Move { verb, message, uncommitted: None };
+        let command = Command::OnTask { task: Some(self.task.clone()), act, force: None };
+        let command = host.looked_at(&mut self.engine(Access::Read)?, &self.identity, command);
+        match self.ask(command) {
             Ok(reply) => Ok(End::Now(reply)),
             Err(refusal) if refusal.code == Code::Fenced => {
                 Ok(self.ended_itself()?.map_or(End::Fenced(refusal), End::Before))

@@ -19,6 +19,7 @@ use crate::args::{parse, parse_ms};
 use crate::context::Context;
 use crate::output::{self, escape_line, note};
 use crate::wording;
+use onus_host::Host;
 
 use hold::{End, Hold};
 
@@ -134,7 +135,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         Err(refusal) => {
             // It never started, or its end was not seen and it was killed.
             let why = format!("{name} was not run: {}", refusal.message);
-            if let Err(also) = hold.end(Verb::Release, Some(why)) {
+            if let Err(also) = hold.end(&context.host, Verb::Release, Some(why)) {
                 note(&format!("onus: could not release {}: {}", hold.id, also.message));
             }
             return Err(refusal);
@@ -143,7 +144,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let took = Span::from_ms(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)).to_string();
     let how = How::of(&report, args.on_success);
     let kept = context.host.config.keeps_output().then_some(report.tail.as_str());
-    let ended = end(&hold, &how, how.note(&name, &took, kept, args.message));
+    let ended = end(&context.host, &hold, &how, how.note(&name, &took, kept, args.message));
     // The lease has ended: from here on only the reader of our output waits.
     let Report { rest, .. } = report;
     rest.finish();
@@ -294,9 +295,9 @@ struct Ended {
     error: Option<Refusal>,
 }
 
-fn end(hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
+fn end(host: &Host, hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
     let verb = how.verb();
-    match hold.end(verb, Some(text)) {
+    match hold.end(host, verb, Some(text)) {
         Ok(End::Now(reply)) => {
             let kind = match verb {
                 Verb::Done => EndKind::Done,
@@ -316,7 +317,7 @@ fn end(hold: &Hold, how: &How, text: String) -> Result<Ended, Refusal> {
         }
         // A rule forbids it. An unfinished task is released rather than held by a process that is gone.
         Err(refusal) if verb != Verb::Release && refusal.exit_code() == Code::NotAllowed.exit_code() => {
-            hold.end(Verb::Release, Some(format!("{verb} was refused: {}", refusal.message)))?;
+            hold.end(host, Verb::Release, Some(format!("{verb} was refused: {}", refusal.message)))?;
             Ok(Ended { outcome: EndKind::Released.as_str(), notices: Vec::new(), error: Some(refusal) })
         }
         Err(refusal) => Err(refusal),

@@ -1,4 +1,4 @@
--- Rows that are a fold of the ledger: project, actor, alias, task, seat, lease, stretch, usage, dep, ref, scope, and which texts
+-- Rows that are a fold of the ledger: project, actor, alias, task, seat, lease, stretch, usage, made_commit, dep, ref, scope, and which texts
 -- are indexed.
 -- Rows that are not: event (the ledger itself), text (erasable), a live lease's pulse, instance, loss, notice, request, latest (a
 -- reading of the clock), and chore (what must still be done to the files themselves).
@@ -224,6 +224,17 @@ CREATE TABLE usage (
     PRIMARY KEY (task, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX usage_at ON usage (at_ms);
+
+CREATE TABLE made_commit (
+    task TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (task, version)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX made_commit_hash ON made_commit (hash);
 
 CREATE TABLE scope (
     task TEXT NOT NULL,

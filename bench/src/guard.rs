@@ -1,0 +1,77 @@
+//! What a commit costs with the guard in git's hooks, in a repository of 50,000 files: the same commits by an agent that holds a task,
+//! in turn with and without the hooks.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::measure::{Report, Target, Times};
+use crate::place::Place;
+use crate::shell::git;
+
+pub(crate) const ABOUT: &str = "git commit with the guard against git commit without it, 50,000 files";
+
+const ROUNDS: u64 = 9;
+const COMMITS: u64 = 10;
+const FILES: usize = 50_000;
+
+pub(crate) fn run(place: &Place) -> Result<Report> {
+    let repository = place.repository("guard")?;
+    let root = &repository.root;
+    // A machine that is busy may be asked for less: the ratio is then no proof.
+    let files = std::env::var("ONUS_BENCH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);
+    for n in 0..files {
+        let folder = root.join(format!("src/{}", n % 500));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
+    }
+    for args in [&["init", "-q"] as &[&str], &["add", "."], &["commit", "-q", "-m", "all"]] {
+        git(root, args)?;
+    }
+    repository.run(&place.onus, "bench", &["init"])?;
+    repository.run(&place.onus, "bench", &["add", "commits"])?;
+    repository.run(&place.onus, "bench", &["claim", "1", "--scope", "src/1/**"])?;
+    repository.run(&place.onus, "bench", &["guard", "install"])?;
+    let (mut with, mut without) = (Times::default(), Times::default());
+    let mut count = 0_u64;
+    for _ in 0..ROUNDS {
+        with.next_round();
+        without.next_round();
+        for _ in 0..COMMITS {
+            for (times, hooks) in [(&mut with, None), (&mut without, Some("/dev/null"))] {
+                count += 1;
+                fs::write(root.join("src/1/f1.rs"), format!("// {count}\n"))?;
+                git(root, &["add", "src/1/f1.rs"])?;
+                times.time(|| commit(root, hooks))?;
+            }
+        }
+    }
+    let mut report = Report::default();
+    report.note(format!("{files} files"));
+    report.note(format!("with the guard    {}", with.describe()));
+    report.note(format!("without           {}", without.describe()));
+    report.check("commit with the guard / without", with.over(&without), Target::AtMost(1.25));
+    Ok(report)
+}
+
+/// As the agent makes it.
+fn commit(root: &Path, hooks: Option<&str>) -> Result<()> {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost"]);
+    if let Some(hooks) = hooks {
+        command.args(["-c", &format!("core.hooksPath={hooks}")]);
+    }
+    let output = command
+        .args(["commit", "-q", "-m", "one line"])
+        .current_dir(root)
+        .env("ONUS_ACTOR", "agent:bench")
+        .env("ONUS_INSTANCE", "bench")
+        .env("HOME", root)
+        .stdin(Stdio::null())
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("git commit: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    }
+}

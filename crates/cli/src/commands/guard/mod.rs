@@ -1,0 +1,317 @@
+mod hook;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use onus_core::command::{Command, Guard};
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_engine::{Conversation, Identity, Notice, Request};
+use onus_os::clock;
+use onus_repo::Place;
+use onus_repo::guard::{self, Done, Folder, Found, Hook};
+use onus_store::Access;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::output::{escape_line, path_line, path_text};
+use crate::wording;
+
+/// Check commits: git's hooks ask who has reserved what is committed
+///
+/// `install` adds hooks to git's own folder of hooks, which all worktrees share. Hooks that are there run as before, and
+/// `uninstall` restores them byte for byte. If core.hooksPath sends git to another folder, nothing is written: `install`
+/// prints the line to add there. Agents are refused what another has reserved; people are warned (guard.people).
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Add the hooks to this repository
+    Install,
+    /// Remove them, and restore what was there before
+    Uninstall,
+    /// Show which hooks are installed, and have git prove that it reaches them
+    Status,
+    /// Ask whether you may change these files now; nothing is reserved
+    Check {
+        /// Files, relative to the current folder; they need not exist
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Answer one of git's hooks; the installed hooks call it
+    #[command(hide = true)]
+    Hook {
+        name: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<std::ffi::OsString>,
+    },
+}
+
+/// A hook is answered before anything is read that could fail.
+pub(crate) fn run_hook(args: &Args) -> Option<u8> {
+    match &args.action {
+        Action::Hook { name, args } => Some(hook::run(name, args)),
+        _ => None,
+    }
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
+    match args.action {
+        Action::Install => install(context),
+        Action::Uninstall => uninstall(context),
+        Action::Status => status(context),
+        Action::Check { paths } => check(context, &paths),
+        Action::Hook { .. } => Ok(0),
+    }
+}
+
+fn place(context: &Context) -> Result<&Place, Refusal> {
+    let place = context.host.place.as_ref().filter(|place| place.git_dir.is_some());
+    let place = place.ok_or_else(|| Refusal::usage("this is not a git repository, so there are no hooks"))?;
+    guard::check(place)?;
+    Ok(place)
+}
+
+fn failed(error: &onus_repo::GitError) -> Refusal {
+    Refusal::new(Code::Unexpected, error.to_string())
+}
+
+fn unwritable(folder: &Folder, error: &std::io::Error) -> Refusal {
+    let folder = folder.path();
+    Refusal::new(Code::ReadOnly, format!("{}: {error}", path_line(folder)))
+        .next(Step::MakeWritable(folder.to_owned()))
+}
+
+fn done(done: Done) -> &'static str {
+    match done {
+        Done::Created => "installed",
+        Done::Added => "installed; the hook that was there runs as before",
+        Done::Restored => "restored as it was",
+        Done::Removed => "removed",
+        Done::TakenOut => "taken out; what others changed since is kept",
+        Done::Unchanged => "unchanged",
+    }
+}
+
+fn word(done: Done) -> &'static str {
+    match done {
+        Done::Created => "created",
+        Done::Added => "added",
+        Done::Restored => "restored",
+        Done::Removed => "removed",
+        Done::TakenOut => "taken_out",
+        Done::Unchanged => "unchanged",
+    }
+}
+
+/// What has to be added by hand to a folder that is not ours.
+fn by_hand(context: &Context, folder: &std::path::Path) {
+    let out = &context.out;
+    out.line(&format!(
+        "core.hooksPath sends git to {}, which is not git's own: nothing was written. Add one line to each of these \
+         files, behind the first (#!/bin/sh), and make it executable:",
+        path_line(folder)
+    ));
+    for hook in Hook::ALL {
+        out.line(&format!("  {}: {}", hook.as_str(), guard::line_to_add(hook)));
+    }
+}
+
+fn install(context: &Context) -> Result<u8, Refusal> {
+    let place = place(context)?;
+    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    let Folder::Own(own) = &folder else {
+        if context.out.json {
+            let add: Vec<Value> = Hook::ALL.iter().map(|hook| to_add(*hook)).collect();
+            context.out.document(
+                json!({ "hooks_path": path_text(folder.path()), "installed": false, "hooks": [], "left": [], "add": add }),
+                &[],
+            );
+        } else {
+            by_hand(context, folder.path());
+        }
+        return Ok(0);
+    };
+    let program = std::env::current_exe()
+        .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot find this program: {error}")))?;
+    let mut all = Vec::new();
+    for hook in Hook::ALL {
+        let installed = guard::install(own, hook, &program).map_err(|error| unwritable(&folder, &error))?;
+        all.push((hook, installed));
+    }
+    tell(context, &folder, true, &all, &[]);
+    Ok(0)
+}
+
+fn to_add(hook: Hook) -> Value {
+    json!({ "hook": hook.as_str(), "line": guard::line_to_add(hook) })
+}
+
+fn tell(context: &Context, folder: &Folder, installed: bool, all: &[(Hook, Done)], left: &[PathBuf]) {
+    if context.out.json {
+        let hooks: Vec<Value> =
+            all.iter().map(|(hook, done)| json!({ "hook": hook.as_str(), "done": word(*done) })).collect();
+        let left: Vec<String> = left.iter().map(|path| path_text(path)).collect();
+        context.out.document(
+            json!({
+                "hooks_path": path_text(folder.path()),
+                "installed": installed,
+                "hooks": hooks,
+                "left": left,
+                "add": [],
+            }),
+            &[],
+        );
+        return;
+    }
+    for (hook, what) in all {
+        context.out.line(&format!("{}: {}", hook.as_str(), done(*what)));
+    }
+    for path in left {
+        context.out.line(&format!("left: {}, which others have replaced since", path_line(path)));
+    }
+}
+
+fn uninstall(context: &Context) -> Result<u8, Refusal> {
+    let place = place(context)?;
+    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    // Hooks may have been installed before core.hooksPath was set.
+    let own = match &folder {
+        Folder::Own(own) => own.clone(),
+        Folder::Others(_) => place.common_dir.as_deref().unwrap_or(&place.root).join("hooks"),
+    };
+    let mut all = Vec::new();
+    for hook in Hook::ALL {
+        let taken = guard::uninstall(&own, hook).map_err(|error| unwritable(&folder, &error))?;
+        all.push((hook, taken));
+    }
+    let left = guard::tidy(&own);
+    tell(context, &Folder::Own(own), false, &all, &left);
+    if let (Folder::Others(folder), false) = (&folder, context.out.json) {
+        context.out.line(&format!("what you added to {} yourself stays", path_line(folder)));
+    }
+    Ok(0)
+}
+
+/// How each hook is, and whether git reaches it.
+pub(super) fn reached(place: &Place) -> Result<(Folder, Vec<(Hook, Found, bool)>), Refusal> {
+    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    let nonce = onus_engine::new_uid(clock::now().wall_ms).to_string();
+    let mut hooks = Vec::new();
+    for hook in Hook::ALL {
+        let is_reached = guard::probe(place, hook, &nonce).map_err(|error| failed(&error))?;
+        hooks.push((hook, guard::found(folder.path(), hook), is_reached));
+    }
+    Ok((folder, hooks))
+}
+
+/// Whether anything of ours is in git's hooks here; no process is started beyond what finds the folder.
+pub(super) fn is_installed(place: &Place) -> bool {
+    let Ok(Folder::Own(folder)) = guard::folder(place) else { return false };
+    Hook::ALL.iter().all(|hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both))
+}
+
+fn status(context: &Context) -> Result<u8, Refusal> {
+    let place = place(context)?;
+    let (folder, hooks) = reached(place)?;
+    let missing: Vec<&str> =
+        hooks.iter().filter(|(_, _, is_reached)| !is_reached).map(|(hook, ..)| hook.as_str()).collect();
+    let is_ours = matches!(folder, Folder::Own(_));
+    let refusal = (!missing.is_empty()).then(|| {
+        let message = format!("git does not reach the guard through {}", missing.join(", "));
+        let step = match is_ours {
+            true => Step::InstallGuard,
+            false => Step::plain("add the line of each hook to the folder that core.hooksPath names"),
+        };
+        Refusal::new(Code::Unmet, message).next(step)
+    });
+    if context.out.json {
+        let found = |found: Found| match found {
+            Found::Nothing => "nothing",
+            Found::Others => "others",
+            Found::Ours => "ours",
+            Found::Both => "both",
+        };
+        let all: Vec<Value> = hooks
+            .iter()
+            .map(|(hook, there, reached)| json!({ "hook": hook.as_str(), "found": found(*there), "reached": reached }))
+            .collect();
+        let add: Vec<Value> = match is_ours {
+            true => Vec::new(),
+            false => hooks.iter().filter(|(.., reached)| !reached).map(|(hook, ..)| to_add(*hook)).collect(),
+        };
+        let mut report = json!({
+            "hooks_path": path_text(folder.path()),
+            "ok": refusal.is_none(),
+            "hooks": all,
+            "add": add,
+        });
+        if let Some(refusal) = &refusal {
+            report["error"] = json!(wording::refusal(refusal));
+        }
+        context.out.document(report, &[]);
+        return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
+    }
+    context.out.line(&format!("hooks: {}", path_line(folder.path())));
+    for (hook, there, is_reached) in &hooks {
+        let mark = if *is_reached { context.out.good("ok  ") } else { context.out.bad("BAD ") };
+        let what = match (there, is_reached) {
+            (Found::Both, true) => "git reaches it; the hook that was there runs after it",
+            (_, true) => "git reaches it",
+            (Found::Nothing, _) => "not installed",
+            (Found::Others, _) => "another's, without the guard",
+            (Found::Ours | Found::Both, false) => "installed, but git does not reach it",
+        };
+        context.out.line(&format!("  {mark} {:<17} {what}", hook.as_str()));
+    }
+    match refusal {
+        Some(refusal) => {
+            if !is_ours {
+                by_hand(context, folder.path());
+            }
+            Err(refusal)
+        }
+        None => Ok(0),
+    }
+}
+
+fn check(context: &Context, paths: &[PathBuf]) -> Result<u8, Refusal> {
+    let (names, touched) = context.host.touched(paths)?;
+    let mut engine = context.host.engine(Access::Write)?;
+    let identity = context.host.identity(&mut engine)?;
+    let notices = if identity.actor.is_person() {
+        let conversation = conversation(&identity, touched.worktree.clone());
+        let refusal = engine.reserved_by_another(&conversation, &names)?;
+        match (refusal, context.host.config.guard_people()) {
+            (Some(refusal), onus_core::policy::GuardPeople::Refuse) => return Err(refusal),
+            (refusal, _) => refusal.into_iter().map(|refusal| Notice::info(refusal.message)).collect(),
+        }
+    } else {
+        let asked = Guard { paths: names.clone(), touched, is_brief: true, ..Guard::default() };
+        let request = Request { identity, command: Command::Guard(asked), key: None };
+        engine.rehearse(&request)?.notices
+    };
+    if context.out.json {
+        context.out.document(json!({ "ok": true, "paths": names }), &notices);
+    } else {
+        let shown: Vec<String> = names.iter().map(|name| escape_line(name)).collect();
+        context.out.line(&format!("yours to change: {}", shown.join(", ")));
+        context.out.notices(&notices);
+    }
+    Ok(0)
+}
+
+/// Somebody who asks about files of a worktree.
+fn conversation(identity: &Identity, worktree: Option<onus_core::scope::WorktreeId>) -> Conversation {
+    Conversation {
+        actor: identity.actor.clone(),
+        instance: identity.instance.clone(),
+        sub_agent: None,
+        process: None,
+        worktree,
+        is_alone: false,
+    }
+}

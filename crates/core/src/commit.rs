@@ -1,0 +1,197 @@
+//! Commits: what one changes, which task it belongs to, and what its message says about tasks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::ActorName;
+use crate::ids::{TaskRef, Token, Uid, Version, shortened};
+use crate::refusal::Refusal;
+
+/// A commit by its whole hash: 40 or 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CommitId(String);
+
+impl CommitId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As people say it.
+    pub fn short(&self) -> &str {
+        &self.0[..10]
+    }
+}
+
+impl fmt::Display for CommitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for CommitId {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let is_hash = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match is_hash {
+            true => Ok(CommitId(text.to_ascii_lowercase())),
+            false => Err(Refusal::usage(format!("'{}' is not the hash of a commit", shortened(text)))),
+        }
+    }
+}
+
+impl TryFrom<String> for CommitId {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<CommitId> for String {
+    fn from(id: CommitId) -> String {
+        id.0
+    }
+}
+
+/// A commit that was made under a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitRow {
+    pub task: Uid,
+    pub version: Version,
+    pub token: Token,
+    pub actor: ActorName,
+    pub at_ms: i64,
+    pub commit: CommitId,
+}
+
+/// What a change does beside which files it touches, as far as that is known when it is asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Files that it removes. One that is renamed is not removed.
+    pub removed: Vec<String>,
+    /// All that the task has changed, with this: the commits made for it, and what is about to be committed. None: an edit, of which
+    /// only the files are known.
+    pub tally: Option<Tally>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub files: u64,
+    /// Added and removed.
+    pub lines: u64,
+}
+
+/// What git calls uncommitted where somebody says that a task is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncommitted {
+    /// The branch that is checked out there.
+    pub branch: Option<String>,
+    /// Whether it is a linked worktree.
+    pub is_linked: bool,
+    /// Files with changes, untracked ones too: some of them, and how many there are.
+    pub files: Vec<String>,
+    pub count: usize,
+}
+
+impl Uncommitted {
+    /// Whether that is the task's own worktree, in which nothing uncommitted counts as done.
+    pub fn is_in_worktree_of(&self, id: &str) -> bool {
+        self.is_linked && self.branch.as_deref().is_some_and(|branch| is_branch_of(branch, id))
+    }
+}
+
+/// Whether a branch is the own branch of a task: `onus/<id>` or `onus/<id>-<slug>`.
+pub fn is_branch_of(branch: &str, id: &str) -> bool {
+    let Some(name) = branch.strip_prefix("onus/") else { return false };
+    let is_it = name.get(..id.len()).is_some_and(|start| start.eq_ignore_ascii_case(id));
+    is_it && matches!(name.as_bytes().get(id.len()), None | Some(b'-'))
+}
+
+/// The words after which a commit's message names what it finishes.
+const FINISHING: [&str; 9] =
+    ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
+
+/// The most tasks that one message is taken to name.
+const MOST_NAMED: usize = 10;
+
+/// The tasks that a commit's message says it finishes: `Resolves ON-12`, `fixes: ON-3, ON-4`. Only ids count: a bare number is
+/// another system's.
+pub fn resolved_by(message: &str) -> Vec<TaskRef> {
+    let mut named: Vec<String> = Vec::new();
+    for line in message.lines() {
+        let mut is_listing = false;
+        for word in line.split([' ', '\t', ',', ';', '(', ')']).filter(|word| !word.is_empty()) {
+            let bare = word.trim_end_matches([':', '.']);
+            if FINISHING.iter().any(|known| bare.eq_ignore_ascii_case(known)) {
+                is_listing = true;
+            } else if is_listing && is_id(bare) {
+                let id = bare.to_ascii_uppercase();
+                if !named.contains(&id) {
+                    named.push(id);
+                }
+            } else if !bare.eq_ignore_ascii_case("and") {
+                is_listing = false;
+            }
+        }
+    }
+    named.iter().take(MOST_NAMED).filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Whether a word has the form of a task's id: `ON-12`.
+fn is_id(word: &str) -> bool {
+    let Some((prefix, number)) = word.split_once('-') else { return false };
+    prefix.parse::<crate::ids::Prefix>().is_ok()
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_what_it_resolves_and_nothing_else() {
+        let named = |message: &str| {
+            resolved_by(message).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        for (message, tasks) in [
+            ("Resolves ON-12", "ON-12"),
+            ("login\n\nfixes: ON-3, ON-4 and on-5.", "ON-3 ON-4 ON-5"),
+            ("Closes ON-1\nCloses ON-1", "ON-1"),
+            ("see ON-12", ""),
+            ("Resolves #12", ""),
+            ("Resolves the wait, see ON-12", ""),
+            ("fixes utf-8", "UTF-8"),
+            ("Onus-Task: ON-7", ""),
+            ("resolves ON-", ""),
+            ("", ""),
+        ] {
+            assert_eq!(named(message), tasks, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_task_knows_its_own_branch() {
+        for branch in ["onus/ON-1-fix", "onus/on-1-fix", "onus/ON-1"] {
+            assert!(is_branch_of(branch, "ON-1"), "{branch}");
+        }
+        for branch in
+            ["onus/ON-12-fix", "onus/ON-1x", "ON-1-fix", "main", "onus/", "onus/ö-1", "topic/onus/ON-1"]
+        {
+            assert!(!is_branch_of(branch, "ON-1"), "{branch}");
+        }
+    }
+
+    #[test]
+    fn a_commit_is_named_by_its_whole_hash() {
+        assert_eq!("A".repeat(40).parse::<CommitId>().unwrap().as_str(), "a".repeat(40));
+        assert_eq!("b".repeat(64).parse::<CommitId>().unwrap().short(), "b".repeat(10));
+        for bad in ["", "abc", &"g".repeat(40), &"a".repeat(41), "ö"] {
+            assert!(bad.parse::<CommitId>().is_err(), "{bad}");
+        }
+    }
+}

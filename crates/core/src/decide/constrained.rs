@@ -1,0 +1,91 @@
+//! Constraints, enforced: what a holder may not change, and that nothing uncommitted counts as done.
+//!
+//! An edit is judged by what is known before it: its files, and those that the lease has touched. A commit is judged by what git
+//! says: all that the task has changed with it.
+
+use std::collections::BTreeSet;
+
+use crate::commit::{Extent, Uncommitted};
+use crate::constraint::{Constraint, Constraints};
+use crate::quote::{name, some_names};
+use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::scope::{ReservationKind, Scope};
+
+use super::View;
+
+fn constraints(view: &View<'_>) -> Constraints {
+    let of_task = &view.task.facts.constraints;
+    view.lease.map_or_else(|| of_task.clone(), |lease| lease.constraints_now(of_task))
+}
+
+/// Whether the files that the lease touches are counted.
+pub(super) fn counts_files(view: &View<'_>) -> bool {
+    constraints(view).iter().any(|constraint| matches!(constraint, Constraint::MaxFiles(_)))
+}
+
+/// Refuses a change to these paths, of which `new` were not touched before, that the holder's constraints forbid.
+pub(super) fn check(view: &View<'_>, paths: &[String], new: &Scope, extent: &Extent) -> Result<(), Refusal> {
+    let id = view.id;
+    for constraint in constraints(view).iter() {
+        let broken = match constraint {
+            Constraint::ReadOnly => paths.first().map(|path| format!("{} may not be changed", name(path))),
+            Constraint::NoDelete => {
+                extent.removed.first().map(|path| format!("{} may not be deleted", name(path)))
+            }
+            Constraint::MaxFiles(limit) => {
+                let files = extent.tally.map_or_else(|| touched(view, new), |tally| tally.files);
+                (files > limit).then(|| format!("this would be {files} changed files"))
+            }
+            Constraint::MaxLines(limit) => {
+                let lines = extent.tally.map(|tally| tally.lines).filter(|lines| *lines > limit);
+                lines.map(|lines| format!("this would be {lines} changed lines"))
+            }
+            Constraint::NoLand => None,
+        };
+        if let Some(broken) = broken {
+            let message = format!("{id} was given with the constraint {constraint}: {broken}");
+            return Err(Refusal::new(Code::Constraint, message)
+                .task(id)
+                .next(Step::note(id, Reader::Person))
+                .next(Step::show(id)));
+        }
+    }
+    Ok(())
+}
+
+/// How many files the lease has touched, with these.
+fn touched(view: &View<'_>, new: &Scope) -> u64 {
+    let own = view.around.into_iter().flat_map(|around| around.own.rows());
+    let touched = own.filter(|row| row.basis.kind() == ReservationKind::Touched).map(|row| &row.glob);
+    touched.chain(new.globs()).collect::<BTreeSet<_>>().len() as u64
+}
+
+/// Refuses to call a task done whose own worktree has changes that are in no commit. Elsewhere they are mentioned: in a shared
+/// checkout agents leave their changes to the person. People, and work that belongs to no planned task, are not asked.
+pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Option<String>, Refusal> {
+    if left.count == 0 || view.caller.actor.is_person() || view.task.facts.ad_hoc {
+        return Ok(None);
+    }
+    match left.is_in_worktree_of(view.id) {
+        true => Err(uncommitted(view.id, left)),
+        false => Ok(Some(format!("not committed yet: {}", named(left)))),
+    }
+}
+
+/// Exit 6: changes in a task's own worktree are in no commit.
+pub fn uncommitted(id: &str, left: &Uncommitted) -> Refusal {
+    let message = format!("{id} has changes in its own worktree that are in no commit: {}", named(left));
+    Refusal::new(Code::Uncommitted, message)
+        .task(id)
+        .next(Step::plain("commit what belongs to the task, and remove or ignore the rest"))
+        .next(Step::note(id, Reader::Person))
+}
+
+/// Some of the files, and how many there are if that is more.
+fn named(left: &Uncommitted) -> String {
+    let files = some_names(&left.files);
+    match left.count > left.files.len() {
+        true => format!("{files} (of {} in all)", left.count),
+        false => files,
+    }
+}

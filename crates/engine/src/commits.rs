@@ -1,0 +1,233 @@
+//! What git's hooks ask: which leases a commit belongs to, whether commits may be pushed, and what of a task's work is in no commit.
+
+use std::collections::BTreeSet;
+
+use onus_core::actor::{ActorName, InstanceId};
+use onus_core::commit::CommitId;
+use onus_core::constraint::{Constraint, Constraints};
+use onus_core::ids::{TaskRef, Token, Uid};
+use onus_core::lease::Lease;
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::scope::{Basis, Glob, Reservations, Scope, Touched, WorktreeId};
+use onus_store::{Result, Store};
+
+use crate::conversation::Conversation;
+use crate::snapshot::Snapshot;
+use crate::{Engine, Identity};
+
+/// A lease that a commit belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitLease {
+    /// The task's id.
+    pub task: String,
+    pub token: Token,
+    pub constraints: Constraints,
+    /// What was committed for the task before, if that is counted.
+    pub commits: Vec<CommitId>,
+}
+
+impl CommitLease {
+    /// Whether what the task changes is counted.
+    pub fn counts(&self) -> bool {
+        self.constraints
+            .iter()
+            .any(|constraint| matches!(constraint, Constraint::MaxFiles(_) | Constraint::MaxLines(_)))
+    }
+}
+
+/// A commit that is about to be pushed, and what it changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    pub commit: CommitId,
+    pub paths: Vec<String>,
+}
+
+/// A task that its holder is about to call done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finishing {
+    pub id: String,
+    pub is_ad_hoc: bool,
+    /// What its lease touched in the worktree that was asked about.
+    pub files: Vec<String>,
+}
+
+impl Snapshot<'_> {
+    /// Of somebody's leases on tasks, those that reserve one of these paths; where none does, the latest.
+    pub(crate) fn leases_for(
+        &mut self,
+        held: Vec<Lease>,
+        paths: &[String],
+        worktree: Option<&WorktreeId>,
+    ) -> Result<Vec<Lease>> {
+        if held.len() < 2 {
+            return Ok(held);
+        }
+        let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
+        let mut concerned = BTreeSet::new();
+        for (task, token, row) in self.read.scopes_near(&asked)? {
+            let covers = || asked.globs().iter().filter_map(Glob::path).any(|path| row.glob.matches(path));
+            if !concerned.contains(&(task, token)) && row.is_good_in(worktree) && covers() {
+                concerned.insert((task, token));
+            }
+        }
+        let latest = held.last().map(Lease::key);
+        let is_any = held.iter().any(|lease| concerned.contains(&lease.key()));
+        let belongs = |lease: &Lease| match is_any {
+            true => concerned.contains(&lease.key()),
+            false => Some(lease.key()) == latest,
+        };
+        Ok(held.into_iter().filter(belongs).collect())
+    }
+
+    fn commit_lease(&mut self, lease: &Lease) -> Result<Option<CommitLease>> {
+        let Some(task) = self.task(lease.task)? else { return Ok(None) };
+        let mut found = CommitLease {
+            task: self.id(task.number),
+            token: lease.token,
+            constraints: lease.constraints_now(&task.facts.constraints),
+            commits: Vec::new(),
+        };
+        if found.counts() {
+            found.commits = self.read.commits_of(lease.task)?.into_iter().map(|row| row.commit).collect();
+        }
+        Ok(Some(found))
+    }
+
+    /// The lease under which the caller made a commit and which it lost since; and whether the commit is somebody else's.
+    fn standing_of_commit(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        commit: &CommitId,
+    ) -> Result<(Option<Lease>, bool)> {
+        let (mut is_known, mut is_own) = (false, false);
+        for row in self.read.commit_made(commit)? {
+            is_known = true;
+            let (Some(lease), Some(task)) = (self.lease(row.task, row.token)?, self.task(row.task)?) else {
+                continue;
+            };
+            if lease.actor != *actor || !instance.is_one_with(&lease.instance) {
+                continue;
+            }
+            is_own = true;
+            if lease.was_superseded(task.token, task.fenced_token)
+                && !self.has_it_again(&lease, task.token)?
+            {
+                return Ok((Some(lease), false));
+            }
+        }
+        Ok((None, is_known && !is_own))
+    }
+
+    /// Whether the same holder got the task again afterwards.
+    fn has_it_again(&mut self, lost: &Lease, highest: Token) -> Result<bool> {
+        let now = self.lease(lost.task, highest)?;
+        Ok(now.is_some_and(|now| now.token > lost.token && now.is_held_by(&lost.actor, &lost.instance)))
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// Which of the caller's leases a commit of these paths belongs to.
+    pub fn leases_of_commit(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        paths: &[String],
+        worktree: Option<&WorktreeId>,
+    ) -> std::result::Result<Vec<CommitLease>, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let actor = snapshot.actor_behind(actor)?;
+            let mut held = snapshot.read.leases_held_by(&actor, instance)?;
+            held.retain(Lease::is_of_a_task);
+            let mut found = Vec::new();
+            for lease in snapshot.leases_for(held, paths, worktree)? {
+                found.extend(snapshot.commit_lease(&lease)?);
+            }
+            Ok(found)
+        })?;
+        Ok(answer.value)
+    }
+
+    /// Why these commits should not be pushed by somebody: one was made under a lease that the caller lost, or changes what is
+    /// another's now. What others committed is theirs to answer for.
+    pub fn may_not_push(
+        &mut self,
+        conversation: &Conversation,
+        commits: &[Pushed],
+    ) -> std::result::Result<Option<Refusal>, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let actor = snapshot.actor_behind(&conversation.actor)?;
+            let mut paths: BTreeSet<&String> = BTreeSet::new();
+            for pushed in commits {
+                let (lost, is_anothers) =
+                    snapshot.standing_of_commit((&actor, &conversation.instance), &pushed.commit)?;
+                if let Some(lease) = lost {
+                    let id = snapshot.id_of(lease.task)?;
+                    let message = format!(
+                        "commit {} was made for {id} under token {}, which is no longer current",
+                        pushed.commit.short(),
+                        lease.token
+                    );
+                    let refusal = Refusal::new(Code::Fenced, message).task(&id);
+                    return Ok(Err(refusal.next(Step::log(&id)).next(Step::TakeAnother)));
+                }
+                if !is_anothers {
+                    paths.extend(&pushed.paths);
+                }
+            }
+            Ok(Ok(paths.into_iter().cloned().collect::<Vec<String>>()))
+        })?;
+        match answer.value {
+            Ok(paths) => self.reserved_by_another(conversation, &paths),
+            Err(refusal) => Ok(Some(refusal)),
+        }
+    }
+
+    /// The actor that a git identity stands for, if the project knows a person by that address.
+    pub fn person_of_email(&mut self, email: &str) -> std::result::Result<Option<ActorName>, Refusal> {
+        let Ok(named) = format!("human:{email}").parse::<ActorName>() else { return Ok(None) };
+        let answer = self.ask(None, |snapshot| {
+            let actor = snapshot.actor_behind(&named)?;
+            Ok(snapshot.read.actor(&actor)?.map(|known| known.name))
+        })?;
+        Ok(answer.value)
+    }
+
+    /// What is about to be called done, as far as it concerns files.
+    pub fn finishing(
+        &mut self,
+        identity: &Identity,
+        task: Option<&TaskRef>,
+        worktree: Option<&WorktreeId>,
+    ) -> std::result::Result<Finishing, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let task = snapshot.named_task(task, Some(identity))?;
+            let reserved = match task.leased {
+                true => snapshot.scope_of(task.uid, task.token)?,
+                false => Reservations::default(),
+            };
+            let is_here = |touched: &Touched| touched.worktree.as_ref() == worktree;
+            let touched = reserved.rows().iter().filter(|row| match &row.basis {
+                Basis::Touched(touched) => is_here(touched),
+                Basis::Declared { .. } => false,
+            });
+            let files = touched.filter_map(|row| row.glob.path()).map(str::to_owned).collect();
+            Ok(Finishing { id: snapshot.id(task.number), is_ad_hoc: task.facts.ad_hoc, files })
+        })?;
+        Ok(answer.value)
+    }
+}
+
+/// What a task's note says of a commit that names it.
+pub(crate) fn mention(commit: &CommitId, id: &str) -> String {
+    format!("commit {} says that it resolves {}", commit.short(), quote::name(id))
+}
+
+/// The end of such a note, by which it is known again.
+pub(crate) fn is_mention(text: &str, id: &str) -> bool {
+    text.starts_with("commit ") && text.ends_with(&format!(" says that it resolves {}", quote::name(id)))
+}
+
+/// The tasks of leases, each once.
+pub(crate) fn tasks_of(leases: &[Lease]) -> BTreeSet<Uid> {
+    leases.iter().map(|lease| lease.task).collect()
+}

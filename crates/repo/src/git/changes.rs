@@ -1,0 +1,320 @@
+//! What commits change: one that is about to be made, one that was made, those that are about to be pushed.
+//!
+//! Git's hooks are asked in the middle of git's own work. The index is the one that git names in the hook's environment, which for
+//! `git commit PATH` is not the checkout's; [`super::hardened`] removes the variable, so it is handed in. Names are separated by NUL
+//! and kept as bytes until the end.
+//!
+//! **Of a merge only that counts which no parent has.** What comes from the other side was somebody's commit before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onus_core::commit::{CommitId, Tally};
+
+use super::{Call, GitError};
+use crate::calls::home;
+use crate::discover::Place;
+
+/// The longest that git may take inside a hook.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The most commits of one push that are looked at, the newest first.
+const MOST_PUSHED: &str = "--max-count=1000";
+
+/// A commit that is about to be made.
+#[derive(Clone, Debug)]
+pub struct Staging<'a> {
+    pub place: &'a Place,
+    /// The index that git commits from.
+    pub index: Option<PathBuf>,
+    /// What is merged, beside HEAD.
+    pub merged: Vec<CommitId>,
+}
+
+/// What it changes, by names from the worktree's root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Staged {
+    pub paths: Vec<String>,
+    /// Of these, what is deleted. What is renamed is not.
+    pub removed: Vec<String>,
+}
+
+/// A commit that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub commit: CommitId,
+    pub paths: Vec<String>,
+    pub message: String,
+}
+
+impl<'a> Staging<'a> {
+    /// As git's environment and the checkout have it.
+    pub fn of(place: &'a Place, env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Staging<'a> {
+        let index = env("GIT_INDEX_FILE").filter(|file| !file.is_empty()).map(|file| place.root.join(file));
+        // Git names them in the environment while it merges, and in a file while a merge waits for its commit.
+        let named = std::env::vars_os().filter_map(|(name, _)| {
+            name.to_str().and_then(|name| name.strip_prefix("GITHEAD_")?.parse().ok())
+        });
+        let waiting = place.git_dir.as_ref().and_then(|dir| crate::read_small(&dir.join("MERGE_HEAD")).ok());
+        let waiting = waiting.iter().flat_map(|text| text.lines()).filter_map(|line| line.parse().ok());
+        let merged: BTreeSet<CommitId> = named.chain(waiting).collect();
+        Staging { place, index, merged: merged.into_iter().collect() }
+    }
+
+    fn call<'c>(&self) -> Result<Call<'c>, GitError> {
+        let call = Call::at(self.place)?.limit(LIMIT);
+        Ok(match &self.index {
+            Some(index) => call.env("GIT_INDEX_FILE", index),
+            None => call,
+        })
+    }
+
+    pub fn changes(&self) -> Result<Staged, GitError> {
+        let mut changes = match self.against("HEAD") {
+            Ok(changes) => changes,
+            // The first commit of a branch.
+            Err(error) if !self.has_head()? => self.against(&self.empty_tree().map_err(|_| error)?)?,
+            Err(error) => return Err(error),
+        };
+        for parent in &self.merged {
+            let other = self.against(parent.as_str())?;
+            changes.retain(|path, _| other.contains_key(path));
+        }
+        let prefix = prefix(self.place);
+        let name = |path: &Vec<u8>| name(&prefix, path);
+        let removed =
+            changes.iter().filter(|(_, is_removed)| **is_removed).map(|(path, _)| name(path)).collect();
+        Ok(Staged { paths: changes.keys().map(name).collect(), removed })
+    }
+
+    /// What differs from a commit or tree, and whether it is deleted.
+    fn against(&self, tree: &str) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
+        let words = ["diff-index", "--cached", "-M", "-z", "--name-status", "--ignore-submodules=none"];
+        let out = self.call()?.words(&words).words(&["--end-of-options", tree, "--"]).run()?;
+        let mut found = BTreeMap::new();
+        let mut fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+        while let Some(status) = fields.next() {
+            let Some(path) = fields.next() else { break };
+            found.insert(path.to_vec(), status == b"D");
+            if matches!(status.first(), Some(b'R' | b'C'))
+                && let Some(new) = fields.next()
+            {
+                found.insert(new.to_vec(), false);
+            }
+        }
+        Ok(found)
+    }
+
+    fn has_head(&self) -> Result<bool, GitError> {
+        let words = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
+        Ok(self.call()?.words(&words).outcome()?.status.success())
+    }
+
+    fn empty_tree(&self) -> Result<String, GitError> {
+        self.call()?.words(&["hash-object", "-t", "tree", "--stdin"]).input(b"").line()
+    }
+
+    /// All that a task has changed: these of its commits that HEAD still has, and what is about to be committed.
+    pub fn tally(&self, commits: &[CommitId]) -> Result<Tally, GitError> {
+        let base = if self.has_head()? { "HEAD".to_owned() } else { self.empty_tree()? };
+        let words = ["diff-index", "--cached", "--no-renames", "-z", "--numstat"];
+        let staged = self.call()?.words(&words).words(&["--end-of-options", &base, "--"]).run()?;
+        let (mut files, mut lines) = (BTreeSet::new(), 0);
+        count(&staged, &mut files, &mut lines);
+        let kept = self.kept(commits)?;
+        if !kept.is_empty() {
+            let input = kept.join("\n") + "\n";
+            let words =
+                ["diff-tree", "--stdin", "--no-commit-id", "-r", "--root", "--no-renames", "-z", "--numstat"];
+            count(&self.call()?.words(&words).input(input.as_bytes()).run()?, &mut files, &mut lines);
+        }
+        Ok(Tally { files: files.len() as u64, lines })
+    }
+
+    /// Those of the commits that HEAD has: what was amended or moved is in another by now.
+    fn kept(&self, commits: &[CommitId]) -> Result<Vec<String>, GitError> {
+        let Some(first) = commits.first() else { return Ok(Vec::new()) };
+        // All that came after what the task began from, which is enough whatever was moved since.
+        let words = ["rev-list", "--ignore-missing", "HEAD", "--not"];
+        let listed = self.call()?.words(&words).word(format!("{first}^@")).words(&["--"]).run()?;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let listed: BTreeSet<&str> = listed.lines().collect();
+        let kept = commits.iter().map(CommitId::as_str).filter(|commit| listed.contains(commit));
+        Ok(kept.map(str::to_owned).collect())
+    }
+}
+
+/// Adds up what `--numstat -z` prints: `ADDED<tab>REMOVED<tab>PATH<nul>`; a binary file has no lines.
+fn count(out: &[u8], files: &mut BTreeSet<Vec<u8>>, lines: &mut u64) {
+    for entry in out.split(|byte| *byte == 0) {
+        let mut fields = entry.splitn(3, |byte| *byte == b'\t');
+        let mut number = || {
+            let text = fields.next().map(String::from_utf8_lossy);
+            text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or_default()
+        };
+        *lines += number() + number();
+        if let Some(path) = fields.next() {
+            files.insert(path.to_vec());
+        }
+    }
+}
+
+/// The commit that HEAD is: what it changed that no parent has, and what its message says.
+pub fn head_commit(place: &Place) -> Result<Made, GitError> {
+    // Unlike `diff-tree`, `log` does not read the index, which may be large.
+    let words = [
+        "log",
+        "-1",
+        "--root",
+        "-c",
+        "-z",
+        "--name-only",
+        "--no-renames",
+        "--no-show-signature",
+        "--no-notes",
+    ];
+    let out =
+        Call::at(place)?.limit(LIMIT).words(&words).words(&["--format=%H%x00%B%x00", "HEAD", "--"]).run()?;
+    let mut fields = out.split(|byte| *byte == 0);
+    let mut text =
+        || fields.next().map(|field| String::from_utf8_lossy(field).into_owned()).unwrap_or_default();
+    let (hash, message) = (text(), text());
+    let commit = hash.parse().map_err(|_| GitError("HEAD is not a commit".to_owned()))?;
+    let prefix = prefix(place);
+    let paths = fields.map(|path| path.strip_prefix(b"\n").unwrap_or(path)).filter(|path| !path.is_empty());
+    Ok(Made { commit, paths: paths.map(|path| name(&prefix, path)).collect(), message })
+}
+
+/// The commits that a push would bring to the remote and that no remote is known to have, with what each changed. `lines` is
+/// what git tells its hook.
+pub fn pushed(place: &Place, lines: &str) -> Result<Vec<(CommitId, Vec<String>)>, GitError> {
+    let is_commit = |hash: &&str| hash.parse::<CommitId>().is_ok() && hash.bytes().any(|byte| byte != b'0');
+    let refs = lines.lines().map(|line| line.split(' ').collect::<Vec<&str>>());
+    let (mut new, mut old) = (Vec::new(), Vec::new());
+    for fields in refs.filter(|fields| fields.len() == 4) {
+        new.extend(Some(fields[1]).filter(is_commit));
+        old.extend(Some(fields[3]).filter(is_commit));
+    }
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
+    let words = ["log", "-c", "-z", "--name-only", "--no-renames", "--format=%x01%H", "--ignore-missing"];
+    let call = Call::at(place)?.limit(LIMIT).words(&words).words(&[MOST_PUSHED]).words(&new);
+    let out = call.words(&["--not"]).words(&old).words(&["--remotes", "--"]).run()?;
+    let prefix = prefix(place);
+    let mut commits: Vec<(CommitId, Vec<String>)> = Vec::new();
+    for field in out.split(|byte| *byte == 0) {
+        let header =
+            field.strip_prefix(b"\x01").and_then(|hash| std::str::from_utf8(hash).ok()?.parse().ok());
+        if let Some(commit) = header {
+            commits.push((commit, Vec::new()));
+            continue;
+        }
+        let path = field.strip_prefix(b"\n").unwrap_or(field);
+        if let (false, Some((_, paths))) = (path.is_empty(), commits.last_mut()) {
+            paths.push(name(&prefix, path));
+        }
+    }
+    Ok(commits)
+}
+
+/// Adds lines such as `Onus-Task: ON-3` to the message that git is about to commit, unless they are there. A message that is empty
+/// stays so: git does not commit it.
+pub fn add_trailers(place: &Place, message: &Path, trailers: &[String]) -> Result<(), GitError> {
+    let failed = |error: std::io::Error| GitError(error.to_string());
+    let text = std::fs::read(message).map_err(failed)?;
+    if let Some(with) = std::str::from_utf8(&text).ok().and_then(|text| with_trailers(text, trailers)) {
+        return std::fs::write(message, with).map_err(failed);
+    }
+    if is_empty(place, &text)? {
+        return Ok(());
+    }
+    let words = ["interpret-trailers", "--in-place", "--no-divider", "--if-exists", "addIfDifferent"];
+    let call = trailers.iter().fold(Call::at(place)?.limit(LIMIT).words(&words), |call, trailer| {
+        call.words(&["--trailer", trailer])
+    });
+    call.words(&["--"]).word(message).run().map(drop)
+}
+
+/// The same without git, for messages in which nothing can be a comment: most of them. None: git has to look.
+fn with_trailers(text: &str, trailers: &[String]) -> Option<String> {
+    let is_plain = |line: &str| line.starts_with(|c: char| c.is_ascii_alphanumeric()) || line.is_empty();
+    let body = text.trim_end();
+    if body.is_empty() || !body.lines().all(is_plain) {
+        return None;
+    }
+    let is_trailer = |line: &str| {
+        let key = line.split_once(": ").map(|(key, _)| key);
+        key.is_some_and(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'))
+    };
+    let last = body.rsplit("\n\n").next().filter(|last| last.len() < body.len());
+    let there: Vec<&str> =
+        last.filter(|last| last.lines().all(is_trailer)).into_iter().flat_map(str::lines).collect();
+    let new: Vec<&str> =
+        trailers.iter().map(String::as_str).filter(|trailer| !there.contains(trailer)).collect();
+    let gap = if there.is_empty() { "\n\n" } else { "\n" };
+    Some(match new.is_empty() {
+        true => format!("{body}\n"),
+        false => format!("{body}{gap}{}\n", new.join("\n")),
+    })
+}
+
+/// Whether nothing is left of a message without its comments.
+fn is_empty(place: &Place, text: &[u8]) -> Result<bool, GitError> {
+    let is_plain = |line: &[u8]| line.first().is_some_and(u8::is_ascii_alphanumeric);
+    if text.split(|byte| *byte == b'\n').next().is_some_and(is_plain) {
+        return Ok(false);
+    }
+    let left = Call::at(place)?.limit(LIMIT).words(&["stripspace", "--strip-comments"]).input(text).run()?;
+    // Below the line where a message ends, git shows what is committed.
+    Ok(left.is_empty() || left.starts_with(b"diff --git "))
+}
+
+/// Where a checkout's files are named from: a submodule's from its superproject's root.
+fn prefix(place: &Place) -> PathBuf {
+    let outer = place.is_submodule().then(|| home(place)).flatten();
+    let root = place.root.canonicalize().unwrap_or_else(|_| place.root.clone());
+    let below = outer.and_then(|(outer, _)| root.strip_prefix(outer).map(Path::to_path_buf).ok());
+    below.unwrap_or_default()
+}
+
+fn name(prefix: &Path, path: &[u8]) -> String {
+    prefix.join(OsStr::from_bytes(path)).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_are_added_as_git_adds_them_where_git_is_not_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        Call::scratch(folder.path()).words(&["init", "-q"]).run().unwrap();
+        let place = crate::discover(folder.path()).unwrap();
+        let trailers = ["Onus-Task: ON-1".to_owned(), "Onus-Token: ON-1#2".to_owned()];
+        let file = folder.path().join("message");
+        for message in [
+            "title",
+            "title\n",
+            "title\n\nbody\nof two lines\n\n",
+            "title\n\nbody\n\nSigned-off-by: A <a@b>\n",
+            "title\n\nOnus-Task: ON-1\n",
+            "title\n\nOnus-Task: ON-1\nOnus-Token: ON-1#2\n",
+            "fix: not a trailer",
+        ] {
+            let own = with_trailers(message, &trailers).unwrap();
+            std::fs::write(&file, message).unwrap();
+            let words = ["interpret-trailers", "--in-place", "--no-divider", "--if-exists", "addIfDifferent"];
+            let call = Call::at(&place).unwrap().words(&words);
+            let call = trailers.iter().fold(call, |call, trailer| call.words(&["--trailer", trailer]));
+            call.word(&file).run().unwrap();
+            assert_eq!(own.trim_end(), std::fs::read_to_string(&file).unwrap().trim_end(), "{message:?}");
+        }
+        for message in ["", "\n", "# a comment", "title\n# a comment\n", "- a list"] {
+            assert_eq!(with_trailers(message, &trailers), None, "{message:?}");
+        }
+    }
+}

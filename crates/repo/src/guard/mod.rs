@@ -1,0 +1,335 @@
+//! Git's hooks: installed beside what is there, and taken out so that nothing is left.
+//!
+//! **Only git's own folder of hooks is written**, the one of the common directory, which all worktrees share. `core.hooksPath` is
+//! never set, moved or taken over: a folder that somebody set it to is theirs (it may be tracked, or serve many repositories), and
+//! gets a line to add by hand.
+//!
+//! **What was there is kept as it is**, as a second name of the same file in `.onus` of that folder, so that its bytes, mode and
+//! times come back. The new file appears in its place in one step: git never finds no hook.
+//!
+//! **That git reaches us is proved by git** ([`probe`]): it runs its hook, and ours answers before anything else does. Where others'
+//! commands may come before ours, git runs them in an empty repository.
+
+mod script;
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::discover::Place;
+use crate::git::{Call, GitError, Repository};
+
+pub use script::line_to_add;
+
+/// Set for a probe: the hook repeats it and does nothing else.
+pub const PROBE: &str = "ONUS_GUARD_PROBE";
+
+/// Where what was there is kept, below the folder of hooks.
+const KEPT: &str = ".onus";
+
+/// Says that the folder of hooks was made by us.
+const MADE: &str = "made";
+
+/// No hook that is read is larger.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The moments at which git asks us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    PreCommit,
+    PreMergeCommit,
+    CommitMsg,
+    PostCommit,
+    PrePush,
+}
+
+impl Hook {
+    pub const ALL: [Hook; 5] =
+        [Hook::PreCommit, Hook::PreMergeCommit, Hook::CommitMsg, Hook::PostCommit, Hook::PrePush];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Hook::PreCommit => "pre-commit",
+            Hook::PreMergeCommit => "pre-merge-commit",
+            Hook::CommitMsg => "commit-msg",
+            Hook::PostCommit => "post-commit",
+            Hook::PrePush => "pre-push",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Hook> {
+        Hook::ALL.into_iter().find(|hook| hook.as_str() == name)
+    }
+}
+
+/// Where git looks for hooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// Its own: ours to add to.
+    Own(PathBuf),
+    /// What `core.hooksPath` says.
+    Others(PathBuf),
+}
+
+impl Folder {
+    pub fn path(&self) -> &Path {
+        match self {
+            Folder::Own(path) | Folder::Others(path) => path,
+        }
+    }
+}
+
+/// What is in a hook's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    /// Somebody else's, without us.
+    Others,
+    /// Ours alone.
+    Ours,
+    /// Somebody else's, and we are asked first.
+    Both,
+}
+
+/// What became of a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    Created,
+    /// Added to a hook that runs as before.
+    Added,
+    Restored,
+    Removed,
+    /// Our line was taken out of a hook that somebody changed meanwhile.
+    TakenOut,
+    Unchanged,
+}
+
+/// Where git looks for hooks in this checkout.
+pub fn folder(place: &Place) -> Result<Folder, GitError> {
+    let common = place.common_dir.as_deref().filter(|_| place.git_dir.is_some());
+    let common = common.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    // A submodule has hooks of its own.
+    let own = if place.is_submodule() { place.git_dir.as_deref().unwrap_or(common) } else { common };
+    let words = ["config", "--show-scope", "-z", "--type=path", "--get-all", "core.hooksPath"];
+    let out = Call::at(place)?.words(&words).outcome()?;
+    let listed = String::from_utf8_lossy(&out.out).into_owned();
+    let fields: Vec<&str> = listed.split('\0').collect();
+    let set = fields.chunks_exact(2).filter(|pair| pair[0] != "command").map(|pair| pair[1]).next_back();
+    let Some(set) = set.filter(|set| !set.is_empty()) else { return Ok(Folder::Own(own.join("hooks"))) };
+    let path = place.root.join(set);
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let is_own = own.canonicalize().is_ok_and(|own| real == own.join("hooks"));
+    Ok(if is_own { Folder::Own(own.join("hooks")) } else { Folder::Others(path) })
+}
+
+fn kept(folder: &Path, hook: Hook) -> PathBuf {
+    folder.join(KEPT).join(hook.as_str())
+}
+
+/// A hook's text, if it is a file of a size that hooks have; links are followed.
+fn text(path: &Path) -> Option<Vec<u8>> {
+    let metadata = fs::metadata(path).ok()?;
+    (metadata.is_file() && metadata.len() <= MAX_BYTES).then(|| fs::read(path).ok()).flatten()
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// What is in a hook's place now.
+pub fn found(folder: &Path, hook: Hook) -> Found {
+    let path = folder.join(hook.as_str());
+    if path.symlink_metadata().is_err() {
+        return Found::Nothing;
+    }
+    match text(&path) {
+        Some(text) if script::is_whole(&text) => {
+            if kept(folder, hook).symlink_metadata().is_ok() {
+                Found::Both
+            } else {
+                Found::Ours
+            }
+        }
+        Some(text) if script::has_line(&text) => Found::Both,
+        _ => Found::Others,
+    }
+}
+
+/// Adds a hook to git's own folder. `program`: what it runs.
+pub fn install(folder: &Path, hook: Hook, program: &Path) -> io::Result<Done> {
+    let path = folder.join(hook.as_str());
+    if !folder.exists() {
+        fs::create_dir_all(folder.join(KEPT))?;
+        fs::write(folder.join(KEPT).join(MADE), "")?;
+    }
+    fs::create_dir_all(folder.join(KEPT))?;
+    // What was said once may be said again.
+    let _ = fs::remove_dir(folder.join(KEPT).join("told"));
+    match found(folder, hook) {
+        Found::Nothing => {
+            put(&path, &script::whole(hook, program, None), 0o755)?;
+            Ok(Done::Created)
+        }
+        Found::Ours | Found::Both => {
+            let now = text(&path).unwrap_or_default();
+            let new = match script::is_whole(&now) {
+                true => script::whole(hook, program, before(folder, hook)?.as_deref()),
+                false => script::with_line(&now, hook, program).unwrap_or_else(|| now.clone()),
+            };
+            if new == now {
+                return Ok(Done::Unchanged);
+            }
+            put(&path, &new, mode(&path)?)?;
+            Ok(Done::Added)
+        }
+        Found::Others => {
+            keep(folder, hook)?;
+            let is_itself = path.symlink_metadata()?.is_file() && is_executable(&path);
+            let with = text(&path).filter(|_| is_itself);
+            match with.and_then(|text| script::with_line(&text, hook, program)) {
+                Some(text) => put(&path, &text, mode(&path)?)?,
+                None => put(&path, &script::whole(hook, program, before(folder, hook)?.as_deref()), 0o755)?,
+            }
+            Ok(Done::Added)
+        }
+    }
+}
+
+fn mode(path: &Path) -> io::Result<u32> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o7777)
+}
+
+/// Gives what is there a second name, under which it stays. What was kept before is kept beside it.
+fn keep(folder: &Path, hook: Hook) -> io::Result<()> {
+    let (path, kept) = (folder.join(hook.as_str()), kept(folder, hook));
+    if kept.symlink_metadata().is_ok() {
+        let older = (1..).map(|n| kept.with_extension(format!("old-{n}")));
+        let older = older.take(1_000).find(|older| older.symlink_metadata().is_err());
+        fs::rename(&kept, older.ok_or(io::ErrorKind::AlreadyExists)?)?;
+    }
+    fs::hard_link(path, kept)
+}
+
+/// How a script of ours runs what was there: by the same name, since many hooks ask how they were called. None: git would not run it.
+fn before(folder: &Path, hook: Hook) -> io::Result<Option<String>> {
+    let kept = kept(folder, hook);
+    let name = hook.as_str();
+    if let Ok(target) = fs::read_link(&kept) {
+        let run = folder.join(KEPT).join("run");
+        fs::create_dir_all(&run)?;
+        let link = run.join(name);
+        let _ = fs::remove_file(&link);
+        symlink(if target.is_absolute() { target } else { Path::new("../..").join(target) }, &link)?;
+        return Ok(is_executable(&link).then(|| format!("{KEPT}/run/{name}")));
+    }
+    Ok(is_executable(&kept).then(|| format!("{KEPT}/{name}")))
+}
+
+/// Takes a hook out again.
+pub fn uninstall(folder: &Path, hook: Hook) -> io::Result<Done> {
+    let (path, kept) = (folder.join(hook.as_str()), kept(folder, hook));
+    let now = text(&path).unwrap_or_default();
+    let done = match found(folder, hook) {
+        Found::Nothing | Found::Others => Done::Unchanged,
+        Found::Ours => {
+            fs::remove_file(&path)?;
+            Done::Removed
+        }
+        Found::Both if script::is_whole(&now) => {
+            fs::rename(&kept, &path)?;
+            Done::Restored
+        }
+        Found::Both => {
+            let bare = script::without_line(&now);
+            if text(&kept).is_some_and(|kept| same(&kept, &bare)) {
+                fs::rename(&kept, &path)?;
+                Done::Restored
+            } else {
+                put(&path, &bare, mode(&path)?)?;
+                Done::TakenOut
+            }
+        }
+    };
+    if done == Done::Restored {
+        let _ = fs::remove_file(folder.join(KEPT).join("run").join(hook.as_str()));
+    }
+    Ok(done)
+}
+
+/// A script without an end of its last line got one with ours.
+fn same(kept: &[u8], bare: &[u8]) -> bool {
+    kept == bare || bare.strip_suffix(b"\n") == Some(kept)
+}
+
+/// Removes what we made beside the hooks, if nothing is left in it. Returns what is: hooks that others have replaced since.
+pub fn tidy(folder: &Path) -> Vec<PathBuf> {
+    let own = folder.join(KEPT);
+    let was_made = own.join(MADE).exists();
+    // Each is removed only if nothing is in it.
+    let _ = fs::remove_file(own.join(MADE));
+    let _ = fs::remove_dir(own.join("told"));
+    let _ = fs::remove_dir(own.join("run"));
+    let _ = fs::remove_dir(&own);
+    if was_made {
+        let _ = fs::remove_dir(folder);
+    }
+    let left = fs::read_dir(&own).into_iter().flatten().flatten();
+    left.map(|entry| entry.path()).collect()
+}
+
+/// Writes a file in one step.
+fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path).join(KEPT);
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(text)?;
+    new.as_file().set_permissions(Permissions::from_mode(mode))?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The longest that a hook may take to answer.
+const PROBE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether git, asked to run this hook in this checkout, reaches us. Nothing else is run in the checkout.
+pub fn probe(place: &Place, hook: Hook, nonce: &str) -> Result<bool, GitError> {
+    match folder(place)? {
+        Folder::Own(folder) => match found(&folder, hook) {
+            Found::Ours | Found::Both => answers(Call::at_with_hooks(place, None)?, hook, nonce),
+            Found::Nothing | Found::Others => Ok(false),
+        },
+        Folder::Others(folder) => {
+            let is_ours = |path: PathBuf| text(&path).is_some_and(|text| script::calls_us(&text));
+            // Some keep what is run beside the folder that git is sent to.
+            let beside = folder.parent().map(|parent| parent.join(hook.as_str()));
+            if !is_ours(folder.join(hook.as_str())) && !beside.is_some_and(is_ours) {
+                return Ok(false);
+            }
+            let scratch = tempfile::tempdir().map_err(|error| GitError(error.to_string()))?;
+            Call::scratch(scratch.path()).words(&["init", "-q", "--template="]).word(scratch.path()).run()?;
+            let there =
+                crate::discover(scratch.path()).ok_or_else(|| GitError("no repository".to_owned()))?;
+            let folder = folder.canonicalize().unwrap_or(folder);
+            answers(Call::at_with_hooks(&there, Some(&folder))?, hook, nonce)
+        }
+    }
+}
+
+fn answers(call: Call<'_>, hook: Hook, nonce: &str) -> Result<bool, GitError> {
+    let words = ["hook", "run", "--ignore-missing", hook.as_str(), "--"];
+    let call = call.env(PROBE, nonce).words(&words).limit(PROBE_LIMIT);
+    let call = if hook == Hook::CommitMsg { call.words(&["/dev/null"]) } else { call };
+    let outcome = call.input(b"").outcome()?;
+    let said = format!("{} {nonce}", hook.as_str());
+    if outcome.err.contains("is not a git command") {
+        return Err(GitError("this needs git 2.36 or newer".to_owned()));
+    }
+    Ok(outcome.err.lines().any(|line| line.trim() == said))
+}
+
+/// Whether hooks may be written: the repository is the user's own, or trusted.
+pub fn check(place: &Place) -> Result<(), crate::Foreign> {
+    Repository::new(place).map(drop)
+}

@@ -1,0 +1,153 @@
+//! What stands in a hook file: a script of ours, or one line of ours in somebody else's.
+//!
+//! Where there is a shell script already, one line is put behind its first: the script then runs as it did, under its own name and in
+//! its own folder, with its arguments and its standard input. Any other hook is called by a script of ours.
+//!
+//! The line says nothing if the program is gone, except once.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::Hook;
+
+/// Ends every line of ours.
+const MARK: &[u8] = b" # onus guard";
+
+/// Begins every script of ours.
+const HEAD: &str = "#!/bin/sh\n# Checks commits: `onus guard uninstall` restores what was here before.\n";
+
+/// Shells in whose scripts a line of ours means what it says.
+const SHELLS: [&[u8]; 7] = [b"sh", b"bash", b"dash", b"ash", b"ksh", b"mksh", b"zsh"];
+
+/// The line that runs the program.
+fn line(hook: Hook, program: &Path) -> Vec<u8> {
+    let name = hook.as_str();
+    let mut line = b"onus=".to_vec();
+    line.extend(quoted(program.as_os_str()));
+    line.extend(b"; [ -x \"$onus\" ] || onus=$(command -v onus) || onus=; if [ -z \"$onus\" ]; then ");
+    line.extend(b"if mkdir \"${0%/*}/.onus/told\" 2>/dev/null; then ");
+    line.extend(b"echo 'onus: the program is gone, so commits are not checked (said once)' >&2; fi; ");
+    match hook {
+        // It reads what the rest of the script reads again.
+        Hook::PrePush => line.extend(
+            format!(
+                "elif onus_in=$(mktemp); then cat >\"$onus_in\"; onus_code=0; \
+                 \"$onus\" guard hook {name} \"$@\" <\"$onus_in\" || onus_code=$?; exec <\"$onus_in\"; \
+                 rm -f \"$onus_in\"; [ \"$onus_code\" = 0 ] || exit \"$onus_code\"; fi"
+            )
+            .as_bytes(),
+        ),
+        _ => line.extend(format!("else \"$onus\" guard hook {name} \"$@\" || exit; fi").as_bytes()),
+    }
+    line.extend(MARK);
+    line.push(b'\n');
+    line
+}
+
+/// A word of a shell's command line, whatever is in it.
+fn quoted(word: &OsStr) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => quoted.extend(b"'\\''"),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+/// A script of ours. `before`: the hook that there was, from the script's folder.
+pub(super) fn whole(hook: Hook, program: &Path, before: Option<&str>) -> Vec<u8> {
+    let mut text = HEAD.as_bytes().to_vec();
+    text.extend(line(hook, program));
+    if let Some(before) = before {
+        text.extend(format!("exec \"${{0%/*}}/{before}\" \"$@\"\n").as_bytes());
+    }
+    text
+}
+
+pub(super) fn is_whole(text: &[u8]) -> bool {
+    text.starts_with(HEAD.as_bytes())
+}
+
+pub(super) fn has_line(text: &[u8]) -> bool {
+    lines(text).any(is_ours)
+}
+
+/// A shell script with our line behind its first. None: it is not one.
+pub(super) fn with_line(text: &[u8], hook: Hook, program: &Path) -> Option<Vec<u8>> {
+    let bare = without_line(text);
+    let first = lines(&bare).next().filter(|first| is_shell(first))?.to_vec();
+    let mut with = first.clone();
+    if !with.ends_with(b"\n") {
+        with.push(b'\n');
+    }
+    with.extend(line(hook, program));
+    with.extend(&bare[first.len()..]);
+    Some(with)
+}
+
+/// The same without our line.
+pub(super) fn without_line(text: &[u8]) -> Vec<u8> {
+    lines(text).filter(|line| !is_ours(line)).flatten().copied().collect()
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n')
+}
+
+fn is_ours(line: &[u8]) -> bool {
+    line.strip_suffix(b"\n").unwrap_or(line).ends_with(MARK) && line.starts_with(b"onus=")
+}
+
+/// Whether a first line has a shell run what follows: `#!/bin/sh -e`, `#!/usr/bin/env bash`.
+fn is_shell(first: &[u8]) -> bool {
+    let Some(command) = first.strip_prefix(b"#!") else { return false };
+    let mut words = command.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let base = |word: &[u8]| word.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+    let program = words.next().map(base);
+    let program = match program.as_deref() {
+        Some(b"env") => words.find(|word| !word.starts_with(b"-")).map(base),
+        _ => program,
+    };
+    program.is_some_and(|program| SHELLS.contains(&program.as_slice()))
+}
+
+/// Whether a script that is not ours seems to call us.
+pub(super) fn calls_us(text: &[u8]) -> bool {
+    String::from_utf8_lossy(text).contains("onus guard hook")
+}
+
+/// The line for a folder that is not ours to write.
+pub fn line_to_add(hook: Hook) -> String {
+    format!("if command -v onus >/dev/null; then onus guard hook {} \"$@\" || exit; fi", hook.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_into_shell_scripts_only_and_comes_out_again() {
+        let program = Path::new("/opt/o'nus/onus");
+        for script in
+            ["#!/bin/sh\necho a\n", "#! /usr/bin/env -S bash -e\n\nexit 3", "#!/bin/dash\n", "#!/bin/zsh"]
+        {
+            for hook in Hook::ALL {
+                let with = with_line(script.as_bytes(), hook, program).unwrap();
+                assert!(has_line(&with) && !has_line(script.as_bytes()));
+                assert_eq!(lines(&with).filter(|line| is_ours(line)).count(), 1);
+                assert_eq!(with_line(&with, hook, program).unwrap(), with, "twice is once");
+                let back = without_line(&with);
+                assert_eq!(String::from_utf8_lossy(&back).trim_end(), script.trim_end());
+            }
+        }
+        for other in
+            ["#!/usr/bin/python3\n", "#!/usr/bin/env fish\n", "echo no first line\n", "", "\u{7f}ELF\0"]
+        {
+            assert!(with_line(other.as_bytes(), Hook::PreCommit, program).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Commits: refused to agents, told to people, recorded.
+
+use crate::agents::kit::configured;
+use crate::guard::kit::{by, events, git_by, guarded, head, held, said, unknown, worktree, write};
+use crate::support::{As, Ran, Sandbox, agent, human};
+
+/// Ada reserves `a.txt`; Bob changes it and something else.
+fn contested() -> (Sandbox, As, As) {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "bob was here\n");
+    write(sandbox.path(), "b.txt", "bob was here\n");
+    (sandbox, ada, bob)
+}
+
+#[test]
+fn an_agents_commit_of_what_another_reserves_is_refused_and_says_what_to_do() {
+    let (sandbox, _, bob) = contested();
+    let before = head(&sandbox);
+    for args in [
+        &["commit", "-q", "-a", "-m", "all"][..],
+        &["commit", "-q", "-m", "path", "a.txt"],
+        &["commit", "-q", "-m", "only", "--only", "a.txt", "b.txt"],
+    ] {
+        let ran = git_by(&sandbox, &bob, args);
+        assert_ne!(ran.code, 0, "{args:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains("a.txt is reserved by ON-1") && ran.stderr.contains("agent:ada"),
+            "{ran:?}"
+        );
+        assert!(ran.stderr.contains("next: onus ready") && !ran.stderr.contains("force"), "{ran:?}");
+        assert!(!ran.stderr.contains("no-verify"), "{ran:?}");
+    }
+    assert_eq!(head(&sandbox), before);
+    let ran = git_by(&sandbox, &bob, &["commit", "-q", "-m", "free", "b.txt"]);
+    assert_eq!(ran.code, 0, "what is free passes: {ran:?}");
+    assert_ne!(head(&sandbox), before);
+    assert_eq!(said(&sandbox, &["show", "--name-only", "--format=", "HEAD"]), "b.txt");
+}
+
+#[test]
+fn hook_looked_in_the_wrong_path_and_silently_passed_everything() {
+    // The row of the lessons: the guard's refusal, through a real commit in a linked worktree.
+    let (sandbox, _, bob) = contested();
+    let there = worktree(&sandbox, "aside");
+    write(&there, "a.txt", "bob was here\n");
+    let ran = by(&sandbox, &bob, &there, &["commit", "-q", "-a", "-m", "aside"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("a.txt is reserved by ON-1"), "{ran:?}");
+    write(&there, "a.txt", "a\n");
+    write(&there, "deep/er/c.txt", "c\n");
+    std::fs::create_dir_all(there.join("deep")).unwrap();
+    by(&sandbox, &bob, &there, &["add", "-A"]).ok();
+    by(&sandbox, &bob, &there.join("deep"), &["commit", "-q", "-m", "from a folder"]).ok();
+}
+
+#[test]
+fn guard_refused_a_persons_commit_from_an_editor_because_no_identity_was_set() {
+    // The row of the lessons: no terminal, no name, no harness. The person is warned, and the commit is made.
+    let (sandbox, _, _) = contested();
+    let ran =
+        Ran::of(unknown(&sandbox, sandbox.path()).args(["commit", "-q", "-a", "-m", "x"]).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("onus: careful: a.txt is reserved by ON-1"), "{ran:?}");
+}
+
+#[test]
+pub(crate) fn people_are_warned_never_refused_unless_configured() {
+    for (people, code, says) in [
+        ("", 0, "careful: a.txt is reserved by ON-1"),
+        ("[guard]\npeople = \"warn\"\n", 0, "careful: a.txt is reserved by ON-1"),
+        ("[guard]\npeople = \"off\"\n", 0, ""),
+        ("[guard]\npeople = \"refuse\"\n", 1, "git commit --no-verify"),
+    ] {
+        let (sandbox, _, _) = contested();
+        configured(&sandbox, people);
+        let ran = git_by(&sandbox, &human("carol"), &["commit", "-q", "-a", "-m", "x"]);
+        assert_eq!(ran.code, code, "{people}: {ran:?}");
+        assert!(ran.stderr.contains(says), "{people}: {ran:?}");
+        assert_eq!(ran.stderr.is_empty(), says.is_empty(), "{people}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_person_without_a_terminal_is_known_by_the_address_that_git_has() {
+    let sandbox = guarded();
+    sandbox.run(&human("founder"), &["actor", "register", "human:tess"]).ok();
+    sandbox.run(&human("founder"), &["actor", "alias", "human:tess", "human:test@example.org"]).ok();
+    let id = held(&sandbox, &human("tess"), "a.txt");
+    write(sandbox.path(), "a.txt", "tess\n");
+    let ran =
+        Ran::of(unknown(&sandbox, sandbox.path()).args(["commit", "-q", "-a", "-m", "x"]).output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "her own file: {ran:?}");
+    assert!(said(&sandbox, &["log", "-1", "--format=%B"]).contains(&format!("Onus-Task: {id}")));
+    let made = events(&sandbox, "commit.made");
+    assert_eq!((made.len(), &made[0]["actor"]), (1, &"human:tess".into()));
+}
+
+#[test]
+fn a_commit_names_its_task_and_is_recorded_in_its_session() {
+    let sandbox = guarded();
+    let ada = agent("ada");
+    let id = held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "ada\n");
+    write(sandbox.path(), "new.txt", "touched first by a commit\n");
+    git_by(&sandbox, &ada, &["add", "-A"]).ok();
+    git_by(&sandbox, &ada, &["commit", "-q", "-m", "title\n\nbody"]).ok();
+    assert_eq!(said(&sandbox, &["log", "-1", "--format=%B"]), format!("title\n\nbody\n\nOnus-Task: {id}"));
+    let hash = head(&sandbox);
+    let shown = sandbox.show(&id);
+    assert_eq!(shown["commits"][0]["commit"], hash.as_str());
+    assert_eq!(shown["commits"][0]["token"], 1);
+    let scope = shown["lease"]["scope"].to_string();
+    assert!(scope.contains("new.txt"), "first touch: {scope}");
+    let sessions = sandbox.json(&ada, &["sessions", &id]).ok().json();
+    assert_eq!(sessions["sessions"][0]["commits"], serde_json::json!([hash]));
+    let table = sandbox.run(&ada, &["sessions", &id]).ok().stdout.clone();
+    assert!(table.contains("commits"), "{table}");
+    let log = sandbox.run(&ada, &["log", &id]).ok().stdout.clone();
+    assert!(log.contains(&format!("made commit {} (token 1)", &hash[..10])), "{log}");
+    sandbox.is_whole();
+    let export = sandbox.run(&ada, &["ledger", "export"]).ok().stdout.clone();
+    assert!(export.contains("\"commit.made\"") && export.contains(&hash), "{export}");
+    // A second commit of the same lease; what says its task already says it once.
+    write(sandbox.path(), "a.txt", "ada again\n");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", &format!("again\n\nOnus-Task: {id}")]).ok();
+    assert_eq!(said(&sandbox, &["log", "-1", "--format=%B"]), format!("again\n\nOnus-Task: {id}"));
+    assert_eq!(sandbox.show(&id)["commits"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+pub(crate) fn the_token_is_in_the_message_where_that_is_configured() {
+    let sandbox = guarded();
+    configured(&sandbox, "[guard]\ntoken_trailer = true\n");
+    let ada = agent("ada");
+    let id = held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "ada\n");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", "title"]).ok();
+    let message = said(&sandbox, &["log", "-1", "--format=%B"]);
+    assert_eq!(message, format!("title\n\nOnus-Task: {id}\nOnus-Token: {id}#1"));
+}
+
+#[test]
+fn an_empty_message_stays_empty_and_git_refuses_it() {
+    let sandbox = guarded();
+    let ada = agent("ada");
+    held(&sandbox, &ada, "a.txt");
+    let before = head(&sandbox);
+    for message in ["", "\n\n", "# only a comment\n"] {
+        write(sandbox.path(), "a.txt", &format!("ada {}\n", message.len()));
+        write(sandbox.path(), ".git/said", message);
+        let ran = git_by(&sandbox, &ada, &["commit", "-q", "-a", "--cleanup=strip", "-F", ".git/said"]);
+        assert_ne!(ran.code, 0, "{message:?}: {ran:?}");
+        assert_eq!(head(&sandbox), before);
+    }
+    write(sandbox.path(), ".git/said", "- a list\n- and no title\n");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-F", ".git/said"]).ok();
+    assert!(said(&sandbox, &["log", "-1", "--format=%B"]).ends_with("Onus-Task: ON-1"));
+}
+
+#[test]
+fn a_commit_that_says_it_resolves_a_task_is_noted_there_once_and_ends_nothing() {
+    let sandbox = guarded();
+    let (ada, other) = (agent("ada"), sandbox.add("another's"));
+    let id = held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "ada\n");
+    let message = format!("title\n\nResolves {other}, fixes {id} and NO-77");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", &message]).ok();
+    for (id, state) in [(&other, "open"), (&id, "in_progress")] {
+        let shown = sandbox.show(id);
+        assert_eq!(shown["state"], state);
+        let notes = shown["notes"].as_array().unwrap();
+        assert_eq!(notes.len(), 1, "{shown}");
+        let text = notes[0]["text"].as_str().unwrap();
+        assert!(text.contains(&head(&sandbox)[..10]) && text.contains(&format!("resolves {id}")), "{text}");
+    }
+    git_by(&sandbox, &ada, &["commit", "-q", "--amend", "--no-edit", "--allow-empty"]).ok();
+    assert_eq!(sandbox.show(&other)["notes"].as_array().unwrap().len(), 1, "once");
+    sandbox.is_whole();
+}
+
+#[test]
+fn whoever_was_superseded_commits_nothing_until_it_claims_again() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let id = held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "ada\n");
+    let forced = ["takeover", &id, "--force", "--reason", "she is away"];
+    sandbox.run(&human("founder"), &forced).ok();
+    let before = head(&sandbox);
+    let ran = git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", "late"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains(&id), "{ran:?}");
+    assert_eq!(head(&sandbox), before);
+    // A stale token is compared, whoever shows it.
+    let mut command = unknown(&sandbox, sandbox.path());
+    command.env("ONUS_ACTOR", &bob.actor).env("ONUS_INSTANCE", &bob.instance);
+    command.env("ONUS_TASK", &id).env("ONUS_TOKEN", "1");
+    write(sandbox.path(), "a.txt", "a\n");
+    write(sandbox.path(), "b.txt", "bob\n");
+    let ran = Ran::of(command.args(["commit", "-q", "-a", "-m", "stale"]).output().unwrap());
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("token 1"), "{ran:?}");
+    assert_eq!(head(&sandbox), before);
+}
+
+#[test]
+fn an_agent_without_a_task_gets_one_is_warned_or_refused() {
+    for (unclaimed, code, tasks) in [("adopt", 0, 1), ("warn", 0, 0), ("refuse", 1, 0)] {
+        let sandbox = guarded();
+        configured(&sandbox, &format!("[guard]\nunclaimed = \"{unclaimed}\"\n"));
+        write(sandbox.path(), "a.txt", "ada\n");
+        let ran = git_by(&sandbox, &agent("ada"), &["commit", "-q", "-m", "x", "a.txt"]);
+        assert_eq!(ran.code, code, "{unclaimed}: {ran:?}");
+        assert_eq!(events(&sandbox, "task.created").len(), tasks, "{unclaimed}: {ran:?}");
+        assert_eq!(events(&sandbox, "commit.made").len(), tasks, "{unclaimed}: {ran:?}");
+        assert_eq!(ran.stderr.contains("without a task"), unclaimed == "warn", "{unclaimed}: {ran:?}");
+    }
+}
+
+#[test]
+fn constraints_hold_at_the_door() {
+    let cases: [(&str, &[&str], bool, &str); 7] = [
+        ("read_only", &["w a.txt x"], false, "read_only: a.txt may not be changed"),
+        ("no_delete", &["w a.txt x"], true, ""),
+        ("no_delete", &["d a.txt"], false, "no_delete: a.txt may not be deleted"),
+        ("no_delete", &["m a.txt c.txt"], true, ""),
+        ("max_files=1", &["w a.txt x"], true, ""),
+        ("max_files=1", &["w a.txt x", "w b.txt x"], false, "max_files=1: this would be 2 changed files"),
+        ("max_lines=3", &["w a.txt 1\n2\n3\n4"], false, "max_lines=3: this would be 5 changed lines"),
+    ];
+    for (constraint, steps, passes, says) in cases {
+        let sandbox = guarded();
+        let (ada, id) = (agent("ada"), sandbox.add("bounded"));
+        sandbox.run(&human("founder"), &["edit", &id, "--constraint", constraint]).ok();
+        sandbox.run(&ada, &["claim", &id, "--scope", "**"]).ok();
+        for step in steps {
+            let words: Vec<&str> = step.splitn(3, ' ').collect();
+            match words[..] {
+                ["w", file, text] => write(sandbox.path(), file, &format!("{text}\n")),
+                ["d", file] => std::fs::remove_file(sandbox.path().join(file)).unwrap(),
+                ["m", from, to] => {
+                    std::fs::rename(sandbox.path().join(from), sandbox.path().join(to)).unwrap();
+                }
+                _ => panic!("{step}"),
+            }
+        }
+        git_by(&sandbox, &ada, &["add", "-A"]).ok();
+        let ran = git_by(&sandbox, &ada, &["commit", "-q", "-m", "x"]);
+        assert_eq!(ran.code == 0, passes, "{constraint} {steps:?}: {ran:?}");
+        assert!(ran.stderr.contains(says), "{constraint} {steps:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn files_and_lines_are_counted_over_all_commits_of_the_task() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("bounded"));
+    for constraint in ["max_files=2", "max_lines=5"] {
+        sandbox.run(&human("founder"), &["edit", &id, "--constraint", constraint]).ok();
+    }
+    sandbox.run(&ada, &["claim", &id, "--scope", "**"]).ok();
+    for (file, passes) in [("a.txt", true), ("b.txt", true), ("c.txt", false), ("a.txt", false)] {
+        write(sandbox.path(), file, &format!("{file} {passes}\n"));
+        git_by(&sandbox, &ada, &["add", file]).ok();
+        let ran = git_by(&sandbox, &ada, &["commit", "-q", "-m", "x"]);
+        assert_eq!(ran.code == 0, passes, "{file}: {ran:?}");
+        git_by(&sandbox, &ada, &["reset", "-q", "--hard"]).ok();
+    }
+}
+
+#[test]
+fn a_merge_is_judged_by_what_it_decides_not_by_what_it_brings() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    // Bob's own commit, on main, under his lease; Ada merges it into her branch.
+    held(&sandbox, &bob, "a.txt");
+    let there = worktree(&sandbox, "aside");
+    write(sandbox.path(), "a.txt", "bob\n");
+    git_by(&sandbox, &bob, &["commit", "-q", "-a", "-m", "bob's"]).ok();
+    write(&there, "c.txt", "ada\n");
+    by(&sandbox, &ada, &there, &["add", "-A"]).ok();
+    by(&sandbox, &ada, &there, &["commit", "-q", "-m", "ada's"]).ok();
+    by(&sandbox, &ada, &there, &["merge", "-q", "--no-edit", "main"]).ok();
+    let message = Ran::of(unknown(&sandbox, &there).args(["log", "-1", "--format=%B"]).output().unwrap());
+    assert!(message.stdout.contains("Onus-Task: ON-"), "{message:?}");
+    // Another merge, in which she writes his file herself.
+    write(sandbox.path(), "a.txt", "bob again\n");
+    git_by(&sandbox, &bob, &["commit", "-q", "-a", "-m", "bob's second"]).ok();
+    by(&sandbox, &ada, &there, &["merge", "-q", "--no-commit", "--no-ff", "main"]).ok();
+    write(&there, "a.txt", "ada decides\n");
+    by(&sandbox, &ada, &there, &["add", "a.txt"]).ok();
+    let ran = by(&sandbox, &ada, &there, &["commit", "-q", "--no-edit"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("a.txt is reserved by"), "{ran:?}");
+    // In one go: both sides changed it, so the merge itself decides.
+    by(&sandbox, &ada, &there, &["merge", "--abort"]).ok();
+}
+
+#[test]
+fn a_merge_that_git_commits_itself_is_asked_before() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
+    write(sandbox.path(), "a.txt", &lines("1", "9"));
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "lines"]).ok();
+    let there = worktree(&sandbox, "aside");
+    write(&there, "a.txt", &lines("1", "ada"));
+    by(&sandbox, &ada, &there, &["commit", "-q", "-a", "-m", "ada's"]).ok();
+    write(sandbox.path(), "a.txt", &lines("bob", "9"));
+    git_by(&sandbox, &bob, &["commit", "-q", "-a", "-m", "bob's"]).ok();
+    for who in [&ada, &bob] {
+        sandbox.run(who, &["release"]).ok();
+    }
+    held(&sandbox, &human("carol"), "a.txt");
+    let ran = by(&sandbox, &ada, &there, &["merge", "-q", "--no-edit", "main"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("a.txt is reserved by") && ran.stderr.contains("human:carol"), "{ran:?}");
+}
+
+#[test]
+fn what_a_cherry_pick_or_rebase_brings_is_recorded_and_told_since_git_asks_no_hook_before() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let there = worktree(&sandbox, "aside");
+    write(&there, "a.txt", "ada\n");
+    by(&sandbox, &ada, &there, &["commit", "-q", "-a", "-m", "ada's\n\nResolves ON-1"]).ok();
+    let id = sandbox.show("ON-1")["id"].as_str().unwrap().to_owned();
+    sandbox.run(&ada, &["release", &id]).ok();
+    held(&sandbox, &bob, "a.txt");
+    held(&sandbox, &ada, "z/**");
+    let ran = git_by(&sandbox, &ada, &["cherry-pick", "aside"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("careful") && ran.stderr.contains("a.txt is reserved by"), "{ran:?}");
+    let picked = head(&sandbox);
+    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == picked.as_str()));
+    // A rebase makes each commit anew, and each is recorded.
+    write(sandbox.path(), "b.txt", "moved\n");
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "moved"]).ok();
+    write(&there, "z/1", "1\n");
+    by(&sandbox, &ada, &there, &["add", "-A"]).ok();
+    by(&sandbox, &ada, &there, &["commit", "-q", "-m", "one"]).ok();
+    by(&sandbox, &ada, &there, &["rebase", "-q", "main"]).ok();
+    let rebased = Ran::of(unknown(&sandbox, &there).args(["rev-parse", "HEAD"]).output().unwrap());
+    let rebased = rebased.stdout.trim();
+    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == rebased));
+    sandbox.is_whole();
+}
+
+#[test]
+fn of_two_tasks_a_commit_belongs_to_the_one_that_reserves_what_it_changes() {
+    let sandbox = guarded();
+    let ada = agent("ada");
+    let (one, two) = (held(&sandbox, &ada, "a.txt"), held(&sandbox, &ada, "b.txt"));
+    for (files, tasks) in [
+        (&["a.txt"][..], vec![&one]),
+        (&["b.txt"], vec![&two]),
+        (&["a.txt", "b.txt"], vec![&one, &two]),
+        (&["c.txt"], vec![&two]),
+    ] {
+        for file in files {
+            write(sandbox.path(), file, &format!("{files:?}\n"));
+        }
+        git_by(&sandbox, &ada, &["add", "-A"]).ok();
+        git_by(&sandbox, &ada, &["commit", "-q", "-m", "x"]).ok();
+        let message = said(&sandbox, &["log", "-1", "--format=%B"]);
+        let named: Vec<String> = tasks.iter().map(|id| format!("Onus-Task: {id}")).collect();
+        assert!(message.ends_with(&named.join("\n")), "{files:?}: {message}");
+        assert_eq!(message.matches("Onus-Task").count(), tasks.len());
+    }
+}

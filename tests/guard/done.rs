@@ -1,0 +1,92 @@
+//! Nothing uncommitted counts as done in a task's own worktree.
+
+use crate::agents::kit::configured;
+use crate::guard::kit::{by, git_by, guarded, worktree, write};
+use crate::support::{As, Ran, Sandbox, agent, human};
+
+fn at(sandbox: &Sandbox, who: &As, folder: &std::path::Path, args: &[&str]) -> Ran {
+    Ran::of(sandbox.command(who).current_dir(folder).args(args).arg("--json").output().unwrap())
+}
+
+#[test]
+fn in_a_tasks_own_worktree_what_is_in_no_commit_is_not_done() {
+    for verb in ["done", "submit"] {
+        let sandbox = guarded();
+        let (ada, id) = (agent("ada"), sandbox.add("own"));
+        let there = worktree(&sandbox, &format!("onus/{id}-own"));
+        at(&sandbox, &ada, &there, &["claim", &id]).ok();
+        write(&there, "a.txt", "changed\n");
+        write(&there, "odd \"name\"", "untracked\n");
+        let refused = at(&sandbox, &ada, &there, &[verb, &id, "-m", "all of it"]).refused(6);
+        assert_eq!(refused["code"], "uncommitted", "{refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("a.txt") && message.contains("odd"), "{message}");
+        assert_eq!(sandbox.show(&id)["state"], "in_progress");
+        by(&sandbox, &ada, &there, &["add", "-A"]).ok();
+        let refused = at(&sandbox, &ada, &there, &[verb, &id, "-m", "all of it"]).refused(6);
+        assert_eq!(refused["code"], "uncommitted", "staged is not committed: {refused}");
+        by(&sandbox, &ada, &there, &["commit", "-q", "-m", "x"]).ok();
+        at(&sandbox, &ada, &there, &[verb, &id, "-m", "all of it"]).ok();
+    }
+}
+
+#[test]
+fn the_list_of_what_is_uncommitted_has_an_end() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("own"));
+    let there = worktree(&sandbox, &format!("onus/{id}-own"));
+    at(&sandbox, &ada, &there, &["claim", &id]).ok();
+    for n in 0..300 {
+        write(&there, format!("many/{n}"), "x\n");
+    }
+    let refused = at(&sandbox, &ada, &there, &["done", &id, "-m", "x"]).refused(6);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("of 300 in all") && message.len() < 1_000, "{message}");
+}
+
+#[test]
+fn people_ad_hoc_work_and_ignored_files_are_exempt() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("own"));
+    let there = worktree(&sandbox, &format!("onus/{id}-own"));
+    write(&there, ".gitignore", "*.log\n");
+    write(&there, "x.log", "ignored\n");
+    by(&sandbox, &human("founder"), &there, &["add", ".gitignore"]).ok();
+    by(&sandbox, &human("founder"), &there, &["commit", "-q", "-m", "x"]).ok();
+    at(&sandbox, &ada, &there, &["done", &id, "-m", "nothing is left"]).ok();
+    let id = sandbox.add("a person's");
+    let there = worktree(&sandbox, &format!("onus/{id}-person"));
+    write(&there, "a.txt", "changed\n");
+    at(&sandbox, &human("carol"), &there, &["done", &id, "-m", "I know"]).ok();
+}
+
+#[test]
+fn in_a_shared_checkout_it_is_mentioned_for_what_the_lease_touched() {
+    let sandbox = guarded();
+    configured(&sandbox, "");
+    let (ada, id) = (agent("ada"), sandbox.add("shared"));
+    sandbox.run(&ada, &["claim", &id]).ok();
+    sandbox.run(&ada, &["touch", "a.txt"]).ok();
+    write(sandbox.path(), "a.txt", "changed\n");
+    write(sandbox.path(), "b.txt", "somebody else's\n");
+    let done = sandbox.json(&ada, &["done", &id, "-m", "left to the person"]).ok().json();
+    let notices = done["notices"].to_string();
+    assert!(notices.contains("not committed yet: a.txt") && !notices.contains("b.txt"), "{done}");
+    assert_eq!(done["state"], "done");
+    // With everything committed nothing is said.
+    let id = sandbox.add("shared");
+    sandbox.run(&ada, &["claim", &id]).ok();
+    sandbox.run(&ada, &["touch", "a.txt"]).ok();
+    git_by(&sandbox, &ada, &["commit", "-q", "-m", "x", "a.txt"]).ok();
+    let done = sandbox.json(&ada, &["done", &id, "-m", "x"]).ok().json();
+    assert!(!done["notices"].to_string().contains("not committed"), "{done}");
+}
+
+#[test]
+fn another_tasks_worktree_is_a_shared_checkout_to_this_task() {
+    let sandbox = guarded();
+    let (ada, one, two) = (agent("ada"), sandbox.add("one"), sandbox.add("two"));
+    let there = worktree(&sandbox, &format!("onus/{one}-one"));
+    write(&there, "a.txt", "changed\n");
+    at(&sandbox, &ada, &there, &["done", &two, "-m", "small"]).ok();
+}

@@ -1,0 +1,11 @@
+//! The guard behind git's hooks, through real git: what agents are refused, what people are told, what the record keeps; and that
+//! hooks which were there before run as before.
+
+pub(crate) mod commits;
+mod done;
+mod edits;
+mod install;
+mod kit;
+mod names;
+mod pushes;
+mod trouble;
