@@ -18,6 +18,7 @@ mod files;
 mod git;
 mod name;
 mod owner;
+pub mod rescue;
 mod tree;
 mod worktree;
 
