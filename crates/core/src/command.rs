@@ -8,6 +8,7 @@ use crate::actor::{ActorName, InstanceId, Tier};
 use crate::constraint::{ConstraintKind, Constraints};
 use crate::ids::{TaskRef, Token, Version};
 use crate::lease::{Mode, Process};
+use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Correction, Usage};
@@ -334,6 +335,16 @@ pub enum Act {
         keep_ms: Option<i64>,
         reason: String,
     },
+    /// Say what came of keeping what a lost lease's holder left uncommitted.
+    Rescue {
+        token: Token,
+        rescued: Rescued,
+    },
+    /// Let what was kept of a lease go.
+    DropRescue {
+        token: Token,
+        reason: String,
+    },
     /// Say what the caller's session on the task used of a model.
     RecordUsage(Usage),
     /// Say what is wrong with one of the task's sessions.
@@ -626,8 +637,9 @@ impl Command {
             Command::Guard(guard) => guard.is_heard,
             Command::Look(look) => look.joining.is_heard,
             Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
-            // Both come before what the caller asked for, whose answer it hears.
-            Command::RegisterInstance { .. } | Command::OnTask { act: Act::Yield(_), .. } => false,
+            // These come beside what the caller asked for, whose answer it hears.
+            Command::RegisterInstance { .. }
+            | Command::OnTask { act: Act::Yield(_) | Act::Rescue { .. }, .. } => false,
             _ => true,
         }
     }
@@ -650,6 +662,8 @@ impl Command {
                 Act::Touch { .. } => "touch",
                 Act::Change(_) => "change",
                 Act::Yield(_) => "yield",
+                Act::Rescue { .. } => "rescue",
+                Act::DropRescue { .. } => "drop_rescue",
                 Act::Attach(_) => "attach",
                 Act::Note { .. } => "note",
                 Act::Tick { undo: false, .. } => "tick",

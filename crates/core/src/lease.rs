@@ -25,6 +25,7 @@ use crate::constraint::Constraints;
 use crate::ids::{Token, Uid, Version, shortened};
 use crate::quote;
 use crate::refusal::Refusal;
+use crate::rescue::Rescue;
 use crate::scope::WorktreeId;
 use crate::sight::Mark;
 use crate::stretch::{Sign, Work, Worked};
@@ -236,6 +237,8 @@ pub struct Lease {
     pub worked: Worked,
     pub pulse: Pulse,
     pub ended: Option<Ended>,
+    /// What became of the files that it left uncommitted, if it was lost to another.
+    pub rescue: Option<Rescue>,
 }
 
 /// Whether a lease that has not ended still holds its task.
@@ -466,6 +469,7 @@ mod tests {
                 work: Work::default(),
             },
             ended: None,
+            rescue: None,
         };
         lease.pulse.deadline = lease.grant.deadline(&now);
         lease

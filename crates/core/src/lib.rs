@@ -31,6 +31,7 @@ pub mod plan;
 pub mod policy;
 pub mod quote;
 pub mod refusal;
+pub mod rescue;
 pub mod scope;
 pub mod seal;
 pub mod seat;

@@ -11,6 +11,7 @@ pub mod config;
 mod connection;
 mod host;
 mod joining;
+mod rescue;
 pub mod scopes;
 mod store_at;
 mod strictness;

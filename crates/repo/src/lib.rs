@@ -16,6 +16,7 @@ mod consent;
 mod discover;
 mod files;
 mod git;
+pub mod last;
 mod name;
 mod owner;
 pub mod rescue;

@@ -114,6 +114,8 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
         | Act::Note { .. }
         | Act::RecordUsage(_)
         | Act::Correct { .. }
+        | Act::Rescue { .. }
+        | Act::DropRescue { .. }
         | Act::Redact { .. } => None,
     }
 }

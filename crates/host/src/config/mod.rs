@@ -31,6 +31,7 @@ use onus_core::refusal::Refusal;
 use onus_core::scope::AreaName;
 use onus_core::time::Span;
 use onus_engine::Billing;
+use onus_repo::rescue::Limits;
 
 use crate::strictness::{Settled, Strictness};
 
@@ -265,6 +266,13 @@ impl Config {
     pub fn tree_budget(&self) -> Duration {
         let budget_ms = u64::try_from(self.span_ms("guard.tree_budget")).unwrap_or_default();
         Duration::from_millis(budget_ms).min(Duration::from_secs(5))
+    }
+
+    /// What is too large to be kept when a holder left it uncommitted.
+    pub fn rescue_limits(&self) -> Limits {
+        let bytes = |key| self.count(key).saturating_mul(1 << 20);
+        // Git's answer to one question has an end.
+        Limits { max_file: bytes("rescue.max_file").min(48 << 20), max_total: bytes("rescue.max_total") }
     }
 
     pub fn color(&self) -> &str {

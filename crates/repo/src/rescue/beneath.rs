@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// What is at a path, as git would record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
     File { bytes: Vec<u8>, executable: bool },
     Link(Vec<u8>),
 }
@@ -154,7 +154,7 @@ pub(crate) fn remove(root: &Path, path: &Path) -> io::Result<()> {
 }
 
 impl Content {
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Content::File { bytes, .. } => bytes,
             Content::Link(target) => target,

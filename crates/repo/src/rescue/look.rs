@@ -160,7 +160,8 @@ impl<'p> Look<'p> {
         };
         let wanted = |path: &[u8]| is_wanted(what, path);
         let mut dirt = Dirt::default();
-        let raw = ["--raw", "-z", "--no-renames", "--no-abbrev"];
+        // Without the last, what is only intended to be added passes for a staged empty file.
+        let raw = ["--raw", "-z", "--no-renames", "--no-abbrev", "--ita-invisible-in-index"];
         let staged =
             ask(
                 &[&["diff-index", "--cached", "--ignore-submodules=none"], &raw[..], &[self.base()]].concat()

@@ -14,7 +14,7 @@
 //!
 //! Left where it is, and listed: what is larger than the bounds, a nested repository (its files are its own), and what is no file.
 
-pub(crate) mod beneath;
+pub mod beneath;
 mod look;
 mod object;
 mod restore;

@@ -206,9 +206,12 @@ CREATE TABLE lease (
     ended_how text COLLATE "C",
     ended_at_ms bigint,
     ended_version bigint,
+    rescue text COLLATE "C",
+    rescue_version bigint,
     PRIMARY KEY (project, task, token)
 ) WITH (fillfactor = 80);
 CREATE INDEX lease_unended ON lease (project, actor, instance) WHERE ended_how IS NULL;
+CREATE INDEX lease_rescue ON lease (project, rescue) WHERE rescue IS NOT NULL;
 
 CREATE TABLE stretch (
     project uuid NOT NULL,

@@ -189,10 +189,13 @@ CREATE TABLE lease (
     ended_how TEXT,
     ended_at_ms INTEGER,
     ended_version INTEGER,
+    rescue TEXT,
+    rescue_version INTEGER,
     PRIMARY KEY (task, token)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lease_holder ON lease (task, actor, instance, token) WHERE ended_how IS NOT NULL;
 CREATE INDEX lease_unended ON lease (actor, instance) WHERE ended_how IS NULL;
+CREATE INDEX lease_rescue ON lease (rescue) WHERE rescue IS NOT NULL;
 
 CREATE TABLE stretch (
     task TEXT NOT NULL,
