@@ -371,7 +371,11 @@ fn strayed(id: &str, group: &[&PendingNotice]) -> Notice {
         ),
     };
     let notice = Notice::new(NoticeKind::Changed, Some(id.to_owned()), message).next(Step::show(id));
-    group.first().map_or(notice.clone(), |first| notice.next(Step::BringBack(first.path.clone())))
+    // Whoever changed it is asked to leave it; its holder decides what comes back.
+    match group[0].is_own() {
+        true => notice,
+        false => notice.next(Step::BringBack(group[0].path.clone())),
+    }
 }
 
 /// That somebody was refused a path, or the task.

@@ -218,8 +218,8 @@ fn told(due: &Due, rescued: &Rescued) -> Option<String> {
     match rescued {
         Rescued::Kept { kept, left_out } => {
             let files: u64 = kept.iter().map(|kept| kept.files).sum();
-            let plural = if files == 1 { " is" } else { "s are" };
-            Some(format!("{files} uncommitted file{plural} kept that {} left{}", due.holder, left(left_out)))
+            let plural = if files == 1 { "" } else { "s" };
+            Some(format!("kept {files} uncommitted file{plural} of {}{}", due.holder, left(left_out)))
         }
         Rescued::Nothing { left_out } if left_out.is_empty() => None,
         Rescued::Nothing { left_out } => {

@@ -52,6 +52,8 @@ pub enum How {
     Changed,
     /// It was there when another content was brought back.
     Replaced,
+    /// It was brought back.
+    Restored,
 }
 
 /// One content of one file.
@@ -170,7 +172,8 @@ impl Last {
         if !is_kept && self.root.join(path).symlink_metadata().is_ok() {
             return Err(io::Error::other("what is there now cannot be kept: it is too large, or no file"));
         }
-        beneath::put(&self.root, path, &content)
+        beneath::put(&self.root, path, &content)?;
+        self.keep(&version.path, (How::Restored, Vec::new()), now_ms).map(drop)
     }
 
     /// A content, if it is still kept as it was.

@@ -270,8 +270,8 @@ fn keep(place: &Place, what: What<'_>) -> Kept {
 
 #[test]
 fn any_dirty_state_comes_back_exactly_and_its_worktree_is_not_touched() {
-    let rounds: u64 = std::env::var("ONUS_RESCUE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
-    let seed: u64 = std::env::var("ONUS_RESCUE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(7);
+    let rounds: u64 = std::env::var("RESCUE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
+    let seed: u64 = std::env::var("RESCUE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(7);
     for round in seed..seed + rounds {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();

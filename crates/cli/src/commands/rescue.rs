@@ -111,6 +111,10 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
 }
 
+fn ago(at: &str) -> String {
+    format!("{} ago", render::age(at))
+}
+
 /// What a command is about.
 enum Subject {
     Rescue(Box<RescueView>),
@@ -175,7 +179,7 @@ fn list(context: &Context, all: bool) -> super::Result {
                 view.task.clone(),
                 view.token.to_string(),
                 view.state.clone(),
-                render::age(&view.at),
+                ago(&view.at),
                 files.to_string(),
                 view.actor.clone(),
                 escape_line(view.worktree.as_deref().unwrap_or_default()).to_string(),
@@ -247,7 +251,7 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
         view.state,
         view.actor,
         escape_line(&view.instance),
-        render::age(&view.at)
+        ago(&view.at)
     ));
     for (kept, stat) in view.kept.iter().zip(&stats) {
         out.line(&format!("{} {}", kept.reference, out.dim(&kept.commit)));
@@ -281,6 +285,11 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
             let wanted =
                 files.iter().filter(|file| args.only.as_ref().is_none_or(|only| file.path.starts_with(only)));
             guard(context, wanted.map(|file| path_text(&file.path)).collect())?;
+        }
+        // In a clean worktree on the same commit it comes back with what was staged.
+        if let (None, None, Ok(written)) = (to, &args.only, kept::lay_out(place, &at.commit)) {
+            brought.written.extend(written);
+            continue;
         }
         let one = kept::bring_back(place, &at.commit, args.only.as_deref(), to).map_err(failed)?;
         if one.is_refused() {
@@ -385,6 +394,7 @@ fn how(version: &Version) -> String {
         How::Changed if version.by.is_empty() => "changed by somebody".to_owned(),
         How::Changed => format!("changed while a command{by} ran"),
         How::Replaced => "replaced by a restore".to_owned(),
+        How::Restored => "restored".to_owned(),
     }
 }
 
@@ -416,7 +426,7 @@ fn show_file(context: &Context, file: &Path) -> super::Result {
         context.out.line(&format!(
             "{}  {}  {} bytes, {}{there}",
             digits(version),
-            render::age(&rfc3339(version.at_ms)),
+            ago(&rfc3339(version.at_ms)),
             version.bytes,
             how(version)
         ));
@@ -433,10 +443,13 @@ fn restore_file(context: &Context, file: &Path, args: &Restore) -> super::Result
         // What another's command made of it is not what its owner looks for.
         None => {
             let own = identity.as_ref().filter(|identity| !identity.actor.is_person());
-            own.is_none_or(|own| version.is_own((&own.actor, &own.instance))) && !last.is_there(version)
+            let is_own = own.is_none_or(|own| version.is_own((&own.actor, &own.instance)));
+            let is_anothers = version.how == How::Changed && last.is_there(version);
+            is_own && version.how != How::Replaced && !is_anothers
         }
     };
-    let Some(version) = versions.iter().find(is_wanted) else {
+    let wanted = versions.iter().find(is_wanted);
+    let Some(version) = wanted.filter(|version| args.version.is_some() || !last.is_there(version)) else {
         let message = match &args.version {
             Some(_) => format!("no content of {} is called that", quote::name(&name)),
             None => format!("{} has the last content that was seen of it", quote::name(&name)),
@@ -467,7 +480,7 @@ fn restore_file(context: &Context, file: &Path, args: &Restore) -> super::Result
             escape_line(&name),
             version.bytes,
             how(version),
-            render::age(&rfc3339(version.at_ms))
+            ago(&rfc3339(version.at_ms))
         ));
     }
     Ok(())
