@@ -274,6 +274,7 @@ impl World {
                 let fate = files.fate();
                 paths.iter().map(|path| fate.looked(worktree.as_str(), path)).collect()
             }),
+            rescue: Box::new(|_| onus_engine::Tried::Elsewhere),
             own_clock: Box::new(move || Tick::of(&own.fate().now())),
         }
     }

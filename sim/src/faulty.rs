@@ -15,6 +15,7 @@ use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
+use onus_core::rescue::RescueState;
 use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
 use onus_core::seal::StreamHead;
 use onus_core::seat::{Seat, SeatName};
@@ -212,6 +213,7 @@ impl Read for Failing<'_> {
         fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
         fn leases_ended_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
         fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+        fn rescues(&mut self, state: Option<RescueState>, limit: u64) -> Vec<Lease>;
         fn losses(&mut self) -> Vec<Loss>;
         fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Vec<Glob>;
         fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> bool;

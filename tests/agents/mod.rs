@@ -22,6 +22,7 @@ mod parts;
 mod payload;
 mod persons;
 mod primer;
+mod rescue;
 mod set_up;
 mod shell_leases;
 mod shell_storm;

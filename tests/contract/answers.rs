@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use onus_core::lease::Mode;
 use onus_core::refusal::RefusalView as Refusal;
 use onus_engine::{
-    ActorView, CostView, DayView, FlowView, GraphView, InstanceView, LeaseView, LinksView, SealHeader,
-    SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView, TouchedView, Verified,
+    ActorView, CostView, DayView, FlowView, GraphView, InstanceView, LeaseView, LinksView, RescueView,
+    SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView, TouchedView, Verified,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -177,6 +177,87 @@ pub(crate) struct SeatsAnswer {
     seats: Vec<SeatView>,
     #[serde(flatten)]
     beside: Beside,
+}
+
+/// What was kept of holders' uncommitted work, or is still to be kept.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RescuesAnswer {
+    rescues: Vec<RescueView>,
+    #[serde(flatten)]
+    beside: Beside,
+}
+
+/// A rescue with its files, or the contents that are kept of a file.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RescueShowAnswer {
+    Rescue(Box<RescueShown>),
+    File(FileShown),
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RescueShown {
+    #[serde(flatten)]
+    rescue: RescueView,
+    files: Vec<RescuedFile>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RescuedFile {
+    path: String,
+    /// Which of the rescue's commits has it.
+    #[serde(rename = "ref")]
+    reference: String,
+    deleted: bool,
+    /// Something else was staged than what was on disk.
+    staged_otherwise: bool,
+    /// It was a conflict that nobody had resolved.
+    conflict: bool,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct FileShown {
+    file: String,
+    /// The newest first.
+    versions: Vec<FileVersion>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct FileVersion {
+    /// The beginning of its content's digest.
+    version: String,
+    at: String,
+    bytes: u64,
+    /// How it came to be seen, for people.
+    how: String,
+    /// The file has this content now.
+    there: bool,
+}
+
+/// What was brought back.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RescueRestoreAnswer {
+    Task(Box<TaskRestored>),
+    File(FileRestored),
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TaskRestored {
+    task: String,
+    token: u64,
+    written: Vec<String>,
+    removed: Vec<String>,
+    /// What was there already.
+    same: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct FileRestored {
+    file: String,
+    version: String,
+    bytes: u64,
+    how: String,
 }
 
 /// What a task declares, and what its holder has reserved.
@@ -802,7 +883,7 @@ answers! {
     Failure: ;
     TaskAnswer: "add", "intake", "show", "edit", "tick", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
         "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact", "undo", "session record",
-        "session correct";
+        "session correct", "rescue drop";
     SeveralAnswer: ;
     IntakeLine: ;
     LinksAnswer: "dep list";
@@ -818,6 +899,9 @@ answers! {
     SeatCheckAnswer: "seat check";
     SeatShowAnswer: "seat show", "seat redact";
     SeatsAnswer: "seat list";
+    RescuesAnswer: "rescue list";
+    RescueShowAnswer: "rescue show";
+    RescueRestoreAnswer: "rescue restore";
     ScopeAnswer: "scope show";
     RunAnswer: "run";
     TasksAnswer: "list", "ready", "search", "blocked";

@@ -44,6 +44,7 @@ const OTHERS: &[&str] = &[
     "claim",
     "run",
     "takeover",
+    "rescue",
     "seat",
     "add",
     "intake",

@@ -38,6 +38,7 @@ mod plans;
 mod read_only;
 mod references;
 mod refusals;
+mod rescue;
 mod run;
 mod schema;
 mod scopes;

@@ -35,6 +35,7 @@ const READS: &[&[&str]] = &[
     &["search", "quickly"],
     &["ledger", "verify"],
     &["seat", "list"],
+    &["rescue", "list"],
     &["actor", "list"],
     &["instance", "list"],
     &["doctor"],

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::contract::answers::{COMMANDS, definitions};
 use crate::contract::kit::{Sleeper, claim, commands, documented, json_with, lapsed_claim, tamper};
 use crate::contract::refusal_cases;
+use crate::contract::rescue::left_behind;
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// The published document: every answer's shape, and which command gives which.
@@ -386,6 +387,15 @@ fn every_command_answers_in_its_documented_shape() {
     tried.run("--version", &[]);
     tried.run("demo", &[]);
     is_a("HelpAnswer", &sandbox.json(&a, &["claim", "--help"]).ok().json());
+
+    let behind = left_behind();
+    let rescuing = Tried { sandbox: &behind, seen: RefCell::default() };
+    rescuing.by(&b, "takeover", &["ON-1", "--reason", "died"]);
+    rescuing.run("rescue list", &[]);
+    rescuing.run("rescue show", &["ON-1"]);
+    rescuing.run("rescue restore", &["ON-1", "--to", "out"]);
+    rescuing.run("rescue drop", &["ON-1", "--reason", "a test"]);
+    tried.seen.borrow_mut().extend(rescuing.seen.take());
 
     // Nothing that is documented went untried, and nothing that exists undocumented.
     let documented: BTreeSet<&str> = COMMANDS.iter().map(|(_, command)| *command).collect();

@@ -96,6 +96,7 @@ pub(crate) enum Command {
     Assign(c::assign::Args),
     Handoff(c::handoff::Args),
     Takeover(c::takeover::Args),
+    Rescue(c::rescue::Args),
     Seat(c::seat::Args),
     Accept(c::accept::Args),
     Block(c::block::Args),

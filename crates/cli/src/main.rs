@@ -263,6 +263,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Assign(args) => c::assign::run(context, args),
         Command::Handoff(args) => c::handoff::run(context, args),
         Command::Takeover(args) => c::takeover::run(context, args),
+        Command::Rescue(args) => c::rescue::run(context, args),
         Command::Seat(args) => c::seat::run(context, args),
         Command::Reset(args) => c::reset::run(context, args),
         Command::Log(args) => c::log::run(context, args),

@@ -6,6 +6,8 @@ use onus_core::chain::Record;
 use onus_core::event::Body;
 use onus_core::ids::Uid;
 use onus_core::lease::{LapseCause, LeaseEnd};
+use onus_core::quote;
+use onus_core::rescue::RescueState;
 use onus_core::scope::Scope;
 use onus_core::session::{Corrected, Usage, UsageSource};
 use onus_core::stretch::{Stretch, Worked};
@@ -192,6 +194,19 @@ fn what(page: &LogPage, record: &Record) -> String {
             let branch = branch.as_ref().map(|branch| format!(" on {branch}")).unwrap_or_default();
             format!("moved the work to {worktree}{branch}{token}")
         }
+        Body::RescueDue { worktree, .. } => {
+            format!("has to keep what was left uncommitted in {}{token}", quote::name(worktree))
+        }
+        Body::RescueKept { kept, .. } => {
+            let files = kept.iter().map(|kept| kept.files).sum::<u64>();
+            let plural = if files == 1 { "" } else { "s" };
+            format!("kept {files} uncommitted file{plural}{token}")
+        }
+        Body::RescueSettled { outcome: RescueState::Gone, .. } => {
+            format!("found no worktree to keep files of{token}")
+        }
+        Body::RescueSettled { .. } => format!("found nothing uncommitted{token}"),
+        Body::RescueDropped { .. } => format!("dropped the files that were kept{token}"),
         Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {

@@ -66,6 +66,8 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::LogAll => said("onus log   # what happened last"),
         Step::Graph(task) => on("graph", task, "   # what it depends on"),
         Step::Reserved(task) => on("scope show", task, "   # what it reserves"),
+        Step::Rescued(task) => on("rescue show", task, "   # what its last holder left uncommitted"),
+        Step::BringBack(file) => on("rescue restore", file, "   # bring its content back"),
         Step::ListActors => said("onus actor list"),
         Step::PreviewReset(task) => {
             on("reset", task, " --dry-run   # every task it would reset, and who holds it")

@@ -19,6 +19,7 @@ use crate::commit::CommitRow;
 use crate::event::{Body, Event, KeptFor};
 use crate::ids::{Number, Token, Uid, Version};
 use crate::lease::{EndKind, Ended, Holding, Lease, LeaseEnd, Process, Pulse};
+use crate::rescue::{Rescue, RescueState};
 use crate::scope::{Reservations, Scope, WorktreeId};
 use crate::seat::Seat;
 use crate::session::UsageRow;
@@ -65,6 +66,12 @@ pub enum Change {
         worktree_id: Option<WorktreeId>,
         worktree: String,
         branch: Option<String>,
+    },
+    /// What became of what the lease's holder left uncommitted.
+    SetRescue {
+        task: Uid,
+        token: Token,
+        rescue: Rescue,
     },
     /// Work under a lease that goes on was recorded: it waits no more.
     RecordWork {
@@ -410,6 +417,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 grant: grant.clone(),
                 ended: None,
                 reviewed_at_ms: None,
+                rescue: None,
             })));
             if !scope.is_empty() {
                 let reservations = Reservations::of(scope, areas, touched.as_ref());
@@ -443,6 +451,19 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             worktree: worktree.clone(),
             branch: branch.clone(),
         }),
+        Body::RescueDue { .. }
+        | Body::RescueKept { .. }
+        | Body::RescueSettled { .. }
+        | Body::RescueDropped { .. } => {
+            let state = match &event.body {
+                Body::RescueKept { .. } => RescueState::Kept,
+                Body::RescueSettled { outcome, .. } => *outcome,
+                Body::RescueDropped { .. } => RescueState::Dropped,
+                _ => RescueState::Due,
+            };
+            let rescue = Rescue { state, version: event.version };
+            changes.push(Change::SetRescue { task: task.uid, token: token_of(event)?, rescue });
+        }
         Body::LeaseReleased { lease } => {
             task.state = State::Open;
             end(task, event, EndKind::Released, Some(lease), changes)?;

@@ -9,6 +9,7 @@ use crate::commit::{CommitId, Extent, Uncommitted};
 use crate::constraint::{ConstraintKind, Constraints};
 use crate::ids::{TaskRef, Token, Version};
 use crate::lease::{Mode, Process};
+use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Correction, Reading, Usage};
@@ -361,6 +362,16 @@ pub enum Act {
         keep_ms: Option<i64>,
         reason: String,
     },
+    /// Say what came of keeping what a lost lease's holder left uncommitted.
+    Rescue {
+        token: Token,
+        rescued: Rescued,
+    },
+    /// Let what was kept of a lease go.
+    DropRescue {
+        token: Token,
+        reason: String,
+    },
     /// Say what the caller's session on the task used of a model.
     RecordUsage(Usage),
     /// Say what is wrong with one of the task's sessions.
@@ -659,8 +670,9 @@ impl Command {
             Command::Look(look) => look.joining.is_heard,
             Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
             Command::Used(_) => false,
-            // Both come before what the caller asked for, whose answer it hears.
-            Command::RegisterInstance { .. } | Command::OnTask { act: Act::Yield(_), .. } => false,
+            // These come beside what the caller asked for, whose answer it hears.
+            Command::RegisterInstance { .. }
+            | Command::OnTask { act: Act::Yield(_) | Act::Rescue { .. }, .. } => false,
             _ => true,
         }
     }
@@ -683,6 +695,8 @@ impl Command {
                 Act::Touch { .. } => "touch",
                 Act::Change(_) => "change",
                 Act::Yield(_) => "yield",
+                Act::Rescue { .. } => "rescue",
+                Act::DropRescue { .. } => "drop_rescue",
                 Act::Attach(_) => "attach",
                 Act::Note { .. } => "note",
                 Act::Tick { undo: false, .. } => "tick",

@@ -11,6 +11,7 @@ use crate::actor::{ActorName, InstanceId, Tier};
 use crate::commit::CommitId;
 use crate::ids::{Number, Prefix, Token, Uid, Version};
 use crate::lease::{Grant, LapseCause, LeaseEnd, Process};
+use crate::rescue::{KeptFiles, LeftFile, RescueState};
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Corrected, Usage};
@@ -168,6 +169,30 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
     },
+    /// The lease was lost to another; what its holder left uncommitted there is to be kept.
+    #[serde(rename = "rescue.due")]
+    RescueDue {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worktree_id: Option<WorktreeId>,
+        worktree: String,
+    },
+    /// What the lease's holder left uncommitted is kept.
+    #[serde(rename = "rescue.kept")]
+    RescueKept {
+        kept: Vec<KeptFiles>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left_out: Vec<LeftFile>,
+    },
+    /// There was nothing that could be kept.
+    #[serde(rename = "rescue.settled")]
+    RescueSettled {
+        outcome: RescueState,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left_out: Vec<LeftFile>,
+    },
+    /// A person let what was kept go.
+    #[serde(rename = "rescue.dropped")]
+    RescueDropped { kept: Vec<KeptFiles> },
     #[serde(rename = "lease.released")]
     LeaseReleased { lease: LeaseEnd },
     #[serde(rename = "lease.lapsed")]

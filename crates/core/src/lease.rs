@@ -25,6 +25,7 @@ use crate::constraint::Constraints;
 use crate::ids::{Token, Uid, Version, shortened};
 use crate::quote;
 use crate::refusal::Refusal;
+use crate::rescue::Rescue;
 use crate::scope::WorktreeId;
 use crate::sight::Mark;
 use crate::stretch::{Sign, Work, Worked};
@@ -238,6 +239,8 @@ pub struct Lease {
     pub ended: Option<Ended>,
     /// When the review of what was submitted with its end was over.
     pub reviewed_at_ms: Option<i64>,
+    /// What became of the files that it left uncommitted, if it was lost to another.
+    pub rescue: Option<Rescue>,
 }
 
 /// Whether a lease that has not ended still holds its task.
@@ -470,6 +473,7 @@ mod tests {
             },
             ended: None,
             reviewed_at_ms: None,
+            rescue: None,
         };
         lease.pulse.deadline = lease.grant.deadline(&now);
         lease

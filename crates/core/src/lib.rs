@@ -32,6 +32,7 @@ pub mod plan;
 pub mod policy;
 pub mod quote;
 pub mod refusal;
+pub mod rescue;
 pub mod scope;
 pub mod seal;
 pub mod seat;

@@ -50,6 +50,10 @@ impl<S: Store> Engine<S> {
         if purpose == Purpose::Keep {
             for (request, answer) in batch.iter().zip(&mut answers) {
                 self.make_way(request, answer);
+                if let Ok(reply) = answer {
+                    let due = std::mem::take(&mut reply.due);
+                    reply.notices.extend(self.rescue(&request.identity, &due));
+                }
             }
         }
         Ok(answers)

@@ -42,7 +42,14 @@ impl<S: Store> Engine<S> {
         let mut notices = looked.notices;
         notices.extend(intake.is_reply.then(|| Notice::info(replied(&task.id))));
         let answer = Answer::Asked { task: Box::new(task), changed: Vec::new() };
-        Ok(Some(Reply { answer, replayed: false, existing: true, unchanged: false, notices }))
+        Ok(Some(Reply {
+            answer,
+            replayed: false,
+            existing: true,
+            unchanged: false,
+            notices,
+            due: Vec::new(),
+        }))
     }
 }
 

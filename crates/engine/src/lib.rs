@@ -31,6 +31,7 @@ mod planning;
 mod query;
 mod reports;
 mod request;
+mod rescue;
 mod scopes;
 mod seats;
 mod sessions;
@@ -64,6 +65,7 @@ pub use reports::{
     ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
     StandupView, StandupWork,
 };
+pub use rescue::{Due, RescueView, Tried};
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};
 pub use show::{CommitView, LinkedView, NoteView};
@@ -98,6 +100,9 @@ pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
 /// Looks at files of a worktree, named from its root: one answer each.
 pub type Look = Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>;
 
+/// Keeps what a lost lease's holder left uncommitted.
+pub type Rescue = Box<dyn FnMut(&Due) -> Tried + Send>;
+
 /// What the engine asks the world for, beside the store: a simulation gives its own.
 pub struct Outside {
     pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
@@ -106,6 +111,8 @@ pub struct Outside {
     pub end_orphan: EndOrphan,
     /// What git says of files, outside any transaction.
     pub look: Look,
+    /// Keeps what a lost lease's holder left uncommitted, outside any transaction.
+    pub rescue: Rescue,
     /// The caller's own clock. It measures work where the store's clock is a server's.
     pub own_clock: Box<dyn Fn() -> Tick + Send>,
 }
@@ -118,6 +125,7 @@ impl Default for Outside {
             new_salt: Box::new(new_salt),
             end_orphan: Box::new(|_| Vec::new()),
             look: Box::new(|_, paths| vec![Looked::Unknown; paths.len()]),
+            rescue: Box::new(|_| Tried::Elsewhere),
             own_clock: Box::new(|| Tick::of(&clock::now())),
         }
     }
@@ -251,6 +259,8 @@ pub struct Reply {
     /// All that was asked for was so already: nothing was written.
     pub unchanged: bool,
     pub notices: Vec<Notice>,
+    /// Leases that were lost by it, whose files are still to be kept. Empty once the engine answers.
+    pub due: Vec<(Uid, Token)>,
 }
 
 impl<S: Store> Engine<S> {
@@ -274,6 +284,12 @@ impl<S: Store> Engine<S> {
         look: impl FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send + 'static,
     ) -> Engine<S> {
         self.outside.look = Box::new(look);
+        self
+    }
+
+    /// Who keeps what a lost lease's holder left uncommitted in a worktree on this machine.
+    pub fn rescuing(mut self, rescue: impl FnMut(&Due) -> Tried + Send + 'static) -> Engine<S> {
+        self.outside.rescue = Box::new(rescue);
         self
     }
 

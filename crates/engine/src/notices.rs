@@ -3,7 +3,7 @@
 //! Readers see the same notices until they act: a changing command whose answer arrives ends them.
 //!
 //! **A lost lease is news until its holder has been told**, however long that takes and whatever the clocks say meanwhile. The
-//! store remembers each loss from the moment it happens ([`is_lost`]); what counts then is the token. Other news (notes,
+//! store remembers each loss from the moment it happens ([`onus_core::decide::is_lost`]); what counts then is the token. Other news (notes,
 //! wishes) is what happened since the caller was last seen, by the wall clock: setting that clock back may hide a note, but
 //! no safety depends on it.
 
@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::actor::{ActorName, InstanceId, PendingKind, PendingNotice};
 use onus_core::circle::Holder;
 use onus_core::decide::spoken_place;
-use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{EndKind, LapseCause, Lease, Liveness, Process};
 use onus_core::quote;
@@ -319,25 +318,6 @@ impl Snapshot<'_> {
     }
 }
 
-/// Whether a lease that its holder could still have used, `before` these events, is lost to another by them.
-pub(crate) fn is_lost(
-    before: &Lease,
-    fenced: Token,
-    drafts: &[Draft],
-    (actor, instance): (&ActorName, &InstanceId),
-) -> bool {
-    let takes = |draft: &Draft| {
-        matches!(
-            draft.body,
-            Body::LeaseAcquired { .. }
-                | Body::LeaseTakenOver { .. }
-                | Body::LeaseRevoked { .. }
-                | Body::TaskReset { .. }
-        )
-    };
-    before.is_usable(fenced) && !before.is_held_by(actor, instance) && drafts.iter().any(takes)
-}
-
 /// No more than a caller can read. The first stay: lost leases.
 fn bound(notices: &mut Vec<Notice>) {
     if notices.len() > MAX_NOTICES {
@@ -392,7 +372,12 @@ fn strayed(id: &str, group: &[&PendingNotice]) -> Notice {
             "{files}, reserved by {id}, changed meanwhile, it cannot be told by whom: look at it again before you go on"
         ),
     };
-    Notice::new(NoticeKind::Changed, Some(id.to_owned()), message).next(Step::show(id))
+    let notice = Notice::new(NoticeKind::Changed, Some(id.to_owned()), message).next(Step::show(id));
+    // Whoever changed it is asked to leave it; its holder decides what comes back.
+    match group[0].is_own() {
+        true => notice,
+        false => notice.next(Step::BringBack(group[0].path.clone())),
+    }
 }
 
 /// That somebody was refused a path, or the task.

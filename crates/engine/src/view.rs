@@ -325,6 +325,8 @@ pub enum NoticeKind {
     Circle,
     /// Somebody changes a file in another worktree that you change in yours.
     Merge,
+    /// What a holder left uncommitted is kept, or still to be kept.
+    Rescue,
     Info,
 }
 

@@ -12,6 +12,7 @@ mod promises;
 mod races;
 mod reboots;
 mod removed;
+mod rescues;
 mod scopes;
 mod seats;
 mod sessions;

@@ -8,6 +8,7 @@ mod conversations;
 mod files;
 mod graphs;
 mod promises;
+mod rescues;
 mod scopes;
 mod seats;
 mod sessions;

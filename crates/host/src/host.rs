@@ -18,6 +18,7 @@ use onus_store::{Access, Address, AnyStore, Spelling, StoreError};
 
 use crate::config::{Config, SHARED_FILE, Source, state_folder, user_file};
 use crate::joining::Joining;
+use crate::rescue;
 use crate::store_at::StoreAt;
 use crate::worktree::look;
 
@@ -160,10 +161,14 @@ impl Host {
 
     /// The same for a caller with little patience for other writers.
     pub fn engine_within(&self, access: Access, wait: Duration) -> Result<Engine<AnyStore>, Refusal> {
-        let store = self.store_at()?.open(access, wait)?;
+        let at = self.store_at()?;
+        let store = at.open(access, wait)?;
         let engine = Engine::new(store, self.config.policy()).ending_orphans(end_orphan);
         let place = self.place.clone();
-        Ok(engine.looking(move |worktree, files| look(place.as_ref(), worktree, files)))
+        let engine = engine.looking(move |worktree, files| look(place.as_ref(), worktree, files));
+        let (place, limits) = (self.place.clone(), self.config.rescue_limits());
+        let is_shared = matches!(at, StoreAt::Server { .. });
+        Ok(engine.rescuing(move |due| rescue::keep(place.as_ref(), limits, is_shared, due)))
     }
 
     /// Who calls, or why that is not clear.

@@ -17,8 +17,10 @@ mod discover;
 mod files;
 mod git;
 pub mod guard;
+pub mod last;
 mod name;
 mod owner;
+pub mod rescue;
 mod tree;
 mod worktree;
 

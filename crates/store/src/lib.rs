@@ -47,6 +47,7 @@ use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
+use onus_core::rescue::RescueState;
 use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
 use onus_core::seal::StreamHead;
 use onus_core::seat::{Seat, SeatName};
@@ -457,6 +458,8 @@ pub trait Read {
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
     /// The first leases that a holder lost to another and was not told of yet ([`Write::put_loss`]).
     fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
+    /// The leases whose files were to be kept when they were lost, in this state or in any.
+    fn rescues(&mut self, state: Option<RescueState>, limit: u64) -> Result<Vec<Lease>>;
     /// Every lease that was lost and not told of yet.
     fn losses(&mut self) -> Result<Vec<Loss>>;
     /// The globs of all files that leases which have not ended touched in a worktree, or in one that is not known.

@@ -255,6 +255,9 @@ impl Protocol {
             waits_for: &[],
             redactable: None,
             session: None,
+            has_reserved: false,
+            rescued: None,
+            kept: &[],
         };
         let around = deed.and_then(|deed| self.surroundings(state, task, &view, (by, deed)));
         view.around = around.as_ref();

@@ -373,6 +373,15 @@ impl Oracle {
                 *self.lapses.entry(cause.to_owned()).or_default() += 1;
                 held.ended = Some(if kind == "lease.lapsed" { "lease.lapsed" } else { "lease.taken_over" });
             }
+            "rescue.due" => {
+                let held = known.of_token(record)?;
+                must!(
+                    held.ended.is_some() && !case.is_of(held),
+                    "P10: {kind} of {id}: {} has not lost its lease: {held:?}",
+                    held.actor
+                );
+            }
+            "rescue.kept" | "rescue.settled" | "rescue.dropped" => {}
             "lease.revoked" => {
                 must!(case.forced, "P1: {id} was revoked by {} without force", case.actor);
                 known.of_token(record)?.ended = Some("lease.revoked");

@@ -1,4 +1,7 @@
 use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::rescue::RescueState;
+use onus_engine::RescueView;
+use onus_repo::rescue::KeptAt;
 use onus_store::{ACCESS, Access, AnyStore, Finding, Store as _, StoreError, filesystem_of};
 use serde_json::json;
 
@@ -30,16 +33,19 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let mut fixed = Vec::new();
     let mut trouble = None;
     let access = if args.fix { Access::Write } else { Access::Read };
-    match at.open(access, context.host.config.store_wait()) {
-        Ok(store) => {
-            let mut engine = onus_engine::Engine::new(store, context.host.config.policy());
+    match context.host.engine(access) {
+        Ok(mut engine) => {
             if args.fix {
                 fixed = fix(&mut engine)?;
+                fixed.extend(finish_rescues(context, &mut engine));
             }
             findings.extend(checked(&mut engine));
             findings.push(ledger(&mut engine));
             let held = leases(&mut engine);
             findings.extend(held.unwrap_or_else(|refusal| vec![of_refusal("leases", &refusal)]));
+            findings.extend(
+                rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
+            );
         }
         Err(refusal) => {
             findings.push(of_refusal("store", &refusal));
@@ -185,6 +191,71 @@ fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusa
         .filter(|old| after.iter().any(|new| new.name == old.name && new.ok));
     fixed.extend(mended.map(|old| format!("{}: {}", old.name, old.detail)));
     Ok(fixed)
+}
+
+/// Keeps what a command that was interrupted could not keep any more.
+fn finish_rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Vec<String> {
+    let due = |engine: &mut onus_engine::Engine<AnyStore>| {
+        engine.rescues(None, None, Some(RescueState::Due)).map_or(0, |due| due.value.len())
+    };
+    let mut fixed = Vec::new();
+    if let (Ok(all), Ok(Some(repository))) = (engine.rescues(None, None, None), context.host.repository()) {
+        for (task, at) in dropped_but_there(context, &all.value) {
+            let is_gone = onus_repo::rescue::forget(&repository, &at).is_ok();
+            fixed.extend(is_gone.then(|| format!("{task}: {}, which was dropped", at.reference)));
+        }
+    }
+    let before = due(engine);
+    if before == 0 {
+        return fixed;
+    }
+    // Without a name nothing can be recorded; the finding that follows says what is due.
+    let Ok(identity) = context.host.identity(engine) else { return fixed };
+    let told = engine.finish_rescues(&identity).unwrap_or_default();
+    let done = before.saturating_sub(due(engine));
+    let done = (done > 0).then(|| format!("{done} interrupted rescues, finished"));
+    fixed.extend(done.into_iter().chain(told.iter().map(wording::notice_line)));
+    fixed
+}
+
+/// Rescues that somebody dropped: the command was interrupted between the record and git.
+fn dropped_but_there(context: &Context, all: &[RescueView]) -> Vec<(String, KeptAt)> {
+    let Ok(Some(repository)) = context.host.repository() else { return Vec::new() };
+    let there = onus_repo::rescue::list(&repository).unwrap_or_default();
+    let dropped = all.iter().filter(|view| view.state == RescueState::Dropped.as_str());
+    let left = dropped.flat_map(|view| {
+        let is_of = |at: &&KeptAt| view.kept.iter().any(|kept| kept.commit == at.commit);
+        there.iter().filter(is_of).map(|at| (view.task.clone(), at.clone())).collect::<Vec<_>>()
+    });
+    left.collect()
+}
+
+/// A rescue that is due was interrupted, or belongs to another machine; one that was dropped may still be there.
+fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Refusal> {
+    let all = engine.rescues(None, None, None)?.value;
+    let is = |view: &RescueView, state: RescueState| view.state == state.as_str();
+    let mut findings = Vec::new();
+    for view in all.iter().filter(|view| is(view, RescueState::Due)) {
+        let worktree = view.worktree.as_deref().unwrap_or_default();
+        // On a server, the worktree may be on any machine: whoever is there finishes it.
+        let is_here = std::path::Path::new(worktree).is_dir();
+        let detail = format!(
+            "{}: what {} left uncommitted in {worktree} is still to be kept{}",
+            view.task,
+            view.actor,
+            if is_here { "" } else { ", on the machine where that is" }
+        );
+        findings.push(Finding { mendable: is_here, ..finding("rescue", !is_here, detail) });
+    }
+    let kept = all.iter().filter(|view| is(view, RescueState::Kept)).count();
+    if kept > 0 {
+        findings.push(finding("rescues", true, format!("{kept} kept; next: onus rescue list")));
+    }
+    for (task, at) in dropped_but_there(context, &all) {
+        let detail = format!("{task}: {} was dropped and is still there", at.reference);
+        findings.push(Finding { mendable: true, ..finding("rescue", false, detail) });
+    }
+    Ok(findings)
 }
 
 fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {

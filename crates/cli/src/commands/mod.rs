@@ -40,6 +40,7 @@ pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod reopen;
 pub(crate) mod report;
+pub(crate) mod rescue;
 pub(crate) mod reset;
 pub(crate) mod retry;
 pub(crate) mod run;

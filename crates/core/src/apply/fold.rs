@@ -51,6 +51,7 @@ impl TaskFold {
                     let grant = &mut self.lease(token)?.grant;
                     (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
                 }
+                Change::SetRescue { token, rescue, .. } => self.lease(token)?.rescue = Some(rescue),
                 Change::RecordWork { token, stretches, waited_ms, .. } => {
                     let lease = self.lease(token)?;
                     lease.worked = lease.worked.and(Worked::of(&stretches).waited(waited_ms));

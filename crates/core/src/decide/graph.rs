@@ -67,6 +67,7 @@ pub fn reset(view: &View<'_>, root: bool, reason: &str, force: Option<&Force>) -
     let mut reset = overridable(view, force, None, |force| reset_as_asked(view, root, reason, force))?;
     if let Reset::Back(drafts) = &mut reset {
         work::record(view, drafts);
+        super::rescue::record_due(view, drafts);
     }
     Ok(reset)
 }

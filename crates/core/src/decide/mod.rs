@@ -10,6 +10,7 @@ mod claim;
 mod constrained;
 mod graph;
 mod ready;
+mod rescue;
 mod scope;
 mod seat;
 mod session;
@@ -23,6 +24,7 @@ pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use ready::{
     Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
 };
+pub use rescue::is_lost;
 pub use scope::{MAX_GLOBS, Merge, Rival, Surroundings, Wish, reserved_by, reserves, wanted};
 pub use seat::{Need, decide_seat, holds_seat};
 pub use standing::{held_refusal, spoken_place};
@@ -38,6 +40,7 @@ use crate::ids::{Token, Uid, Version};
 use crate::lease::{Lease, Liveness, Seen};
 use crate::policy::Policy;
 use crate::refusal::{Code, Forced, Override, Reader, Refusal, Step};
+use crate::rescue::KeptFiles;
 use crate::stretch::Recorded;
 use crate::task::Task;
 use crate::text::Field;
@@ -76,6 +79,11 @@ pub struct View<'a> {
     pub waits_for: &'a [Upstream],
     /// The session to correct: its lease, and all that was recorded of its work.
     pub session: Option<(&'a Lease, &'a [Recorded])>,
+    /// Whether that lease reserved anything, if it is another's that could still be used.
+    pub has_reserved: bool,
+    /// The lease whose files the act is about, and where they are kept.
+    pub rescued: Option<&'a Lease>,
+    pub kept: &'a [KeptFiles],
     /// The texts to redact; None: there is no such event.
     pub redactable: Option<&'a Redactable>,
 }
@@ -171,6 +179,7 @@ pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decis
         Ok(decision)
     })?;
     work::record(view, &mut decision.drafts);
+    rescue::record_due(view, &mut decision.drafts);
     Ok(decision)
 }
 
@@ -235,6 +244,8 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Yield(yielding) => scope::give_up(view, yielding),
         Act::Attach(attachment) => claim::attach(view, attachment),
         Act::Note { text, kind, link } => tasks::note(view, text, *kind, link.as_deref(), force),
+        Act::Rescue { token, rescued } => rescue::settle(view, *token, rescued),
+        Act::DropRescue { token, reason } => rescue::forget(view, *token, reason),
         Act::RecordUsage(usage) => session::record(view, usage),
         Act::Correct { token, correction, reason } => session::correct(view, *token, correction, reason),
         Act::Tick { line, undo } => tasks::tick(view, *line, *undo, force),

@@ -125,6 +125,8 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
         | Act::RecordUsage(_)
         | Act::Commit(_)
         | Act::Correct { .. }
+        | Act::Rescue { .. }
+        | Act::DropRescue { .. }
         | Act::Redact { .. } => None,
     }
 }

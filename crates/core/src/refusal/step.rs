@@ -33,6 +33,10 @@ pub enum Step {
     Graph(Id),
     /// See what its lease reserves.
     Reserved(Id),
+    /// See what was kept of what its holders left uncommitted.
+    Rescued(Id),
+    /// Bring the last content of a file back that a hook saw.
+    BringBack(String),
     ListActors,
     /// See all that a reset would touch.
     PreviewReset(Id),
@@ -212,6 +216,8 @@ impl Step {
             Step::LogAll,
             Step::Graph(id()),
             Step::Reserved(id()),
+            Step::Rescued(id()),
+            Step::BringBack("src/a.rs".to_owned()),
             Step::ListActors,
             Step::PreviewReset(id()),
             Step::ClaimNext,

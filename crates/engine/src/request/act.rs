@@ -2,7 +2,7 @@
 
 use onus_core::actor::{PendingKind, PendingNotice};
 use onus_core::command::{Act, Command, Edit, Force, Look, Terms};
-use onus_core::decide::{Decision, Merge, decide};
+use onus_core::decide::{Decision, Merge, decide, is_lost};
 use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Process, Seen};
@@ -14,7 +14,6 @@ use onus_core::transition::Verb;
 use onus_store::{Loss, Reach};
 
 use super::{Effect, Outcome, Result, Stop, UnitOfWork};
-use crate::notices;
 use crate::view::{Notice, NoticeKind};
 
 /// How many files of one merge to come the other holder is told of.
@@ -144,7 +143,7 @@ impl UnitOfWork<'_> {
         drafts: &[Draft],
     ) -> Result<()> {
         let caller = (&self.caller.actor, &self.caller.instance);
-        let lost = before.filter(|lease| notices::is_lost(lease, task.fenced_token, drafts, caller));
+        let lost = before.filter(|lease| is_lost(lease, task.fenced_token, drafts, caller));
         let Some(lease) = lost else { return Ok(()) };
         Ok(self.write.put_loss(&Loss {
             actor: lease.actor.clone(),
@@ -192,6 +191,8 @@ impl UnitOfWork<'_> {
             | Act::RemoveDeps { .. }
             | Act::Change(_)
             | Act::Yield(_)
+            | Act::Rescue { .. }
+            | Act::DropRescue { .. }
             | Act::Note { .. }
             | Act::Tick { .. }
             | Act::Move { .. }

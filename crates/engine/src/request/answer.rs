@@ -44,7 +44,9 @@ impl UnitOfWork<'_> {
         let remarks = std::mem::take(&mut self.remarks);
         notices.extend(outcome.notices.into_iter().chain(remarks.into_iter().map(Notice::info)));
         let answer = self.render(outcome.effect, outcome.task, rows.details.as_ref())?;
-        Ok(Reply { answer, replayed, existing: outcome.existing, unchanged: outcome.unchanged, notices })
+        let (existing, unchanged) = (outcome.existing, outcome.unchanged);
+        let due = std::mem::take(&mut self.due);
+        Ok(Reply { answer, replayed, existing, unchanged, notices, due })
     }
 
     fn render(&mut self, effect: Effect, task: Option<Uid>, details: Option<&Details>) -> Result<Answer> {

@@ -10,6 +10,7 @@ use onus_core::decide::{
 use onus_core::ids::{TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Seen};
 use onus_core::policy::Policy;
+use onus_core::rescue::{KeptFiles, RescueState};
 use onus_core::scope::{Glob, Scope};
 use onus_core::stretch::Recorded;
 use onus_core::task::Task;
@@ -37,6 +38,9 @@ pub(crate) struct Evidence {
     title: Option<String>,
     body: Option<String>,
     session: Option<(Lease, Vec<Recorded>)>,
+    has_reserved: bool,
+    rescued: Option<Lease>,
+    kept: Vec<KeptFiles>,
     named: Named,
     waits_for: Vec<Upstream>,
     around: Option<Surroundings>,
@@ -66,6 +70,9 @@ impl Evidence {
             title: None,
             body: None,
             session: None,
+            has_reserved: false,
+            rescued: None,
+            kept: Vec::new(),
             named: Named::default(),
             waits_for: waits_for(snapshot, task)?,
             around: None,
@@ -143,6 +150,9 @@ impl Evidence {
             around: self.around.as_ref(),
             session: self.session.as_ref().map(|(lease, rows)| (lease, rows.as_slice())),
             redactable: self.redactable.as_ref(),
+            has_reserved: self.has_reserved,
+            rescued: self.rescued.as_ref(),
+            kept: &self.kept,
         }
     }
 }
@@ -164,8 +174,21 @@ impl UnitOfWork<'_> {
             // The death was seen after the clock was read: what follows from it must not be dated before it.
             self.now = self.write.now();
         }
+        let lost = evidence.lease.as_ref().filter(|lease| {
+            lease.is_usable(task.fenced_token) && !lease.is_held_by(&caller.actor, &caller.instance)
+        });
+        if let Some(lease) = lost {
+            evidence.has_reserved = self.write.scope_len(lease.task, lease.token)? > 0;
+        }
         let actor = self.caller.actor.clone();
         match act {
+            Some(Act::Rescue { token, .. } | Act::DropRescue { token, .. }) => {
+                evidence.rescued = self.write.lease(task.uid, *token)?;
+                let kept = evidence.rescued.as_ref().and_then(|lease| lease.rescue);
+                if let Some(rescue) = kept.filter(|rescue| rescue.state == RescueState::Kept) {
+                    evidence.kept = self.snapshot().kept_by(task.uid, rescue.version)?;
+                }
+            }
             Some(Act::Claim(terms) | Act::Takeover(terms)) if terms.ttl_ms == Some(0) => {
                 self.lock_scopes()?;
                 evidence.indefinite = self.write.indefinite_leases(&actor)?;

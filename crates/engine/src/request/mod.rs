@@ -93,6 +93,8 @@ pub(crate) struct UnitOfWork<'a> {
     first: Option<Uid>,
     /// The reasons that lie beside an event of this request already.
     said: BTreeSet<String>,
+    /// Leases that were lost, whose files are to be kept once this is committed.
+    due: Vec<(Uid, Token)>,
     /// Things the caller should know.
     remarks: Vec<String>,
     /// Process groups that were ended for this batch.
@@ -203,6 +205,7 @@ impl<'a> UnitOfWork<'a> {
             before,
             first: None,
             said: BTreeSet::new(),
+            due: Vec::new(),
             remarks: Vec::new(),
             ended_groups,
             purpose,

@@ -2,7 +2,7 @@
 
 use onus_core::apply::{Change, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
-use onus_core::event::{Draft, Event, say_once};
+use onus_core::event::{Body, Draft, Event, say_once};
 use onus_core::ids::{Uid, Version};
 use onus_core::task::Task;
 use onus_core::text::{Field, Salt, digest};
@@ -22,6 +22,9 @@ impl UnitOfWork<'_> {
         for draft in drafts {
             let (version, head) =
                 task.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
+            if let (Body::RescueDue { .. }, Some(token)) = (&draft.body, draft.token) {
+                self.due.push((uid, token));
+            }
             let (event, texts) = self.stamp(Some(uid), version, head, draft);
             let changes = apply_to_task(task.as_ref(), &event)
                 .map_err(|error| StoreError::Damaged(error.to_string()))?;

@@ -58,6 +58,7 @@ impl Rows {
             }
             Change::ReviveLease { task, token, .. }
             | Change::AttachLease { task, token, .. }
+            | Change::SetRescue { task, token, .. }
             | Change::StartLease { task, token }
             | Change::RecordWork { task, token, .. }
             | Change::EndReview { task, token, .. }

@@ -19,7 +19,9 @@ use onus_core::sight::{Mark, Sight, Vantage};
 use onus_core::task::Facts;
 use onus_core::time::{ClockDomain, Moment, SERVER, Tick};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, TaskView};
+use onus_engine::{
+    Ancestry, Answer, Due, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, TaskView, Tried,
+};
 use onus_store::conformance::server::Server;
 use onus_store::{AnyStore, SqliteStore, Store};
 
@@ -37,6 +39,9 @@ pub struct Fate {
     pub own: Tick,
     /// What git says of files, in whichever worktree; of others it cannot be asked.
     pub files: BTreeMap<String, Looked>,
+    /// What comes of keeping uncommitted files, in this order; then it cannot be tried. And what was to be kept.
+    pub rescued: Vec<Tried>,
+    pub due: Vec<Due>,
     uids: u64,
 }
 
@@ -114,6 +119,8 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         by_server: false,
         own: Tick { tick_ms: 5_000, domain: ClockDomain::new("laptop", "its boot", "time") },
         files: BTreeMap::new(),
+        rescued: Vec::new(),
+        due: Vec::new(),
         uids: 0,
     };
     let fate = Arc::new(Mutex::new(fate));
@@ -129,7 +136,7 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
     };
     let clock = Arc::clone(&fate);
     store.set_clock(Box::new(move || moment(&clock.lock().unwrap())));
-    let [seen, uids, salts, own, looked] = [(); 5].map(|()| Arc::clone(&fate));
+    let [seen, uids, salts, own, looked, rescuer] = [(); 6].map(|()| Arc::clone(&fate));
     let outside = Outside {
         observe: Box::new(move |process| {
             let fate = seen.lock().unwrap();
@@ -150,6 +157,11 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
             let fate = looked.lock().unwrap();
             let said = |path: &String| fate.files.get(path).copied().unwrap_or(Looked::Unknown);
             paths.iter().map(said).collect()
+        }),
+        rescue: Box::new(move |due| {
+            let mut fate = rescuer.lock().unwrap();
+            fate.due.push(due.clone());
+            if fate.rescued.is_empty() { Tried::Elsewhere } else { fate.rescued.remove(0) }
         }),
         own_clock: Box::new(move || own.lock().unwrap().own.clone()),
     };

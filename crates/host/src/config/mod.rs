@@ -32,6 +32,7 @@ use onus_core::scope::AreaName;
 use onus_core::time::Span;
 use onus_engine::Billing;
 use onus_intake::{Channel, Mapper};
+use onus_repo::rescue::Limits;
 
 use crate::strictness::{Settled, Strictness};
 
@@ -294,6 +295,13 @@ impl Config {
     /// Whether commits say under which token they were made.
     pub fn has_token_trailer(&self) -> bool {
         self.text("guard.token_trailer") == "true"
+    }
+
+    /// What is too large to be kept when a holder left it uncommitted.
+    pub fn rescue_limits(&self) -> Limits {
+        let bytes = |key| self.count(key).saturating_mul(1 << 20);
+        // Git's answer to one question has an end.
+        Limits { max_file: bytes("rescue.max_file").min(48 << 20), max_total: bytes("rescue.max_total") }
     }
 
     pub fn color(&self) -> &str {

@@ -24,6 +24,7 @@ use onus_core::command::{FileChange, Party};
 use onus_core::lease::Process;
 
 use crate::discover::{Place, worktree};
+use crate::last::{How, Last};
 use file::Locked;
 use print::Print;
 
@@ -136,6 +137,8 @@ pub enum Ends {
 pub struct Calls {
     file: Locked,
     root: PathBuf,
+    /// Where the contents of watched files are kept.
+    last: Option<Last>,
     head: Head,
     /// What the watched files looked like, as it is written, and once it was read. Most moments need none of it.
     unread: String,
@@ -151,7 +154,8 @@ impl Calls {
         let mut file = Locked::open(&git_dir, creates)?;
         let (head, unread) = file.read();
         let head = serde_json::from_str(&head).unwrap_or_default();
-        Some(Calls { file, root, head, unread, read: None, is_changed: false, now_ms })
+        let last = Last::of(place);
+        Some(Calls { file, root, last, head, unread, read: None, is_changed: false, now_ms })
     }
 
     /// Forgets commands whose harness is gone. Returns whose they were.
@@ -224,7 +228,7 @@ impl Calls {
                 let room = MAX_EDITED.saturating_sub(call.edited.len());
                 call.edited.extend(files.iter().take(room).cloned());
             }
-            self.accept(files);
+            self.accept(files, &tool.by);
         }
         if is_shell || self.head.calls.iter().any(|call| call.tool.is_of(&tool.by)) {
             self.compare();
@@ -271,28 +275,42 @@ impl Calls {
         is_edited || self.watched().contains_key(path)
     }
 
-    /// Remembers what more files look like.
+    /// Remembers what more files look like, and what is in them.
     pub fn watch(&mut self, files: Vec<String>) {
+        self.watch_as(files, How::Seen, &[]);
+    }
+
+    fn watch_as(&mut self, files: Vec<String>, how: How, by: &[Party]) {
         let (root, now_ms) = (self.root.clone(), self.now_ms);
         let watched = self.watched();
-        let mut is_changed = false;
+        let mut new = Vec::new();
         for file in files {
             if watched.len() < MAX_WATCHED && !watched.contains_key(&file) {
                 let print = Print::take(&root.join(&file), now_ms);
-                watched.insert(file, print);
-                is_changed = true;
+                watched.insert(file.clone(), print);
+                new.push(file);
             }
         }
-        self.is_changed |= is_changed;
+        self.is_changed |= !new.is_empty();
+        self.keep(&new, how, by);
+    }
+
+    /// Keeps what is in files now. What cannot be kept is not: the agents go on.
+    fn keep(&self, files: &[String], how: How, by: &[Party]) {
+        let Some(last) = &self.last else { return };
+        let by: Vec<_> = by.iter().map(|party| (party.actor.clone(), party.conversation.clone())).collect();
+        for file in files {
+            let _ = last.keep(file, (how, by.clone()), self.now_ms);
+        }
     }
 
     /// Files are as their holder made them.
-    fn accept(&mut self, files: Vec<String>) {
+    fn accept(&mut self, files: Vec<String>, by: &Party) {
         let watched = self.watched();
         for file in &files {
             watched.remove(file);
         }
-        self.watch(files);
+        self.watch_as(files, How::Edited, std::slice::from_ref(by));
         self.is_changed = true;
     }
 
@@ -343,6 +361,7 @@ impl Calls {
             is_retaken |= before != *print;
         }
         self.is_changed |= is_retaken;
+        self.keep(&changed, How::Changed, &suspects);
         for path in changed {
             let change = FileChange { path, suspects: suspects.clone() };
             if self.head.pending.len() < MAX_PENDING && !self.head.pending.contains(&change) {

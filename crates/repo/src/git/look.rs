@@ -74,13 +74,8 @@ pub(crate) fn dirty(
 ) -> Result<Vec<(PathBuf, bool)>, GitError> {
     let deadline = Instant::now() + limit;
     let filters = filters(repository, limit)?;
-    // A program that converts files is not run: whatever it would make of them, they changed.
-    let mut call = Call::in_worktree(root, git_dir).env("GIT_CONFIG_COUNT", filters.len().to_string());
-    for (n, key) in filters.iter().enumerate() {
-        let value = if key.ends_with(".required") { "false" } else { "" };
-        call = call.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value);
-    }
-    let out = call
+    let out = Call::in_worktree(root, git_dir)
+        .without(&filters)
         .words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"])
         .words(&["--ignore-submodules=all", "--no-ahead-behind"])
         .limit(deadline.saturating_duration_since(Instant::now()))
@@ -107,8 +102,19 @@ pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), G
 /// The longest that somebody who says that work is done waits for git.
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 
+impl Call<'_> {
+    /// A program that converts files is not run: whatever it would make of them, they changed.
+    pub(crate) fn without(self, filters: &[String]) -> Self {
+        let call = self.env("GIT_CONFIG_COUNT", filters.len().to_string());
+        filters.iter().enumerate().fold(call, |call, (n, key)| {
+            let value = if key.ends_with(".required") { "false" } else { "" };
+            call.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
+        })
+    }
+}
+
 /// The keys of all programs that convert files.
-fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
+pub(crate) fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
     let keys = r"^filter\..*\.(clean|process|smudge|required)$";
     let call = repository.call().words(&["config", "-z", "--name-only", "--get-regexp", keys]);
     match call.limit(limit).run() {

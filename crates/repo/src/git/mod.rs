@@ -26,8 +26,8 @@ use crate::discover::Place;
 use crate::owner::Foreign;
 
 pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
-pub(crate) use look::dirty;
 pub use look::{are_committed, uncommitted};
+pub(crate) use look::{dirty, filters};
 pub use seals::{SEALS, anchor, anchored, show};
 
 /// The longest that a call may take. All of these are small; a disk may be slow.
@@ -202,6 +202,17 @@ impl<'a> Call<'a> {
 
     pub(crate) fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Call<'a> {
         self.command.env(name, value);
+        self
+    }
+
+    /// For what commits: who asked for it is recorded in the ledger, git only needs a name to go on.
+    pub(crate) fn as_onus(mut self) -> Call<'a> {
+        self.command.envs([
+            ("GIT_AUTHOR_NAME", "onus"),
+            ("GIT_AUTHOR_EMAIL", "onus@localhost"),
+            ("GIT_COMMITTER_NAME", "onus"),
+            ("GIT_COMMITTER_EMAIL", "onus@localhost"),
+        ]);
         self
     }
 

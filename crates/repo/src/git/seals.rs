@@ -6,16 +6,7 @@ use super::{Call, GitError, Repository};
 pub const SEALS: &str = "refs/onus/seals";
 
 fn git<'a>(repository: &Repository, args: &[&str]) -> Call<'a> {
-    // Who commits an anchor is recorded in the seal; git only needs a name to go on.
-    [
-        ("GIT_AUTHOR_NAME", "onus"),
-        ("GIT_AUTHOR_EMAIL", "onus@localhost"),
-        ("GIT_COMMITTER_NAME", "onus"),
-        ("GIT_COMMITTER_EMAIL", "onus@localhost"),
-    ]
-    .into_iter()
-    .fold(repository.call(), |call, (name, value)| call.env(name, value))
-    .words(args)
+    repository.call().as_onus().words(args)
 }
 
 /// Keeps files as a new commit on top of `reference`, without touching any checkout or index. Returns the commit.

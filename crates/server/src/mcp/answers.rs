@@ -481,8 +481,14 @@ mod tests {
             let lease = task.lease.clone().map(Box::new);
             let held = Box::new(task.clone());
             let answer = engine::Answer::Lease { task: held, lease, renewed: false, takeover: false };
-            let reply =
-                Reply { answer, replayed: false, existing: false, unchanged: false, notices: Vec::new() };
+            let reply = Reply {
+                answer,
+                replayed: false,
+                existing: false,
+                unchanged: false,
+                notices: Vec::new(),
+                due: Vec::new(),
+            };
             assert_answer(&claimed(&reply).unwrap().into_result(), None, &cast);
             assert_answer(&changed(&reply, "noted").unwrap().into_result(), 1, &cast);
             assert_answer(&touched(&reply, &[cast.text(3).to_owned()]).unwrap().into_result(), 1, &cast);

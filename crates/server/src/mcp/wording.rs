@@ -79,6 +79,8 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::MakeWritable(_) => person("make the store writable for this server"),
         Step::Plain(text) => Some(text.to_string()),
         // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.
+        Step::Rescued(_) => person("look at what its last holder left uncommitted"),
+        Step::BringBack(_) => person("bring the content of that file back"),
         Step::ExplainReady
         | Step::ListActors
         | Step::PreviewReset(_)

@@ -8,6 +8,7 @@ use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
+use onus_core::rescue::RescueState;
 use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
 use onus_core::seal::StreamHead;
 use onus_core::seat::{Seat, SeatName};

@@ -208,10 +208,13 @@ CREATE TABLE lease (
     ended_at_ms bigint,
     ended_version bigint,
     reviewed_at_ms bigint,
+    rescue text COLLATE "C",
+    rescue_version bigint,
     PRIMARY KEY (project, task, token)
 ) WITH (fillfactor = 80);
 CREATE INDEX lease_unended ON lease (project, actor, instance) WHERE ended_how IS NULL;
 CREATE INDEX lease_holder ON lease (project, actor, instance, ended_at_ms) WHERE ended_how IS NOT NULL;
+CREATE INDEX lease_rescue ON lease (project, rescue) WHERE rescue IS NOT NULL;
 
 CREATE TABLE stretch (
     project uuid NOT NULL,

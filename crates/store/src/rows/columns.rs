@@ -31,13 +31,13 @@ pub(crate) const TASK: [&str; 52] = [
 ];
 
 #[rustfmt::skip]
-pub(crate) const LEASE: [&str; 40] = [
+pub(crate) const LEASE: [&str; 42] = [
     "holds", "task", "token", "actor", "instance", "tier", "acquired_at_ms", "tick_ms", "domain", "ttl_ms",
     "max_hold_ms", "process", "worktree", "worktree_id", "branch", "mode", "constraints", "reserve", "handoff_version", "version",
     "active_ms", "stretches", "waited_ms", "last_wall_ms", "last_tick_ms",
     "last_domain", "progress_wall_ms", "progress_tick_ms", "progress_domain", "renewals",
     "deadline_wall_ms", "deadline_tick_ms", "deadline_domain", "resting", "working", "waiting",
-    "reviewed_at_ms", "ended_how", "ended_at_ms", "ended_version",
+    "reviewed_at_ms", "ended_how", "ended_at_ms", "ended_version", "rescue", "rescue_version",
 ];
 
 pub(crate) const TASK_COLUMNS: &str = made!(columns(&TASK));
@@ -281,6 +281,8 @@ pub(crate) fn lease_values(lease: &Lease) -> [Value<'_>; LEASE.len()] {
         ("ended_how", ended.map(|ended| ended.how.as_str()).into()),
         ("ended_at_ms", ended.map(|ended| ended.at_ms).into()),
         ("ended_version", ended.map(|ended| ended.version).into()),
+        ("rescue", lease.rescue.map(|rescue| rescue.state.as_str()).into()),
+        ("rescue_version", lease.rescue.map(|rescue| rescue.version).into()),
     ];
     in_order(&LEASE, named)
 }

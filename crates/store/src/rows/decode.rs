@@ -5,6 +5,7 @@ use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Ended, Grant, Lease, LeaseEnd, Process, Pulse};
+use onus_core::rescue::Rescue;
 use onus_core::scope::{Basis, Reservation, ReservationKind, Scope, Touched};
 use onus_core::seal::StreamHead;
 use onus_core::stretch::{Work, Worked};
@@ -122,8 +123,13 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Decoded<Lease> {
                 active_ms: worked.active_ms,
             },
         }),
-        None => None,
+        None => {
+            let _: (Option<i64>, Option<i64>) = (cells.optional()?, cells.optional()?);
+            None
+        }
     };
+    let (state, rescued) = (cells.optional_parsed()?, cells.optional()?);
+    let rescue = state.zip(rescued).map(|(state, version)| Rescue { state, version });
     Ok(Lease {
         holds,
         task,
@@ -137,6 +143,7 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Decoded<Lease> {
         pulse,
         ended,
         reviewed_at_ms,
+        rescue,
     })
 }
 

@@ -6,6 +6,7 @@ use onus_core::actor::{Actor, ActorName, InstanceId};
 use onus_core::apply::Project;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
+use onus_core::rescue::RescueState;
 use onus_core::scope::{Glob, Reservations, WorktreeId};
 use onus_core::task::{Origin, Priority, State, Task};
 use onus_core::text::TextKey;
@@ -48,6 +49,7 @@ macro_rules! shared_reads {
             fn leases_held_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
             fn leases_ended_by(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
             fn leases_lost_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+            fn rescues(state: Option<RescueState>, limit: u64) -> Vec<Lease>;
             fn losses() -> Vec<Loss>;
             fn touched_in(worktree: Option<&WorktreeId>) -> Vec<Glob>;
             fn held_above(task: Uid, token: Token, actor: &ActorName) -> bool;
@@ -308,6 +310,34 @@ pub(crate) fn leases_lost_by(
         leases.extend(lease(session, task, token)?);
     }
     Ok(leases)
+}
+
+pub(crate) fn rescues(
+    session: &mut dyn Statements,
+    state: Option<RescueState>,
+    limit: u64,
+) -> Result<Vec<Lease>> {
+    let decoded = decode::lease;
+    match state {
+        Some(state) => session.all(
+            sql!(
+                "SELECT ",
+                LEASE_COLUMNS,
+                " FROM lease WHERE {project = $1 AND }rescue = ?1 AND rescue IS NOT NULL ORDER BY task, token LIMIT ?2"
+            ),
+            values![state.as_str(), limit],
+            decoded,
+        ),
+        None => session.all(
+            sql!(
+                "SELECT ",
+                LEASE_COLUMNS,
+                " FROM lease WHERE {project = $1 AND }rescue IS NOT NULL ORDER BY task, token LIMIT ?1"
+            ),
+            values![limit],
+            decoded,
+        ),
+    }
 }
 
 pub(crate) fn losses(session: &mut dyn Statements) -> Result<Vec<Loss>> {

@@ -213,6 +213,12 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 branch.as_deref(),
             ],
         ),
+        Change::SetRescue { task, token, rescue } => session.run_on_one(
+            sql!(
+                "UPDATE lease SET rescue = ?3, rescue_version = ?4 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+            ),
+            values![*task, *token, rescue.state.as_str(), rescue.version],
+        ),
         Change::StartLease { task, token } => session.run_on_one(
             sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
             values![*task, *token],

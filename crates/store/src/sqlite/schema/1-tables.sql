@@ -191,10 +191,13 @@ CREATE TABLE lease (
     ended_at_ms INTEGER,
     ended_version INTEGER,
     reviewed_at_ms INTEGER,
+    rescue TEXT,
+    rescue_version INTEGER,
     PRIMARY KEY (task, token)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lease_holder ON lease (actor, instance, task, token) WHERE ended_how IS NOT NULL;
 CREATE INDEX lease_unended ON lease (actor, instance) WHERE ended_how IS NULL;
+CREATE INDEX lease_rescue ON lease (rescue) WHERE rescue IS NOT NULL;
 
 CREATE TABLE stretch (
     task TEXT NOT NULL,

@@ -1,0 +1,501 @@
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use onus_core::command::{Act, Command, Guard};
+use onus_core::ids::{TaskRef, Token};
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::rescue::RescueState;
+use onus_core::time::rfc3339;
+use onus_engine::RescueView;
+use onus_os::clock;
+use onus_repo::last::{How, Last, Version};
+use onus_repo::rescue::{self as kept, Brought, KeptAt};
+use onus_repo::{Place, Repository};
+use onus_store::Access;
+use serde_json::json;
+
+use crate::args::Key;
+use crate::context::Context;
+use crate::grid::{Grid, Kind};
+use crate::output::{escape_line, path_text};
+use crate::render;
+
+/// Uncommitted work that was kept: when a task changed hands, or when a file was overwritten
+///
+/// When a task is taken over or reset, what its holder left uncommitted becomes a commit that no branch has
+/// (refs/onus/rescue/ID/TOKEN); the worktree is not touched. And the last contents of files that agents have reserved are kept for
+/// 14 days, whoever overwrites them.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// What was kept, of which task, and whose it is
+    List {
+        /// Also rescues that found nothing, or were dropped
+        #[arg(long)]
+        all: bool,
+    },
+    /// The files of a rescue, or the contents of a file that can be brought back
+    Show {
+        /// A task, or a file
+        #[arg(value_name = "TASK|FILE")]
+        what: String,
+        #[command(flatten)]
+        token: TokenArg,
+    },
+    /// Bring files back where that overwrites nothing, or into another folder
+    ///
+    /// Of a task: all files of its rescue, or none, if one of them has uncommitted changes or was committed since; --to always
+    /// works. Of a file: the last content that a hook saw and that is not there now; what is there is kept first.
+    Restore(Restore),
+    /// Let a rescue go: its files are gone once git tidies up. People only
+    Drop(Drop),
+}
+
+#[derive(clap::Args, Debug)]
+struct TokenArg {
+    /// Which of the task's leases; default: the last one of which something was kept
+    #[arg(long, value_name = "N")]
+    token: Option<u64>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Restore {
+    /// A task, or a file
+    #[arg(value_name = "TASK|FILE")]
+    what: String,
+    #[command(flatten)]
+    token: TokenArg,
+    /// Write the files below this folder instead, which must be empty or not exist
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Of a task: only this file or folder
+    #[arg(long, value_name = "PATH")]
+    only: Option<PathBuf>,
+    /// Of a file: which content, as `onus rescue show FILE` names it
+    #[arg(long, value_name = "DIGEST")]
+    version: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Drop {
+    /// The task
+    #[arg(value_name = "TASK")]
+    task: TaskRef,
+    #[command(flatten)]
+    token: TokenArg,
+    /// Why
+    #[arg(long, value_name = "TEXT", required = true)]
+    reason: String,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.action {
+        Action::List { all } => list(context, all),
+        Action::Show { what, token } => match subject(context, &what, token.token)? {
+            Subject::Rescue(view) => show(context, &view),
+            Subject::File(file) => show_file(context, &file),
+        },
+        Action::Restore(args) => match subject(context, &args.what, args.token.token)? {
+            Subject::Rescue(view) => restore(context, &view, &args),
+            Subject::File(file) => restore_file(context, &file, &args),
+        },
+        Action::Drop(args) => forget(context, args),
+    }
+}
+
+fn ago(at: &str) -> String {
+    format!("{} ago", render::age(at))
+}
+
+/// What a command is about.
+enum Subject {
+    Rescue(Box<RescueView>),
+    File(PathBuf),
+}
+
+/// A task if there is one by that name, else a file: a file that is called like a task is written `./NAME`.
+fn subject(context: &Context, what: &str, token: Option<u64>) -> Result<Subject, Refusal> {
+    let looks_like_a_file = what.contains('/') || token.is_none() && what.parse::<TaskRef>().is_err();
+    if !looks_like_a_file {
+        match rescue_of(context, &what.parse::<TaskRef>()?, token) {
+            Err(refusal) if refusal.code == Code::NotFound && Path::new(what).symlink_metadata().is_ok() => {}
+            found => return found.map(|view| Subject::Rescue(Box::new(view))),
+        }
+    }
+    Ok(Subject::File(PathBuf::from(what)))
+}
+
+fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<RescueView, Refusal> {
+    let (mut engine, identity) = context.host.reader()?;
+    let mut all = engine.rescues(identity.as_ref(), Some(task), None)?.value;
+    let at = match token {
+        Some(token) => all.iter().position(|view| view.token == token),
+        None => all.iter().rposition(|view| view.state == RescueState::Kept.as_str()),
+    };
+    match at {
+        Some(at) => Ok(all.swap_remove(at)),
+        None => {
+            let due = all.iter().any(|view| view.state == RescueState::Due.as_str());
+            let refusal = Refusal::new(Code::NotFound, format!("no files of {task} are kept"));
+            Err(if due { refusal.next(Step::MendStore) } else { refusal })
+        }
+    }
+}
+
+fn list(context: &Context, all: bool) -> super::Result {
+    let (mut engine, identity) = context.host.reader()?;
+    let mut looked = engine.rescues(identity.as_ref(), None, None)?;
+    let is_shown = |view: &RescueView| {
+        all || [RescueState::Kept, RescueState::Due].iter().any(|state| view.state == state.as_str())
+    };
+    looked.value.retain(is_shown);
+    if context.out.json {
+        context.out.document(json!({ "rescues": looked.value }), &looked.notices);
+        return Ok(());
+    }
+    if looked.value.is_empty() {
+        context.out.line(&context.out.dim("(none)"));
+    } else {
+        let mut grid = Grid::new(vec![
+            ("task", Kind::Word),
+            ("token", Kind::Number),
+            ("state", Kind::Word),
+            ("when", Kind::Word),
+            ("files", Kind::Number),
+            ("whose", Kind::Word),
+            ("worktree", Kind::Title),
+        ]);
+        for view in &looked.value {
+            let files: u64 = view.kept.iter().map(|kept| kept.files).sum();
+            grid.push(vec![
+                view.task.clone(),
+                view.token.to_string(),
+                view.state.clone(),
+                ago(&view.at),
+                files.to_string(),
+                view.actor.clone(),
+                escape_line(view.worktree.as_deref().unwrap_or_default()).to_string(),
+            ]);
+        }
+        context.out.line(&grid.text(&context.out));
+    }
+    context.out.notices(&looked.notices);
+    Ok(())
+}
+
+fn here(context: &Context) -> Result<(&Place, Repository), Refusal> {
+    let repository = context.host.repository()?;
+    match (&context.host.place, repository) {
+        (Some(place), Some(repository)) => Ok((place, repository)),
+        _ => Err(Refusal::usage("this is not a checkout: rescues are kept in the repository")),
+    }
+}
+
+/// What is kept must be in this repository.
+fn at(repository: &Repository, view: &RescueView) -> Result<Vec<KeptAt>, Refusal> {
+    let there = kept::list(repository).map_err(failed)?;
+    let at: Vec<KeptAt> = view
+        .kept
+        .iter()
+        .filter_map(|kept| there.iter().find(|there| there.commit == kept.commit).cloned())
+        .collect();
+    if at.is_empty() && !view.kept.is_empty() {
+        let message = format!(
+            "what was kept of {} is not in this repository: it is in the clone of {}",
+            view.task,
+            quote::name(view.worktree.as_deref().unwrap_or_default())
+        );
+        return Err(Refusal::new(Code::NotFound, message).task(&view.task));
+    }
+    Ok(at)
+}
+
+fn failed(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::Unexpected, error.to_string())
+}
+
+fn show(context: &Context, view: &RescueView) -> super::Result {
+    let (_, repository) = here(context)?;
+    let (mut files, mut stats) = (Vec::new(), Vec::new());
+    for at in at(&repository, view)? {
+        for file in kept::files_of(&repository, &at.commit).map_err(failed)? {
+            files.push(json!({
+                "path": path_text(&file.path),
+                "ref": at.reference,
+                "deleted": !file.is_there,
+                "staged_otherwise": file.is_staged_otherwise,
+                "conflict": file.is_conflict,
+            }));
+        }
+        stats.push(kept::stat(&repository, &at.commit).map_err(failed)?);
+    }
+    if context.out.json {
+        let mut value = json!(view);
+        value["files"] = json!(files);
+        context.out.document(value, &[]);
+        return Ok(());
+    }
+    let out = &context.out;
+    out.line(&format!(
+        "{} token {}: {} by {} ({}), {}",
+        view.task,
+        view.token,
+        view.state,
+        view.actor,
+        escape_line(&view.instance),
+        ago(&view.at)
+    ));
+    for (kept, stat) in view.kept.iter().zip(&stats) {
+        out.line(&format!("{} {}", kept.reference, out.dim(&kept.commit)));
+        stat.lines().for_each(|line| out.line(&escape_line(line)));
+    }
+    for left in &view.left_out {
+        out.line(&format!("left where it is ({}): {}", left.why, escape_line(&left.path)));
+    }
+    Ok(())
+}
+
+fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Result {
+    let (place, repository) = here(context)?;
+    let to = args.to.as_deref();
+    if let Some(folder) = to {
+        let is_empty = match std::fs::read_dir(folder) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if !is_empty {
+            return Err(Refusal::usage(format!(
+                "{} is not an empty folder",
+                quote::name(&folder.to_string_lossy())
+            )));
+        }
+    }
+    let mut brought = Brought::default();
+    for at in at(&repository, view)? {
+        if to.is_none() {
+            let files = kept::files_of(&repository, &at.commit).map_err(failed)?;
+            let wanted =
+                files.iter().filter(|file| args.only.as_ref().is_none_or(|only| file.path.starts_with(only)));
+            guard(context, wanted.map(|file| path_text(&file.path)).collect())?;
+        }
+        // In a clean worktree on the same commit it comes back with what was staged.
+        if let (None, None, Ok(written)) = (to, &args.only, kept::lay_out(place, &at.commit)) {
+            brought.written.extend(written);
+            continue;
+        }
+        let one = kept::bring_back(place, &at.commit, args.only.as_deref(), to).map_err(failed)?;
+        if one.is_refused() {
+            return Err(in_the_way(view, &one));
+        }
+        brought.written.extend(one.written);
+        brought.removed.extend(one.removed);
+        brought.same.extend(one.same);
+    }
+    let texts = |paths: &[PathBuf]| paths.iter().map(|path| path_text(path)).collect::<Vec<_>>();
+    if context.out.json {
+        let value = json!({
+            "task": view.task,
+            "token": view.token,
+            "written": texts(&brought.written),
+            "removed": texts(&brought.removed),
+            "same": texts(&brought.same),
+        });
+        context.out.document(value, &[]);
+        return Ok(());
+    }
+    let all =
+        [("restored", &brought.written), ("removed", &brought.removed), ("already there:", &brought.same)];
+    for (what, paths) in all {
+        for path in texts(paths) {
+            context.out.line(&format!("{what} {}", escape_line(&path)));
+        }
+    }
+    Ok(())
+}
+
+fn in_the_way(view: &RescueView, brought: &Brought) -> Refusal {
+    let names = |paths: &[PathBuf]| {
+        let names: Vec<String> =
+            paths.iter().take(5).map(|path| quote::name(&path.to_string_lossy()).to_string()).collect();
+        let more = if paths.len() > names.len() { ", …" } else { "" };
+        format!("{}{more}", names.join(", "))
+    };
+    let mut said = Vec::new();
+    if !brought.uncommitted.is_empty() {
+        said.push(format!(
+            "{} would be overwritten, and has uncommitted changes",
+            names(&brought.uncommitted)
+        ));
+    }
+    if !brought.committed.is_empty() {
+        said.push(format!("{} was committed differently since", names(&brought.committed)));
+    }
+    Refusal::new(Code::NotAllowed, format!("nothing was restored: {}", said.join("; ")))
+        .task(&view.task)
+        .next(Step::Plain("restore into an empty folder, and compare".into()))
+}
+
+/// An agent writes only what it may.
+fn guard(context: &Context, paths: Vec<String>) -> Result<(), Refusal> {
+    let mut engine = context.host.engine(Access::Read)?;
+    if paths.is_empty() || context.host.identity(&mut engine)?.actor.is_person() {
+        return Ok(());
+    }
+    let (paths, touched) = match &context.host.place {
+        Some(place) => {
+            let absolute: Vec<PathBuf> = paths.iter().map(|path| place.root.join(path)).collect();
+            context.host.touched(&absolute)?
+        }
+        None => return Ok(()),
+    };
+    let guard = Guard {
+        paths,
+        worktree: context.host.worktree(),
+        branch: context.host.branch(),
+        touched,
+        is_heard: true,
+        is_brief: true,
+        ..Guard::default()
+    };
+    context.run(Command::Guard(guard), None).map(drop)
+}
+
+/// The file's name from its worktree's root, and what is kept of it.
+fn versions(context: &Context, file: &Path) -> Result<(String, Last, Vec<Version>), Refusal> {
+    let (place, _) = here(context)?;
+    let (names, _) = context.host.touched(&[file])?;
+    let name = names.into_iter().next().unwrap_or_default();
+    let last = Last::of(place).ok_or_else(|| Refusal::usage("this is not a checkout"))?;
+    let versions = last.versions(Some(&name));
+    if versions.is_empty() {
+        let message = format!("no content of {} is kept here", quote::name(&name));
+        return Err(Refusal::new(Code::NotFound, message));
+    }
+    Ok((name, last, versions))
+}
+
+fn how(version: &Version) -> String {
+    let by: Vec<String> = version.by.iter().map(|(actor, _)| actor.to_string()).collect();
+    let by = match by.as_slice() {
+        [] => String::new(),
+        by => format!(" of {}", by.join(", ")),
+    };
+    match version.how {
+        How::Edited => format!("after an edit{by}"),
+        How::Seen => "before a command".to_owned(),
+        How::Changed if version.by.is_empty() => "changed by somebody".to_owned(),
+        How::Changed => format!("changed while a command{by} ran"),
+        How::Replaced => "replaced by a restore".to_owned(),
+        How::Restored => "restored".to_owned(),
+    }
+}
+
+/// As many digits as tell contents apart.
+fn digits(version: &Version) -> &str {
+    version.sha256.get(..12).unwrap_or(&version.sha256)
+}
+
+fn show_file(context: &Context, file: &Path) -> super::Result {
+    let (name, last, versions) = versions(context, file)?;
+    if context.out.json {
+        let versions: Vec<_> = versions
+            .iter()
+            .map(|version| {
+                json!({
+                    "version": digits(version),
+                    "at": rfc3339(version.at_ms),
+                    "bytes": version.bytes,
+                    "how": how(version),
+                    "there": last.is_there(version),
+                })
+            })
+            .collect();
+        context.out.document(json!({ "file": name, "versions": versions }), &[]);
+        return Ok(());
+    }
+    for version in &versions {
+        let there = if last.is_there(version) { ", there now" } else { "" };
+        context.out.line(&format!(
+            "{}  {}  {} bytes, {}{there}",
+            digits(version),
+            ago(&rfc3339(version.at_ms)),
+            version.bytes,
+            how(version)
+        ));
+    }
+    Ok(())
+}
+
+fn restore_file(context: &Context, file: &Path, args: &Restore) -> super::Result {
+    let (name, last, versions) = versions(context, file)?;
+    let identity =
+        context.host.engine(Access::Read).and_then(|mut engine| context.host.identity(&mut engine)).ok();
+    let is_wanted = |version: &&Version| match &args.version {
+        Some(digest) => !digest.is_empty() && version.sha256.starts_with(digest.as_str()),
+        // What another's command made of it is not what its owner looks for.
+        None => {
+            let own = identity.as_ref().filter(|identity| !identity.actor.is_person());
+            let is_own = own.is_none_or(|own| version.is_own((&own.actor, &own.instance)));
+            let is_anothers = version.how == How::Changed && last.is_there(version);
+            is_own && version.how != How::Replaced && !is_anothers
+        }
+    };
+    let wanted = versions.iter().find(is_wanted);
+    let Some(version) = wanted.filter(|version| args.version.is_some() || !last.is_there(version)) else {
+        let message = match &args.version {
+            Some(_) => format!("no content of {} is called that", quote::name(&name)),
+            None => format!("{} has the last content that was seen of it", quote::name(&name)),
+        };
+        return Err(Refusal::new(Code::NotFound, message));
+    };
+    match &args.to {
+        Some(folder) => {
+            let content = last.content(version).map_err(failed)?;
+            let to = folder.join(Path::new(&name).file_name().unwrap_or_default());
+            std::fs::create_dir_all(folder).map_err(failed)?;
+            let file = std::fs::File::create_new(&to);
+            file.and_then(|mut file| std::io::Write::write_all(&mut file, content.bytes()))
+                .map_err(failed)?;
+        }
+        None => {
+            guard(context, vec![name.clone()])?;
+            last.bring_back(version, clock::now().wall_ms).map_err(failed)?;
+        }
+    }
+    if context.out.json {
+        let value =
+            json!({ "file": name, "version": digits(version), "bytes": version.bytes, "how": how(version) });
+        context.out.document(value, &[]);
+    } else {
+        context.out.line(&format!(
+            "restored {} ({} bytes, {}, {})",
+            escape_line(&name),
+            version.bytes,
+            how(version),
+            ago(&rfc3339(version.at_ms))
+        ));
+    }
+    Ok(())
+}
+
+/// The record first: whatever is gone then was dropped by somebody, for a reason.
+fn forget(context: &Context, args: Drop) -> super::Result {
+    let view = rescue_of(context, &args.task, args.token.token)?;
+    let (_, repository) = here(context)?;
+    let there = at(&repository, &view)?;
+    let act = Act::DropRescue { token: Token(view.token), reason: args.reason };
+    let command = Command::OnTask { task: Some(args.task), act, force: None };
+    let reply = context.run(command, args.key.key)?;
+    for at in &there {
+        kept::forget(&repository, at).map_err(failed)?;
+    }
+    super::print_task(context, &reply, &format!("no longer keeps what token {} left", view.token))
+}

@@ -1,0 +1,75 @@
+//! What a lost lease's holder left uncommitted on this machine is kept, as a commit.
+
+use std::path::Path;
+
+use onus_core::rescue::{KeptFiles, LeftFile, Rescued};
+use onus_core::scope::{Basis, Scope, WorktreeId};
+use onus_engine::{Due, Tried};
+use onus_repo::rescue::{self, Limits, REFERENCES, What};
+use onus_repo::{Place, checkouts, discover};
+
+use crate::worktree::marked;
+
+/// `is_shared`: others may hold leases from machines of their own, so that what is not here may be there.
+pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: &Due) -> Tried {
+    let own = due.worktree.as_deref().and_then(|path| discover(Path::new(path)));
+    let mut places = place.map(checkouts).unwrap_or_default();
+    if let Some(own) = own.filter(|own| !places.iter().any(|place| place.root == own.root)) {
+        places.push(own);
+    }
+    let (mut kept, mut left_out, mut is_found) = (Vec::new(), Vec::new(), false);
+    for place in places {
+        let id = marked(&place);
+        let is_own = match (&id, &due.worktree_id) {
+            (Some(id), Some(own)) => id == own,
+            // Where nothing marks worktrees, the path has to do.
+            _ => due.worktree.as_deref().is_some_and(|path| Path::new(path) == place.root),
+        };
+        let is_linked = place.git_dir != place.common_dir;
+        is_found |= is_own;
+        let scope = reserved(due, id.as_ref(), is_own);
+        let what = match is_own && is_linked && due.is_own_worktree {
+            true => What::All,
+            false if scope.is_empty() => continue,
+            false => What::Scope(&scope),
+        };
+        let reference = format!("{REFERENCES}/{}/{}", due.id, due.token);
+        let message = format!(
+            "{}, token {}: what {} left uncommitted\n\nin {}\n",
+            due.id,
+            due.token,
+            due.holder,
+            place.root.display()
+        );
+        match rescue::keep(&place, what, limits, &reference, &message) {
+            Ok(found) => {
+                let files = found.files.len() as u64;
+                kept.extend(found.at.map(|at| KeptFiles {
+                    reference: at.reference,
+                    commit: at.commit,
+                    files,
+                }));
+                left_out.extend(found.left_out.iter().map(|left| LeftFile {
+                    path: left.path.to_string_lossy().into_owned(),
+                    why: left.why.as_str().to_owned(),
+                }));
+            }
+            Err(error) => return Tried::Failed(error.to_string()),
+        }
+    }
+    match (kept.is_empty(), is_found) {
+        (false, _) => Tried::Done(Rescued::Kept { kept, left_out }),
+        (true, true) => Tried::Done(Rescued::Nothing { left_out }),
+        (true, false) if is_shared => Tried::Elsewhere,
+        (true, false) => Tried::Done(Rescued::Gone),
+    }
+}
+
+/// What of a worktree the lease reserved: what it declared is looked for where its work was done.
+fn reserved(due: &Due, id: Option<&WorktreeId>, is_own: bool) -> Scope {
+    let is_there = |basis: &Basis| match (basis, basis.worktree()) {
+        (Basis::Touched(_), Some(worktree)) => Some(worktree) == id,
+        _ => is_own,
+    };
+    due.reserved.rows().iter().filter(|row| is_there(&row.basis)).map(|row| row.glob.clone()).collect()
+}

@@ -1,0 +1,313 @@
+//! What is uncommitted in a worktree, by a copy of its index.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use onus_core::scope::Scope;
+use tempfile::TempDir;
+
+use super::{LeftOut, What, Why, beneath};
+use crate::discover::Place;
+use crate::git::{Call, GitError, Repository, filters};
+
+/// The longest that git may take to say which filters there are.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a rescue that was killed left behind is removed when it is this old.
+const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
+
+const SPOOL: &str = "rescue-";
+
+/// So many files are named to git; of more, all are listed.
+const MOST_NAMED: usize = 500;
+
+/// Every file is looked at whose state git does not know for certain, and only that one index is written.
+const SETTINGS: [&str; 8] = [
+    "core.trustctime=true",
+    "core.checkStat=default",
+    "core.splitIndex=false",
+    "core.protectNTFS=false",
+    "core.protectHFS=false",
+    "core.quotePath=false",
+    // What is kept survives a power cut.
+    "core.fsync=all",
+    "core.precomposeUnicode=false",
+];
+
+/// How git records a file: mode and object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) mode: String,
+    pub(super) object: String,
+}
+
+/// What differs from the commit. Paths are bytes, from the root.
+#[derive(Debug, Default)]
+pub(super) struct Dirt {
+    /// What is staged: None is a deletion.
+    pub(super) staged: BTreeMap<Vec<u8>, Option<Entry>>,
+    /// The sides of conflicts, by stage.
+    pub(super) stages: BTreeMap<(u8, Vec<u8>), Entry>,
+    /// Added by intention only.
+    pub(super) intended: BTreeSet<Vec<u8>>,
+    /// What may differ from the index on disk.
+    pub(super) suspects: BTreeSet<Vec<u8>>,
+    /// What the index has of a suspect, where it has one file.
+    pub(super) index: BTreeMap<Vec<u8>, Entry>,
+    /// What is on disk, where that is not what is in the index. Filled in by [`super::object::spool`].
+    pub(super) on_disk: BTreeMap<Vec<u8>, Option<Entry>>,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+impl Dirt {
+    pub(super) fn is_clean(&self) -> bool {
+        self.staged.is_empty()
+            && self.stages.is_empty()
+            && self.intended.is_empty()
+            && self.on_disk.is_empty()
+    }
+
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let staged = self.staged.keys().chain(self.stages.keys().map(|(_, path)| path));
+        let all: BTreeSet<&Vec<u8>> = staged.chain(self.intended.iter()).chain(self.on_disk.keys()).collect();
+        all.into_iter().map(|path| path_of(path).to_owned()).collect()
+    }
+}
+
+pub(super) fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// A look at one worktree.
+pub(super) struct Look<'p> {
+    pub(super) place: &'p Place,
+    git_dir: &'p Path,
+    /// A private folder for the copy of the index and what is read.
+    pub(super) folder: TempDir,
+    filters: Vec<String>,
+    /// The commit that is checked out. None: nothing was committed yet.
+    pub(super) head: Option<String>,
+    pub(super) empty_tree: String,
+    /// Whether the worktree's files say whether they are executable.
+    pub(super) has_modes: bool,
+}
+
+impl<'p> Look<'p> {
+    pub(super) fn new(place: &'p Place) -> Result<Look<'p>, GitError> {
+        let fail = |error: std::io::Error| GitError(error.to_string());
+        let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+        let (Some(repository), Some(git_dir)) = (repository, place.git_dir.as_deref()) else {
+            return Err(GitError("this is not a checkout".to_owned()));
+        };
+        let ours = repository.common_dir().join("onus");
+        fs::create_dir_all(&ours).map_err(fail)?;
+        tidy(&ours);
+        let folder = tempfile::Builder::new().prefix(SPOOL).tempdir_in(&ours).map_err(fail)?;
+        copy_index(&git_dir.join("index"), &folder.path().join("index")).map_err(fail)?;
+        let filters = filters(&repository, LIMIT)?;
+        let mut look =
+            Look { place, git_dir, folder, filters, head: None, empty_tree: String::new(), has_modes: true };
+        look.empty_tree =
+            look.call().words(&["hash-object", "-t", "tree", "-w", "--stdin"]).input(b"").line()?;
+        let head = look.call().words(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).outcome()?;
+        let text = String::from_utf8_lossy(&head.out).trim().to_owned();
+        look.head = Some(text).filter(|_| head.status.success());
+        let modes = ["config", "--type=bool", "--get", "core.fileMode"];
+        look.has_modes = look.call().words(&modes).line().ok().as_deref() != Some("false");
+        Ok(look)
+    }
+
+    /// Git in that worktree, with the copy of its index.
+    pub(super) fn call<'a>(&self) -> Call<'a> {
+        self.call_with("index")
+    }
+
+    /// The same with another index in the private folder.
+    pub(super) fn call_with<'a>(&self, index: &str) -> Call<'a> {
+        let call = Call::in_worktree(&self.place.root, self.git_dir).without(&self.filters);
+        let call =
+            call.env("GIT_INDEX_FILE", self.folder.path().join(index)).env("GIT_LITERAL_PATHSPECS", "1");
+        SETTINGS.iter().fold(call, |call, setting| call.words(&["-c", setting]))
+    }
+
+    /// What to compare with: the commit, or nothing.
+    pub(super) fn base(&self) -> &str {
+        self.head.as_ref().unwrap_or(&self.empty_tree)
+    }
+
+    /// Git in that worktree with its own index, which it may write.
+    pub(super) fn call_on_own_index<'a>(&self) -> Call<'a> {
+        let call = Call::in_worktree(&self.place.root, self.git_dir).without(&self.filters);
+        let settings = SETTINGS.iter().filter(|setting| !setting.starts_with("core.splitIndex"));
+        let call = call.env("GIT_LITERAL_PATHSPECS", "1");
+        settings.fold(call, |call, setting| call.words(&["-c", setting]))
+    }
+
+    /// As long as the names of objects are here.
+    pub(super) fn no_object(&self) -> String {
+        "0".repeat(self.empty_tree.len())
+    }
+
+    pub(super) fn uncommitted(&self, what: What<'_>) -> Result<Dirt, GitError> {
+        let named = named(what);
+        let ask = |words: &[&str]| {
+            let call = self.call().words(words).words(&["--"]);
+            named.iter().flatten().fold(call, |call, name| call.word(name)).run()
+        };
+        let wanted = |path: &[u8]| is_wanted(what, path);
+        let mut dirt = Dirt::default();
+        // Without the last, what is only intended to be added passes for a staged empty file.
+        let raw = ["--raw", "-z", "--no-renames", "--no-abbrev", "--ita-invisible-in-index"];
+        let staged =
+            ask(
+                &[&["diff-index", "--cached", "--ignore-submodules=none"], &raw[..], &[self.base()]].concat()
+            )?;
+        for (change, path) in changes(&staged).filter(|(_, path)| wanted(path)) {
+            // A conflict has no one content in the index: its sides follow.
+            if change.status != b'U' {
+                let new = Entry { mode: change.mode.to_owned(), object: change.object.to_owned() };
+                dirt.staged.insert(path.to_vec(), Some(new).filter(|_| change.status != b'D'));
+            }
+        }
+        for (tag, entry, stage, path) in listed(&ask(&["ls-files", "-z", "-s", "-v"])?) {
+            if !wanted(&path) {
+                continue;
+            }
+            match stage {
+                0 => {
+                    // What git was told not to look at: a flag is no proof. What is not checked out is not there.
+                    let is_sparse = tag.eq_ignore_ascii_case(&b'S');
+                    let is_there = || {
+                        beneath::kind(&self.place.root, path_of(&path))
+                            .is_ok_and(|kind| kind != beneath::Kind::Absent)
+                    };
+                    if entry.mode != GITLINK
+                        && (tag.is_ascii_lowercase() && !is_sparse || is_sparse && is_there())
+                    {
+                        dirt.suspects.insert(path.clone());
+                    }
+                    dirt.index.insert(path, entry);
+                }
+                stage => {
+                    dirt.stages.insert((stage, path), entry);
+                }
+            }
+        }
+        let on_disk = ask(&[&["diff-files", "--ignore-submodules=all"], &raw[..]].concat())?;
+        for (change, path) in changes(&on_disk).filter(|(_, path)| wanted(path)) {
+            if change.status == b'A' {
+                dirt.intended.insert(path.to_vec());
+                dirt.index.remove(path);
+            }
+            dirt.suspects.insert(path.to_vec());
+        }
+        let others = ask(&["ls-files", "-z", "--others", "--exclude-standard"])?;
+        for path in others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            match path.strip_suffix(b"/") {
+                // Git lists a repository inside this one by its folder alone.
+                Some(folder) if is_near(what, folder) => dirt
+                    .left_out
+                    .push(LeftOut { path: path_of(folder).to_owned(), why: Why::NestedRepository }),
+                Some(_) => {}
+                None if wanted(path) => drop(dirt.suspects.insert(path.to_vec())),
+                None => {}
+            }
+        }
+        Ok(dirt)
+    }
+}
+
+const GITLINK: &str = "160000";
+
+/// The files that can be named to git, if that is all that is wanted.
+fn named(what: What<'_>) -> Option<Vec<String>> {
+    let What::Scope(scope) = what else { return None };
+    let names: Option<Vec<String>> =
+        scope.globs().iter().map(|glob| glob.path().map(str::to_owned)).collect();
+    names.filter(|names| !names.is_empty() && names.len() <= MOST_NAMED)
+}
+
+fn is_wanted(what: What<'_>, path: &[u8]) -> bool {
+    match what {
+        What::All => true,
+        // A name that is not UTF-8 is reserved by what it looks like.
+        What::Scope(scope) => scope.covers(&String::from_utf8_lossy(path)),
+    }
+}
+
+/// Whether something in a folder may be wanted.
+fn is_near(what: What<'_>, folder: &[u8]) -> bool {
+    let below = |scope: &Scope| {
+        let folder = format!("{}/", String::from_utf8_lossy(folder));
+        scope
+            .globs()
+            .iter()
+            .any(|glob| glob.anchor().starts_with(&folder) || folder.starts_with(glob.anchor()))
+    };
+    match what {
+        What::All => true,
+        What::Scope(scope) => below(scope),
+    }
+}
+
+struct Change<'a> {
+    mode: &'a str,
+    object: &'a str,
+    status: u8,
+}
+
+/// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`
+fn changes(out: &[u8]) -> impl Iterator<Item = (Change<'_>, &[u8])> {
+    let mut fields = out.split(|byte| *byte == 0);
+    std::iter::from_fn(move || {
+        let head = std::str::from_utf8(fields.next()?.strip_prefix(b":")?).ok()?;
+        let path = fields.next()?;
+        let mut words = head.split(' ').skip(1);
+        let (mode, _, object) = (words.next()?, words.next()?, words.next()?);
+        let status = *words.next()?.as_bytes().first()?;
+        Some((Change { mode, object, status }, path))
+    })
+}
+
+/// `TAG MODE OBJECT STAGE<tab>PATH<nul>`
+fn listed(out: &[u8]) -> impl Iterator<Item = (u8, Entry, u8, Vec<u8>)> {
+    out.split(|byte| *byte == 0).filter_map(|line| {
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
+        let mut words = head.split(' ');
+        let tag = *words.next()?.as_bytes().first()?;
+        let entry = Entry { mode: words.next()?.to_owned(), object: words.next()?.to_owned() };
+        Some((tag, entry, words.next()?.parse().ok()?, path.to_vec()))
+    })
+}
+
+/// The time of the index tells git which files it must compare by content: the copy has it, too.
+fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut index = match File::open(from) {
+        Ok(index) => index,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let modified = index.metadata()?.modified()?;
+    let mut copy = File::create_new(to)?;
+    std::io::copy(&mut index, &mut copy)?;
+    copy.set_times(FileTimes::new().set_modified(modified))
+}
+
+/// Removes what rescues that were killed left behind.
+fn tidy(ours: &Path) {
+    let now = SystemTime::now();
+    for entry in fs::read_dir(ours).into_iter().flatten().flatten() {
+        let is_spool = entry.file_name().to_string_lossy().starts_with(SPOOL);
+        let age =
+            entry.metadata().ok().and_then(|metadata| now.duration_since(metadata.modified().ok()?).ok());
+        if is_spool && age.is_some_and(|age| age > LEFT_BEHIND) {
+            // Another may do the same.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

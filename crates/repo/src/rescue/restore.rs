@@ -1,0 +1,378 @@
+//! Bringing a rescue back: into a clean worktree exactly as it was, or file by file where nothing is overwritten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::beneath::{self, Content};
+use super::look::{Entry, Look, path_of};
+use super::{Limits, What, object};
+use crate::discover::Place;
+use crate::git::{GitError, Repository};
+
+/// So many files are named to git at once.
+const MOST_NAMED: usize = 500;
+
+/// The most that git is asked for at once.
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file of a rescue: what the commit had of it, and what was on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOf {
+    pub path: PathBuf,
+    /// Whether it is there in the rescue; else it had been deleted.
+    pub is_there: bool,
+    /// Whether something else was staged than what was on disk.
+    pub is_staged_otherwise: bool,
+    /// Whether it was a conflict that nobody had resolved yet.
+    pub is_conflict: bool,
+}
+
+/// What became of the files that were to be brought back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    pub written: Vec<PathBuf>,
+    pub removed: Vec<PathBuf>,
+    /// What was there as it is in the rescue.
+    pub same: Vec<PathBuf>,
+    /// In the way: nothing was written because of these.
+    pub uncommitted: Vec<PathBuf>,
+    /// Committed differently since.
+    pub committed: Vec<PathBuf>,
+}
+
+impl Brought {
+    pub fn is_refused(&self) -> bool {
+        !self.uncommitted.is_empty() || !self.committed.is_empty()
+    }
+}
+
+/// A rescue, read.
+struct Rescue {
+    head: String,
+    /// What differs from the commit: by path, what the commit has and what is in the rescue.
+    on_disk: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
+    staged: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
+    /// The sides of conflicts, by stage.
+    stages: BTreeMap<(u8, Vec<u8>), Entry>,
+    intended: BTreeSet<Vec<u8>>,
+}
+
+impl Rescue {
+    fn read(repository: &Repository, commit: &str) -> Result<Rescue, GitError> {
+        let args = ["log", "-1", "--no-show-signature", "--format=%P", "--end-of-options", commit, "--"];
+        let parents = repository.call().words(&args).line()?;
+        let parents: Vec<&str> = parents.split(' ').collect();
+        let [head, staged, rest @ ..] = parents.as_slice() else {
+            return Err(GitError(format!("{commit} is not a rescue")));
+        };
+        let differs = |tree: &str| {
+            let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--end-of-options"];
+            let out = repository.call().words(&args).words(&[head, tree]).run()?;
+            Ok::<_, GitError>(both_sides(&out))
+        };
+        let mut rescue = Rescue {
+            head: (*head).to_owned(),
+            on_disk: differs(commit)?,
+            staged: differs(staged)?,
+            stages: BTreeMap::new(),
+            intended: BTreeSet::new(),
+        };
+        if let Some(rest) = rest.first() {
+            let out = repository.call().words(&["ls-tree", "-r", "-z", "--end-of-options", rest]).run()?;
+            for (path, entry) in tree_entries(&out) {
+                let Some(slash) = path.iter().position(|byte| *byte == b'/') else { continue };
+                let (folder, path) = (&path[..slash], path[slash + 1..].to_vec());
+                match folder {
+                    b"intent" => drop(rescue.intended.insert(path)),
+                    [stage @ b'1'..=b'3'] => drop(rescue.stages.insert((stage - b'0', path), entry)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(rescue)
+    }
+}
+
+/// The files of a rescue.
+pub fn files_of(repository: &Repository, commit: &str) -> Result<Vec<FileOf>, GitError> {
+    let rescue = Rescue::read(repository, commit)?;
+    let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
+    let mut all: BTreeSet<&Vec<u8>> = rescue.on_disk.keys().chain(rescue.staged.keys()).collect();
+    all.extend(&conflicts);
+    all.extend(&rescue.intended);
+    let file = |path: &Vec<u8>| {
+        let (on_disk, staged) = (rescue.on_disk.get(path), rescue.staged.get(path));
+        FileOf {
+            path: path_of(path).to_owned(),
+            is_there: on_disk.is_none_or(|(_, now)| now.is_some()),
+            is_staged_otherwise: staged.is_some()
+                && staged.map(|(_, now)| now) != on_disk.map(|(_, now)| now),
+            is_conflict: conflicts.contains(path),
+        }
+    };
+    Ok(all.into_iter().map(file).collect())
+}
+
+/// How much differs from the commit, for people.
+pub fn stat(repository: &Repository, commit: &str) -> Result<String, GitError> {
+    let first = format!("{commit}^1");
+    let args = ["diff-tree", "-r", "--stat", "--summary", "--no-ext-diff", "--no-textconv", "--no-renames"];
+    let out = repository.call().words(&args).words(&["--end-of-options", &first, commit]).run()?;
+    Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
+}
+
+/// The content of one file of a rescue. None: it has none there.
+pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
+    let out = repository
+        .call()
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .words(&["ls-tree", "-z", "--full-tree", "--end-of-options", commit, "--"])
+        .word(path)
+        .run()?;
+    let entries: Vec<Entry> = tree_entries(&out).map(|(_, entry)| entry).collect();
+    Ok(blobs(repository, &entries)?.pop())
+}
+
+/// Writes all files of a rescue into a folder that is empty, or not there yet.
+pub(super) fn write_to(
+    repository: &Repository,
+    folder: &Path,
+    files: &BTreeMap<Vec<u8>, Option<Entry>>,
+) -> Result<(), GitError> {
+    let fail = |path: &[u8], error: std::io::Error| {
+        GitError(format!("{} could not be written: {error}", path_of(path).display()))
+    };
+    let (paths, entries): (Vec<_>, Vec<_>) =
+        files.iter().filter_map(|(path, entry)| Some((path, entry.clone()?))).unzip();
+    for (path, _) in files.iter().filter(|(_, entry)| entry.is_none()) {
+        beneath::remove(folder, path_of(path)).map_err(|error| fail(path, error))?;
+    }
+    // In portions, so that a large rescue is never in memory as a whole.
+    let mut from = 0;
+    while from < entries.len() {
+        let until = portion(repository, &entries[from..])? + from;
+        let contents = blobs(repository, &entries[from..until])?;
+        for ((path, entry), bytes) in paths[from..until].iter().zip(&entries[from..until]).zip(contents) {
+            let Some(content) = Content::of_mode(&entry.mode, bytes) else { continue };
+            beneath::put(folder, path_of(path), &content).map_err(|error| fail(path, error))?;
+        }
+        from = until;
+    }
+    Ok(())
+}
+
+/// Brings files back: in place, where nothing is overwritten that is committed nowhere or that was committed since; or into a
+/// folder of their own. All of them or none. Without `only`: all.
+pub fn bring_back(
+    place: &Place,
+    commit: &str,
+    only: Option<&Path>,
+    to: Option<&Path>,
+) -> Result<Brought, GitError> {
+    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let rescue = Rescue::read(&repository, commit)?;
+    let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
+    let wanted: BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)> = rescue
+        .on_disk
+        .iter()
+        .filter(|(path, (old, new))| is_wanted(path) && !is_gitlink(old) && !is_gitlink(new))
+        .collect();
+    let mut brought = Brought::default();
+    let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+    if let Some(folder) = to {
+        std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
+        for (path, (_, new)) in &wanted {
+            if new.is_some() {
+                brought.written.push(path_of(path).to_owned());
+                files.insert((*path).clone(), new.clone());
+            }
+        }
+        write_to(&repository, folder, &files)?;
+        return Ok(brought);
+    }
+    let paths: Vec<&Vec<u8>> = wanted.keys().copied().collect();
+    let now = head_entries(place, &paths)?;
+    for (path, (old, new)) in &wanted {
+        let name = path_of(path).to_owned();
+        let on_disk = beneath::read(&place.root, &name, u64::MAX - 1);
+        let on_disk = on_disk.map_err(|error| GitError(error.to_string()))?;
+        let committed = now.get(*path);
+        if is_same(&repository, on_disk.as_ref(), new.as_ref())? && !is_blocked(place, &name, &wanted) {
+            brought.same.push(name);
+        } else if committed != old.as_ref() {
+            brought.committed.push(name);
+        } else if is_blocked(place, &name, &wanted)
+            || on_disk.is_some() && !is_same(&repository, on_disk.as_ref(), committed)?
+        {
+            brought.uncommitted.push(name);
+        } else {
+            files.insert((*path).clone(), new.clone());
+            if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
+        }
+    }
+    if !brought.is_refused() {
+        write_to(&repository, &place.root, &files)?;
+    }
+    Ok(brought)
+}
+
+/// Whether something that git has no file for is in the way: a folder in its place, or a file or link in place of its folder.
+fn is_blocked(
+    place: &Place,
+    path: &Path,
+    wanted: &BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)>,
+) -> bool {
+    let is_removed =
+        |at: &Path| wanted.iter().any(|(path, (_, new))| new.is_none() && path_of(path).starts_with(at));
+    let metadata = |at: &Path| place.root.join(at).symlink_metadata().ok();
+    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+    let is_folder = metadata(path).is_some_and(|at| at.is_dir()) && !is_removed(path);
+    is_folder
+        || above.into_iter().any(|above| metadata(above).is_some_and(|at| !at.is_dir()) && !is_removed(above))
+}
+
+/// Whether what is on disk is what an entry says, byte for byte.
+fn is_same(
+    repository: &Repository,
+    on_disk: Option<&Content>,
+    entry: Option<&Entry>,
+) -> Result<bool, GitError> {
+    let (Some(on_disk), Some(entry)) = (on_disk, entry) else {
+        return Ok(on_disk.is_none() && entry.is_none());
+    };
+    if on_disk.mode() != entry.mode {
+        return Ok(false);
+    }
+    let args = ["hash-object", "--no-filters", "--stdin"];
+    Ok(repository.call().words(&args).input(on_disk.bytes()).line()? == entry.object)
+}
+
+/// What the commit that is checked out has of these files.
+fn head_entries(place: &Place, paths: &[&Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
+    let look = Look::new(place)?;
+    let mut entries = BTreeMap::new();
+    if look.head.is_none() {
+        return Ok(entries);
+    }
+    for paths in paths.chunks(MOST_NAMED) {
+        let call = look.call().words(&["ls-tree", "-z", "--full-tree", "HEAD", "--"]);
+        let out = paths.iter().fold(call, |call, path| call.word(path_of(path))).run()?;
+        entries.extend(tree_entries(&out));
+    }
+    Ok(entries)
+}
+
+/// Lays a rescue out exactly, index and files, in a clean worktree that has the same commit checked out.
+pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
+    let look = Look::new(place)?;
+    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let rescue = Rescue::read(&repository, commit)?;
+    let is_base = match &look.head {
+        Some(head) => *head == rescue.head,
+        None => {
+            let tree = format!("{}^{{tree}}", rescue.head);
+            let args = ["rev-parse", "--verify", "--end-of-options", &tree];
+            look.call().words(&args).line()? == look.empty_tree
+        }
+    };
+    if !is_base {
+        let base = &rescue.head;
+        return Err(GitError(format!(
+            "the rescue was made on {base}, and another commit is checked out here"
+        )));
+    }
+    let mut dirt = look.uncommitted(What::All)?;
+    object::spool(&look, &mut dirt, Limits { max_file: u64::MAX - 1, max_total: u64::MAX })?;
+    if !dirt.is_clean() {
+        return Err(GitError("the worktree has uncommitted changes".to_owned()));
+    }
+    let after =
+        |side: &BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>| -> BTreeMap<Vec<u8>, Option<Entry>> {
+            side.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect()
+        };
+    let files: BTreeMap<_, _> =
+        after(&rescue.on_disk).into_iter().filter(|(_, entry)| !is_gitlink(entry)).collect();
+    write_to(&repository, &place.root, &files)?;
+    // Only now the index: what it says is there, is there.
+    let mut info = object::index_info(&look, &after(&rescue.staged));
+    let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
+    for path in conflicts {
+        info.extend([format!("0 {} 0\t", look.no_object()).as_bytes(), path, b"\0"].concat());
+    }
+    for ((stage, path), entry) in &rescue.stages {
+        let head = format!("{} {} {stage}\t", entry.mode, entry.object);
+        info.extend([head.as_bytes(), path, b"\0"].concat());
+    }
+    look.call_on_own_index().words(&["update-index", "-z", "--index-info"]).input(&info).run()?;
+    let intended: Vec<&Vec<u8>> = rescue.intended.iter().collect();
+    for paths in intended.chunks(MOST_NAMED) {
+        let call = look.call_on_own_index().words(&["add", "--intent-to-add", "--force", "--"]);
+        paths.iter().fold(call, |call, path| call.word(path_of(path))).run()?;
+    }
+    let all = files_of(&repository, commit)?;
+    Ok(all.into_iter().map(|file| file.path).collect())
+}
+
+fn is_gitlink(entry: &Option<Entry>) -> bool {
+    entry.as_ref().is_some_and(|entry| entry.mode == "160000")
+}
+
+/// How many of these objects, at least one, are asked for at once.
+fn portion(repository: &Repository, entries: &[Entry]) -> Result<usize, GitError> {
+    let asked: String = entries.iter().take(MOST_NAMED).map(|entry| format!("{}\n", entry.object)).collect();
+    let args = ["cat-file", "--batch-check=%(objectsize)"];
+    let out = repository.call().words(&args).input(asked.as_bytes()).line()?;
+    let mut total = 0_u64;
+    let fits = out.lines().take_while(|size| {
+        total = total.saturating_add(size.parse::<u64>().unwrap_or(u64::MAX));
+        total <= MOST_BYTES
+    });
+    Ok(fits.count().max(1))
+}
+
+/// The content of objects, in their order.
+fn blobs(repository: &Repository, entries: &[Entry]) -> Result<Vec<Vec<u8>>, GitError> {
+    let asked: String = entries.iter().map(|entry| format!("{}\n", entry.object)).collect();
+    let out = repository.call().words(&["cat-file", "--batch"]).input(asked.as_bytes()).run()?;
+    let (mut rest, mut blobs) = (out.as_slice(), Vec::with_capacity(entries.len()));
+    for entry in entries {
+        let missing = || GitError(format!("object {} is missing", entry.object));
+        let line = rest.iter().position(|byte| *byte == b'\n').ok_or_else(missing)?;
+        let head = String::from_utf8_lossy(&rest[..line]).into_owned();
+        let size = head.split(' ').nth(2).and_then(|size| size.parse::<usize>().ok()).ok_or_else(missing)?;
+        let body = rest.get(line + 1..line + 1 + size).ok_or_else(missing)?;
+        blobs.push(body.to_vec());
+        rest = rest.get(line + 2 + size..).unwrap_or_default();
+    }
+    Ok(blobs)
+}
+
+/// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`: what each side has.
+fn both_sides(out: &[u8]) -> BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)> {
+    let mut fields = out.split(|byte| *byte == 0);
+    let mut sides = BTreeMap::new();
+    while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
+        let head = String::from_utf8_lossy(head).into_owned();
+        let words: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
+        let [old_mode, new_mode, old, new, ..] = words.as_slice() else { continue };
+        let entry = |mode: &str, object: &str| {
+            (mode != "000000").then(|| Entry { mode: mode.to_owned(), object: object.to_owned() })
+        };
+        sides.insert(path.to_vec(), (entry(old_mode, old), entry(new_mode, new)));
+    }
+    sides
+}
+
+/// `MODE TYPE OBJECT<tab>PATH<nul>`
+fn tree_entries(out: &[u8]) -> impl Iterator<Item = (Vec<u8>, Entry)> {
+    out.split(|byte| *byte == 0).filter_map(|line| {
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let head = std::str::from_utf8(&line[..tab]).ok()?;
+        let mut words = head.split(' ');
+        let (mode, _, object) = (words.next()?, words.next()?, words.next()?);
+        let entry = Entry { mode: mode.to_owned(), object: object.to_owned() };
+        Some((line[tab + 1..].to_vec(), entry))
+    })
+}
