@@ -191,6 +191,7 @@ fn what(page: &LogPage, record: &Record) -> String {
             let branch = branch.as_ref().map(|branch| format!(" on {branch}")).unwrap_or_default();
             format!("moved the work to {worktree}{branch}{token}")
         }
+        Body::TaskBranched(own) => format!("keeps its work on branch {}, for {}", own.branch, own.target),
         Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {

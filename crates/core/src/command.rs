@@ -11,7 +11,7 @@ use crate::lease::{Mode, Process};
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Correction, Usage};
-use crate::task::{Facts, NoteKind, Origin, Priority, TaskType};
+use crate::task::{Facts, NoteKind, Origin, Priority, TaskBranch, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
 
@@ -372,6 +372,9 @@ pub struct Attachment {
     /// For people.
     pub path: String,
     pub branch: Option<String>,
+    /// That branch is the task's own from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<TaskBranch>,
 }
 
 /// On which terms a lease is asked for.

@@ -281,7 +281,7 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     let id = world.add("one");
     let attach = |own: &str| {
         let (path, branch) = (format!("/w/{own}"), Some(format!("onus/{own}")));
-        Act::Attach(Attachment { id: Some(worktree(own)), path, branch })
+        Act::Attach(Attachment { id: Some(worktree(own)), path, branch, own: None })
     };
     let terms = Terms { worktree_id: Some(worktree("w1")), ..Terms::default() };
     let lease = world.lease(&a, on(&id, Act::Claim(terms)));

@@ -98,12 +98,13 @@ impl Host {
             id: Some(self.worktree_id()),
             path: self.worktree().unwrap_or_else(|| self.folder.to_string_lossy().into_owned()),
             branch: self.branch(),
+            own: None,
         }
     }
 }
 
 /// The worktree's id by its mark, if it has one or can be given one.
-fn marked(place: &Place) -> Option<WorktreeId> {
+pub(crate) fn marked(place: &Place) -> Option<WorktreeId> {
     let now = clock::now();
     let fresh = || onus_engine::new_uid(now.wall_ms).to_string().replace('-', "");
     worktree_mark(place, fresh).map(|mark| WorktreeId::new(&machine(&now), &format!("mark {mark}")))

@@ -20,6 +20,7 @@ mod name;
 mod owner;
 mod tree;
 mod worktree;
+pub mod worktrees;
 
 pub use consent::Consents;
 pub use discover::{Place, checkouts, discover, place_for_new_store};
