@@ -12,7 +12,7 @@ use onus_dispatch::{Exit, Hooks, Passing, Renewal, Spec, Stop, Terms, Trampoline
 use onus_engine::TaskView;
 use onus_repo::Place;
 use onus_repo::approval::{Approvals, Definition, environment};
-use onus_repo::worktrees::{Linked, Making, Wanted, Worktrees};
+use onus_repo::worktrees::{Info, Linked, Making, Wanted, Worktrees, ports_of};
 
 use crate::Host;
 use crate::config::state_folder;
@@ -73,6 +73,35 @@ impl Host {
             state: self.state_folder(),
         };
         Ok((worktrees, wanted))
+    }
+
+    /// Notes that a worktree is one that onus knows, and gives it ports; both stay what they are if it was known. Whatever fails
+    /// here keeps nobody from working.
+    pub fn adopt(&self, git_dir: &Path, of: Option<(&str, &str, Option<TaskBranch>)>) -> Option<u16> {
+        let known = Info::of(git_dir);
+        let mut info = known.clone().unwrap_or(Info { ready: true, ..Info::default() });
+        if let Some((task, id, own)) = of {
+            (info.task, info.id, info.own) = (Some(task.to_owned()), Some(id.to_owned()), own);
+        }
+        if known.as_ref() != Some(&info) {
+            info.write(git_dir).ok()?;
+        }
+        match info.port_base {
+            Some(base) => Some(base),
+            None => ports_of(&self.state_folder()?, git_dir).ok().flatten(),
+        }
+    }
+
+    /// Adopts the worktree that a conversation begins in, if it is a linked one that nobody made known: its program's own, or one
+    /// made by hand. No process is started for it.
+    pub fn adopt_here(&self) {
+        let Some(place) = self.place.as_ref().filter(|place| !place.is_submodule()) else { return };
+        if let (Some(git_dir), Some(common)) = (&place.git_dir, &place.common_dir)
+            && git_dir != common
+            && Info::of(git_dir).is_none()
+        {
+            self.adopt(git_dir, None);
+        }
     }
 
     /// Which worktree this is, by its mark.

@@ -1,4 +1,5 @@
 use clap::Subcommand;
+use onus_core::actor::ActorKind;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_repo::approval::{By, Definition};
 use onus_store::Access;
@@ -52,7 +53,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             let definition = named(&definitions, &approve.named.name)?;
             let actor = context.host.identity(&mut context.host.engine(Access::Read)?)?.actor;
             let by = match &approve.digest {
-                Some(digest) if !actor.as_str().starts_with("agent:") => By::Digest(digest),
+                Some(digest) if actor.kind() != ActorKind::Agent => By::Digest(digest),
                 _ => By::Person(&actor),
             };
             context.host.approvals()?.approve(definition, by)?;
@@ -82,13 +83,9 @@ fn document(context: &Context, definition: &Definition) -> Result<Value, Refusal
     Ok(value)
 }
 
-/// The command as somebody would type it, for reading only.
+/// The command, word by word.
 fn line(definition: &Definition) -> String {
-    let words = definition
-        .argv
-        .iter()
-        .map(|word| onus_core::quote::shell_word(word).unwrap_or_else(|| format!("{word:?}")));
-    escape_line(&words.collect::<Vec<_>>().join(" "))
+    escape_line(&json!(definition.argv).to_string())
 }
 
 fn list(context: &Context, definitions: &[Definition]) -> super::Result {

@@ -9,8 +9,6 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 use super::Info;
 
 /// How many ports a worktree has.
@@ -34,17 +32,9 @@ pub fn ports_of(state: &Path, git_dir: &Path) -> io::Result<Option<u16>> {
     let is_ours = |range: u16| whose(range).is_some_and(|whose| whose == git_dir);
     let is_free = |range: u16| whose(range).is_none_or(|whose| !whose.exists());
     let known = info.port_base.and_then(|base| base.checked_sub(FIRST)).map(|offset| offset / PORTS);
-    // Another place to begin for each, so that ranges stay what they were if a file is lost.
-    let digest = Sha256::digest(git_dir.as_os_str().as_bytes());
-    let begin = u16::from_be_bytes([digest[0], digest[1]]) % RANGES;
-    let in_turn = (0..RANGES).map(|step| (begin + step) % RANGES);
     let known = known.filter(|range| *range < RANGES && (is_ours(*range) || is_free(*range)));
-    let Some(range) = known
-        .or_else(|| in_turn.clone().find(|range| is_ours(*range)))
-        .or_else(|| in_turn.clone().find(|range| is_free(*range)))
-    else {
-        return Ok(None);
-    };
+    let range = known.or_else(|| (0..RANGES).find(|range| is_ours(*range)));
+    let Some(range) = range.or_else(|| (0..RANGES).find(|range| is_free(*range))) else { return Ok(None) };
     fs::write(file(range), git_dir.as_os_str().as_bytes())?;
     let base = FIRST + range * PORTS;
     if info.port_base != Some(base) {

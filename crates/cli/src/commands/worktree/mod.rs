@@ -10,7 +10,7 @@ use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::task::TaskBranch;
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
-use onus_repo::worktrees::{Info, Journal, Linked, Settled, Worktrees, ports_of};
+use onus_repo::worktrees::{Journal, Linked, Settled, Worktrees};
 use onus_store::Access;
 use serde_json::json;
 
@@ -244,7 +244,7 @@ fn run_adopt(context: &Context, adopt: Adopt) -> super::Result {
     let attach = Act::Attach(attachment(&linked, own.clone()));
     let reference: TaskRef = task.uid.parse()?;
     let reply = context.run(Command::OnTask { task: Some(reference), act: attach, force: None }, None)?;
-    let base = adopted(context, &linked, Some((&task.uid, &task.id, own)));
+    let base = context.host.adopt(&linked.git_dir, Some((&task.uid, &task.id, own)));
     let Answer::Lease { task, lease, renewed, takeover } = &reply.answer else {
         return Err(super::unexpected());
     };
@@ -258,20 +258,6 @@ fn run_adopt(context: &Context, adopt: Adopt) -> super::Result {
         .out
         .reply(&reply, value, || format!("{}: its work is done in {}", task.id, path_line(&linked.path)));
     Ok(())
-}
-
-/// Notes that a worktree is ours to know, and gives it ports. Whatever fails here keeps nobody from working.
-pub(crate) fn adopted(
-    context: &Context,
-    linked: &Linked,
-    of: Option<(&str, &str, Option<TaskBranch>)>,
-) -> Option<u16> {
-    let mut info = linked.info.clone().unwrap_or(Info { ready: true, ..Info::default() });
-    if let Some((task, id, own)) = of {
-        (info.task, info.id, info.own) = (Some(task.to_owned()), Some(id.to_owned()), own);
-    }
-    info.write(&linked.git_dir).ok()?;
-    ports_of(&context.host.state_folder()?, &linked.git_dir).ok().flatten()
 }
 
 fn run_remove(context: &Context, remove: Remove) -> super::Result {
@@ -309,7 +295,7 @@ fn removed(
 
 fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
     let branch = match (&removed.branch, removed.with_branch) {
-        (Some(branch), true) => format!(", and branch {branch}, which is in another"),
+        (Some(branch), true) => format!(", and branch {branch}: its commits are in another"),
         (Some(branch), false) => format!("; branch {branch} stays"),
         (None, _) => String::new(),
     };

@@ -95,13 +95,9 @@ impl Seen {
             Some(id) if !self.linked.info.as_ref().is_some_and(|info| info.ready) => {
                 Some(Step::Worktree(OnWorktree::Add, id.to_owned()))
             }
-            Some(id) if has_work || state.unlanded > 0 => {
-                Some(Step::Worktree(OnWorktree::Add, id.to_owned()))
-            }
-            None if has_work => Some(git("status")),
-            None if state.unlanded > 0 => {
-                let target = self.target.as_deref().unwrap_or("HEAD");
-                Some(git(&format!("log {target}..HEAD")))
+            _ if has_work => Some(git("status")),
+            _ if state.unlanded > 0 => {
+                Some(git(&format!("log {}..HEAD", self.target.as_deref().unwrap_or_default())))
             }
             _ => Some(Step::Worktree(OnWorktree::Remove, path)),
         }
