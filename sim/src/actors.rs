@@ -15,7 +15,7 @@ use onus_core::ids::{Number, TaskRef, Token, Version};
 use onus_core::lease::{Lease, Mode, Process};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Areas, Scope, Touched, WorktreeId};
-use onus_core::task::{Facts, NoteKind, Priority, Task};
+use onus_core::task::{Facts, NoteKind, Priority, Task, TaskBranch};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
 
@@ -512,7 +512,11 @@ impl Actors {
             36 => {
                 let id = touched(dice, &being).worktree;
                 let path = format!("/w/{}", dice.below(WORKTREES));
-                on(own, Act::Attach(Attachment { id, path, branch: Some("work".to_owned()) }), None)
+                let branch = format!("work-{}", dice.below(WORKTREES));
+                let line =
+                    TaskBranch { branch: branch.clone(), base: "0".repeat(40), target: "main".to_owned() };
+                let line = dice.one_in(2).then_some(line);
+                on(own, Act::Attach(Attachment { id, path, branch: Some(branch), own: line }), None)
             }
             37 if hooked => {
                 let worktree = touched(dice, &being).worktree;

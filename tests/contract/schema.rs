@@ -396,6 +396,10 @@ fn every_command_answers_in_its_documented_shape() {
     rescuing.run("rescue restore", &["ON-1", "--to", "out"]);
     rescuing.run("rescue drop", &["ON-1", "--reason", "a test"]);
     tried.seen.borrow_mut().extend(rescuing.seen.take());
+    let (yard, beside) = (Sandbox::empty(), Sandbox::empty());
+    let there = Tried { sandbox: &yard, seen: RefCell::default() };
+    in_worktrees(&there, beside.path());
+    tried.seen.borrow_mut().extend(there.seen.into_inner());
 
     // Nothing that is documented went untried, and nothing that exists undocumented.
     let documented: BTreeSet<&str> = COMMANDS.iter().map(|(_, command)| *command).collect();
@@ -410,6 +414,47 @@ fn every_command_answers_in_its_documented_shape() {
     assert!(error["message"].as_str().unwrap().contains("--json"), "{error}");
     let others = PROTOCOLS.iter().map(|name| (*name).to_owned());
     assert_eq!(commands(&sandbox), first_words.into_iter().chain(others).collect());
+}
+
+/// What only a git repository answers. `beside`: where its worktrees are made.
+fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
+    let folder = tried.sandbox.path();
+    let git = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
+        assert!(git.current_dir(folder).args(who).args(args).status().unwrap().success(), "git {args:?}");
+    };
+    let settings = folder.join("home/.config/onus");
+    std::fs::create_dir_all(&settings).unwrap();
+    let root = beside.to_str().unwrap();
+    std::fs::write(settings.join("config.toml"), format!("[worktree]\nroot = \"{root}\"\n")).unwrap();
+    std::fs::write(folder.join("onus.toml"), "[worktree]\nsetup = [\"true\"]\n").unwrap();
+    std::fs::write(folder.join(".gitignore"), "home\n").unwrap();
+    git(&["init", "--quiet", "-b", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "-m", "first"]);
+    tried.run("init", &["--prefix", "ON"]);
+    for title in ["One", "Two"] {
+        tried.run("add", &[title]);
+    }
+    tried.run("trust list", &[]);
+    tried.run("trust approve", &["setup"]);
+    let a = agent("a");
+    let made = tried.by(&a, "worktree add", &["1"]);
+    assert_eq!(made["worktree"]["branch"], "onus/ON-1-one");
+    tried.by(&a, "claim", &["1", "--worktree"]);
+    tried.run("worktree list", &["--size"]);
+    tried.run("worktree show", &["1"]);
+    let own = beside.join("own");
+    git(&["worktree", "add", "--quiet", "-b", "own", own.to_str().unwrap()]);
+    tried.by(&agent("b"), "claim", &["2"]);
+    tried.by(&agent("b"), "worktree adopt", &[own.to_str().unwrap()]);
+    tried.by(&a, "release", &["1"]);
+    tried.run("worktree prune", &["--dry-run"]);
+    tried.run("worktree remove", &["1"]);
+    tried.run("worktree prune", &[]);
+    tried.run("worktree repair", &[]);
+    tried.run("trust revoke", &["setup"]);
 }
 
 #[test]

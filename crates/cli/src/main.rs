@@ -256,6 +256,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Graph(args) => c::graph::run(context, args),
         Command::Dep(args) => c::dep::run(context, args),
         Command::Scope(args) => c::scope::run(context, args),
+        Command::Worktree(args) => c::worktree::run(context, args),
+        Command::Trust(args) => c::trust::run(context, args),
         Command::Touch(args) => c::touch::run(context, args),
         Command::Tick(args) => c::tick::run(context, args),
         Command::Edit(args) => c::edit::run(context, args),

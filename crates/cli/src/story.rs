@@ -207,6 +207,7 @@ fn what(page: &LogPage, record: &Record) -> String {
         }
         Body::RescueSettled { .. } => format!("found nothing uncommitted{token}"),
         Body::RescueDropped { .. } => format!("dropped the files that were kept{token}"),
+        Body::TaskBranched(own) => format!("keeps its work on branch {}, for {}", own.branch, own.target),
         Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {

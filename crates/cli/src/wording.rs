@@ -4,7 +4,7 @@
 //! Only [`refusal`] says how to override a refusal, and only to people: the core sets an override for nobody else.
 
 use onus_core::quote::{self, shell_word};
-use onus_core::refusal::{Forced, Kind, OnSeat, Override, Reader, Refusal, RefusalView, Step};
+use onus_core::refusal::{Forced, Kind, OnSeat, OnWorktree, Override, Reader, Refusal, RefusalView, Step};
 use onus_core::transition::Verb;
 use onus_engine::Notice;
 
@@ -169,6 +169,20 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             Some(format!("onus setup {}{user}", agents.join(" ")))
         }
         Step::InstallGuard => said("onus guard install"),
+        Step::Worktree(what, named) => match what {
+            OnWorktree::Add => on("worktree add", named, ""),
+            OnWorktree::Show => on("worktree show", named, ""),
+            OnWorktree::List => said("onus worktree list"),
+            OnWorktree::Adopt => on("worktree adopt", named, ""),
+            OnWorktree::Remove => on("worktree remove", named, ""),
+            OnWorktree::Repair => {
+                said("onus worktree repair   # add the folder's new path if it was moved elsewhere")
+            }
+            OnWorktree::Prune => said("onus worktree prune"),
+        },
+        Step::ApproveCommand(name) => {
+            on("trust approve", name, "   # by a person, after reading 'onus trust list'")
+        }
         Step::Help => said("onus help --all"),
         Step::HelpOn(command) => Some(format!("onus help {command}")),
         Step::Plain(text) => Some(text.to_string()),

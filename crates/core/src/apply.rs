@@ -210,6 +210,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
                 attempts: 0,
                 effort_ms: 0,
                 fenced_token: Token(0),
+                branch: None,
                 counts: Counts::default(),
             }
         }
@@ -238,6 +239,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
             && before.is_met() == task.is_met()
             && (before.title_version, before.body_version) == (task.title_version, task.body_version)
             && before.acceptance == task.acceptance
+            && before.branch == task.branch
     });
     let task = Box::new(task);
     changes.insert(0, if is_moved_only { Change::MoveTask(task) } else { Change::PutTask(task) });
@@ -340,6 +342,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             end(task, event, EndKind::Blocked, lease.as_ref(), changes)?;
         }
         Body::TaskUnblocked {} => task.state = State::Open,
+        Body::TaskBranched(branch) => task.branch = Some(branch.clone()),
         Body::TaskSubmitted { lease } => {
             task.state = State::Review;
             task.submitter = Some(event.actor.clone());

@@ -98,6 +98,7 @@ mod tests {
             attempts: 0,
             effort_ms: 0,
             fenced_token: Token(0),
+            branch: None,
             counts: Counts::default(),
         }
     }

@@ -13,7 +13,7 @@ use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Correction, Reading, Usage};
-use crate::task::{Facts, NoteKind, Origin, Priority, TaskType};
+use crate::task::{Facts, NoteKind, Origin, Priority, TaskBranch, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
 
@@ -415,6 +415,9 @@ pub struct Attachment {
     /// For people.
     pub path: String,
     pub branch: Option<String>,
+    /// That branch is the task's own from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<TaskBranch>,
 }
 
 /// On which terms a lease is asked for.

@@ -16,7 +16,7 @@ use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Corrected, Usage};
 use crate::stretch::Stretch;
-use crate::task::{Facts, NoteKind, Origin, State};
+use crate::task::{Facts, NoteKind, Origin, State, TaskBranch};
 use crate::text::Field;
 use crate::time::{ClockDomain, Tick};
 
@@ -65,6 +65,9 @@ pub enum Body {
     /// `body` without a text: it was cleared.
     #[serde(rename = "task.edited")]
     TaskEdited { facts: Facts, title: bool, body: bool },
+    /// Its work is committed to this branch from now on, whoever holds it.
+    #[serde(rename = "task.branched")]
+    TaskBranched(TaskBranch),
     #[serde(rename = "task.accepted")]
     TaskAccepted {},
     #[serde(rename = "task.started")]

@@ -7,7 +7,7 @@
 
 mod step;
 
-pub use step::{Forced, Kind, OnSeat, Override, Reader, Step};
+pub use step::{Forced, Kind, OnSeat, OnWorktree, Override, Reader, Step};
 
 use serde::{Deserialize, Serialize};
 

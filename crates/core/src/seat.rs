@@ -126,6 +126,7 @@ impl Seat {
             dropped_from: None,
             attempts: 0,
             fenced_token: Token(0),
+            branch: None,
             counts: Counts::default(),
         }
     }

@@ -353,7 +353,19 @@ pub struct Task {
     pub effort_ms: i64,
     /// Tokens up to this one were fenced by a reset, whatever became of their leases.
     pub fenced_token: Token,
+    /// Where its work is committed, whoever holds it.
+    pub branch: Option<TaskBranch>,
     pub counts: Counts,
+}
+
+/// A branch that is a task's own, whatever else is checked out where its holder works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskBranch {
+    pub branch: String,
+    /// The commit that it began at.
+    pub base: String,
+    /// The branch that it is to land in.
+    pub target: String,
 }
 
 /// What a task's row knows of its neighbours, so that `ready` can be read off an index. Nobody sets these: they change

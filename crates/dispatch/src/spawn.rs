@@ -27,8 +27,9 @@ const EXEC_LIMIT: Duration = Duration::from_secs(60);
 pub struct Spec {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// Set beside what this process has in its environment.
+    /// Set beside what this process has in its environment, if it inherits that.
     pub env: Vec<(String, String)>,
+    pub inherits: bool,
     pub folder: PathBuf,
     pub passing: Passing,
     pub trampoline: Trampoline,
@@ -147,6 +148,9 @@ impl Waiting {
         let (parent, start) = trampoline::own_identity();
         let (line, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&spec.trampoline.program);
+        if !spec.inherits {
+            command.env_clear();
+        }
         command
             .args(&spec.trampoline.words)
             .args([stat::number(parent).to_string(), start.to_string(), "--".to_owned()])

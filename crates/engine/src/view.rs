@@ -70,7 +70,10 @@ pub struct TaskView {
     pub open_children: u64,
     /// Tasks that depend on it and are not finished.
     pub open_dependents: u64,
+    /// The task's own branch, the branch that it is to land in, and the commit that it began at.
     pub branch: Option<String>,
+    pub target: Option<String>,
+    pub base: Option<String>,
     pub landed: Option<String>,
     pub extra: BTreeMap<String, String>,
     pub submitter: Option<String>,
@@ -461,7 +464,9 @@ impl Snapshot<'_> {
             unmet: task.counts.unmet,
             open_children: task.counts.open_children,
             open_dependents: task.counts.open_dependents,
-            branch: None,
+            branch: task.branch.as_ref().map(|own| own.branch.clone()),
+            target: task.branch.as_ref().map(|own| own.target.clone()),
+            base: task.branch.as_ref().map(|own| own.base.clone()),
             landed: None,
             extra: BTreeMap::new(),
             submitter: task.submitter.as_ref().map(ToString::to_string),

@@ -12,7 +12,7 @@ use onus_core::lease::Mode;
 use onus_core::policy::{AcrossWorktrees, Policy, ScopeMode};
 use onus_core::refusal::Code;
 use onus_core::scope::{Areas, Glob, ReservationKind, Scope, Touched, WorktreeId};
-use onus_core::task::Facts;
+use onus_core::task::{Facts, TaskBranch};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Identity, NoticeKind, Reply};
 use onus_store::{AnyStore, Store};
@@ -289,7 +289,9 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     let id = world.add("one");
     let attach = |own: &str| {
         let (path, branch) = (format!("/w/{own}"), Some(format!("onus/{own}")));
-        Act::Attach(Attachment { id: Some(worktree(own)), path, branch })
+        let line =
+            TaskBranch { branch: format!("onus/{own}"), base: "c0".to_owned(), target: "main".to_owned() };
+        Act::Attach(Attachment { id: Some(worktree(own)), path, branch, own: (own == "w2").then_some(line) })
     };
     let terms = Terms { worktree_id: Some(worktree("w1")), ..Terms::default() };
     let lease = world.lease(&a, on(&id, Act::Claim(terms)));
@@ -303,7 +305,15 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     assert_eq!((lease.branch.as_deref(), lease.token), (Some("onus/w2"), 1));
     world.lease(&a, on(&id, attach("w2")));
     let kinds = world.kinds(&id);
-    assert_eq!(kinds.iter().filter(|kind| *kind == "lease.attached").count(), 1, "once: {kinds:?}");
+    for kind in ["lease.attached", "task.branched"] {
+        assert_eq!(kinds.iter().filter(|it| *it == kind).count(), 1, "once: {kinds:?}");
+    }
+    let of_task = |world: &mut World| {
+        let task = world.show(&id);
+        (task.branch, task.base, task.target)
+    };
+    let own = (Some("onus/w2".to_owned()), Some("c0".to_owned()), Some("main".to_owned()));
+    assert_eq!(of_task(&mut world), own);
     // After a lapse it goes on there.
     world.pass(TTL_MS + 1);
     world.lease(&a, on(&id, attach("w3")));
@@ -313,6 +323,8 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     );
     world.ok(&a, on(&id, verb(Verb::Release)));
     world.run(&a, on(&id, attach("w4"))).unwrap_err();
+    // It stays the task's, whoever holds it and wherever it is worked on.
+    assert_eq!(of_task(&mut world), own);
     world.is_whole();
 }
 

@@ -17,6 +17,7 @@ pub mod scopes;
 mod store_at;
 mod strictness;
 mod worktree;
+mod worktrees;
 
 pub use config::Config;
 pub use connection::{Asker, Connection, Entered};
@@ -25,3 +26,4 @@ pub use joining::Joining;
 pub use store_at::StoreAt;
 pub use strictness::Strictness;
 pub use worktree::Checkout;
+pub use worktrees::{attachment, own_branch, run_set_up, told_of};

@@ -98,6 +98,7 @@ impl Host {
             id: Some(self.worktree_id()),
             path: self.worktree().unwrap_or_else(|| self.folder.to_string_lossy().into_owned()),
             branch: self.branch(),
+            own: None,
         }
     }
 }

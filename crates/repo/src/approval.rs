@@ -11,7 +11,7 @@
 //! **Where.** In the user's own state folder, bound to the clone (`consent.rs`).
 //!
 //! **With what.** An argv, never a shell line; a clean environment ([`environment`]); a folder in the work tree; a time
-//! limit. No command uses this yet: worktrees, gates and dispatch will, and they will have no other way.
+//! limit. Set-up commands of worktrees use it; gates and dispatch will, and they will have no other way.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -23,6 +23,7 @@ mod owner;
 pub mod rescue;
 mod tree;
 mod worktree;
+pub mod worktrees;
 
 pub use consent::Consents;
 pub use discover::{Place, checkouts, discover, place_for_new_store};

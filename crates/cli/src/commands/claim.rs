@@ -13,6 +13,9 @@ use crate::output::{escape_line, note};
 use crate::render;
 use onus_host::target;
 
+use super::worktree::making::{Caller, Prepared, WorktreeArgs, make};
+use super::worktree::{print_made, without_place};
+
 /// Take a task: it is yours alone until you finish it, give it up or your lease lapses
 ///
 /// Claiming a task you hold renews your lease. Claiming a task whose lease has lapsed takes it over. With --wait, onus
@@ -30,6 +33,16 @@ pub(crate) struct Args {
     wait: Option<i64>,
     #[command(flatten)]
     terms: TermArgs,
+    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// released again
+    #[arg(long)]
+    worktree: bool,
+    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long, requires = "worktree")]
+    fetch: bool,
+    /// With --worktree: do not run the set-up command (worktree.setup)
+    #[arg(long, requires = "worktree")]
+    no_setup: bool,
     /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
@@ -83,7 +96,15 @@ impl TermArgs {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let terms = Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
+    let mut terms =
+        Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
+    let prepared = match args.worktree {
+        true => {
+            terms = without_place(terms);
+            Some(Prepared::new(context, &WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup })?)
+        }
+        false => None,
+    };
     let command = if args.next {
         Command::ClaimNext(terms)
     } else {
@@ -99,7 +120,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             })?
         }
     };
-    print(context, &reply)
+    match prepared {
+        Some(prepared) => {
+            let made = make(context, prepared, &reply, &Caller::of(context, &reply)?)?;
+            print_made(context, &reply, made)
+        }
+        None => print(context, &reply),
+    }
 }
 
 /// Says that it waits, to whoever sits there.
@@ -122,15 +149,21 @@ pub(super) fn print(context: &Context, reply: &onus_engine::Reply) -> super::Res
     let onus_engine::Answer::Lease { renewed, takeover, .. } = reply.answer else {
         return Err(super::unexpected());
     };
-    super::print_lease(context, reply, |task| {
-        let how = match (renewed, takeover) {
-            (true, _) => "is still yours",
-            (_, true) => "is yours, taken over",
-            _ => "is yours",
-        };
-        let lease = task.lease.as_ref();
-        let token = lease.map_or(0, |lease| lease.token);
-        let left = lease.map(left).unwrap_or_default();
-        format!("{} {how} (token {token}{left}): {}", task.id, escape_line(&task.title))
-    })
+    super::print_lease(context, reply, |task| line(task, how(renewed, takeover)))
+}
+
+pub(super) fn how(renewed: bool, takeover: bool) -> &'static str {
+    match (renewed, takeover) {
+        (true, _) => "is still yours",
+        (_, true) => "is yours, taken over",
+        _ => "is yours",
+    }
+}
+
+/// Whose a task is now, and for how long.
+pub(super) fn line(task: &onus_engine::TaskView, how: &str) -> String {
+    let lease = task.lease.as_ref();
+    let token = lease.map_or(0, |lease| lease.token);
+    let left = lease.map(left).unwrap_or_default();
+    format!("{} {how} (token {token}{left}): {}", task.id, escape_line(&task.title))
 }

@@ -13,13 +13,16 @@ use onus_host::StoreAt;
 /// The check of agents' configuration, the only one that is not about the store.
 const AGENTS: &str = "agents";
 
+/// What is not about the store: nothing is damaged.
+const WORKTREE: &str = "worktree";
+
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
 /// It also checks onus's entries in agents' configuration, and whether the agents run its hooks. Exits with 0 if all is well, 6 if
-/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, 8 if anything else is wrong.
+/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree whose making was interrupted, 8 if anything else is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Repair what can be repaired without losing anything: rows, search index, log
+    /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees
     #[arg(long)]
     fix: bool,
 }
@@ -46,6 +49,18 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             findings.extend(
                 rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
             );
+            match super::worktree::findings(context, args.fix) {
+                Ok((settled, interrupted, news)) => {
+                    fixed.extend(settled);
+                    let bad = interrupted
+                        .into_iter()
+                        .map(|what| Finding { mendable: true, ..finding(WORKTREE, false, what) });
+                    findings.extend(bad.chain(news.into_iter().map(|what| finding(WORKTREE, true, what))));
+                }
+                Err(refusal) => {
+                    findings.push(finding(WORKTREE, true, format!("not looked at: {}", refusal.message)))
+                }
+            }
         }
         Err(refusal) => {
             findings.push(of_refusal("store", &refusal));
@@ -90,7 +105,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         }
     }
-    Ok(match findings.iter().all(|finding| finding.ok || finding.name == AGENTS) {
+    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | WORKTREE)) {
         _ if ok => 0,
         true => Code::Unmet.exit_code(),
         false => Code::Damaged.exit_code(),
@@ -107,6 +122,10 @@ fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> 
             "the agents' configuration differs from what onus sets up, or is not trusted",
         );
         return repairs(differing).into_iter().fold(refusal, Refusal::next);
+    }
+    if bad.iter().all(|finding| finding.name == WORKTREE) {
+        let refusal = Refusal::new(Code::Unmet, "making or removing a worktree was interrupted");
+        return if fixed { refusal } else { refusal.next(Step::MendStore) };
     }
     let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
     let refusal = Refusal::new(Code::Damaged, format!("problems found: {}", names.join(", ")));

@@ -291,6 +291,7 @@ impl<'a> Hook<'a> {
         match moment {
             Moment::BeforeTool => Ok(Answer::default()),
             Moment::Start => {
+                self.host.adopt_here();
                 let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
                 let identity = self.identity(&call);
                 let mut text = primer::primer(engine, Some(&identity), false)?;

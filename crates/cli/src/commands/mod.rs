@@ -59,10 +59,12 @@ pub(crate) mod takeover;
 pub(crate) mod tick;
 pub(crate) mod timesheet;
 pub(crate) mod touch;
+pub(crate) mod trust;
 pub(crate) mod unblock;
 pub(crate) mod undo;
 pub(crate) mod whoami;
 pub(crate) mod why;
+pub(crate) mod worktree;
 
 use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;

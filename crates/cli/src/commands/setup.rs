@@ -6,6 +6,7 @@ use onus_agents::setup::{
     plan_removal, plan_setup,
 };
 use onus_core::refusal::{Code, Refusal, Step};
+use onus_engine::Notice;
 use onus_store::Access;
 use serde_json::{Value, json};
 
@@ -120,6 +121,40 @@ fn ground(context: &Context, level: Level) -> Result<Ground<'static>, Refusal> {
             .join("setup"),
     };
     Ok(Ground { level, root, home, store, receipts, env: &env })
+}
+
+/// The agents that are set up where the caller is, and would not be guarded in a worktree: their configuration is not committed,
+/// or they do not trust that folder.
+pub(crate) fn unguarded(context: &Context, worktree: &Path) -> Vec<Notice> {
+    let (Ok(here), Ok(for_user)) = (ground(context, Level::Project), ground(context, Level::User)) else {
+        return Vec::new();
+    };
+    let Ok(there) = ground(context, Level::Project) else { return Vec::new() };
+    let there = Ground { root: worktree.to_owned(), ..there };
+    let is_whole = |agent: &Agent, ground: &Ground<'_>| {
+        agent
+            .found(ground)
+            .is_ok_and(|parts| !parts.is_empty() && parts.iter().all(|part| part.state == State::Present))
+    };
+    let place = escape_line(&path_text(worktree));
+    let mut notices = Vec::new();
+    for agent in AGENTS.iter().filter(|agent| is_whole(agent, &here) && !is_whole(agent, &for_user)) {
+        if !is_whole(agent, &there) {
+            notices.push(
+                Notice::info(format!(
+                    "{} is not guarded in {place}: its settings are not committed",
+                    agent.title
+                ))
+                .next(Step::plain(format!("onus -C {place} setup {}", agent.name))),
+            );
+        } else if let Ok(Some(distrust)) = agent.distrust(&there) {
+            notices.push(
+                Notice::info(format!("{} is not guarded in {place}: {}", agent.title, distrust.why))
+                    .next(Step::plain(distrust.next)),
+            );
+        }
+    }
+    notices
 }
 
 /// The onus entries in agents' configuration, the repository's and the user's own, that differ from what `setup` writes;

@@ -36,6 +36,7 @@ fn task(state: State) -> Task {
         attempts: 0,
         effort_ms: 0,
         fenced_token: Token(0),
+        branch: None,
         counts: Counts::default(),
     }
 }

@@ -262,7 +262,13 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Res
 
 /// Where a lease's work is done from now on, as its holder says. Nothing is reserved by it and nothing given up.
 pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decision, Refusal> {
-    let Attachment { id, path, branch } = attachment;
+    let Attachment { id, path, branch, own } = attachment;
+    let words = own.iter().flat_map(|own| [&own.branch, &own.base, &own.target]);
+    if branch.iter().chain(words).any(|word| !is_ref_word(word)) {
+        return Err(Refusal::usage(
+            "a branch's name has 1 to 255 bytes, without spaces and control characters",
+        ));
+    }
     if path.is_empty() || path.len() > MAX_PLACE_BYTES {
         return Err(Refusal::usage(format!("a worktree's path has 1 to {MAX_PLACE_BYTES} bytes")));
     }
@@ -273,7 +279,15 @@ pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decisio
         let attached = Body::LeaseAttached { worktree_id, worktree, branch };
         decision.drafts.push(Draft::new(attached).token(lease.token));
     }
+    if let Some(own) = own.as_ref().filter(|own| view.task.branch.as_ref() != Some(*own)) {
+        decision.drafts.push(Draft::new(Body::TaskBranched(own.clone())).token(lease.token));
+    }
     Ok(decision)
+}
+
+/// What git takes for the name of a branch is stricter; this keeps free text out of the ledger.
+fn is_ref_word(word: &str) -> bool {
+    (1..=255).contains(&word.len()) && !word.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 /// The most that a path of a worktree may have: what a system's own calls take.

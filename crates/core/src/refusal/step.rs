@@ -117,8 +117,26 @@ pub enum Step {
     Help,
     HelpOn(&'static str),
 
+    /// What can be done about a worktree: of a task's id, or at a path.
+    Worktree(OnWorktree, String),
+    /// A person reads and approves the command of this name that the repository configures.
+    ApproveCommand(String),
+
     /// Something outside onus: it is true in every interface, and names nothing of any.
     Plain(Cow<'static, str>),
+}
+
+/// What can be done about a worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWorktree {
+    /// Make one for a task, or go on in the one that has its branch.
+    Add,
+    Show,
+    List,
+    Adopt,
+    Remove,
+    Repair,
+    Prune,
 }
 
 /// What can be done about a seat.
@@ -255,6 +273,7 @@ impl Step {
             Step::InstallGuard,
             Step::Help,
             Step::HelpOn("edit"),
+            Step::ApproveCommand("setup".to_owned()),
             Step::plain("free some space"),
         ];
         all.extend(Verb::ALL.map(|verb| Step::Do(verb, id())));
@@ -273,6 +292,16 @@ impl Step {
             OnSeat::Log,
         ];
         all.extend(seat.flat_map(|seat| on_seat.map(|what| Step::Seat(what, seat.clone()))));
+        let on_worktree = [
+            (OnWorktree::Add, id()),
+            (OnWorktree::Show, id()),
+            (OnWorktree::List, String::new()),
+            (OnWorktree::Adopt, "/srv/a folder".to_owned()),
+            (OnWorktree::Remove, "/srv/web.onus/ON-7".to_owned()),
+            (OnWorktree::Repair, String::new()),
+            (OnWorktree::Prune, String::new()),
+        ];
+        all.extend(on_worktree.map(|(what, named)| Step::Worktree(what, named)));
         all.extend([Kind::Agent, Kind::Person, Kind::Pipeline].map(Step::Identify));
         let globs = ["src/a.rs", "src/**", "it's [!a] {b,c}", "«x»"].map(Glob::literal);
         all.extend(globs.into_iter().flatten().map(|glob| Step::GiveBack { task: id(), glob }));

@@ -99,6 +99,7 @@ fn run(words: impl Iterator<Item = OsString>) -> Fallible<u8> {
         program: command[0].clone(),
         args: command[1..].to_vec(),
         env: setting("instance").map(|value| ("ONUS_INSTANCE".to_owned(), value)).into_iter().collect(),
+        inherits: true,
         folder: std::env::current_dir()?,
         passing: if setting("passing").is_some() { Passing::AllToStderr } else { Passing::AsItIs },
         trampoline: Trampoline::of_this_program()?,

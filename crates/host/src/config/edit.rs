@@ -146,7 +146,9 @@ fn value_of(key: &Key, values: &[String]) -> Result<Value, Refusal> {
     }
     check(key, &text).map_err(|why| Refusal::usage(format!("{}: {why}", key.name)))?;
     Ok(match key.kind {
-        Kind::Globs | Kind::Words | Kind::Rates => Value::from_iter(values.iter().map(String::as_str)),
+        Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates => {
+            Value::from_iter(values.iter().map(String::as_str))
+        }
         Kind::Flag => Value::from(text == "true"),
         Kind::Count => match text.parse::<i64>() {
             Ok(number) => Value::from(number),

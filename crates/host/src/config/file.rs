@@ -151,7 +151,7 @@ impl Layer<'_> {
         let text = match (key.kind, value) {
             (Kind::Count | Kind::Span, DeValue::Integer(number)) => number.to_string(),
             (Kind::Flag, DeValue::Boolean(flag)) => flag.to_string(),
-            (Kind::Globs | Kind::Words | Kind::Rates, DeValue::Array(items)) => {
+            (Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates, DeValue::Array(items)) => {
                 let lines: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
                 let lines = lines.ok_or_else(wanted)?;
                 if lines.iter().any(|line| line.contains('\n')) {
@@ -162,7 +162,9 @@ impl Layer<'_> {
             (Kind::Count | Kind::Flag, DeValue::String(_)) => {
                 return Err(format!("{}, without quotes", wanted()));
             }
-            (Kind::Count | Kind::Flag | Kind::Globs | Kind::Words | Kind::Rates, _) => return Err(wanted()),
+            (Kind::Count | Kind::Flag | Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates, _) => {
+                return Err(wanted());
+            }
             (_, DeValue::String(text)) => text.clone().into_owned(),
             _ => return Err(format!("{}, in quotes", wanted())),
         };

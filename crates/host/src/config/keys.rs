@@ -25,6 +25,8 @@ pub enum Kind {
     Globs,
     /// One on a line.
     Words,
+    /// A command's words, one on a line.
+    Argv,
     Switch,
     /// What an hour costs, by actor: one on a line.
     Rates,
@@ -32,7 +34,7 @@ pub enum Kind {
 
 impl Kind {
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Globs | Kind::Words | Kind::Rates)
+        matches!(self, Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates)
     }
 
     /// What stands between the items of a list in the environment.
@@ -59,6 +61,7 @@ impl Kind {
             Kind::AcrossWorktrees => "tell, refuse or ignore",
             Kind::Switch => "on or off",
             Kind::Rates => "a list of actors and amounts, such as [\"human:ada=90.50\"]",
+            Kind::Argv => "a command as a list of words, such as [\"make\", \"deps\"]",
             Kind::Words => "a list of words, such as [\"jira\"]",
             Kind::Globs => "a list of globs, such as [\"docs/**\", \"*.lock\"]",
         }
@@ -328,6 +331,62 @@ pub const KEYS: &[Key] = &[
         about: "MiB: how much is kept of one lease at most, the smallest files first",
     },
     Key {
+        name: "worktree.root",
+        env: "ONUS_WORKTREE_ROOT",
+        default: None,
+        kind: Kind::Text,
+        shared: false,
+        strictness: Strictness::Neither,
+        about: "the folder in which REPOSITORY.onus/ with tasks' worktrees is made; default: beside the repository",
+    },
+    Key {
+        name: "worktree.target",
+        env: "ONUS_WORKTREE_TARGET",
+        default: None,
+        kind: Kind::Text,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "the branch that tasks' branches begin at and are to land in; default: origin's main branch, else the main \
+                checkout's",
+    },
+    Key {
+        name: "worktree.fetch",
+        env: "ONUS_WORKTREE_FETCH",
+        default: Some("false"),
+        kind: Kind::Flag,
+        shared: false,
+        strictness: Strictness::Neither,
+        about: "whether the target is fetched from origin before a worktree is made",
+    },
+    Key {
+        name: "worktree.setup",
+        env: "ONUS_WORKTREE_SETUP",
+        default: None,
+        kind: Kind::Argv,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "a command that makes a new worktree ready, once a person has approved it (onus trust); in the environment \
+                one word per line",
+    },
+    Key {
+        name: "worktree.setup_env",
+        env: "ONUS_WORKTREE_SETUP_ENV",
+        default: None,
+        kind: Kind::Words,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "variables that the set-up command gets besides those that every program needs",
+    },
+    Key {
+        name: "worktree.setup_timeout",
+        env: "ONUS_WORKTREE_SETUP_TIMEOUT",
+        default: Some("10m"),
+        kind: Kind::Span,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "how long the set-up command may take",
+    },
+    Key {
         name: "refs.unique",
         env: "ONUS_REFS_UNIQUE",
         default: None,
@@ -410,6 +469,7 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Switch => matches!(value, "on" | "off"),
         Kind::Rates => value.lines().all(|line| rate(line).is_some()),
         Kind::Words => value.lines().all(is_word),
+        Kind::Argv => !value.lines().any(|word| word.chars().any(char::is_control)),
         Kind::Globs => {
             globs(value).map_err(|error| error.to_string())?;
             true

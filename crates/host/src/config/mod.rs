@@ -32,6 +32,7 @@ use onus_core::scope::AreaName;
 use onus_core::time::Span;
 use onus_engine::Billing;
 use onus_intake::{Channel, Mapper};
+use onus_repo::approval::Definition;
 use onus_repo::rescue::Limits;
 
 use crate::strictness::{Settled, Strictness};
@@ -89,6 +90,15 @@ pub fn key(name: &str) -> Result<&'static Key, Refusal> {
         let near = nearest(name, KEYS.iter().map(|key| key.name).chain(forms)).unwrap_or_default();
         Refusal::usage(format!("unknown key '{}'; the nearest is {near}", shortened(name)))
     })
+}
+
+/// How tasks' worktrees are made here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorktreeSettings {
+    pub root: Option<String>,
+    pub target: Option<String>,
+    pub fetch: bool,
+    pub setup: Option<Definition>,
 }
 
 #[derive(Clone, Debug)]
@@ -275,6 +285,26 @@ impl Config {
 
     pub fn keeps_output(&self) -> bool {
         self.text("run.keep_output") == "true"
+    }
+
+    /// What a project and its user say about worktrees.
+    pub fn worktrees(&self) -> WorktreeSettings {
+        let said = |name| self.get(name).map(|(value, _)| value.to_owned());
+        let words = |name| said(name).map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
+        let setup = words("worktree.setup").filter(|argv| !argv.is_empty()).map(|argv| Definition {
+            kind: onus_repo::approval::Kind::SetUp,
+            name: "setup".to_owned(),
+            argv,
+            env: words("worktree.setup_env").unwrap_or_default().into_iter().collect(),
+            folder: String::new(),
+            timeout_ms: u64::try_from(self.span_ms("worktree.setup_timeout")).unwrap_or_default(),
+        });
+        WorktreeSettings {
+            root: said("worktree.root"),
+            target: said("worktree.target"),
+            fetch: self.text("worktree.fetch") == "true",
+            setup,
+        }
     }
 
     pub fn store_wait(&self) -> Duration {

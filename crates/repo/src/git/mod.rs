@@ -2,7 +2,7 @@
 //!
 //! **A repository's configuration is not a way in.** Git runs what its configuration names: hooks, a file system
 //! monitor, a pager, a command for ssh; and it fetches missing objects from wherever the repository says. So
-//! every call switches these off, and reaches no network; the repository was found by the rules of `discover.rs`, and
+//! every call switches these off, and reaches no network (a fetch that the user asked for apart, [`Call::reaching_out`]); the repository was found by the rules of `discover.rs`, and
 //! its owner was checked ([`Repository::new`]), since `--git-dir` skips git's own check.
 //!
 //! Arguments are an argv, never a shell string; anything that is not a constant follows `--end-of-options` or `--`. Every
@@ -13,6 +13,7 @@ mod look;
 mod seals;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -219,6 +220,27 @@ impl<'a> Call<'a> {
     /// What it reads from its standard input.
     pub(crate) fn input(mut self, input: &'a [u8]) -> Call<'a> {
         self.input = Some(input);
+        self
+    }
+
+    /// It inherits the lock on this file, and keeps it if its caller dies.
+    pub(crate) fn holding(mut self, lock: &File) -> Result<Call<'a>, GitError> {
+        let lock = lock.try_clone().map_err(|error| GitError(error.to_string()))?;
+        self.command.stdin(Stdio::from(lock));
+        Ok(self)
+    }
+
+    /// It may reach the network as far as the user's own git would, and asks nobody for a password.
+    pub(crate) fn reaching_out(mut self) -> Call<'a> {
+        match std::env::var_os("GIT_ALLOW_PROTOCOL") {
+            Some(allowed) => self.command.env("GIT_ALLOW_PROTOCOL", allowed),
+            None => self.command.env_remove("GIT_ALLOW_PROTOCOL"),
+        };
+        self.command.envs([
+            ("GIT_ASKPASS", "false"),
+            ("SSH_ASKPASS", "false"),
+            ("SSH_ASKPASS_REQUIRE", "force"),
+        ]);
         self
     }
 

@@ -77,6 +77,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::LocalStore => person("put the store on a local file system"),
         Step::LeaveSandbox => person("run this server outside the sandbox"),
         Step::MakeWritable(_) => person("make the store writable for this server"),
+        Step::ApproveCommand(_) => person("read and approve the command that this repository configures"),
         Step::Plain(text) => Some(text.to_string()),
         // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.
         Step::Rescued(_) => person("look at what its last holder left uncommitted"),
@@ -97,6 +98,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         | Step::CopyStore
         | Step::SetUp { .. }
         | Step::InstallGuard
+        | Step::Worktree(..)
         | Step::Help
         | Step::HelpOn(_) => None,
     }

@@ -111,6 +111,7 @@ CREATE TABLE task (
     attempts bigint NOT NULL,
     effort_ms bigint NOT NULL,
     fenced_token bigint NOT NULL,
+    branch text COLLATE "C",
     met boolean NOT NULL,
     finished boolean NOT NULL,
     unmet bigint NOT NULL,

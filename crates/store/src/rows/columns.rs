@@ -21,12 +21,12 @@ macro_rules! made {
 }
 
 #[rustfmt::skip]
-pub(crate) const TASK: [&str; 52] = [
+pub(crate) const TASK: [&str; 53] = [
     "number", "uid", "uid_reversed", "version", "head", "state", "type", "priority", "required_tier",
     "area", "iteration", "owner", "tags", "refs", "link", "title_version", "body_version", "word_version", "origin",
     "created_at_ms", "created_by", "updated_at_ms", "started_at_ms", "completed_at_ms", "acceptance", "token", "leased", "opened_token", "kept_actor",
     "kept_wall_ms", "kept_tick_ms", "kept_domain", "kept_version", "submitter", "dropped_from", "parent", "relates",
-    "not_before_ms", "max_attempts", "scope", "scope_areas", "mode", "constraints", "ad_hoc", "attempts", "effort_ms", "fenced_token", "met",
+    "not_before_ms", "max_attempts", "scope", "scope_areas", "mode", "constraints", "ad_hoc", "attempts", "effort_ms", "fenced_token", "branch", "met",
     "finished", "unmet", "open_children", "open_dependents",
 ];
 
@@ -228,6 +228,7 @@ pub(crate) fn task_values(task: &Task) -> [Value<'_>; TASK.len()] {
         ("attempts", task.attempts.into()),
         ("effort_ms", task.effort_ms.into()),
         ("fenced_token", task.fenced_token.into()),
+        ("branch", task.branch.as_ref().map(json).into()),
         ("met", task.is_met().into()),
         ("finished", task.state.is_finished().into()),
         ("unmet", task.counts.unmet.into()),

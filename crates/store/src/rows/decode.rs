@@ -61,6 +61,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
         attempts: 0,
         effort_ms: 0,
         fenced_token: Token(0),
+        branch: None,
         counts: Counts::default(),
     };
     task.facts.parent = cells.optional_parsed()?;
@@ -75,6 +76,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
     task.attempts = cells.get()?;
     task.effort_ms = cells.get()?;
     task.fenced_token = cells.get()?;
+    task.branch = cells.optional_json()?;
     // What follows from the state: whether it is met, and finished.
     cells.skip(2);
     task.counts = Counts { unmet: cells.get()?, open_children: cells.get()?, open_dependents: cells.get()? };

@@ -18,6 +18,7 @@ use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView}
 use onus_os::process;
 use onus_store::{Access, AnyStore};
 
+use crate::commands::worktree::making::Holder;
 use crate::context::Context;
 use onus_host::{Host, StoreAt, end_orphan};
 
@@ -193,6 +194,17 @@ impl Hold {
         let mut task = self.engine(Access::Read)?.show(None, Some(&self.task))?.value;
         task.notes = None;
         Ok(task)
+    }
+}
+
+impl Holder for Hold {
+    fn act(&self, act: Act) -> Result<Reply, Refusal> {
+        Hold::act(self, act)
+    }
+
+    fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal> {
+        let hold = self.clone();
+        Ok(Box::new(move || hold.renew(false)))
     }
 }
 

@@ -21,7 +21,11 @@ use crate::output::{self, escape_line, note};
 use crate::wording;
 use onus_host::Host;
 
+use super::worktree::making::{Prepared, WorktreeArgs, make};
+use super::worktree::without_place;
 use hold::{End, Hold};
+use onus_host::told_of;
+use onus_repo::worktrees::Info;
 
 /// Run a command under a task's lease, and end the lease according to its result
 ///
@@ -68,6 +72,16 @@ pub(crate) struct Args {
     /// What was done; noted if the command succeeds
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
+    /// Run the command in a worktree of the task's own, which is made first, or in the one that has its branch. ONUS_WORKTREE
+    /// and ONUS_PORT_BASE say where and with which ports
+    #[arg(long)]
+    worktree: bool,
+    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long, requires = "worktree")]
+    fetch: bool,
+    /// With --worktree: do not run the set-up command (worktree.setup)
+    #[arg(long, requires = "worktree")]
+    no_setup: bool,
     /// Why; recorded with the lease
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -100,8 +114,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     if !onus_dispatch::is_there(&program, &context.host.folder) {
         return Err(not_started(&SpawnError::NotFound(program)));
     }
+    let prepared = match args.worktree {
+        true => Some(Prepared::new(context, &WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup })?),
+        false => None,
+    };
     let (scope, scope_areas) = context.scope(&args.scope)?;
-    let terms = Terms {
+    let mut terms = Terms {
         ttl_ms: args.ttl,
         reason: args.reason,
         scope,
@@ -110,6 +128,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         constraints: args.constraints.into_iter().collect(),
         ..context.host.terms()
     };
+    if prepared.is_some() {
+        terms = without_place(terms);
+    }
     // Whoever must override a rule does it with `claim`: `run` forces nothing, and offers no way to.
     let (hold, claimed) =
         Hold::claim(context, args.task, terms).map_err(|refusal| Refusal { overridable: None, ..refusal })?;
@@ -119,13 +140,32 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         note(&format!("onus: {} is yours (token {}): {}", hold.id, hold.token, escape_line(&title)));
         context.out.notices(&claimed.notices);
     }
+    let mut env = hold.environment();
+    let folder = match prepared {
+        Some(prepared) => {
+            let made = make(context, prepared, &claimed, &hold)?;
+            if !context.out.json {
+                made.lines().iter().for_each(|line| note(line));
+            }
+            context.out.notices(&made.reply.notices);
+            env.extend(told_of(&made.path, made.port_base));
+            made.path
+        }
+        None => {
+            let place = context.host.place.as_ref();
+            let ports = place.and_then(|place| Info::of(place.git_dir.as_deref()?)?.port_base);
+            env.extend(ports.map(|base| ("ONUS_PORT_BASE".to_owned(), base.to_string())));
+            context.host.folder.clone()
+        }
+    };
     let grace = Duration::from_millis(u64::try_from(args.grace).unwrap_or_default());
     let name = name_of(&program);
     let spec = Spec {
         program,
         args: words.collect(),
-        env: hold.environment(),
-        folder: context.host.folder.clone(),
+        env,
+        inherits: true,
+        folder,
         passing: if context.out.json { Passing::AllToStderr } else { Passing::AsItIs },
         trampoline: Trampoline::of_this_program().map_err(|error| unexpected(&error))?,
     };

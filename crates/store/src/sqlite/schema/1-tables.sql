@@ -103,6 +103,7 @@ CREATE TABLE task (
     attempts INTEGER NOT NULL,
     effort_ms INTEGER NOT NULL,
     fenced_token INTEGER NOT NULL,
+    branch TEXT,
     met INTEGER NOT NULL,
     finished INTEGER NOT NULL,
     unmet INTEGER NOT NULL,

@@ -1,0 +1,119 @@
+use clap::Subcommand;
+use onus_core::actor::ActorKind;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_repo::approval::{By, Definition};
+use onus_store::Access;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::output::escape_line;
+
+/// See and approve the commands that this repository configures
+///
+/// Anyone may have written them, so none runs before a person approved exactly that command in this clone: its words, its
+/// variables and its time limit. A changed command must be approved again. An agent approves nothing; a pipeline approves by a
+/// digest that was recorded outside the repository.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// List the commands, and whether each is approved
+    List,
+    /// Approve a command as it is now
+    Approve(Approve),
+    /// Take an approval back
+    Revoke(Named),
+}
+
+#[derive(clap::Args, Debug)]
+struct Named {
+    /// The command's name, as `trust list` shows it
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+#[derive(clap::Args, Debug)]
+struct Approve {
+    #[command(flatten)]
+    named: Named,
+    /// Approve it only if it is still this one; pipelines need it
+    #[arg(long, value_name = "SHA256")]
+    digest: Option<String>,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let definitions: Vec<Definition> = context.host.config.worktrees().setup.into_iter().collect();
+    match args.action {
+        Action::List => list(context, &definitions),
+        Action::Approve(approve) => {
+            let definition = named(&definitions, &approve.named.name)?;
+            let actor = context.host.identity(&mut context.host.engine(Access::Read)?)?.actor;
+            let by = match &approve.digest {
+                Some(digest) if actor.kind() != ActorKind::Agent => By::Digest(digest),
+                _ => By::Person(&actor),
+            };
+            context.host.approvals()?.approve(definition, by)?;
+            answer(context, definition, "approved")
+        }
+        Action::Revoke(revoke) => {
+            let definition = named(&definitions, &revoke.name)?;
+            context.host.approvals()?.revoke(definition)?;
+            answer(context, definition, "no longer approved")
+        }
+    }
+}
+
+fn named<'d>(definitions: &'d [Definition], name: &str) -> Result<&'d Definition, Refusal> {
+    definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
+        let known: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Refusal::new(Code::NotFound, format!("no command of that name is configured here; there is: {known}"))
+            .next(Step::plain("see which commands this repository configures"))
+    })
+}
+
+fn document(context: &Context, definition: &Definition) -> Result<Value, Refusal> {
+    let mut value = json!(definition);
+    value["digest"] = json!(definition.digest());
+    value["approved"] = json!(context.host.approvals()?.is_approved(definition));
+    Ok(value)
+}
+
+/// The command, word by word.
+fn line(definition: &Definition) -> String {
+    escape_line(&json!(definition.argv).to_string())
+}
+
+fn list(context: &Context, definitions: &[Definition]) -> super::Result {
+    if context.out.json {
+        let all: Result<Vec<Value>, Refusal> = definitions.iter().map(|it| document(context, it)).collect();
+        context.out.document(json!({ "commands": all? }), &[]);
+        return Ok(());
+    }
+    if definitions.is_empty() {
+        context.out.line("this repository configures no commands");
+    }
+    for definition in definitions {
+        let is_approved = context.host.approvals()?.is_approved(definition);
+        let state = if is_approved { context.out.good("approved") } else { context.out.bad("not approved") };
+        context.out.line(&format!("{} ({state}): {}", definition.name, line(definition)));
+        let names: Vec<&str> = definition.env.iter().map(String::as_str).collect();
+        let names = if names.is_empty() { "no variables of yours".to_owned() } else { names.join(", ") };
+        let limit = onus_core::time::Span::from_ms(i64::try_from(definition.timeout_ms).unwrap_or(i64::MAX));
+        context.out.line(&format!("  in a new worktree, at most {limit}, with {names}"));
+        context.out.line(&format!("  {}", definition.digest()));
+    }
+    Ok(())
+}
+
+fn answer(context: &Context, definition: &Definition, what: &str) -> super::Result {
+    match context.out.json {
+        true => context.out.document(document(context, definition)?, &[]),
+        false => context.out.line(&format!("{} is {what}: {}", definition.name, line(definition))),
+    }
+    Ok(())
+}

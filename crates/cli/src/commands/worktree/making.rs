@@ -1,0 +1,221 @@
+//! A claim with a worktree of its own: claim, make, record. In this order, each outside of the others: git never runs while the
+//! store's write lock is held. What cannot be made is taken back, the claim too.
+
+use std::path::PathBuf;
+
+use onus_core::command::{Act, Command};
+use onus_core::ids::{TaskRef, Token};
+use onus_core::refusal::{Code, Refusal};
+use onus_core::transition::Verb;
+use onus_dispatch::Renewal;
+use onus_engine::{Answer, Identity, Notice, Reply, Request, TaskView};
+use onus_host::{Host, attachment, own_branch, run_set_up};
+use onus_repo::approval::Definition;
+use onus_repo::worktrees::{Making, Wanted, Worktrees};
+use onus_store::Access;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// Options of every command that may make a worktree.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct WorktreeArgs {
+    /// Fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long)]
+    pub(crate) fetch: bool,
+    /// Do not run the set-up command (worktree.setup)
+    #[arg(long)]
+    pub(crate) no_setup: bool,
+}
+
+/// What a worktree needs, checked before anything is claimed.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    worktrees: Worktrees,
+    wanted: Wanted,
+    set_up: Option<Definition>,
+}
+
+impl Prepared {
+    pub(crate) fn new(context: &Context, args: &WorktreeArgs) -> Result<Prepared, Refusal> {
+        let (worktrees, wanted) = context.host.wanted(args.fetch)?;
+        let set_up = if args.no_setup { None } else { context.host.set_up()? };
+        Ok(Prepared { worktrees, wanted, set_up })
+    }
+}
+
+/// A worktree that is there, recorded with the lease.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) reply: Reply,
+    pub(crate) path: PathBuf,
+    pub(crate) branch: Option<String>,
+    pub(crate) target: Option<String>,
+    pub(crate) port_base: Option<u16>,
+    pub(crate) is_new: bool,
+}
+
+impl Made {
+    pub(crate) fn document(&self) -> Value {
+        json!({
+            "path": crate::output::path_text(&self.path),
+            "branch": self.branch,
+            "target": self.target,
+            "port_base": self.port_base,
+            "new": self.is_new,
+        })
+    }
+
+    /// What people read of it, below who holds the task.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let branch = self.branch.as_deref().unwrap_or("a detached HEAD");
+        let target = self.target.as_ref().map(|target| format!(", for {target}")).unwrap_or_default();
+        let mut lines = vec![
+            format!("  worktree: {}", crate::output::path_line(&self.path)),
+            format!(
+                "  branch:   {}{}",
+                crate::output::escape_line(branch),
+                crate::output::escape_line(&target)
+            ),
+        ];
+        lines.extend(self.port_base.map(ports_line));
+        lines
+    }
+}
+
+pub(crate) fn ports_line(base: u16) -> String {
+    format!("  ports:    {base} to {} (ONUS_PORT_BASE={base})", base + onus_repo::worktrees::PORTS - 1)
+}
+
+/// Who holds the task, and how it asks for more.
+pub(crate) trait Holder {
+    fn act(&self, act: Act) -> Result<Reply, Refusal>;
+    /// Renews the lease from another thread.
+    fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal>;
+}
+
+/// The caller itself, under the token that it was granted.
+pub(crate) struct Caller {
+    host: Host,
+    identity: Identity,
+    task: TaskRef,
+}
+
+impl Caller {
+    pub(crate) fn of(context: &Context, reply: &Reply) -> Result<Caller, Refusal> {
+        let Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
+            return Err(super::super::unexpected());
+        };
+        let mut identity = context.host.identity(&mut context.host.engine(Access::Write)?)?;
+        let task: TaskRef = task.uid.parse()?;
+        identity.token = Some((Some(task.clone()), Token(lease.token)));
+        Ok(Caller { host: context.host.again()?, identity, task })
+    }
+
+    fn ask(host: &Host, identity: &Identity, task: &TaskRef, act: Act) -> Result<Reply, Refusal> {
+        let command = Command::OnTask { task: Some(task.clone()), act, force: None };
+        host.engine(Access::Write)?.run(&Request { identity: identity.clone(), command, key: None })
+    }
+}
+
+impl Holder for Caller {
+    fn act(&self, act: Act) -> Result<Reply, Refusal> {
+        Caller::ask(&self.host, &self.identity, &self.task, act)
+    }
+
+    fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal> {
+        let (host, identity, task) = (self.host.again()?, self.identity.clone(), self.task.clone());
+        Ok(Box::new(move || {
+            match Caller::ask(&host, &identity, &task, Act::Renew { ttl_ms: None, progress: false }) {
+                Ok(_) => Renewal::Kept { next_in: std::time::Duration::from_secs(15), trusted_for: None },
+                Err(refusal) if refusal.code == Code::Fenced => Renewal::Fenced { why: refusal.message },
+                Err(refusal) => Renewal::Unavailable { why: refusal.message },
+            }
+        }))
+    }
+}
+
+/// Makes the worktree of a task that was just claimed, and records it. If that fails, a claim that was made for it is released.
+pub(crate) fn make(
+    context: &Context,
+    prepared: Prepared,
+    claimed: &Reply,
+    holder: &dyn Holder,
+) -> Result<Made, Refusal> {
+    let Answer::Lease { task, renewed, .. } = &claimed.answer else { return Err(super::super::unexpected()) };
+    match made(context, prepared, task, holder) {
+        Ok(made) => Ok(made),
+        Err(mut refusal) => {
+            let why = refusal.message.clone();
+            refusal.task.get_or_insert(task.id.clone());
+            if *renewed {
+                refusal.message = format!("{} has no worktree: {why}; you hold it as before", task.id);
+                return Err(refusal);
+            }
+            let message = format!("no worktree could be made: {why}");
+            refusal.message = match holder.act(Act::Move { verb: Verb::Release, message: Some(message) }) {
+                Ok(_) => format!("{} was released again, it has no worktree: {why}", task.id),
+                Err(also) => {
+                    format!("{} has no worktree: {why}; and it was not released: {}", task.id, also.message)
+                }
+            };
+            Err(refusal)
+        }
+    }
+}
+
+fn made(
+    context: &Context,
+    prepared: Prepared,
+    task: &TaskView,
+    holder: &dyn Holder,
+) -> Result<Made, Refusal> {
+    let Prepared { worktrees, wanted, set_up } = prepared;
+    let wanted = Wanted {
+        task: task.uid.clone(),
+        id: task.id.clone(),
+        title: task.title.clone(),
+        own: own_branch(task),
+        ..wanted
+    };
+    let mut making = worktrees.make(&wanted)?;
+    match recorded(&mut making, &wanted, set_up.as_ref(), holder) {
+        Ok(mut reply) => {
+            let made = Made {
+                path: making.path().to_owned(),
+                branch: making.linked.branch.clone(),
+                target: making.info.own.as_ref().map(|own| own.target.clone()),
+                port_base: making.info.port_base,
+                is_new: making.is_new,
+                reply: Reply { notices: Vec::new(), ..reply.clone() },
+            };
+            reply.notices.extend(making.remarks.drain(..).map(Notice::info));
+            reply.notices.extend(super::super::setup::unguarded(context, &made.path));
+            making.finish()?;
+            Ok(Made { reply, ..made })
+        }
+        Err(mut refusal) => {
+            if let Some(kept) = making.undo() {
+                refusal.message = format!("{}; {kept}", refusal.message);
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Everything between the folder and the record.
+fn recorded(
+    making: &mut Making,
+    wanted: &Wanted,
+    set_up: Option<&Definition>,
+    holder: &dyn Holder,
+) -> Result<Reply, Refusal> {
+    if !making.info.ready {
+        making.equip(wanted.state.as_deref())?;
+        if let Some(definition) = set_up {
+            run_set_up(definition, making, holder.renewing()?)?;
+        }
+        making.is_ready()?;
+    }
+    holder.act(Act::Attach(attachment(&making.linked, making.info.own.clone())))
+}

@@ -1,0 +1,444 @@
+pub(crate) mod making;
+pub(crate) mod view;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use onus_core::command::{Act, Command, Terms};
+use onus_core::ids::TaskRef;
+use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
+use onus_core::task::TaskBranch;
+use onus_engine::{Answer, Notice};
+use onus_host::{attachment, target};
+use onus_repo::worktrees::{Journal, Linked, Settled, Worktrees};
+use onus_store::Access;
+use serde_json::json;
+
+use crate::args::{Target, parse};
+use crate::context::Context;
+use crate::output::{path_line, path_text};
+use crate::wording;
+use making::{Caller, Made, Prepared, WorktreeArgs, make, ports_line};
+use view::{All, Seen, holders, leases, target_of};
+
+/// Give a task a worktree of its own, see where work is, and take worktrees away without losing any
+///
+/// A task's worktree is a folder beside the repository, ../REPOSITORY.onus/ID-TITLE, on branch onus/ID-TITLE, which is the
+/// task's branch from then on, whoever holds it. Ignored files that .worktreeinclude names (patterns as in .gitignore) are
+/// copied from the main checkout, and the set-up command (worktree.setup) runs in it once a person approved it.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Claim a task, unless you hold it, and make its worktree: all of it or nothing
+    Add(Add),
+    /// List every worktree with what is in it: uncommitted, unlanded, behind, under way, missing
+    List(List),
+    /// Show one worktree
+    Show(One),
+    /// Say that your task's work is done in a worktree that you made yourself
+    Adopt(Adopt),
+    /// Remove a worktree, if nothing in it is uncommitted, unlanded, under way or somebody's
+    Remove(Remove),
+    /// Remove every worktree made by onus that may be removed, and forget those whose folder is gone
+    Prune(Prune),
+    /// Finish what was interrupted, and find worktrees that were moved
+    Repair(Repair),
+}
+
+#[derive(clap::Args, Debug)]
+struct Add {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    how: WorktreeArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// Count the disk space of each, too
+    #[arg(long)]
+    size: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct One {
+    /// A task's id, or a path; default: the worktree you are in
+    #[arg(value_name = "ID|PATH")]
+    named: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Adopt {
+    /// The worktree's folder
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// The task whose work is done there; default: ONUS_TASK, or else the one task you hold
+    #[arg(long, value_name = "ID", value_parser = parse::<TaskRef>)]
+    task: Option<TaskRef>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Remove {
+    /// A task's id, or a path
+    #[arg(value_name = "ID|PATH")]
+    named: String,
+}
+
+#[derive(clap::Args, Debug)]
+struct Prune {
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Repair {
+    /// Where worktrees were moved to; those in the folder of tasks' worktrees are found without
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    match args.action {
+        Action::Add(add) => run_add(context, add),
+        Action::List(list) => run_list(context, list),
+        Action::Show(one) => run_show(context, one),
+        Action::Adopt(adopt) => run_adopt(context, adopt),
+        Action::Remove(remove) => run_remove(context, remove),
+        Action::Prune(prune) => run_prune(context, prune),
+        Action::Repair(repair) => run_repair(context, repair),
+    }
+}
+
+/// The terms of a lease whose worktree is still to be made: nothing of where the caller is.
+pub(crate) fn without_place(terms: Terms) -> Terms {
+    Terms { worktree: None, worktree_id: None, branch: None, ..terms }
+}
+
+fn run_add(context: &Context, add: Add) -> super::Result {
+    let prepared = Prepared::new(context, &add.how)?;
+    let terms = without_place(context.host.terms());
+    let command = Command::OnTask { task: target(add.target.task)?, act: Act::Claim(terms), force: None };
+    let claimed = context.run(command, None)?;
+    let made = make(context, prepared, &claimed, &Caller::of(context, &claimed)?)?;
+    print_made(context, &claimed, made)
+}
+
+/// The answer to a claim with a worktree.
+pub(crate) fn print_made(context: &Context, claimed: &onus_engine::Reply, made: Made) -> super::Result {
+    let (Answer::Lease { task, lease, .. }, Answer::Lease { renewed, takeover, .. }) =
+        (&made.reply.answer, &claimed.answer)
+    else {
+        return Err(super::unexpected());
+    };
+    let mut reply = made.reply.clone();
+    reply.notices.splice(0..0, claimed.notices.iter().cloned());
+    let value = json!({
+        "task": task, "lease": lease, "renewed": renewed, "takeover": takeover, "worktree": made.document(),
+    });
+    context.out.reply(&reply, value, || {
+        let how = super::claim::how(*renewed, *takeover);
+        let first = super::claim::line(task, how);
+        std::iter::once(first).chain(made.lines()).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+fn run_list(context: &Context, list: List) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let all = All::new(context, &worktrees, list.size)?;
+    let notices: Vec<Notice> = all.remarks.iter().cloned().map(Notice::info).collect();
+    match context.out.json {
+        true => context.out.document(all.document(), &notices),
+        false => {
+            all.lines(context).iter().for_each(|line| context.out.line(line));
+            context.out.notices(&notices);
+        }
+    }
+    Ok(())
+}
+
+/// A worktree by its task or its path.
+fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result<Linked, Refusal> {
+    let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
+    let missing = |what: String| {
+        Refusal::new(Code::NotFound, what).next(Step::Worktree(OnWorktree::List, String::new()))
+    };
+    let folder = &context.host.folder;
+    let by_path = |path: &Path| -> Result<Option<Linked>, Refusal> {
+        let path = folder.join(path);
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let all = worktrees.list().map_err(git)?;
+        Ok(all.into_iter().find(|linked| linked.path == real || linked.path == path))
+    };
+    let Some(named) = named else {
+        return worktrees
+            .at(folder)
+            .map_err(git)?
+            .ok_or_else(|| missing("you are in no worktree".to_owned()));
+    };
+    let is_path = named.contains('/') || folder.join(named).is_dir();
+    match (is_path, named.parse::<TaskRef>()) {
+        (false, Ok(task)) => {
+            let task = context.host.engine(Access::Read)?.show(None, Some(&task))?.value;
+            let all = worktrees.list().map_err(git)?;
+            let is_its = |linked: &&Linked| {
+                let made = linked.info.as_ref().and_then(|info| info.task.as_ref()) == Some(&task.uid);
+                made || (linked.branch.is_some() && linked.branch == task.branch)
+            };
+            let found = all.iter().find(is_its).cloned();
+            found.ok_or_else(|| missing(format!("{} has no worktree here", task.id)).task(&task.id))
+        }
+        _ => by_path(Path::new(named))?.ok_or_else(|| {
+            missing(format!("{} is not a worktree of this repository", path_line(Path::new(named))))
+        }),
+    }
+}
+
+fn run_show(context: &Context, one: One) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let linked = find(context, &worktrees, one.named.as_deref())?;
+    let seen = Seen::new(context, &worktrees, &leases(context)?, linked, true);
+    if context.out.json {
+        context.out.document(seen.document(), &[]);
+        return Ok(());
+    }
+    seen.lines(context).iter().for_each(|line| context.out.line(line));
+    if let Some(base) = seen.linked.info.as_ref().and_then(|info| info.port_base) {
+        context.out.line(&ports_line(base));
+    }
+    Ok(())
+}
+
+fn run_adopt(context: &Context, adopt: Adopt) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let linked =
+        find(context, &worktrees, Some(&format!("{}/", path_text(&adopt.path).trim_end_matches('/'))))?;
+    if linked.is_main {
+        return Err(Refusal::new(
+            Code::NotAllowed,
+            "the main checkout is shared: it is not one task's worktree",
+        )
+        .next(Step::plain("make a worktree for the task")));
+    }
+    let (mut engine, identity) = context.host.reader()?;
+    let task = engine.show(identity.as_ref(), target(adopt.task.clone())?.as_ref())?.value;
+    let mine = task.lease.as_ref().map(|lease| (task.id.clone(), lease.actor.clone()));
+    let others = holders(&leases(context)?, &linked);
+    if let Some((id, actor)) = others.into_iter().find(|other| Some(other) != mine.as_ref()) {
+        return Err(
+            Refusal::new(Code::Held, format!("{actor} works in {} on {id}", linked.path.display())).task(&id)
+        );
+    }
+    let target = target_of(context, &worktrees, task.target.as_deref());
+    let own = linked.branch.clone().zip(target).map(|(branch, target)| TaskBranch {
+        base: task.base.clone().unwrap_or(target.commit),
+        branch,
+        target: target.name,
+    });
+    let attach = Act::Attach(attachment(&linked, own.clone()));
+    let reference: TaskRef = task.uid.parse()?;
+    let reply = context.run(Command::OnTask { task: Some(reference), act: attach, force: None }, None)?;
+    let base = context.host.adopt(&linked.git_dir, Some((&task.uid, &task.id, own)));
+    let Answer::Lease { task, lease, renewed, takeover } = &reply.answer else {
+        return Err(super::unexpected());
+    };
+    let made = json!({
+        "path": path_text(&linked.path), "branch": linked.branch, "target": task.target, "port_base": base, "new": false,
+    });
+    let value = json!({
+        "task": task, "lease": lease, "renewed": renewed, "takeover": takeover, "worktree": made,
+    });
+    context
+        .out
+        .reply(&reply, value, || format!("{}: its work is done in {}", task.id, path_line(&linked.path)));
+    Ok(())
+}
+
+fn run_remove(context: &Context, remove: Remove) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let linked = find(context, &worktrees, Some(&remove.named))?;
+    if context.host.folder.starts_with(&linked.path) && !linked.is_main {
+        return Err(Refusal::new(Code::NotAllowed, "you are in the worktree that is to be removed")
+            .next(Step::plain("go to the main checkout first")));
+    }
+    let removed = removed(context, &worktrees, &linked)?;
+    let document = json!({
+        "path": path_text(&removed.path), "branch": removed.branch, "branch_deleted": removed.with_branch,
+        "ignored": removed.ignored,
+    });
+    match context.out.json {
+        true => context.out.document(document, &[]),
+        false => context.out.line(&removed_line(&removed)),
+    }
+    Ok(())
+}
+
+fn removed(
+    context: &Context,
+    worktrees: &Worktrees,
+    linked: &Linked,
+) -> Result<onus_repo::worktrees::Removed, Refusal> {
+    let own = linked.info.as_ref().and_then(|info| info.own.as_ref()).map(|own| own.target.clone());
+    let target = target_of(context, worktrees, own.as_deref());
+    let holder = |linked: &Linked| {
+        let holders = holders(&leases(context)?, linked);
+        Ok(holders.into_iter().next().map(|(id, actor)| format!("{actor}, who holds {id},")))
+    };
+    worktrees.remove(&linked.path, target.as_ref(), &holder)
+}
+
+fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
+    let branch = match (&removed.branch, removed.with_branch) {
+        (Some(branch), true) => format!(", and branch {branch}: its commits are in another"),
+        (Some(branch), false) => format!("; branch {branch} stays"),
+        (None, _) => String::new(),
+    };
+    let ignored = match removed.ignored {
+        0 => String::new(),
+        n => format!("; {n} ignored went with it"),
+    };
+    format!("removed {}{branch}{ignored}", path_line(&removed.path))
+}
+
+fn run_prune(context: &Context, prune: Prune) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
+    let all = worktrees.list().map_err(git)?;
+    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    for linked in all.into_iter().filter(Linked::is_made) {
+        if context.host.folder.starts_with(&linked.path) {
+            kept.push((linked.path.clone(), "you are in it".to_owned()));
+            continue;
+        }
+        let path = linked.path.clone();
+        if prune.dry_run {
+            let seen = Seen::new(context, &worktrees, &leases(context)?, linked, false);
+            match seen.next() {
+                Some(Step::Worktree(OnWorktree::Remove | OnWorktree::Repair, _)) => gone.push((path, None)),
+                _ => kept.push((path, seen.facts().join(", "))),
+            }
+            continue;
+        }
+        match removed(context, &worktrees, &linked) {
+            Ok(removed) => gone.push((path, Some(removed))),
+            // Somebody else was faster.
+            Err(_) if !path.exists() && !linked.git_dir.exists() => {}
+            Err(refusal) => kept.push((path, refusal.message)),
+        }
+    }
+    if context.out.json {
+        let document = json!({
+            "dry_run": prune.dry_run,
+            "removed": gone.iter().map(|(path, _)| path_text(path)).collect::<Vec<_>>(),
+            "kept": kept.iter().map(|(path, why)| json!({ "path": path_text(path), "why": why })).collect::<Vec<_>>(),
+        });
+        context.out.document(document, &[]);
+        return Ok(());
+    }
+    for (path, removed) in &gone {
+        context.out.line(&match removed {
+            Some(removed) => removed_line(removed),
+            None => format!("would be removed: {}", path_line(path)),
+        });
+    }
+    for (path, why) in &kept {
+        let why = crate::output::escape_line(why);
+        let path = path_line(path);
+        context.out.line(&match why.strip_prefix(&format!("{path} is kept: ")) {
+            Some(why) => format!("kept {path}: {why}"),
+            None => format!("kept {path}: {why}"),
+        });
+    }
+    if gone.is_empty() && kept.is_empty() {
+        context.out.line("there is no worktree that onus made");
+    }
+    Ok(())
+}
+
+fn run_repair(context: &Context, repair: Repair) -> super::Result {
+    let worktrees = context.host.worktrees()?;
+    let settled = settle(context, &worktrees)?;
+    let root = worktrees.root(context.host.config.worktrees().root.as_deref())?;
+    let folder = &context.host.folder;
+    let named: Vec<PathBuf> = repair
+        .paths
+        .iter()
+        .map(|path| folder.join(path))
+        .chain(context.host.place.iter().map(|place| place.root.clone()))
+        .collect();
+    let moved = worktrees.moved(&root, &named);
+    if !moved.is_empty() {
+        worktrees.repair(&moved)?;
+    }
+    if context.out.json {
+        let document = json!({
+            "settled": settled.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "moved": moved.iter().map(|path| path_text(path)).collect::<Vec<_>>(),
+        });
+        context.out.document(document, &[]);
+        return Ok(());
+    }
+    settled.iter().for_each(|settled| context.out.line(&settled.to_string()));
+    moved
+        .iter()
+        .for_each(|path| context.out.line(&format!("git knows again where it is: {}", path_line(path))));
+    if settled.is_empty() && moved.is_empty() {
+        context.out.line("nothing was interrupted, and every worktree is where git has it, or missing");
+    }
+    Ok(())
+}
+
+/// Brings to rest what was interrupted.
+pub(crate) fn settle(context: &Context, worktrees: &Worktrees) -> Result<Vec<Settled>, Refusal> {
+    let is_recorded = |journal: &Journal| {
+        let recorded = || {
+            let task: TaskRef = journal.task.as_deref()?.parse().ok()?;
+            let task = context.host.engine(Access::Read).ok()?.show(None, Some(&task)).ok()?.value;
+            Some(task.branch.is_some() && task.branch == journal.branch)
+        };
+        recorded().unwrap_or(false)
+    };
+    worktrees.settle(&is_recorded)
+}
+
+/// What `doctor` says of worktrees: what was interrupted, and then each that needs somebody.
+pub(crate) fn findings(
+    context: &Context,
+    fix: bool,
+) -> Result<(Vec<String>, Vec<String>, Vec<String>), Refusal> {
+    let Ok(worktrees) = context.host.worktrees() else { return Ok(Default::default()) };
+    let fixed = match fix {
+        true => settle(context, &worktrees)?.iter().map(|settled| format!("worktree {settled}")).collect(),
+        false => Vec::new(),
+    };
+    let all = All::new(context, &worktrees, false)?;
+    let interrupted = all.interrupted.iter().map(|journal| {
+        let id = journal.id.as_ref().map(|id| format!("{id}: ")).unwrap_or_default();
+        format!("{id}making or removing {} was interrupted", path_text(&journal.path))
+    });
+    let next = |seen: &Seen| {
+        let step = seen.next().as_ref().and_then(wording::step);
+        step.map(|step| format!("; next: {}", step.split("   #").next().unwrap_or_default()))
+            .unwrap_or_default()
+    };
+    let attention = all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some());
+    let mut news: Vec<String> = attention
+        .map(|seen| format!("{}: {}{}", path_text(&seen.linked.path), seen.facts().join(", "), next(seen)))
+        .collect();
+    news.extend(all.branches.iter().map(|(branch, unlanded)| {
+        format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
+    }));
+    if all.rescues > 0 {
+        news.push(format!("{} rescues are kept; next: git for-each-ref refs/onus/rescue", all.rescues));
+    }
+    if news.is_empty() && all.seen.len() > 1 {
+        news.push(format!("{} worktrees, each with a live holder", all.seen.len() - 1));
+    }
+    Ok((fixed, interrupted.collect(), news))
+}

@@ -1,0 +1,255 @@
+//! Where the work is: each worktree with what is in it, and the safe next command.
+
+use std::path::Path;
+
+use onus_core::refusal::{OnWorktree, Refusal, Step};
+use onus_core::time::rfc3339;
+use onus_engine::LeaseView;
+use onus_host::Host;
+use onus_repo::worktrees::{DiskUse, Journal, Linked, State, Target, Worktrees};
+use onus_store::Access;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::output::{escape_line, path_line, path_text};
+use crate::{render, wording};
+
+/// A worktree, and who works there.
+pub(crate) struct Seen {
+    pub(crate) linked: Linked,
+    pub(crate) state: Result<State, Refusal>,
+    /// Live leases that are worked on there: the task's id, and who holds it.
+    pub(crate) holders: Vec<(String, String)>,
+    pub(crate) target: Option<String>,
+    disk: Option<DiskUse>,
+}
+
+/// All of them.
+pub(crate) struct All {
+    pub(crate) seen: Vec<Seen>,
+    /// Branches of tasks that are checked out nowhere, with commits that are nowhere else.
+    pub(crate) branches: Vec<(String, u64)>,
+    pub(crate) rescues: usize,
+    pub(crate) interrupted: Vec<Journal>,
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Who lives and works in which worktree.
+pub(crate) fn leases(context: &Context) -> Result<Vec<LeaseView>, Refusal> {
+    let status = context.host.engine(Access::Read)?.status(None)?.value;
+    Ok(status.held.into_iter().map(|held| held.lease).collect())
+}
+
+pub(crate) fn holders(leases: &[LeaseView], linked: &Linked) -> Vec<(String, String)> {
+    let id = linked.place().as_ref().and_then(Host::id_of).map(|id| id.to_string());
+    let path = path_text(&linked.path);
+    let here = leases.iter().filter(|lease| match (&lease.worktree_id, &id) {
+        (Some(theirs), Some(id)) => theirs == id,
+        _ => lease.worktree.as_ref() == Some(&path),
+    });
+    here.map(|lease| (lease.task.clone().unwrap_or_default(), lease.actor.clone())).collect()
+}
+
+/// The target of worktrees here; None where that is not clear.
+pub(crate) fn target_of(context: &Context, worktrees: &Worktrees, own: Option<&str>) -> Option<Target> {
+    let configured = context.host.config.worktrees().target;
+    let target = own.map(str::to_owned).or(configured);
+    worktrees.target(target.as_deref(), false).ok()
+}
+
+impl Seen {
+    pub(crate) fn new(
+        context: &Context,
+        worktrees: &Worktrees,
+        leases: &[LeaseView],
+        linked: Linked,
+        size: bool,
+    ) -> Seen {
+        let own = linked.info.as_ref().and_then(|info| info.own.as_ref()).map(|own| own.target.clone());
+        let target = target_of(context, worktrees, own.as_deref());
+        Seen {
+            state: worktrees.state(&linked, target.as_ref()),
+            holders: holders(leases, &linked),
+            disk: size.then(|| DiskUse::of(&linked.path)),
+            target: target.map(|target| target.name),
+            linked,
+        }
+    }
+
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.linked.info.as_ref().and_then(|info| info.id.as_deref())
+    }
+
+    /// What needs attention, and what to do about it.
+    pub(crate) fn next(&self) -> Option<Step> {
+        let path = path_text(&self.linked.path);
+        let git = |what: &str| {
+            Step::plain(format!("git -C {} {what}", onus_core::quote::shell_word(&path).unwrap_or_default()))
+        };
+        let Ok(state) = &self.state else { return Some(git("status")) };
+        let has_work = !state.changed.is_empty() || !state.untracked.is_empty() || state.under_way.is_some();
+        match self.id() {
+            _ if self.linked.is_missing => Some(Step::Worktree(OnWorktree::Repair, String::new())),
+            _ if !self.holders.is_empty() => None,
+            _ if self.linked.is_main => (state.under_way.is_some()).then(|| git("status")),
+            Some(id) if !self.linked.info.as_ref().is_some_and(|info| info.ready) => {
+                Some(Step::Worktree(OnWorktree::Add, id.to_owned()))
+            }
+            _ if has_work => Some(git("status")),
+            _ if state.unlanded > 0 => {
+                Some(git(&format!("log {}..HEAD", self.target.as_deref().unwrap_or_default())))
+            }
+            _ => Some(Step::Worktree(OnWorktree::Remove, path)),
+        }
+    }
+
+    /// The facts, in the order in which they matter.
+    pub(crate) fn facts(&self) -> Vec<String> {
+        let mut facts = Vec::new();
+        facts.extend(self.holders.iter().map(|(id, actor)| format!("{actor} works there on {id}")));
+        if self.linked.is_missing {
+            facts.push("its folder is missing: moved or deleted".to_owned());
+        }
+        if self.linked.is_made() && !self.linked.info.as_ref().is_some_and(|info| info.ready) {
+            facts.push("its set-up is not finished".to_owned());
+        }
+        if let Some(why) = &self.linked.locked {
+            facts.push(if why.is_empty() { "locked".to_owned() } else { format!("locked: {why}") });
+        }
+        match &self.state {
+            Ok(state) => {
+                if let Some(under_way) = &state.under_way {
+                    let age = render::age(&rfc3339(under_way.since_ms));
+                    facts.push(format!("a {} is under way since {age}", under_way.what));
+                }
+                let count = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
+                facts.extend(count(state.changed.len(), "uncommitted"));
+                facts.extend(count(state.untracked.len(), "untracked"));
+                if state.unlanded > 0 {
+                    facts.push(format!("{} unlanded", state.unlanded));
+                }
+                if state.behind > 0 {
+                    facts.push(format!(
+                        "{} behind {}",
+                        state.behind,
+                        self.target.as_deref().unwrap_or_default()
+                    ));
+                }
+                if facts.is_empty() {
+                    facts.push("clean".to_owned());
+                }
+            }
+            Err(refusal) => facts.push(refusal.message.clone()),
+        }
+        facts.extend(
+            self.disk.map(|disk| {
+                format!("{}{} MiB", if disk.is_more { "more than " } else { "" }, disk.bytes >> 20)
+            }),
+        );
+        facts
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        let state = self.state.as_ref().ok();
+        let info = self.linked.info.clone().unwrap_or_default();
+        let since = |state: &State| {
+            state.under_way.as_ref().map(|it| json!({ "what": it.what, "since_at": rfc3339(it.since_ms) }))
+        };
+        json!({
+            "path": path_text(&self.linked.path),
+            "main": self.linked.is_main,
+            "made": info.made,
+            "adopted": self.linked.info.is_some() && !info.made,
+            "task": info.id,
+            "branch": self.linked.branch,
+            "head": self.linked.head,
+            "target": self.target,
+            "held_by": self.holders.iter().map(|(id, actor)| json!({ "task": id, "actor": actor })).collect::<Vec<_>>(),
+            "ready": !info.made || info.ready,
+            "missing": self.linked.is_missing,
+            "locked": self.linked.locked,
+            "changed": state.map(|state| texts(&state.changed)),
+            "untracked": state.map(|state| texts(&state.untracked)),
+            "ignored": state.map(|state| state.ignored),
+            "under_way": state.and_then(since),
+            "unlanded": state.map(|state| state.unlanded),
+            "behind": state.map(|state| state.behind),
+            "port_base": info.port_base,
+            "bytes": self.disk.map(|disk| disk.bytes),
+            "next": self.next().as_ref().and_then(wording::step),
+        })
+    }
+
+    pub(crate) fn lines(&self, context: &Context) -> Vec<String> {
+        let name = match (self.id(), self.linked.is_main) {
+            (Some(id), _) => id.to_owned(),
+            (None, true) => "main".to_owned(),
+            (None, false) => "-".to_owned(),
+        };
+        let branch = self.linked.branch.as_deref().unwrap_or("(detached)");
+        let mut lines = vec![
+            format!("{:<7} {}", context.out.bold(&escape_line(&name)), path_line(&self.linked.path)),
+            format!("        {}: {}", escape_line(branch), escape_line(&self.facts().join(", "))),
+        ];
+        lines
+            .extend(self.next().as_ref().and_then(wording::step).map(|next| format!("        next: {next}")));
+        lines
+    }
+}
+
+/// The most files that a document names.
+const MOST: usize = 200;
+
+fn texts(files: &[std::path::PathBuf]) -> Vec<String> {
+    files.iter().take(MOST).map(|file| path_text(Path::new(file))).collect()
+}
+
+impl All {
+    pub(crate) fn new(context: &Context, worktrees: &Worktrees, size: bool) -> Result<All, Refusal> {
+        let leases = leases(context)?;
+        let linked = worktrees
+            .list()
+            .map_err(|error| Refusal::new(onus_core::refusal::Code::NotAllowed, error.to_string()))?;
+        let seen =
+            linked.into_iter().map(|linked| Seen::new(context, worktrees, &leases, linked, size)).collect();
+        let target = worktrees.target(context.host.config.worktrees().target.as_deref(), false);
+        let (branches, remarks) = match target {
+            Ok(target) => (worktrees.unlanded_branches(&target)?, target.remarks),
+            Err(refusal) => (Vec::new(), vec![refusal.message]),
+        };
+        Ok(All {
+            seen,
+            branches,
+            rescues: worktrees.rescues(),
+            interrupted: worktrees.interrupted()?,
+            remarks,
+        })
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        json!({
+            "worktrees": self.seen.iter().map(Seen::document).collect::<Vec<_>>(),
+            "unlanded_branches": self.branches.iter().map(|(name, unlanded)| json!({ "branch": name, "unlanded": unlanded })).collect::<Vec<_>>(),
+            "rescues": self.rescues,
+            "interrupted": self.interrupted.iter().map(|journal| path_text(&journal.path)).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn lines(&self, context: &Context) -> Vec<String> {
+        let mut lines: Vec<String> = self.seen.iter().flat_map(|seen| seen.lines(context)).collect();
+        for (branch, unlanded) in &self.branches {
+            let branch = escape_line(branch);
+            lines.push(format!("branch  {branch}: {unlanded} unlanded, checked out nowhere"));
+            lines.push(format!("        next: git log HEAD..{branch}"));
+        }
+        for journal in &self.interrupted {
+            lines.push(format!("        {}: interrupted", path_line(&journal.path)));
+            lines.push("        next: onus doctor --fix".to_owned());
+        }
+        if self.rescues > 0 {
+            lines.push(format!("rescues {} kept under refs/onus/rescue/", self.rescues));
+            lines.push("        next: git for-each-ref refs/onus/rescue".to_owned());
+        }
+        lines
+    }
+}

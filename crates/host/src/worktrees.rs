@@ -1,0 +1,195 @@
+//! Tasks' worktrees, as they are configured here: where they are made, what their set-up is, and which leases are worked on in them.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use onus_core::command::Attachment;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::scope::WorktreeId;
+use onus_core::task::TaskBranch;
+use onus_core::time::Span;
+use onus_dispatch::{Exit, Hooks, Passing, Renewal, Spec, Stop, Terms, Trampoline, Waiting};
+use onus_engine::TaskView;
+use onus_repo::Place;
+use onus_repo::approval::{Approvals, Definition, environment};
+use onus_repo::worktrees::{Info, Linked, Making, Wanted, Worktrees, ports_of};
+
+use crate::Host;
+use crate::config::state_folder;
+use crate::host::env;
+use crate::worktree::marked;
+
+/// How long a set-up command may take to end when its time is over.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Host {
+    pub fn worktrees(&self) -> Result<Worktrees, Refusal> {
+        let found = self.place.as_ref().map(Worktrees::of).transpose()?.flatten();
+        found.ok_or_else(|| {
+            Refusal::usage("there is no git repository here, so there are no worktrees")
+                .next(Step::plain("go to a checkout of the repository"))
+        })
+    }
+
+    /// The folder that onus keeps for the user.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        state_folder(&env)
+    }
+
+    /// What the user approved of what this repository configures.
+    pub fn approvals(&self) -> Result<Approvals, Refusal> {
+        let state = self.state_folder();
+        let state = state.ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
+        let clone = self.place.as_ref().and_then(|place| place.common_dir.as_deref());
+        Approvals::of(&state, clone.unwrap_or(&self.folder))
+    }
+
+    /// The set-up command, which must have been approved.
+    pub fn set_up(&self) -> Result<Option<Definition>, Refusal> {
+        let Some(definition) = self.config.worktrees().setup else { return Ok(None) };
+        match self.approvals()?.require(&definition) {
+            Ok(()) => Ok(Some(definition)),
+            Err(refusal) if refusal.code == Code::Unapproved => {
+                Err(Refusal { next: vec![Step::ApproveCommand(definition.name)], ..refusal })
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// The worktree that a task is to have. Nothing is known of the task yet: what can be refused now is.
+    pub fn wanted(&self, fetch: bool) -> Result<(Worktrees, Wanted), Refusal> {
+        let worktrees = self.worktrees()?;
+        let settings = self.config.worktrees();
+        let root = worktrees.root(settings.root.as_deref())?;
+        worktrees.target(settings.target.as_deref(), false)?;
+        let wanted = Wanted {
+            task: String::new(),
+            id: String::new(),
+            title: String::new(),
+            own: None,
+            root,
+            target: settings.target,
+            fetch: fetch || settings.fetch,
+            state: self.state_folder(),
+        };
+        Ok((worktrees, wanted))
+    }
+
+    /// Notes that a worktree is one that onus knows, and gives it ports; both stay what they are if it was known. Whatever fails
+    /// here keeps nobody from working.
+    pub fn adopt(&self, git_dir: &Path, of: Option<(&str, &str, Option<TaskBranch>)>) -> Option<u16> {
+        let known = Info::of(git_dir);
+        let mut info = known.clone().unwrap_or(Info { ready: true, ..Info::default() });
+        if let Some((task, id, own)) = of {
+            (info.task, info.id, info.own) = (Some(task.to_owned()), Some(id.to_owned()), own);
+        }
+        if known.as_ref() != Some(&info) {
+            info.write(git_dir).ok()?;
+        }
+        match info.port_base {
+            Some(base) => Some(base),
+            None => ports_of(&self.state_folder()?, git_dir).ok().flatten(),
+        }
+    }
+
+    /// Adopts the worktree that a conversation begins in, if it is a linked one that nobody made known: its program's own, or one
+    /// made by hand. No process is started for it.
+    pub fn adopt_here(&self) {
+        let Some(place) = self.place.as_ref().filter(|place| !place.is_submodule()) else { return };
+        if let (Some(git_dir), Some(common)) = (&place.git_dir, &place.common_dir)
+            && git_dir != common
+            && Info::of(git_dir).is_none()
+        {
+            self.adopt(git_dir, None);
+        }
+    }
+
+    /// Which worktree this is, by its mark.
+    pub fn id_of(place: &Place) -> Option<WorktreeId> {
+        marked(place)
+    }
+}
+
+/// The branch that is a task's own.
+pub fn own_branch(task: &TaskView) -> Option<TaskBranch> {
+    let (branch, base, target) = (task.branch.clone()?, task.base.clone()?, task.target.clone()?);
+    Some(TaskBranch { branch, base, target })
+}
+
+/// A worktree, as a lease is attached to it.
+pub fn attachment(linked: &Linked, own: Option<TaskBranch>) -> Attachment {
+    Attachment {
+        id: linked.place().as_ref().and_then(marked),
+        path: linked.path.to_string_lossy().into_owned(),
+        branch: linked.branch.clone(),
+        own,
+    }
+}
+
+/// What a command that runs in a worktree is told about it.
+pub fn told_of(path: &Path, port_base: Option<u16>) -> Vec<(String, String)> {
+    let mut told = vec![("ONUS_WORKTREE".to_owned(), path.to_string_lossy().into_owned())];
+    told.extend(port_base.map(|base| ("ONUS_PORT_BASE".to_owned(), base.to_string())));
+    told
+}
+
+/// Runs an approved set-up command in a new worktree. Its output goes to our standard error; the lease is renewed meanwhile.
+pub fn run_set_up(
+    definition: &Definition,
+    making: &Making,
+    mut renew: Box<dyn FnMut() -> Renewal + Send>,
+) -> Result<(), Refusal> {
+    let unexpected =
+        |why: String| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {why}"));
+    let Some((program, args)) = definition.argv.split_first() else { return Ok(()) };
+    let mut variables: Vec<(String, String)> = environment(&definition.env, std::env::vars_os())
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    variables.extend(told_of(making.path(), making.info.port_base));
+    let spec = Spec {
+        program: program.into(),
+        args: args.iter().map(Into::into).collect(),
+        env: variables,
+        inherits: false,
+        folder: making.path().join(&definition.folder),
+        passing: Passing::AllToStderr,
+        trampoline: Trampoline::of_this_program().map_err(|error| unexpected(error.to_string()))?,
+    };
+    let waiting = Waiting::spawn(spec).map_err(|error| unexpected(error.to_string()))?;
+    let child = waiting.start().map_err(|error| {
+        Refusal::new(Code::NotAllowed, format!("the set-up command was not started: {error}"))
+    })?;
+    let deadline = Instant::now() + Duration::from_millis(definition.timeout_ms);
+    let left = move || deadline.saturating_duration_since(Instant::now());
+    let hooks = Hooks {
+        renew: Box::new(move |_| match renew() {
+            Renewal::Kept { next_in, .. } => Renewal::Kept { next_in, trusted_for: Some(left()) },
+            other => other,
+        }),
+        tell: Box::new(|_| {}),
+    };
+    let terms = Terms {
+        renew_every: Duration::from_secs(15),
+        trusted_until: Some(deadline),
+        margin: Duration::ZERO,
+        grace: GRACE,
+    };
+    let report =
+        onus_dispatch::supervise(child, &terms, hooks).map_err(|error| unexpected(error.to_string()))?;
+    report.rest.finish();
+    let why = match (report.stopped, report.interrupted, report.exit) {
+        (Some(Stop::Fenced { why }), _, _) => return Err(Refusal::new(Code::Fenced, why)),
+        (Some(Stop::Untrusted { .. }), _, _) => {
+            let limit = i64::try_from(definition.timeout_ms).unwrap_or(i64::MAX);
+            format!("took longer than {}", Span::from_ms(limit))
+        }
+        (None, Some(signal), _) => {
+            format!("was interrupted by {}", onus_dispatch::signal_name(signal.as_raw()))
+        }
+        (None, None, Exit::Code(0)) => return Ok(()),
+        (None, None, Exit::Code(code)) => format!("failed with exit code {code}"),
+        (None, None, Exit::Signal(signal)) => format!("was killed by {}", onus_dispatch::signal_name(signal)),
+    };
+    Err(Refusal::new(Code::NotAllowed, format!("the set-up command {why}")))
+}

@@ -1,0 +1,250 @@
+//! One at a time, and what somebody who died was about to do.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use onus_core::refusal::{Code, Refusal, Step};
+use serde::{Deserialize, Serialize};
+
+use super::{Linked, Worktrees, failed, unwritten};
+use crate::files::read_itself;
+
+/// Longer than any checkout that others wait for.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The lock that every change to a repository's worktrees is made under.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// For the git that works under it: it inherits the lock.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// What is done with a worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Making,
+    /// It was there, and is given to another holder.
+    Entering,
+    Removing,
+}
+
+/// What is being done with a worktree, in a file that is locked while it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journal {
+    pub action: Action,
+    pub path: PathBuf,
+    /// The task's uid and id.
+    pub task: Option<String>,
+    pub id: Option<String>,
+    pub branch: Option<String>,
+    /// The commit that it is made at, or that its branch has.
+    pub commit: Option<String>,
+    /// Whether the branch is made, or removed, with it.
+    pub with_branch: bool,
+}
+
+/// A journal that is locked by this process.
+#[derive(Debug)]
+pub(super) struct Writing {
+    /// Locked while it is open.
+    file: File,
+    path: PathBuf,
+}
+
+impl Writing {
+    /// What was to be done is done. Under the lock, so that nobody waits for a file that is gone.
+    pub(super) fn close(self, _: &Lock) -> io::Result<()> {
+        let gone = fs::remove_file(&self.path);
+        drop(self.file);
+        gone
+    }
+}
+
+/// What became of something that was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub journal: Journal,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It had been finished.
+    Finished,
+    /// What was half made, or half removed, is gone.
+    Gone,
+    /// Somebody has put something there: it stays, as it is.
+    Kept(String),
+}
+
+impl std::fmt::Display for Settled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.journal.path.display();
+        match &self.outcome {
+            Outcome::Finished => write!(f, "{path}: it had been finished"),
+            Outcome::Gone => write!(f, "{path}: what was left of it is gone, nothing was lost"),
+            Outcome::Kept(why) => write!(f, "{path}: kept, {why}"),
+        }
+    }
+}
+
+impl Worktrees {
+    /// The folder of our own files, in the common dir.
+    fn folder(&self) -> PathBuf {
+        self.common_dir().join("onus").join("worktrees")
+    }
+
+    pub fn lock(&self) -> Result<Lock, Refusal> {
+        let what = "cannot lock the repository's worktrees";
+        let file = self.open_lock().map_err(|error| unwritten(what, &error))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Refusal::new(
+                        Code::Busy,
+                        "another process has been changing this repository's worktrees for two minutes",
+                    )
+                    .next(Step::plain("try again when it has finished")));
+                }
+                Err(TryLockError::Error(error)) => return Err(unwritten(what, &error)),
+            }
+        }
+    }
+
+    /// Never removed: who waits for it waits for the same file.
+    fn open_lock(&self) -> io::Result<File> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
+        let path = self.folder().join("lock");
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    }
+
+    /// Says what is about to be done. None: somebody is at it.
+    pub(super) fn begin(&self, _: &Lock, name: &str, journal: &Journal) -> Result<Option<Writing>, Refusal> {
+        let what = "cannot write down what is about to be done";
+        let path = self.folder().join(format!("{name}.json"));
+        let write = || -> io::Result<Option<Writing>> {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            file.set_len(0)?;
+            (&file).write_all(serde_json::to_string(journal)?.as_bytes())?;
+            file.sync_all()?;
+            Ok(Some(Writing { file, path: path.clone() }))
+        };
+        write().map_err(|error| unwritten(what, &error))
+    }
+
+    /// What is being done with worktrees by others who live, and what was left by those who died.
+    fn journals(&self, _: &Lock) -> Vec<(Journal, Option<Writing>)> {
+        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
+        let paths = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let found = paths.filter_map(|path| {
+            let file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+            let is_left = file.try_lock().is_ok();
+            let text = read_itself(&path).ok()?;
+            // One that was never written whole: nothing was begun.
+            let nothing = Journal {
+                action: Action::Making,
+                path: PathBuf::new(),
+                task: None,
+                id: None,
+                branch: None,
+                commit: None,
+                with_branch: false,
+            };
+            let journal = serde_json::from_str(&text).unwrap_or(nothing);
+            Some((journal, is_left.then_some(Writing { file, path })))
+        });
+        found.collect()
+    }
+
+    /// What somebody who died left under this name.
+    pub(super) fn left(&self, lock: &Lock, name: &str) -> Option<Journal> {
+        let file = self.folder().join(format!("{name}.json"));
+        let found = self
+            .journals(lock)
+            .into_iter()
+            .find_map(|(journal, left)| left.filter(|it| it.path == file).map(|_| journal));
+        found.filter(|journal| !journal.path.as_os_str().is_empty())
+    }
+
+    /// Whether somebody who lives is making, entering or removing this worktree.
+    pub(super) fn is_busy(&self, lock: &Lock, linked: &Linked) -> bool {
+        self.journals(lock).iter().any(|(journal, left)| left.is_none() && journal.path == linked.path)
+    }
+
+    /// What was interrupted and not settled yet.
+    pub fn interrupted(&self) -> Result<Vec<Journal>, Refusal> {
+        if !self.folder().exists() {
+            return Ok(Vec::new());
+        }
+        let lock = self.lock()?;
+        let left = self.journals(&lock).into_iter().filter(|(_, left)| left.is_some());
+        Ok(left.map(|(journal, _)| journal).collect())
+    }
+
+    /// Brings to rest what was interrupted. `is_recorded`: whether the store has this worktree's branch as that task's.
+    pub fn settle(&self, is_recorded: &dyn Fn(&Journal) -> bool) -> Result<Vec<Settled>, Refusal> {
+        if !self.folder().exists() {
+            return Ok(Vec::new());
+        }
+        let lock = self.lock()?;
+        let mut settled = Vec::new();
+        for (journal, left) in self.journals(&lock) {
+            let Some(left) = left else { continue };
+            let outcome = match journal.action {
+                _ if journal.path.as_os_str().is_empty() => Outcome::Gone,
+                Action::Making if is_recorded(&journal) => Outcome::Finished,
+                Action::Entering => Outcome::Finished,
+                Action::Making | Action::Removing => self.scrap(&lock, &journal)?,
+            };
+            left.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+            if !journal.path.as_os_str().is_empty() {
+                settled.push(Settled { journal, outcome });
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Takes away what is half made or half removed, unless there is something in it that no commit has.
+    pub(super) fn scrap(&self, lock: &Lock, journal: &Journal) -> Result<Outcome, Refusal> {
+        let what = "cannot look at the repository's worktrees";
+        let all = self.list().map_err(|error| failed(what, &error))?;
+        if let Some(linked) = all.iter().find(|linked| linked.path == journal.path && !linked.is_main) {
+            if let Some(why) = self.has_been_used(linked, journal) {
+                return Ok(Outcome::Kept(why));
+            }
+            self.delete(lock, linked, true)?;
+        }
+        if let (true, Some(branch), Some(commit)) = (journal.with_branch, &journal.branch, &journal.commit) {
+            self.delete_branch(lock, branch, commit);
+        }
+        self.tidy_root(&journal.path);
+        Ok(Outcome::Gone)
+    }
+}

@@ -1,0 +1,253 @@
+//! What is in a worktree: changes that no commit has, something under way, commits that are nowhere else.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use onus_core::refusal::Refusal;
+use serde::Serialize;
+
+use super::journal::Journal;
+use super::{Linked, Target, Worktrees, failed};
+use crate::git::{Call, GitError};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A merge, a rebase and the like that somebody began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnderWay {
+    pub what: &'static str,
+    /// Wall time, in milliseconds.
+    pub since_ms: i64,
+}
+
+/// What is in a worktree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Changed, staged or conflicting files, from its root.
+    pub changed: Vec<PathBuf>,
+    pub untracked: Vec<PathBuf>,
+    /// Ignored files and folders.
+    pub ignored: usize,
+    pub under_way: Option<UnderWay>,
+    /// Commits that are in no other branch, nor in the target by content.
+    pub unlanded: u64,
+    /// Commits of the target that it does not have.
+    pub behind: u64,
+}
+
+/// The files of git that say what is under way.
+const UNDER_WAY: [(&str, &str); 6] = [
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+];
+
+pub(super) fn under_way(git_dir: &Path) -> Option<UnderWay> {
+    UNDER_WAY.iter().find_map(|(file, what)| {
+        let since = git_dir.join(file).symlink_metadata().ok()?.modified().ok()?;
+        let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        Some(UnderWay { what, since_ms: i64::try_from(since_ms).unwrap_or_default() })
+    })
+}
+
+impl State {
+    /// What would be lost, or left unfinished, if the worktree went away; empty: nothing.
+    pub fn reasons(&self, branch: Option<&str>) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let files = |what: &str, files: &[PathBuf]| {
+            let names: Vec<String> = files.iter().take(3).map(|file| file.display().to_string()).collect();
+            let more = files.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{} {what}: {}{more}", counted(files.len() as u64, "file"), names.join(", "))
+        };
+        if !self.changed.is_empty() {
+            reasons.push(files("with uncommitted changes", &self.changed));
+        }
+        if !self.untracked.is_empty() {
+            reasons.push(files("untracked", &self.untracked));
+        }
+        if let Some(under_way) = &self.under_way {
+            reasons.push(format!("a {} is under way", under_way.what));
+        }
+        if self.unlanded > 0 {
+            let on = branch.map_or_else(|| "a detached HEAD".to_owned(), |branch| format!("branch {branch}"));
+            reasons.push(format!("{} on {on} in no other branch", counted(self.unlanded, "commit")));
+        }
+        reasons
+    }
+}
+
+pub(super) fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        // Where they could not be counted.
+        u64::MAX => format!("{what}s"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+/// The disk space of a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    pub bytes: u64,
+    /// There are more files than are looked at.
+    pub is_more: bool,
+}
+
+/// The most files that are looked at to see how much space a worktree takes.
+const MOST_FILES: usize = 300_000;
+
+impl DiskUse {
+    pub fn of(folder: &Path) -> DiskUse {
+        let (mut used, mut left, mut folders) = (DiskUse::default(), MOST_FILES, vec![folder.to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let Ok(metadata) = entry.path().symlink_metadata() else { continue };
+                if left == 0 {
+                    return DiskUse { is_more: true, ..used };
+                }
+                left -= 1;
+                used.bytes += metadata.blocks() * 512;
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        used
+    }
+}
+
+impl Worktrees {
+    /// What is in it now.
+    pub fn state(&self, linked: &Linked, target: Option<&Target>) -> Result<State, Refusal> {
+        let mut state = State { under_way: under_way(&linked.git_dir), ..State::default() };
+        if linked.is_missing {
+            if !self.index_is_committed(linked) {
+                state.changed.push(PathBuf::from("(its index)"));
+            }
+        } else {
+            let looked = self.changes(Call::in_worktree(&linked.path, &linked.git_dir), &mut state);
+            looked.map_err(|error| failed(&format!("cannot look at {}", linked.path.display()), &error))?;
+        }
+        if let Some(head) = &linked.head {
+            let target = target.map(|target| (target.name.as_str(), target.commit.as_str()));
+            state.unlanded = self.unlanded(head, linked.branch.as_deref(), target);
+            if let Some((_, commit)) = target.filter(|(name, _)| linked.branch.as_deref() != Some(name)) {
+                state.behind = self.ahead(commit, head)?;
+            }
+        }
+        Ok(state)
+    }
+
+    /// The state of a branch that is checked out nowhere.
+    pub fn unlanded_branches(&self, target: &Target) -> Result<Vec<(String, u64)>, Refusal> {
+        let what = "cannot list branches";
+        let refs = self.git().words(&[
+            "for-each-ref",
+            "--format=%(refname:lstrip=2) %(objectname)",
+            "refs/heads/onus/",
+        ]);
+        let refs = refs.line().map_err(|error| failed(what, &error))?;
+        let out: Vec<String> = self
+            .list()
+            .map_err(|error| failed(what, &error))?
+            .into_iter()
+            .filter_map(|it| it.branch)
+            .collect();
+        let open = refs
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter(|(name, _)| !out.iter().any(|it| it == name));
+        let counted = open.map(|(name, tip)| {
+            (name.to_owned(), self.unlanded(tip, Some(name), Some((&target.name, &target.commit))))
+        });
+        Ok(counted.filter(|(_, unlanded)| *unlanded > 0).collect())
+    }
+
+    fn changes(&self, call: Call<'_>, state: &mut State) -> Result<(), GitError> {
+        let call = call.words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]);
+        let out = call
+            .words(&["--ignored=matching", "--ignore-submodules=none", "--no-ahead-behind"])
+            .limit(LIMIT)
+            .run()?;
+        for entry in out.split(|byte| *byte == 0) {
+            let Some((code, name)) = entry.split_at_checked(3) else { continue };
+            let path = PathBuf::from(OsStr::from_bytes(name));
+            match code {
+                b"!! " => state.ignored += 1,
+                b"?? " => state.untracked.push(path),
+                _ => state.changed.push(path),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is staged is what is committed.
+    fn index_is_committed(&self, linked: &Linked) -> bool {
+        let call = self.git_in(&linked.git_dir).words(&["diff-index", "--cached", "--quiet", "HEAD", "--"]);
+        !linked.git_dir.join("index").exists() || call.run().is_ok()
+    }
+
+    fn git_in(&self, git_dir: &Path) -> Call<'static> {
+        Call::in_worktree(self.common_dir(), git_dir)
+    }
+
+    /// Why a worktree that was half made or half removed is not ours to take away: what is in it that its commit has not. Files of
+    /// the commit may be absent, and the index may be.
+    pub(super) fn has_been_used(&self, linked: &Linked, journal: &Journal) -> Option<String> {
+        if linked.locked.as_deref().is_some_and(|why| why != "initializing") {
+            return Some("it is locked".to_owned());
+        }
+        if let Some(under_way) = under_way(&linked.git_dir) {
+            return Some(format!("a {} is under way", under_way.what));
+        }
+        let tip = match &linked.branch {
+            Some(branch) => self.commit_of(&format!("refs/heads/{branch}")),
+            None => linked.head.clone(),
+        };
+        if tip.is_some() && tip != journal.commit {
+            return Some("something was committed there".to_owned());
+        }
+        if linked.is_missing {
+            let is_empty = fs::read_dir(&linked.path).map_or(true, |mut files| files.next().is_none());
+            return (!is_empty).then(|| "files there belong to no worktree".to_owned());
+        }
+        let Some(commit) = &journal.commit else {
+            return Some("it is not known what belongs there".to_owned());
+        };
+        match self.beyond(linked, commit) {
+            Ok(0) => None,
+            Ok(files) => Some(format!("{} there in no commit", counted(files, "file"))),
+            Err(GitError(why)) => Some(format!("it cannot be looked at: {why}")),
+        }
+    }
+
+    /// How many files are not as this commit has them, and not absent. Compared by an index of our own.
+    fn beyond(&self, linked: &Linked, commit: &str) -> Result<u64, GitError> {
+        let fail = |error: std::io::Error| GitError(error.to_string());
+        let folder = tempfile::tempdir_in(self.common_dir().join("onus")).map_err(fail)?;
+        let index = folder.path().join("index");
+        let call =
+            || Call::in_worktree(&linked.path, &linked.git_dir).env("GIT_INDEX_FILE", &index).limit(LIMIT);
+        call().words(&["read-tree", "--end-of-options", commit]).run()?;
+        // Its time stamps say nothing yet: the content decides. It says no if anything differs, which is asked for next.
+        call().words(&["update-index", "-q", "--really-refresh"]).outcome()?;
+        let changed = call()
+            .words(&["diff-files", "-z", "--name-only", "--diff-filter=d", "--ignore-submodules=none"])
+            .run()?;
+        let untracked = call().words(&["ls-files", "-z", "--others", "--exclude-standard"]).run()?;
+        Ok((count(&changed) + count(&untracked)) as u64)
+    }
+}
+
+/// How many names there are, each with a NUL behind it.
+fn count(names: &[u8]) -> usize {
+    names.iter().filter(|byte| **byte == 0).count()
+}

@@ -1,0 +1,268 @@
+//! Making a task's worktree: all of it, or nothing.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use onus_core::refusal::{Refusal, Step};
+use onus_core::task::TaskBranch;
+
+use super::journal::{Action, Journal, Lock, Outcome, Writing};
+use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, name_for, ports_of, refuse, unwritten};
+
+/// A worktree that is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The task's uid, id and title.
+    pub task: String,
+    pub id: String,
+    pub title: String,
+    /// The branch that is the task's already.
+    pub own: Option<TaskBranch>,
+    /// The folder that worktrees are made in.
+    pub root: PathBuf,
+    /// The target branch, as configured.
+    pub target: Option<String>,
+    /// Whether the server is asked for the target first.
+    pub fetch: bool,
+    /// The user's own folder, for ports.
+    pub state: Option<PathBuf>,
+}
+
+/// A worktree that is not recorded yet. Dropped, it is an interrupted one.
+#[derive(Debug)]
+pub struct Making {
+    worktrees: Worktrees,
+    journal: Journal,
+    writing: Writing,
+    pub linked: Linked,
+    pub info: Info,
+    /// Whether it was made now; else it was there.
+    pub is_new: bool,
+    pub remarks: Vec<String>,
+}
+
+impl Making {
+    pub fn path(&self) -> &Path {
+        &self.linked.path
+    }
+
+    /// Copies what the worktree needs and git does not have, and gives it ports.
+    pub fn equip(&mut self, state: Option<&Path>) -> Result<(), Refusal> {
+        let copied = self.worktrees.include(&self.linked.path)?;
+        if copied.files > 0 {
+            self.remarks.push(format!(
+                "copied {} as .worktreeinclude says",
+                super::look::counted(copied.files as u64, "file")
+            ));
+        }
+        self.remarks.extend(copied.remarks);
+        let ports = state.map(|state| ports_of(state, &self.linked.git_dir));
+        match ports {
+            Some(Ok(Some(base))) => self.info.port_base = Some(base),
+            Some(Ok(None)) => {
+                self.remarks.push("it has no ports of its own: all ranges are taken".to_owned())
+            }
+            Some(Err(error)) => self.remarks.push(format!("it has no ports of its own: {error}")),
+            None => self.remarks.push("it has no ports of its own: there is no home folder".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Its set-up has run.
+    pub fn is_ready(&mut self) -> Result<(), Refusal> {
+        self.info.ready = true;
+        let what = "cannot write to the worktree's git directory";
+        self.info.write(&self.linked.git_dir).map_err(|error| unwritten(what, &error))
+    }
+
+    /// The store has it: it is whole.
+    pub fn finish(self) -> Result<(), Refusal> {
+        let lock = self.worktrees.lock()?;
+        self.writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))
+    }
+
+    /// It is not to be: what was made goes away again. Says what was kept all the same.
+    pub fn undo(self) -> Option<String> {
+        let undo = || -> Result<Option<String>, Refusal> {
+            let lock = self.worktrees.lock()?;
+            let kept = match self.is_new {
+                true => match self.worktrees.scrap(&lock, &self.journal)? {
+                    Outcome::Kept(why) => Some(format!("{} stays: {why}", self.journal.path.display())),
+                    Outcome::Finished | Outcome::Gone => None,
+                },
+                false => None,
+            };
+            self.writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+            Ok(kept)
+        };
+        undo().unwrap_or_else(|refusal| Some(refusal.message))
+    }
+}
+
+impl Worktrees {
+    /// The worktree of a task: the one that has its branch, or a new one.
+    pub fn make(&self, wanted: &Wanted) -> Result<Making, Refusal> {
+        // It may reach out, so nobody waits for it.
+        let target = self.target(wanted.target.as_deref(), wanted.fetch)?;
+        let lock = self.lock()?;
+        let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
+        let own =
+            wanted.own.as_ref().filter(|own| self.commit_of(&format!("refs/heads/{}", own.branch)).is_some());
+        if let Some(own) = own
+            && let Some(linked) = all.iter().find(|linked| linked.branch.as_ref() == Some(&own.branch))
+        {
+            match linked.is_missing {
+                true => self.forget_missing(&lock, linked)?,
+                false => return self.enter(&lock, wanted, own, linked.clone()),
+            }
+        }
+        let name = name_for(&wanted.id, &wanted.title);
+        let made = own.cloned().unwrap_or_else(|| TaskBranch {
+            branch: format!("onus/{name}"),
+            base: target.commit.clone(),
+            target: target.name.clone(),
+        });
+        let with_branch = own.is_none();
+        let reference = format!("refs/heads/{}", made.branch);
+        let commit = if with_branch { Some(target.commit.clone()) } else { self.commit_of(&reference) };
+        let path = wanted.root.join(&name);
+        let journal = Journal {
+            action: Action::Making,
+            path: path.clone(),
+            task: Some(wanted.task.clone()),
+            id: Some(wanted.id.clone()),
+            branch: Some(made.branch.clone()),
+            commit: commit.clone(),
+            with_branch,
+        };
+        if let Some(left) = self.left(&lock, &name).filter(|left| left.action == Action::Making) {
+            // One that was recorded would have been found by its branch.
+            self.scrap(&lock, &left)?;
+        }
+        self.check_free(&path, &made, with_branch)?;
+        let Some(writing) = self.begin(&lock, &name, &journal)? else {
+            return Err(refuse(format!("another process is making a worktree for {} now", wanted.id))
+                .task(&wanted.id));
+        };
+        let made = make_root(&wanted.root).and_then(|()| {
+            let call =
+                self.git().holding(lock.file()).map_err(|error| failed("cannot make a worktree", &error))?;
+            let call = call.words(&["-c", "worktree.useRelativePaths=false", "worktree", "add", "--quiet"]);
+            let call = match with_branch {
+                true => call
+                    .words(&["--no-track", "-b", &made.branch, "--end-of-options"])
+                    .word(&path)
+                    .word(&target.commit),
+                false => call.words(&["--end-of-options"]).word(&path).word(&made.branch),
+            };
+            call.limit(CHECKOUT_LIMIT)
+                .run()
+                .map_err(|error| failed("git could not make the worktree", &error))?;
+            let linked = self.at(&path).map_err(|error| failed("cannot look at the new worktree", &error))?;
+            let linked = linked.filter(|linked| linked.path == path && !linked.is_main);
+            let linked = linked.ok_or_else(|| refuse("git made no worktree, and did not say why"))?;
+            let info = Info {
+                made: true,
+                task: Some(wanted.task.clone()),
+                id: Some(wanted.id.clone()),
+                own: Some(made.clone()),
+                ..Info::default()
+            };
+            let what = "cannot write to the worktree's git directory";
+            info.write(&linked.git_dir).map_err(|error| unwritten(what, &error))?;
+            Ok((linked, info))
+        });
+        match made {
+            Ok((linked, info)) => {
+                let worktrees = self.clone();
+                Ok(Making {
+                    worktrees,
+                    journal,
+                    writing,
+                    linked,
+                    info,
+                    is_new: true,
+                    remarks: target.remarks,
+                })
+            }
+            Err(refusal) => {
+                // Nothing was there before: what is there now is ours.
+                let _ = self.scrap(&lock, &journal);
+                writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// What is there goes to another holder of the task.
+    fn enter(
+        &self,
+        lock: &Lock,
+        wanted: &Wanted,
+        own: &TaskBranch,
+        linked: Linked,
+    ) -> Result<Making, Refusal> {
+        let where_it_is = linked.path.display().to_string();
+        let Some(mut info) = linked.info.clone().filter(|_| !linked.is_main) else {
+            return Err(refuse(format!(
+                "branch {} of {} is checked out in {where_it_is}",
+                own.branch, wanted.id
+            ))
+            .task(&wanted.id)
+            .next(Step::plain("check out another branch there, or go on there")));
+        };
+        let name =
+            linked.git_dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let journal = Journal {
+            action: Action::Entering,
+            path: linked.path.clone(),
+            task: Some(wanted.task.clone()),
+            id: Some(wanted.id.clone()),
+            branch: Some(own.branch.clone()),
+            commit: linked.head.clone(),
+            with_branch: false,
+        };
+        let Some(writing) = self.begin(lock, &name, &journal)? else {
+            return Err(refuse(format!("another process is busy with {where_it_is} now")).task(&wanted.id));
+        };
+        info.own = Some(own.clone());
+        let state = self.state(&linked, None)?;
+        let left = state.changed.len() + state.untracked.len();
+        let mut remarks = vec![format!("{where_it_is} was there and has its branch: the work goes on in it")];
+        if left > 0 {
+            let files = super::look::counted(left as u64, "file");
+            remarks.push(format!("{files} there with changes that nobody committed"));
+        }
+        Ok(Making { worktrees: self.clone(), journal, writing, linked, info, is_new: false, remarks })
+    }
+
+    /// Refuses to build on what somebody else has there.
+    fn check_free(&self, path: &Path, made: &TaskBranch, with_branch: bool) -> Result<(), Refusal> {
+        if path.symlink_metadata().is_ok() {
+            return Err(refuse(format!("there is something at {} already", path.display()))
+                .next(Step::plain("move it away, or remove it if nobody needs it")));
+        }
+        if !with_branch {
+            return Ok(());
+        }
+        let exists = |name: &str| self.commit_of(&format!("refs/heads/{name}")).is_some();
+        let above = made.branch.match_indices('/').map(|(at, _)| &made.branch[..at]);
+        if let Some(name) = above.chain([made.branch.as_str()]).find(|name| exists(name)) {
+            return Err(refuse(format!("there is a branch {name} already, and it is not this task's"))
+                .next(Step::plain("rename it, or delete it if nobody needs it")));
+        }
+        Ok(())
+    }
+}
+
+/// The folder of all of them, which belongs to the user.
+fn make_root(root: &Path) -> Result<(), Refusal> {
+    let what = || format!("cannot make {}", root.display());
+    DirBuilder::new().recursive(true).create(root).map_err(|error| unwritten(&what(), &error))?;
+    let there = fs::symlink_metadata(root).map_err(|error| unwritten(&what(), &error))?;
+    match there.is_dir() && there.uid() == rustix::process::geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(refuse(format!("{} is not a folder of yours", root.display()))),
+    }
+}

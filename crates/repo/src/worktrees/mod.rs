@@ -1,0 +1,309 @@
+//! Worktrees of tasks: made beside the repository, looked at, and taken away without losing anything (P10).
+//!
+//! **Who has authority.** Git knows which worktrees there are; the store knows which task has which branch and who holds it. What is
+//! ours alone lies in a worktree's own git directory ([`Info`]) and goes with it: that onus made it, for which task, whether its
+//! set-up is finished, and its ports.
+//!
+//! **One at a time.** Git's own commands about worktrees race one another. Ours run under a lock on a file in the repository's
+//! common dir, which is never removed. Git inherits that lock as its standard input: if onus is killed, the lock lasts until the git
+//! that it started has ended, so nobody meets half of its work.
+//!
+//! **The journal** (`journal.rs`) is one small file for each worktree that is being made or removed, locked by whoever does it.
+//! A journal that nobody has locked was left by somebody who died; [`Worktrees::settle`] brings it to rest: what was never handed to
+//! anybody and holds nothing that is not committed goes away again, everything else stays and is named.
+//!
+//! | window | what a kill leaves | what settling does |
+//! | --- | --- | --- |
+//! | journal written, git not started | the journal | removes the journal |
+//! | git at work, or done | a folder that no task has | removes folder and branch, if nobody put anything there |
+//! | set-up at work | the same | the same |
+//! | recorded in the store | the journal | removes the journal, keeps the worktree |
+//! | removing | a folder that is partly gone | goes on, if what is left is committed |
+//!
+//! **Nothing outside our own root is deleted**, and nothing that is uncommitted, untracked, under way, locked or in no other branch.
+
+mod include;
+mod journal;
+mod landed;
+mod look;
+mod make;
+mod ports;
+mod remove;
+mod target;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onus_core::refusal::{Code, Refusal};
+use onus_core::task::TaskBranch;
+use serde::{Deserialize, Serialize};
+
+use crate::discover::{Place, discover};
+use crate::files::{read_itself, read_small};
+use crate::git::{Call, GitError, Repository};
+use crate::owner::Foreign;
+
+pub use journal::{Journal, Lock, Settled};
+pub use look::{DiskUse, State, UnderWay};
+pub use make::{Making, Wanted};
+pub use ports::{PORTS, ports_of};
+pub use remove::Removed;
+pub use target::Target;
+
+/// A checkout of many files takes its time.
+const CHECKOUT_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// What onus knows of a worktree, in that worktree's own git directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Info {
+    /// Whether onus made it. One that was adopted is never deleted by itself.
+    pub made: bool,
+    /// The uid and the id of the task that it was made for.
+    pub task: Option<String>,
+    pub id: Option<String>,
+    pub own: Option<TaskBranch>,
+    /// Its files were copied and its set-up command has run.
+    pub ready: bool,
+    /// The first of its ports.
+    pub port_base: Option<u16>,
+}
+
+const INFO: &str = "onus-worktree.json";
+
+impl Info {
+    /// None: there is none, or it is not ours to read.
+    pub fn of(git_dir: &Path) -> Option<Info> {
+        serde_json::from_str(&read_itself(&git_dir.join(INFO)).ok()?).ok()
+    }
+
+    /// Whole or not at all.
+    pub fn write(&self, git_dir: &Path) -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(git_dir)?;
+        file.write_all(serde_json::to_string(self)?.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(git_dir.join(INFO)).map(drop).map_err(|error| error.error)
+    }
+}
+
+/// A worktree as git lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    pub path: PathBuf,
+    /// Its own git directory: the common one, for the main checkout.
+    pub git_dir: PathBuf,
+    pub is_main: bool,
+    /// The commit that is checked out.
+    pub head: Option<String>,
+    /// The branch that is checked out; None: HEAD is detached.
+    pub branch: Option<String>,
+    /// Why `git worktree lock` keeps it.
+    pub locked: Option<String>,
+    /// Its folder is not where git has it.
+    pub is_missing: bool,
+    pub info: Option<Info>,
+}
+
+impl Linked {
+    pub fn place(&self) -> Option<Place> {
+        discover(&self.path).filter(|place| place.git_dir.as_deref() == Some(&*self.git_dir) || self.is_main)
+    }
+
+    pub fn is_made(&self) -> bool {
+        self.info.as_ref().is_some_and(|info| info.made)
+    }
+}
+
+/// The worktrees of one repository.
+#[derive(Clone, Debug)]
+pub struct Worktrees {
+    repository: Repository,
+    /// The main checkout, or the bare repository itself.
+    home: PathBuf,
+}
+
+impl Worktrees {
+    /// None outside git.
+    pub fn of(place: &Place) -> Result<Option<Worktrees>, Foreign> {
+        let Some(repository) = Repository::new(place)? else { return Ok(None) };
+        let common = repository.common_dir();
+        let home = match (common.file_name(), common.parent()) {
+            _ if place.git_dir.as_deref() == Some(common) => place.root.clone(),
+            (Some(name), Some(parent)) if name == ".git" => parent.to_owned(),
+            _ => common.to_owned(),
+        };
+        Ok(Some(Worktrees { repository, home }))
+    }
+
+    /// The main checkout, or the bare repository itself.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    pub fn common_dir(&self) -> &Path {
+        self.repository.common_dir()
+    }
+
+    fn git(&self) -> Call<'static> {
+        self.repository.call()
+    }
+
+    /// The folder that task's worktrees are made in: beside the repository, or below `configured`.
+    pub fn root(&self, configured: Option<&str>) -> Result<PathBuf, Refusal> {
+        let name = self.home.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name =
+            format!("{}.onus", name.strip_suffix(".git").filter(|name| !name.is_empty()).unwrap_or(&name));
+        let above = match configured.map(Path::new) {
+            None => self.home.parent().map(Path::to_owned),
+            Some(path) if path.is_absolute() => Some(path.to_owned()),
+            Some(path) => {
+                return Err(Refusal::usage(format!(
+                    "worktree.root is not an absolute path: {}",
+                    path.display()
+                )));
+            }
+        };
+        let root =
+            above.ok_or_else(|| Refusal::usage("there is no folder beside the repository"))?.join(name);
+        // Where it will really be: a link in its place leads elsewhere.
+        let real = root.ancestors().find_map(|folder| {
+            let rest = root.strip_prefix(folder).ok()?;
+            folder.canonicalize().ok().map(|folder| folder.join(rest))
+        });
+        let real = real.unwrap_or_else(|| root.clone());
+        let inside = |folder: &Path| folder.canonicalize().is_ok_and(|folder| real.starts_with(folder));
+        if inside(&self.home) || inside(self.common_dir()) {
+            return Err(Refusal::usage(format!(
+                "worktrees are never made inside the repository, and {} is",
+                root.display()
+            )));
+        }
+        Ok(real)
+    }
+
+    /// All of them, the main checkout first.
+    pub fn list(&self) -> Result<Vec<Linked>, GitError> {
+        let out = self.git().words(&["worktree", "list", "--porcelain", "-z"]).run()?;
+        let dirs = self.git_dirs();
+        let mut found = Vec::new();
+        for record in split_records(&out) {
+            let value = |name: &str| record.iter().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            let Some(path) = value("worktree ").map(PathBuf::from) else { continue };
+            let is_main = found.is_empty();
+            let git_dir = match is_main {
+                true => self.common_dir().to_owned(),
+                false => match dirs.iter().find(|(there, _)| *there == path) {
+                    Some((_, git_dir)) => git_dir.clone(),
+                    None => continue,
+                },
+            };
+            let head = value("HEAD ").filter(|head| head.bytes().any(|byte| byte != b'0'));
+            found.push(Linked {
+                is_missing: !is_main && !path.join(".git").exists(),
+                head: head.map(str::to_owned),
+                branch: value("branch refs/heads/").map(str::to_owned),
+                locked: record
+                    .iter()
+                    .find_map(|line| line.strip_prefix("locked"))
+                    .map(|why| why.trim().to_owned()),
+                info: Info::of(&git_dir),
+                is_main,
+                path,
+                git_dir,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Each linked worktree's folder and git directory, as git has them.
+    fn git_dirs(&self) -> Vec<(PathBuf, PathBuf)> {
+        let entries = fs::read_dir(self.common_dir().join("worktrees")).into_iter().flatten().flatten();
+        let paths = entries.filter_map(|entry| {
+            let git_dir = entry.path();
+            let text = read_small(&git_dir.join("gitdir")).ok()?;
+            let file = git_dir.join(text.trim_end_matches(['\n', '\r']));
+            let path = file.parent()?;
+            Some((path.canonicalize().unwrap_or_else(|_| path.to_owned()), git_dir))
+        });
+        paths.collect()
+    }
+
+    /// The worktree that this folder is in.
+    pub fn at(&self, folder: &Path) -> Result<Option<Linked>, GitError> {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let mut all = self.list()?;
+        all.retain(|linked| {
+            let path = linked.path.canonicalize().unwrap_or_else(|_| linked.path.clone());
+            folder.starts_with(path)
+        });
+        Ok(all.into_iter().max_by_key(|linked| linked.path.components().count()))
+    }
+
+    /// How many rescues are kept.
+    pub fn rescues(&self) -> usize {
+        let out = self.git().words(&["for-each-ref", "--format=%(refname)", "refs/onus/rescue/"]).run();
+        out.map_or(0, |out| out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
+    }
+}
+
+/// `line NUL line NUL NUL`, record after record.
+fn split_records(out: &[u8]) -> Vec<Vec<String>> {
+    let mut records = vec![Vec::new()];
+    for line in out.split(|byte| *byte == 0) {
+        match (line.is_empty(), records.last_mut()) {
+            (false, Some(record)) => record.push(String::from_utf8_lossy(line).into_owned()),
+            _ => records.push(Vec::new()),
+        }
+    }
+    records.retain(|record| !record.is_empty());
+    records
+}
+
+/// The name of a task's worktree and branch: its id, and what a title gives in safe letters.
+pub fn name_for(id: &str, title: &str) -> String {
+    const MOST: usize = 32;
+    let mut slug = String::new();
+    for c in title.chars().flat_map(char::to_lowercase) {
+        match c {
+            c if c.is_ascii_alphanumeric() => slug.push(c),
+            _ if slug.is_empty() || slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+        if slug.len() >= MOST {
+            break;
+        }
+    }
+    // A word that was cut in the middle says little.
+    if slug.len() >= MOST
+        && let Some((whole, _)) = slug.rsplit_once('-')
+    {
+        slug.truncate(whole.len());
+    }
+    match slug.trim_end_matches('-') {
+        "" => id.to_owned(),
+        slug => format!("{id}-{slug}"),
+    }
+}
+
+/// What cannot be done with worktrees, and why.
+fn refuse(why: impl Into<String>) -> Refusal {
+    Refusal::new(Code::NotAllowed, why)
+}
+
+fn failed(what: &str, error: &GitError) -> Refusal {
+    match error.0.contains("No space left on device") || error.0.contains("Disk quota exceeded") {
+        true => Refusal::new(Code::DiskFull, format!("{what}: there is no space left")),
+        false => refuse(format!("{what}: {}", error.0)),
+    }
+}
+
+fn unwritten(what: &str, error: &std::io::Error) -> Refusal {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Refusal::new(Code::DiskFull, format!("{what}: there is no space left"))
+        }
+        _ => refuse(format!("{what}: {error}")),
+    }
+}

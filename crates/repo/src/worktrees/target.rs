@@ -1,0 +1,106 @@
+//! What a task's branch begins at: the newest of what is known of the branch that it is to land in.
+
+use std::time::Duration;
+
+use onus_core::refusal::{Refusal, Step};
+
+use super::{Worktrees, failed, refuse};
+use crate::git::GitError;
+
+/// A server that does not answer keeps nobody from working.
+const FETCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// A branch to land in, and where a task that lands there begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub name: String,
+    pub commit: String,
+    /// What the caller should know: that the server could not be reached, that two tips have diverged.
+    pub remarks: Vec<String>,
+}
+
+impl Worktrees {
+    /// `configured`, else the branch that origin calls its main one, else the one of the main checkout. `fetch`: ask the server first.
+    pub fn target(&self, configured: Option<&str>, fetch: bool) -> Result<Target, Refusal> {
+        let name = self.target_name(configured)?;
+        let mut remarks = Vec::new();
+        if fetch {
+            remarks.extend(self.fetch(&name).err());
+        }
+        let tips: Vec<String> = ["refs/onus/landed/", "refs/heads/", "refs/remotes/origin/"]
+            .iter()
+            .filter_map(|below| self.commit_of(&format!("{below}{name}")))
+            .collect();
+        let Some(first) = tips.first() else {
+            return Err(refuse(format!("there is no commit on {name} yet, so there is nothing to begin at"))
+                .next(Step::plain("commit something first, or name another target branch")));
+        };
+        // The one that has everything that the others have.
+        let newest = tips.iter().find(|tip| tips.iter().all(|other| self.contains(tip, other)));
+        if newest.is_none() {
+            remarks.push(format!(
+                "{name} here and {name} at origin have diverged: this begins at the local one"
+            ));
+        }
+        Ok(Target { commit: newest.unwrap_or(first).clone(), name, remarks })
+    }
+
+    fn target_name(&self, configured: Option<&str>) -> Result<String, Refusal> {
+        let short = |name: &str| self.git().words(&["symbolic-ref", "--quiet", "--short", name]).line().ok();
+        let origins = || short("refs/remotes/origin/HEAD")?.strip_prefix("origin/").map(str::to_owned);
+        let name = match configured {
+            Some(name) => {
+                let name =
+                    name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("origin/")).unwrap_or(name);
+                Some(name.to_owned())
+            }
+            None => origins().or_else(|| short("HEAD")),
+        };
+        let name = name.ok_or_else(|| {
+            refuse("no branch is checked out in the main checkout, so it is not clear where work is to land")
+                .next(Step::plain("check out a branch there, or set worktree.target"))
+        })?;
+        match self.git().words(&["check-ref-format", "--branch"]).word(&name).run() {
+            Ok(_) => Ok(name),
+            Err(_) => Err(Refusal::usage("worktree.target is not the name of a branch")),
+        }
+    }
+
+    /// Brings what is known of origin's branch up to date. The one call that may reach out.
+    fn fetch(&self, name: &str) -> Result<(), String> {
+        if self.git().words(&["config", "--get", "remote.origin.url"]).run().is_err() {
+            return Err("there is no remote called origin: nothing was fetched".to_owned());
+        }
+        let refs = format!("+refs/heads/{name}:refs/remotes/origin/{name}");
+        let call = self.git().reaching_out().limit(FETCH_LIMIT);
+        let call = call.words(&[
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-write-fetch-head",
+        ]);
+        call.words(&["--end-of-options", "origin"]).word(refs).run().map(drop).map_err(|GitError(why)| {
+            let why = why.lines().last().unwrap_or_default().to_owned();
+            format!("origin cannot be reached ({why}): this begins at what is known here")
+        })
+    }
+
+    pub(super) fn commit_of(&self, name: &str) -> Option<String> {
+        let name = format!("{name}^{{commit}}");
+        self.git().words(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).word(name).line().ok()
+    }
+
+    /// Whether everything in `other` is in `tip`.
+    pub(super) fn contains(&self, tip: &str, other: &str) -> bool {
+        tip == other || self.git().words(&["merge-base", "--is-ancestor", other, tip]).run().is_ok()
+    }
+
+    /// How many commits `tip` has that `other` has not.
+    pub(super) fn ahead(&self, tip: &str, other: &str) -> Result<u64, Refusal> {
+        let range = format!("{other}..{tip}");
+        let count = self.git().words(&["rev-list", "--count", "--end-of-options"]).word(range).line();
+        let count = count.map_err(|error| failed("cannot count commits", &error))?;
+        Ok(count.parse().unwrap_or(0))
+    }
+}

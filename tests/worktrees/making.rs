@@ -1,0 +1,275 @@
+//! A claim with a worktree.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::kit::Yard;
+use crate::support::{Ran, agent, human};
+
+#[test]
+fn a_claim_with_a_worktree_has_a_folder_beside_the_repository_on_a_branch_of_the_tasks_own() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("Fix the login: it's «broken»/../x"));
+    let claimed = yard.json(&a, &["claim", &id, "--worktree"]).ok().json();
+    let path = yard.claim(&a, &id);
+    assert_eq!(path, yard.root().join("ON-1-fix-the-login-it-s-broken-x"));
+    assert_eq!(claimed["worktree"]["path"], path.to_str().unwrap());
+    assert_eq!(claimed["lease"]["worktree"], path.to_str().unwrap());
+    let task = yard.show(&id);
+    assert_eq!(task["branch"], "onus/ON-1-fix-the-login-it-s-broken-x");
+    assert_eq!((&task["target"], &task["base"]), (&"main".into(), &yard.git(&["rev-parse", "main"]).into()));
+    assert_eq!(yard.git_in(&path, &["branch", "--show-current"]), task["branch"].as_str().unwrap());
+    // The second claim renewed it and went on there.
+    let kinds = yard.kinds(&id);
+    for kind in ["task.branched", "lease.attached", "lease.acquired"] {
+        assert_eq!(kinds.iter().filter(|it| *it == kind).count(), 1, "{kinds:?}");
+    }
+    let rebuilt = yard.json(&human("ada"), &["ledger", "rebuild"]).ok().json();
+    assert_eq!(rebuilt["changed"], serde_json::json!({}), "{rebuilt}");
+    yard.is_at_rest();
+}
+
+#[test]
+fn worktree_creation_failed_work_silently_went_on_in_the_shared_checkout() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let before = yard.git(&["for-each-ref"]);
+    fs::create_dir_all(yard.root().join("ON-1-one")).unwrap();
+    fs::write(yard.root().join("ON-1-one/mine.txt"), "kept").unwrap();
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert!(refused["message"].as_str().unwrap().contains("ON-1-one already"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("released"), "{refused}");
+    let task = yard.show(&id);
+    assert_eq!((&task["lease"], &task["state"], &task["branch"]), (&().into(), &"open".into(), &().into()));
+    assert!(task["last_word"]["text"].as_str().unwrap().contains("no worktree could be made"), "{task:#}");
+    assert_eq!(fs::read_to_string(yard.root().join("ON-1-one/mine.txt")).unwrap(), "kept");
+    assert_eq!(yard.git(&["for-each-ref"]), before);
+    // And no command ran in the shared checkout.
+    let ran = yard.run(&a, &["run", &id, "--worktree", "--", "touch", "ran"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    assert!(!yard.repo().join("ran").exists());
+    fs::remove_dir_all(yard.root()).unwrap();
+    yard.run(&a, &["run", &id, "--worktree", "--on-success", "release", "--", "touch", "ran"]).ok();
+    assert!(yard.root().join("ON-1-one/ran").exists() && !yard.repo().join("ran").exists());
+}
+
+#[test]
+fn what_cannot_be_begun_is_refused_before_anything_is_claimed() {
+    let yard = Yard::bare_ground();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert!(refused["message"].as_str().unwrap().contains("no commit on main yet"), "{refused}");
+    yard.commit("a.txt", "one\n");
+    yard.git(&["checkout", "--quiet", "--detach"]);
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert!(refused["message"].as_str().unwrap().contains("no branch is checked out"), "{refused}");
+    let inside = yard.repo().to_str().unwrap().to_owned();
+    let ran = yard.command(&a).env("ONUS_WORKTREE_ROOT", inside).args(["claim", &id, "--worktree"]).output();
+    assert_eq!(Ran::of(ran.unwrap()).code, 2);
+    assert!(!yard.kinds(&id).contains(&"lease.acquired".to_owned()));
+    // The target may be named.
+    let ran =
+        yard.command(&a).env("ONUS_WORKTREE_TARGET", "main").args(["claim", &id, "--worktree"]).output();
+    Ran::of(ran.unwrap()).ok();
+    yard.is_at_rest();
+}
+
+#[test]
+fn a_branch_of_that_name_that_is_not_the_tasks_is_left_alone() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    yard.git(&["branch", "onus/ON-1-one"]);
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert!(
+        refused["message"].as_str().unwrap().contains("there is a branch onus/ON-1-one already"),
+        "{refused}"
+    );
+    assert_eq!(yard.branches(), ["onus/ON-1-one"]);
+    yard.git(&["branch", "-m", "onus/ON-1-one", "onus"]);
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert!(refused["message"].as_str().unwrap().contains("a branch onus already"), "{refused}");
+}
+
+#[test]
+fn a_bare_repository_has_worktrees_beside_it() {
+    let yard = Yard::new();
+    let bare = yard.folder().join("lib.git");
+    yard.git(&["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
+    let onus = |args: &[&str]| Ran::of(yard.command_in(&bare, &agent("a")).args(args).output().unwrap());
+    onus(&["init", "--prefix", "LIB"]).ok();
+    onus(&["add", "one"]).ok();
+    onus(&["claim", "1", "--worktree"]).ok();
+    assert!(yard.folder().join("lib.onus/LIB-1-one/a.txt").exists());
+}
+
+#[test]
+fn after_a_takeover_the_successor_goes_on_where_the_work_is() {
+    let yard = Yard::new();
+    let (a, b, id) = (agent("a"), agent("b"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.commit_in(&path, "b.txt", "work\n");
+    fs::write(path.join("c.txt"), "not committed\n").unwrap();
+    assert_eq!(yard.json(&b, &["claim", &id, "--worktree"]).code, 4, "a live holder's");
+    yard.run(&human("ada"), &["takeover", &id, "--force", "--reason", "gone"]).ok();
+    yard.run(&human("ada"), &["release", &id]).ok();
+    let claimed = yard.json(&b, &["claim", &id, "--worktree"]).ok().json();
+    assert_eq!(claimed["worktree"]["path"], path.to_str().unwrap());
+    assert_eq!(claimed["worktree"]["new"], false);
+    assert!(claimed["notices"].to_string().contains("1 file there with changes"), "{claimed:#}");
+    assert_eq!(fs::read_to_string(path.join("c.txt")).unwrap(), "not committed\n");
+    // Without the folder, the branch is checked out again.
+    yard.git_in(&path, &["add", "."]);
+    yard.git_in(&path, &["commit", "--quiet", "-m", "c"]);
+    fs::remove_dir_all(&path).unwrap();
+    let again = yard.claim(&b, &id);
+    assert_eq!(fs::read_to_string(again.join("c.txt")).unwrap(), "not committed\n");
+    yard.is_at_rest();
+}
+
+#[test]
+fn ignored_files_that_the_repository_names_are_copied_and_nothing_else() {
+    let yard = Yard::new();
+    yard.commit(".gitignore", ".env*\nlink*\nbig/\n");
+    yard.commit(".worktreeinclude", ".env*\n!.env.old\nlink*\nnotes.txt\na.txt\n");
+    for (file, text) in
+        [(".env", "SECRET=1\n"), (".env.old", "old\n"), ("notes.txt", "untracked\n"), ("big-no", "")]
+    {
+        fs::write(yard.repo().join(file), text).unwrap();
+    }
+    fs::create_dir(yard.repo().join("big")).unwrap();
+    fs::write(yard.repo().join("big/data"), "x").unwrap();
+    fs::set_permissions(yard.repo().join(".env"), fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink("a.txt", yard.repo().join("link-in")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", yard.repo().join("link-out")).unwrap();
+    let claimed = yard.json(&agent("a"), &["claim", &yard.add("one"), "--worktree"]).ok().json();
+    let path = yard.root().join("ON-1-one");
+    assert_eq!(fs::read_to_string(path.join(".env")).unwrap(), "SECRET=1\n");
+    assert_eq!(fs::metadata(path.join(".env")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_link(path.join("link-in")).unwrap().to_str(), Some("a.txt"));
+    for absent in [".env.old", "notes.txt", "big", "link-out"] {
+        assert!(path.join(absent).symlink_metadata().is_err(), "{absent}");
+    }
+    assert!(claimed["notices"].to_string().contains("link-out was not copied"), "{claimed:#}");
+    assert_eq!(yard.git_in(&path, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_set_up_command_runs_only_as_a_person_approved_it() {
+    let yard = Yard::new();
+    let config = "[worktree]\nsetup = [\"sh\", \"-c\", \"echo base $ONUS_PORT_BASE in $PWD >setup.log; echo told >&2; env >env.log\"]\n";
+    yard.commit("onus.toml", config);
+    yard.commit(".gitignore", "*.log\n");
+    let (a, id) = (agent("a"), yard.add("one"));
+    let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
+    assert_eq!(refused["code"], "unapproved", "{refused}");
+    assert!(refused["next"][0].as_str().unwrap().starts_with("onus trust approve setup"), "{refused}");
+    let listed = yard.json(&a, &["trust", "list"]).ok().json();
+    let digest = listed["commands"][0]["digest"].as_str().unwrap().to_owned();
+    assert_eq!(yard.json(&a, &["trust", "approve", "setup"]).refused(6)["code"], "people_only");
+    assert_eq!(
+        yard.json(&a, &["trust", "approve", "setup", "--digest", &digest]).refused(6)["code"],
+        "people_only"
+    );
+    let ci = crate::support::As { actor: "ci:main".into(), instance: "1".into() };
+    assert_eq!(yard.json(&ci, &["trust", "approve", "setup"]).refused(6)["code"], "people_only");
+    yard.json(&ci, &["trust", "approve", "setup", "--digest", "sha256:00"]).refused(6);
+    yard.json(&human("ada"), &["trust", "approve", "setup"]).ok();
+    let ran = yard.command(&a).env("SECRET", "1").args(["claim", &id, "--worktree"]).output().unwrap();
+    let ran = Ran::of(ran);
+    assert!(ran.ok().stderr.contains("told"), "{ran:?}");
+    let path = yard.root().join("ON-1-one");
+    let shown = yard.json(&a, &["worktree", "show", &id]).ok().json();
+    let log = fs::read_to_string(path.join("setup.log")).unwrap();
+    assert_eq!(log, format!("base {} in {}\n", shown["port_base"], path.display()));
+    let env = fs::read_to_string(path.join("env.log")).unwrap();
+    assert!(!env.contains("SECRET") && !env.contains("ONUS_ACTOR") && !env.contains("ONUS_TOKEN"), "{env}");
+    // A changed command was never approved.
+    yard.commit("onus.toml", &config.replace("told", "changed"));
+    let two = yard.add("two");
+    assert_eq!(yard.json(&a, &["claim", &two, "--worktree"]).refused(6)["code"], "unapproved");
+    yard.json(&a, &["claim", &two, "--worktree", "--no-setup"]).ok();
+    yard.commit("onus.toml", config);
+    yard.json(&human("ada"), &["trust", "revoke", "setup"]).ok();
+    assert_eq!(yard.json(&a, &["claim", &yard.add("three"), "--worktree"]).refused(6)["code"], "unapproved");
+}
+
+#[test]
+fn a_set_up_command_that_fails_or_takes_too_long_leaves_nothing() {
+    let yard = Yard::new();
+    for (n, (command, why)) in
+        [("exit 3", "exit code 3"), ("sleep 600 & sleep 600", "took longer than")].into_iter().enumerate()
+    {
+        let config = format!("[worktree]\nsetup = [\"sh\", \"-c\", \"{command}\"]\nsetup_timeout = \"1s\"\n");
+        yard.commit("onus.toml", &config);
+        yard.json(&human("ada"), &["trust", "approve", "setup"]).ok();
+        let id = yard.add(&format!("task {n}"));
+        let refused = yard.json(&agent("a"), &["claim", &id, "--worktree"]).refused(6);
+        assert!(refused["message"].as_str().unwrap().contains(why), "{refused}");
+        assert_eq!(yard.show(&id)["lease"], serde_json::Value::Null);
+        assert!(!yard.root().exists() && yard.branches().is_empty());
+        yard.is_at_rest();
+    }
+}
+
+#[test]
+fn every_worktree_has_ports_of_its_own() {
+    let yard = Yard::new();
+    let bases: Vec<u64> = (0..4)
+        .map(|n| {
+            let id = yard.add(&format!("task {n}"));
+            let claimed = yard.json(&agent(&format!("a{n}")), &["claim", &id, "--worktree"]).ok().json();
+            claimed["worktree"]["port_base"].as_u64().unwrap()
+        })
+        .collect();
+    for (n, base) in bases.iter().enumerate() {
+        assert!(bases[..n].iter().all(|other| other.abs_diff(*base) >= 20), "{bases:?}");
+        let shown = yard.json(&human("ada"), &["worktree", "show", &format!("ON-{}", n + 1)]).ok().json();
+        assert_eq!(shown["port_base"], *base);
+    }
+    let id = yard.add("run");
+    let ran = yard.run(
+        &agent("r"),
+        &["run", &id, "--worktree", "--", "sh", "-c", "echo $ONUS_PORT_BASE >p; git add p; git commit -qm p"],
+    );
+    assert!(ran.stderr.contains("ONUS_PORT_BASE="), "{ran:?}");
+}
+
+#[test]
+fn a_base_is_the_newest_of_what_is_known_and_offline_is_said() {
+    let yard = Yard::new();
+    let origin = yard.folder().join("origin.git");
+    yard.git(&["clone", "--quiet", "--bare", ".", origin.to_str().unwrap()]);
+    yard.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
+    yard.git(&["fetch", "--quiet", "origin"]);
+    let other = yard.folder().join("other");
+    yard.git(&["clone", "--quiet", origin.to_str().unwrap(), other.to_str().unwrap()]);
+    let newer = yard.commit_in(&other, "b.txt", "theirs\n");
+    yard.git_in(&other, &["push", "--quiet", "origin", "main"]);
+    let a = agent("a");
+    let known = yard.json(&a, &["claim", &yard.add("one"), "--worktree"]).ok().json();
+    assert_eq!(known["task"]["base"], yard.git(&["rev-parse", "main"]));
+    let fetched = yard.json(&a, &["claim", &yard.add("two"), "--worktree", "--fetch"]).ok().json();
+    assert_eq!(fetched["task"]["base"], newer.as_str(), "{fetched:#}");
+    std::fs::rename(&origin, yard.folder().join("gone.git")).unwrap();
+    let offline = yard.json(&a, &["claim", &yard.add("three"), "--worktree", "--fetch"]).ok().json();
+    assert_eq!(offline["task"]["base"], newer.as_str());
+    assert!(offline["notices"].to_string().contains("cannot be reached"), "{offline:#}");
+    yard.commit("c.txt", "ours\n");
+    let diverged = yard.json(&a, &["claim", &yard.add("four"), "--worktree"]).ok().json();
+    assert_eq!(diverged["task"]["base"], yard.git(&["rev-parse", "main"]));
+    assert!(diverged["notices"].to_string().contains("have diverged"), "{diverged:#}");
+}
+
+#[test]
+fn an_agent_that_would_not_be_guarded_there_is_named() {
+    let yard = Yard::new();
+    yard.run(&human("ada"), &["setup", "claude"]).ok();
+    let told =
+        yard.json(&agent("a"), &["claim", &yard.add("one"), "--worktree"]).ok().json()["notices"].to_string();
+    assert!(told.contains("Claude Code is not guarded in") && told.contains("setup claude"), "{told}");
+    yard.git(&["add", "."]);
+    yard.git(&["commit", "--quiet", "-m", "settings"]);
+    let told =
+        yard.json(&agent("a"), &["claim", &yard.add("two"), "--worktree"]).ok().json()["notices"].to_string();
+    assert!(!told.contains("not guarded"), "{told}");
+}
