@@ -153,7 +153,11 @@ pub(crate) fn make(
                 return Err(refusal);
             }
             let message = format!("no worktree could be made: {why}");
-            refusal.message = match holder.act(Act::Move { verb: Verb::Release, message: Some(message) }) {
+            refusal.message = match holder.act(Act::Move {
+                verb: Verb::Release,
+                message: Some(message),
+                uncommitted: None,
+            }) {
                 Ok(_) => format!("{} was released again, it has no worktree: {why}", task.id),
                 Err(also) => {
                     format!("{} has no worktree: {why}; and it was not released: {}", task.id, also.message)
