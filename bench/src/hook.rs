@@ -1,8 +1,5 @@
 //! What an agent waits for at every edit and every tool call: the hook's whole process, where 200 others hold leases.
 
-use std::fs::File;
-use std::process::{Command, Stdio};
-
 use onus_core::command::{Act, Terms};
 use onus_core::ids::{Number, TaskRef};
 use onus_core::scope::Scope;
@@ -12,6 +9,7 @@ use onus_store::Access;
 use crate::Result;
 use crate::claim::{commit, yardstick};
 use crate::fixture::{self, History};
+use crate::harness::{self, Harness};
 use crate::measure::{Report, Target, Times};
 use crate::place::{Place, Repository};
 
@@ -29,9 +27,10 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     repository.fill(&fixture::store(place, TASKS, History::Fresh)?)?;
     hold(&repository)?;
     let yardstick = yardstick(&repository)?;
+    let harness = Harness { onus: &place.onus, repository: &repository };
     let hook = |times: &mut Times, event: &str, file: &str| {
-        payload(&repository, event, file)?;
-        times.time(|| call(place, &repository))
+        harness.write(harness::Report { session: "bench", event, tool: "Write", file })?;
+        times.time(|| harness.call(&[]))
     };
     hook(&mut Times::default(), "SessionStart", "")?;
     hook(&mut Times::default(), "PreToolUse", "src/mine.rs")?;
@@ -78,31 +77,6 @@ fn hold(repository: &Repository) -> Result<()> {
         let task = Some(TaskRef::Number(Number(n)));
         let command = onus_core::command::Command::OnTask { task, act, force: None };
         engine.run(&Request { identity: fixture::identity(&format!("h{n}"))?, command, key: None })?;
-    }
-    Ok(())
-}
-
-/// What a harness says.
-fn payload(repository: &Repository, event: &str, file: &str) -> Result<()> {
-    let payload = serde_json::json!({
-        "session_id": "bench", "hook_event_name": event, "cwd": repository.root, "tool_name": "Write",
-        "tool_input": { "file_path": repository.root.join(file), "content": "x".repeat(4_000) },
-    });
-    Ok(std::fs::write(repository.root.join("payload.json"), payload.to_string())?)
-}
-
-/// As a harness calls it, apart from the shell between.
-fn call(place: &Place, repository: &Repository) -> Result<()> {
-    let output = Command::new(&place.onus)
-        .args(["hook", "claude"])
-        .env_clear()
-        .env("HOME", &repository.root)
-        .current_dir(&repository.root)
-        .stdin(File::open(repository.root.join("payload.json"))?)
-        .stderr(Stdio::null())
-        .output()?;
-    if !output.status.success() || String::from_utf8_lossy(&output.stdout).contains("deny") {
-        return Err(format!("the hook refused: {}", String::from_utf8_lossy(&output.stdout)).into());
     }
     Ok(())
 }

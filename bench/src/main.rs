@@ -8,10 +8,12 @@
 
 mod batch;
 mod claim;
+mod compare;
 mod crowd;
 mod fixture;
 mod graph;
 mod guard;
+mod harness;
 mod hook;
 mod lists;
 mod measure;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.first().map(String::as_str) {
         Some(crowd::WORKER) => crowd::work(&args[1..]).map(|()| true),
+        Some("compare") => compare::run(&args[1..]).map(|()| true),
         Some(name) => run(name),
         None => run("help"),
     };
@@ -87,6 +90,7 @@ fn run(name: &str) -> Result<bool> {
         BENCHMARKS.iter().filter(|benchmark| name == "all" || name == benchmark.name).collect();
     if chosen.is_empty() {
         println!("usage: onus-bench NAME|all");
+        println!("       onus-bench {}", compare::USAGE);
         for Benchmark { name, about, .. } in BENCHMARKS {
             println!("  {name:8} {about}");
         }

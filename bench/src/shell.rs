@@ -1,13 +1,14 @@
 //! What an agent waits for around every command of its shell: the hooks that remember it and look at what it changed, where
 //! 200 files are reserved in a repository of 50,000.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::Result;
+use crate::harness::{self, Harness};
 use crate::measure::{Report, Target, Times};
-use crate::place::{Place, Repository};
+use crate::place::Place;
 
 pub(crate) const ABOUT: &str =
     "the hooks around a command that changes nothing against those of a tool that is no shell";
@@ -31,10 +32,11 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
         git(root, args)?;
     }
     repository.run(&place.onus, "bench", &["init"])?;
+    let harness = Harness { onus: &place.onus, repository: &repository };
     let hook =
-        |times: &mut Times, who: &str, event: &str, tool: &str, file: &str, budget: &str| -> Result<()> {
-            payload(root, (who, event, tool), file)?;
-            times.time(|| call(place, &repository, budget))
+        |times: &mut Times, session: &str, event: &str, tool: &str, file: &str, budget: &str| -> Result<()> {
+            harness.write(harness::Report { session, event, tool, file })?;
+            times.time(|| harness.call(&[("ONUS_GUARD_TREE_BUDGET", budget)]))
         };
     for n in 0..RESERVED {
         let (who, file) = (format!("holder-{}", n % HOLDERS), format!("src/{n}/f{n}.rs"));
@@ -81,35 +83,4 @@ pub(crate) fn git(root: &Path, args: &[&str]) -> Result<()> {
         true => Ok(()),
         false => Err(format!("git {}", args.join(" ")).into()),
     }
-}
-
-/// What a harness says.
-fn payload(root: &Path, (who, event, tool): (&str, &str, &str), file: &str) -> Result<()> {
-    let input = match tool {
-        "Bash" => serde_json::json!({ "command": "cargo check --workspace 2>&1 | tail -n 20" }),
-        _ => serde_json::json!({ "file_path": root.join(file), "content": "x" }),
-    };
-    let payload = serde_json::json!({
-        "session_id": who, "hook_event_name": event, "cwd": root, "tool_name": tool, "tool_input": input,
-        "tool_use_id": "u-1",
-    });
-    Ok(fs::write(root.join("payload.json"), payload.to_string())?)
-}
-
-/// As a harness calls it, apart from the shell between.
-fn call(place: &Place, repository: &Repository, budget: &str) -> Result<()> {
-    let output = Command::new(&place.onus)
-        .args(["hook", "claude"])
-        .env_clear()
-        .env("HOME", &repository.root)
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("ONUS_GUARD_TREE_BUDGET", budget)
-        .current_dir(&repository.root)
-        .stdin(File::open(repository.root.join("payload.json"))?)
-        .stderr(Stdio::null())
-        .output()?;
-    if !output.status.success() || String::from_utf8_lossy(&output.stdout).contains("deny") {
-        return Err(format!("the hook refused: {}", String::from_utf8_lossy(&output.stdout)).into());
-    }
-    Ok(())
 }

@@ -209,7 +209,7 @@ impl Read for Failing<'_> {
         fn seat_named(&mut self, name: &SeatName) -> Option<Seat>;
         fn seats(&mut self, which: Seats, limit: u64) -> Vec<Seat>;
         fn last_seat(&mut self) -> Number;
-        fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+        fn held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<(Uid, Token)>;
         fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
         fn leases_ended_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
         fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
@@ -256,8 +256,8 @@ impl Read for Failing<'_> {
         fn instances_of(&mut self, process: &Process, limit: u64) -> Vec<KnownInstance>;
         fn running_parts(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
         fn details(&mut self, shown: &Shown) -> Details;
-        fn notes_left_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<NoteLeft>;
-        fn wishes_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Wish>;
+        fn notes_left_on(&mut self, lease: &Lease, since_ms: i64) -> Vec<NoteLeft>;
+        fn wishes_for(&mut self, task: Uid, since_ms: i64) -> Vec<Wish>;
         fn notices_for(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
         fn notices(&mut self) -> Vec<PendingNotice>;
         fn work_in(&mut self, window: Window, after: Option<&WorkRow>, limit: u64) -> Vec<WorkRow>;

@@ -45,7 +45,7 @@ fn what_was_acknowledged_outlives_the_server_if_its_standby_is_synchronous() {
     let both = format!(":{},127.0.0.1:{}/", first.port, second.port);
     let sandbox = Sandbox::on_server(&first.database().replace(&one, &both), &fresh_name());
     sandbox.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
-    let company = Company { callers: 16, tasks: 8, ttl_ms: 100..1_500, seed };
+    let company = Company { callers: 16, tasks: 8, seats: 3, ttl_ms: 100..1_500, seed };
     let (until, gone_ms) = (Instant::now() + TURN * 2, AtomicI64::new(0));
     let history = play(
         &company,

@@ -118,6 +118,13 @@ fn told(history: &History, code: i32) -> usize {
     history.deeds.iter().filter(|deed| deed.code == code).count()
 }
 
+/// How often this was told to somebody who asked for a seat, or for something under one.
+fn told_of_seats(history: &History, code: i32) -> usize {
+    let created = history.events.iter().filter(|event| event.kind == "seat.created");
+    let seats: BTreeSet<&str> = created.map(|event| event.task.as_str()).collect();
+    history.deeds.iter().filter(|deed| deed.code == code && seats.contains(deed.task.as_str())).count()
+}
+
 /// Nobody held what another held, and nothing told is lost; nobody was told anything but these codes.
 #[allow(clippy::print_stderr, reason = "the long run says what it did")]
 fn judge(history: &History, (seed, tally): (u64, &Tally), allowed: &[i32], also: &str) {
@@ -147,7 +154,7 @@ fn met(seed: u64, what: &[(&str, usize)]) {
 fn killed_stopped_and_out_of_time_nobody_holds_what_another_holds_and_nothing_told_is_lost() {
     let _alone = alone();
     let (seed, tally) = (fresh_seed(), Tally::default());
-    let company = Company { callers: 32, tasks: 12, ttl_ms: 50..450, seed };
+    let company = Company { callers: 32, tasks: 12, seats: 3, ttl_ms: 50..450, seed };
     let until = Instant::now() + duration();
     let history = play(
         &company,
@@ -163,6 +170,9 @@ fn killed_stopped_and_out_of_time_nobody_holds_what_another_holds_and_nothing_to
             ("acknowledged", told(&history, 0)),
             ("held", told(&history, 4)),
             ("unknown", told(&history, UNKNOWN)),
+            ("seats taken", told_of_seats(&history, 0)),
+            ("seats held", told_of_seats(&history, 4)),
+            ("seats unknown", told_of_seats(&history, UNKNOWN)),
             ("killed", tally.killed.into_inner()),
             ("stopped", tally.stopped.into_inner()),
         ],

@@ -13,7 +13,7 @@ use crate::caller::{Company, play};
 use crate::history::UNKNOWN;
 use crate::support::{Sandbox, human};
 use crate::tools::{Dice, fresh_seed};
-use crate::{Tally, alone, count, duration, judge, met, run, told};
+use crate::{Tally, alone, count, duration, judge, met, run, told, told_of_seats};
 
 /// What was done to connections and to the server.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ fn on_a_server_that_crashes_and_by_lines_that_break_the_same_holds() {
     let line = bad_line(server.port, seed, &harm, &is_crashing);
     let direct = Sandbox::on_server(&address, &project);
     direct.run(&human("founder"), &["init", "--prefix", "ON"]).ok();
-    let company = Company { callers: 32, tasks: 12, ttl_ms: 100..1_500, seed };
+    let company = Company { callers: 32, tasks: 12, seats: 3, ttl_ms: 100..1_500, seed };
     let by_line = address.replace(&format!(":{}/", server.port), &format!(":{}/", line.port));
     let until = Instant::now() + duration();
     let history = play(
@@ -109,6 +109,8 @@ fn on_a_server_that_crashes_and_by_lines_that_break_the_same_holds() {
             ("acknowledged", told(&history, 0)),
             ("held", told(&history, 4)),
             ("unknown", told(&history, UNKNOWN)),
+            ("seats taken", told_of_seats(&history, 0)),
+            ("seats held", told_of_seats(&history, 4)),
             ("unavailable", tally.unavailable.into_inner()),
             ("killed", tally.killed.into_inner()),
             ("stopped", tally.stopped.into_inner()),

@@ -1,5 +1,5 @@
-//! Callers that claim, go on, let lapse, come back late and take over at random, and write down what they asked, when,
-//! and what they were told. How a command is run, and what happens to it, is the test's.
+//! Callers that claim tasks and take seats, go on, let lapse, come back late and take over at random, and write down what they
+//! asked, when, and what they were told. How a command is run, and what happens to it, is the test's.
 
 use std::ops::Range;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::history::{Deed, Event, History, Term, Verb};
-use crate::support::{As, Sandbox};
+use crate::support::{As, Ran, Sandbox, agent};
 use crate::tools::{Dice, Started, now_ms, wall_ms};
 
 /// Who plays.
@@ -17,13 +17,20 @@ use crate::tools::{Dice, Started, now_ms, wall_ms};
 pub(crate) struct Company {
     pub(crate) callers: u64,
     pub(crate) tasks: usize,
+    pub(crate) seats: usize,
     /// How long their leases live, in milliseconds.
     pub(crate) ttl_ms: Range<u64>,
     pub(crate) seed: u64,
 }
 
+/// A task's id has no colon; these seats have a role and what it is for.
+fn is_seat(task: &str) -> bool {
+    task.contains(':')
+}
+
 /// A lease that a caller believes to have, or to have had.
 struct Mine {
+    /// Or a seat.
     task: String,
     token: u64,
     term: Term,
@@ -56,10 +63,13 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
     /// Runs one command and writes down when it ran and what it was told.
     fn run(&mut self, verb: Verb, task: &str, token: Option<u64>, term: Term, args: &[&str]) -> Deed {
         let mut command = self.sandbox.command(&self.who);
-        if let Some(token) = token {
-            command.env("ONUS_TASK", task).env("ONUS_TOKEN", token.to_string());
+        command.args(args);
+        match token.map(|token| token.to_string()) {
+            Some(token) if is_seat(task) => drop(command.args(["--token", &token])),
+            Some(token) => drop(command.env("ONUS_TASK", task).env("ONUS_TOKEN", token)),
+            None => {}
         }
-        command.args(args).arg("--json").env("ONUS_STORE_WAIT", "60s");
+        command.arg("--json").env("ONUS_STORE_WAIT", "60s");
         let start_ms = self.now_ms();
         let (code, answer) = (self.carry_out)(command, &mut self.dice);
         let end_ms = self.now_ms() + 1;
@@ -76,10 +86,13 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
         let term = if lives_with_it { Term::Bound } else { Term::Ttl(ttl_ms) };
         let (ttl, pid) = (format!("{ttl_ms}ms"), anchor.as_ref().map(|anchor| anchor.id().to_string()));
         let verb = if self.dice.one_in(4) { Verb::Takeover } else { Verb::Claim };
-        let mut args = match verb {
-            Verb::Takeover => vec!["takeover", &task, "--reason", "it looks forgotten", "--ttl", &ttl],
-            _ => vec!["claim", &task, "--ttl", &ttl],
+        let mut args = match (verb, is_seat(&task)) {
+            (Verb::Takeover, false) => vec!["takeover", &task, "--reason", "it looks forgotten"],
+            (Verb::Takeover, true) => vec!["seat", "takeover", &task, "--reason", "it looks forgotten"],
+            (_, false) => vec!["claim", &task],
+            (_, true) => vec!["seat", "take", &task],
         };
+        args.extend(["--ttl", &ttl]);
         args.extend(pid.iter().flat_map(|pid| ["--bind", pid]));
         let mut deed = self.run(verb, &task, None, term, &args);
         if deed.code == 0 {
@@ -99,6 +112,8 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
         let Mine { task, token, term, .. } = &self.leases[index];
         let (task, token, term) = (task.clone(), *token, *term);
         let (verb, args): (Verb, &[&str]) = match self.dice.below(8) {
+            0 | 1 if is_seat(&task) => (Verb::Release, &["seat", "release", &task]),
+            _ if is_seat(&task) => (Verb::Renew, &["seat", "renew", &task]),
             0 | 1 => (Verb::Release, &["release", &task]),
             2 => (Verb::Done, &["done", &task, "-m", "done"]),
             3 => (Verb::Note, &["note", &task, "going on"]),
@@ -131,11 +146,12 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
             (4, Some(index)) => self.kill(index),
             (5, _) => {
                 let task = self.dice.pick(self.tasks).clone();
-                let deed = self.run(Verb::Show, &task, None, Term::None, &["show", &task]);
+                let args: &[&str] = if is_seat(&task) { &["seat", "show", &task] } else { &["show", &task] };
+                let deed = self.run(Verb::Show, &task, None, Term::None, args);
                 self.log.push(deed);
             }
             (6, _) => {
-                let task = self.dice.pick(self.tasks).clone();
+                let task = self.dice.pick(&self.tasks[..self.company.tasks]).clone();
                 let deed = self.run(Verb::Reopen, &task, None, Term::None, &["reopen", &task]);
                 self.log.push(deed);
             }
@@ -151,6 +167,31 @@ impl<F: FnMut(Command, &mut Dice) -> (i32, Value)> Caller<'_, F> {
     }
 }
 
+/// Each seat is there once it was taken: what the first to have it did, and was told.
+fn found(sandbox: &Sandbox, company: &Company, seats: &[String]) -> Vec<Deed> {
+    let mut founder = Caller {
+        sandbox,
+        company,
+        who: agent("founder"),
+        tasks: seats,
+        dice: Dice::new(company.seed),
+        carry_out: |mut command: Command, _: &mut Dice| {
+            let ran = Ran::of(command.output().unwrap());
+            (ran.code, ran.json())
+        },
+        leases: Vec::new(),
+        log: Vec::new(),
+    };
+    for seat in seats {
+        let mut taken =
+            founder.run(Verb::Claim, seat, None, Term::Ttl(60_000), &["seat", "take", seat, "--ttl", "60s"]);
+        taken.token = taken.answer["lease"]["token"].as_u64();
+        let released = founder.run(Verb::Release, seat, taken.token, Term::None, &["seat", "release", seat]);
+        founder.log.extend([taken, released]);
+    }
+    founder.log
+}
+
 /// Lets them play in a sandbox, each until `goes_on` says no to the number of its steps so far, while `beside` runs beside
 /// them; what they did and what the ledger has.
 pub(crate) fn play<F: FnMut(Command, &mut Dice) -> (i32, Value)>(
@@ -160,9 +201,10 @@ pub(crate) fn play<F: FnMut(Command, &mut Dice) -> (i32, Value)>(
     carry_out: impl Fn() -> F + Sync,
     beside: impl FnOnce() + Send,
 ) -> History {
-    let tasks: Vec<String> =
+    let mut tasks: Vec<String> =
         (0..company.tasks).map(|number| sandbox.add(&format!("task {number}"))).collect();
-    let log = Mutex::new(Vec::new());
+    tasks.extend((0..company.seats).map(|number| format!("land:branch-{number}")));
+    let log = Mutex::new(found(sandbox, company, &tasks[company.tasks..]));
     std::thread::scope(|scope| {
         scope.spawn(beside);
         for number in 0..company.callers {
@@ -194,8 +236,14 @@ pub(crate) fn play<F: FnMut(Command, &mut Dice) -> (i32, Value)>(
         }
     });
     sandbox.is_whole();
-    let uids: Vec<String> =
-        tasks.iter().map(|id| sandbox.show(id)["uid"].as_str().unwrap().to_owned()).collect();
+    let uid = |task: &String| -> String {
+        let shown = match is_seat(task) {
+            true => sandbox.json(&agent("reader"), &["seat", "show", task]).ok().json(),
+            false => sandbox.show(task),
+        };
+        shown["uid"].as_str().unwrap().to_owned()
+    };
+    let uids: Vec<String> = tasks.iter().map(uid).collect();
     let mut deeds = log.into_inner().unwrap();
     for deed in &mut deeds {
         let index = tasks.iter().position(|id| *id == deed.task).unwrap();

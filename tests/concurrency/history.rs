@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What somebody did to a task, when, and what they were told. Times are of the clock that the store decides by.
+/// What somebody did to a task or a seat, when, and what they were told. Times are of the clock that the store decides by.
 #[derive(Clone, Debug)]
 pub(crate) struct Deed {
     pub(crate) who: String,

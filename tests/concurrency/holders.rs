@@ -20,7 +20,7 @@ fn run(mut command: Command, _: &mut Dice) -> (i32, Value) {
 #[test]
 fn no_instant_has_two_live_holders_and_every_token_grows() {
     let seed = fresh_seed();
-    let company = Company { callers: 6, tasks: 3, ttl_ms: 20..170, seed };
+    let company = Company { callers: 6, tasks: 3, seats: 3, ttl_ms: 20..170, seed };
     let history = play(&company, &Sandbox::new(), |steps| steps < STEPS, || run, || ());
     let found = complaints(&history);
     assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));

@@ -80,7 +80,7 @@ impl Snapshot<'_> {
     /// The news of somebody who asks.
     pub(crate) fn news_for(&mut self, caller: (&ActorName, &InstanceId)) -> Result<News> {
         let record = CallerRecord::from(self.read.instance(caller.0, caller.1)?);
-        let rows = self.read.closing(caller.0, caller.1, record.seen_at_ms, None)?;
+        let rows = self.read.closing(caller.0, caller.1, record.seen_at_ms, None, &[])?;
         self.news(caller, &record, &rows, None)
     }
 

@@ -308,7 +308,7 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     for kind in ["lease.attached", "task.branched"] {
         assert_eq!(kinds.iter().filter(|it| *it == kind).count(), 1, "once: {kinds:?}");
     }
-    let of_task = |world: &mut World| {
+    let of_task = |world: &mut World<_>| {
         let task = world.show(&id);
         (task.branch, task.base, task.target)
     };

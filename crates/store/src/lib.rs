@@ -339,6 +339,24 @@ pub struct NoteLeft {
     pub yielded: Option<Scope>,
 }
 
+/// The leases of one holder, the oldest first. Those that are known are not read.
+fn held(
+    read: &mut (impl Read + ?Sized),
+    actor: &ActorName,
+    instance: &InstanceId,
+    known: &[Lease],
+) -> Result<Vec<Lease>> {
+    let mut held = Vec::new();
+    for (task, token) in read.held_by(actor, instance)? {
+        match known.iter().find(|lease| (lease.task, lease.token) == (task, token)) {
+            Some(lease) => held.push(lease.clone()),
+            None => held.extend(read.lease(task, token)?),
+        }
+    }
+    held.sort_by_key(|lease| (lease.acquired_at_ms, lease.task));
+    Ok(held)
+}
+
 /// How many wishes are told at once.
 const WISHES: u64 = 100;
 
@@ -404,22 +422,26 @@ pub trait Read {
     }
 
     /// What every command ends with, in one question. `since_ms`: when the caller was last seen; None: never, so nothing is
-    /// news to it.
+    /// news to it. `begun`: leases that the command began, which need not be read again.
     fn closing(
         &mut self,
         actor: &ActorName,
         instance: &InstanceId,
         since_ms: Option<i64>,
         shown: Option<&Shown>,
+        begun: &[Lease],
     ) -> Result<ClosingRows> {
-        let (notes, wishes) = match since_ms {
-            Some(since_ms) => {
-                (self.notes_left_for(actor, instance, since_ms)?, self.wishes_for(actor, instance, since_ms)?)
+        let held = held(self, actor, instance, begun)?;
+        let (mut notes, mut wishes) = (Vec::new(), Vec::new());
+        if let Some(since_ms) = since_ms {
+            for lease in held.iter().filter(|lease| lease.is_of_a_task()) {
+                let since_ms = since_ms.max(lease.acquired_at_ms);
+                notes.extend(self.notes_left_on(lease, since_ms)?);
+                wishes.extend(self.wishes_for(lease.task, since_ms)?);
             }
-            None => (Vec::new(), Vec::new()),
-        };
+        }
         Ok(ClosingRows {
-            held: self.leases_held_by(actor, instance)?,
+            held,
             lost: self.leases_lost_by(actor, instance)?,
             notes,
             wishes,
@@ -445,8 +467,12 @@ pub trait Read {
         actor: &ActorName,
         instance: &InstanceId,
     ) -> Result<Option<Lease>>;
-    /// The leases of one holder that have not ended, on tasks and on seats.
-    fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
+    /// The leases of one holder that have not ended, on tasks and on seats, the oldest first.
+    fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>> {
+        held(self, actor, instance, &[])
+    }
+    /// Which leases those are.
+    fn held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<(Uid, Token)>>;
     /// The leases of somebody that ended since a wall time.
     fn leases_ended_by(
         &mut self,
@@ -541,15 +567,10 @@ pub trait Read {
     fn instances_of(&mut self, process: &Process, limit: u64) -> Result<Vec<KnownInstance>>;
     /// The parts of a conversation that have not ended.
     fn running_parts(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<KnownInstance>>;
-    /// Notes by others among the latest events of the tasks that somebody holds, since a wall time.
-    fn notes_left_for(
-        &mut self,
-        actor: &ActorName,
-        instance: &InstanceId,
-        since_ms: i64,
-    ) -> Result<Vec<NoteLeft>>;
-    /// Who was refused a path that somebody holds, since a wall time: the first of them.
-    fn wishes_for(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Result<Vec<Wish>>;
+    /// Notes by others than its holder among the latest events of a lease's task, since a wall time.
+    fn notes_left_on(&mut self, lease: &Lease, since_ms: i64) -> Result<Vec<NoteLeft>>;
+    /// Who was refused a task, or a path of its lease, since a wall time: the first of them.
+    fn wishes_for(&mut self, task: Uid, since_ms: i64) -> Result<Vec<Wish>>;
     /// What somebody is still to be told, the oldest first ([`Write::put_notice`]).
     fn notices_for(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<PendingNotice>>;
     /// Every notice that waits for its reader.

@@ -11,13 +11,16 @@
 //! **What is abstracted.** The store (one request at a time, all or nothing: SQLite's write lock), texts, hashes, versions
 //! and wall times (set to constants, so that histories which differ in nothing else are one state), tiers, dependencies,
 //! schedules, idempotency keys, and the glue that the engine puts between rows and the view: which lease is current, who
-//! else is near, a sign of life for the caller's live leases. That glue is written down here again, in `Protocol::view` and
-//! `Protocol::live_on`; the simulation checks the engine's own. Time is a few ticks; observers see every process.
+//! else is near, a sign of life for the caller's live leases, a turn's begin and end. That glue is written down here again, in
+//! `Protocol::view`, `Protocol::live_on` and `work.rs`; the simulation checks the engine's own. Time is a few ticks, by which the wall
+//! goes too; observers see every process. Work is looked at in searches of its own ([`Breadth::Work`]): elsewhere it is set to nothing.
 //!
 //! **What must hold:** in no state two holders are able to write one task; no two live leases reserve one path; tokens grow;
-//! and from every state a task whose holder died or went silent can be taken over.
+//! from every state a task whose holder died or went silent can be taken over; and the stretches of a lease are what was worked
+//! under it: apart from one another, while it was live, up to signs of life, with no rest among them.
 
 mod state;
+mod work;
 
 use std::sync::Arc;
 
@@ -30,12 +33,14 @@ use onus_core::lease::{Lease, Liveness, Pulse, Seen};
 use onus_core::policy::Policy;
 use onus_core::refusal::Refusal;
 use onus_core::scope::Scope;
+use onus_core::stretch::Sign;
 use onus_core::transition::Verb;
 use stateright::{Model, Property};
 
 pub use state::Saw;
 pub use state::State;
 use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
+pub use work::Account;
 
 /// How far the search goes.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +59,8 @@ pub struct Bounds {
 pub enum Breadth {
     /// Every task declares the one path: claim, and `done`, which claims in passing. No process dies or rests.
     Passing,
+    /// Claim, takeover, renew, note, release, and the begin and end of turns, with the work under each lease.
+    Work,
     /// Claim, takeover, renew, release, and the one path.
     Paths,
     /// Claim, takeover (forced, too), renew, release, done, a holder's handoff, reset.
@@ -78,6 +85,10 @@ pub enum Broken {
     Reset,
     /// A dead process is never noticed.
     Liveness,
+    /// The end of a turn ends no work.
+    Rest,
+    /// Work under a lapsed lease ends when that is noticed, not at the last sign of life.
+    Lapse,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +105,8 @@ pub enum Step {
     Tick,
     /// The bound agent's process dies.
     Die,
+    /// The bound agent begins a turn.
+    TurnBegun,
     /// The bound agent's turn is over: its TTL counts.
     TurnOver,
     /// A retry upstream frees what dead holders keep.
@@ -186,8 +199,13 @@ impl Deed {
 
 impl Protocol {
     pub fn new(bounds: Bounds, broken: Broken) -> Protocol {
-        let policy =
-            Policy { ttl_ms: bounds.ttl, max_hold_ms: bounds.max_hold, keep_ms: 2, ..Policy::default() };
+        let policy = Policy {
+            ttl_ms: bounds.ttl,
+            max_hold_ms: bounds.max_hold,
+            keep_ms: 2,
+            idle_ms: 1,
+            ..Policy::default()
+        };
         let rows = (0..ACTORS)
             .map(|index| Actor { name: actor(index), tier: Tier::DEFAULT, registered_at_ms: 0 })
             .collect();
@@ -229,7 +247,7 @@ impl Protocol {
             known_by: if by == PERSON { KnownBy::Person } else { KnownBy::Name },
             token: presented,
             ancestry: if by == BOUND { vec![process()] } else { Vec::new() },
-            in_turn: false,
+            in_turn: by == BOUND && state.in_turn,
             own_clock: None,
             process: None,
         };
@@ -311,7 +329,10 @@ impl Protocol {
 
     /// Folds what was decided into the rows.
     fn write(&self, state: &mut State, (by, task): (usize, usize), drafts: Vec<Draft>) {
-        for draft in drafts {
+        for mut draft in drafts {
+            if self.broken == Broken::Lapse {
+                self.work_on_until_noticed(state, task, &mut draft);
+            }
             let fold = &mut state.tasks[task];
             let event = Event {
                 uid: uid(0),
@@ -346,9 +367,13 @@ impl Protocol {
                 if !own || !self.is_live(state, lease) {
                     continue;
                 }
+                let in_turn = by == BOUND && state.in_turn;
+                let sign = Sign { now: &now, own: None, in_turn, idle_ms: self.policy.idle_ms };
                 let pulse = Pulse {
                     deadline: lease.renewed_deadline(&now, None),
                     resting: false,
+                    last: now.clone(),
+                    work: self.policy.work_after(lease, sign),
                     ..lease.pulse.clone()
                 };
                 if let Some(lease) = state.tasks[task].leases.get_mut(&token) {
@@ -416,7 +441,7 @@ impl Model for Protocol {
 
     fn init_states(&self) -> Vec<State> {
         let declared = if self.bounds.breadth == Breadth::Passing { path() } else { Scope::default() };
-        vec![State::begin(self.bounds.tasks, &declared)]
+        vec![State::begin(self.bounds.tasks, &declared, self.bounds.breadth == Breadth::Work)]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Step>) {
@@ -427,6 +452,9 @@ impl Model for Protocol {
             actions.extend([Step::Die, Step::TurnOver]);
         }
         let breadth = self.bounds.breadth;
+        if state.alive && breadth == Breadth::Work {
+            actions.push(Step::TurnBegun);
+        }
         for task in 0..state.tasks.len() {
             actions.push(Step::Sweep { task });
             if breadth >= Breadth::Holding {
@@ -440,6 +468,7 @@ impl Model for Protocol {
                 for deed in DEEDS {
                     let possible = match deed {
                         _ if breadth == Breadth::Passing => matches!(deed, Deed::Claim | Deed::Done),
+                        Deed::Note if breadth == Breadth::Work => tokens.len() > 1,
                         Deed::Note | Deed::Submit | Deed::Reopen | Deed::Reject if breadth < Breadth::All => {
                             false
                         }
@@ -466,28 +495,13 @@ impl Model for Protocol {
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = last.clone();
         match step {
-            Step::Tick => state.now += 1,
-            Step::Die => state.alive = false,
-            Step::TurnOver => {
-                let now = moment(state.now);
-                for task in 0..state.tasks.len() {
-                    let live: Vec<Token> = state.tasks[task]
-                        .leases
-                        .values()
-                        .filter(|lease| is_held_by(lease, BOUND) && self.is_live(last, lease))
-                        .filter(|lease| !lease.pulse.resting)
-                        .map(|lease| lease.token)
-                        .collect();
-                    for token in live {
-                        if let Some(lease) = state.tasks[task].leases.get_mut(&token)
-                            && let Some(deadline) = lease.resting_deadline(&now)
-                        {
-                            lease.pulse.deadline = Some(deadline);
-                            lease.pulse.resting = true;
-                        }
-                    }
-                }
+            Step::Tick => {
+                state.now += 1;
+                self.account_for_tick(last, &mut state);
             }
+            Step::Die => state.alive = false,
+            Step::TurnBegun => self.begin_turn(last, &mut state),
+            Step::TurnOver => self.end_turn(last, &mut state),
             Step::Sweep { task } => {
                 let draft = match self.broken {
                     Broken::Sweep => self.swept_blindly(last, task),
@@ -496,6 +510,7 @@ impl Model for Protocol {
                 let drafts = vec![draft?];
                 self.watch(last, &mut state, task, &drafts);
                 self.write(&mut state, (PERSON, task), drafts);
+                self.account_for_deed(last, &mut state, PERSON);
             }
             Step::Reset { task } => {
                 let force = Force { reason: "all wrong".to_owned(), link: None };
@@ -511,6 +526,7 @@ impl Model for Protocol {
                 {
                     row.fenced_token = fenced;
                 }
+                self.account_for_deed(last, &mut state, PERSON);
             }
             Step::Ask { by, task, token, deed } => {
                 let Ok(decision) = self.decided(last, (by, task, token), deed)? else { return None };
@@ -518,6 +534,7 @@ impl Model for Protocol {
                 self.write(&mut state, (by, task), decision.drafts);
                 let renewed = decision.renew.map(|renewal| (task, renewal.token));
                 self.live_on(&mut state, by, renewed);
+                self.account_for_deed(last, &mut state, by);
             }
         }
         state.normalize();
@@ -564,6 +581,20 @@ impl Model for Protocol {
                     (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
                 },
             ),
+            Property::always("the stretches of a lease are apart", |_: &Protocol, state: &State| {
+                Protocol::each_lease(state, |_, stretches, _| work::are_apart(stretches))
+            }),
+            Property::always("work is done under a lease that is live", |_: &Protocol, state: &State| {
+                Protocol::each_lease(state, |account, stretches, _| {
+                    work::is_under_a_lease(account, stretches)
+                })
+            }),
+            Property::always("work ends at a sign of life, and is no rest", |_: &Protocol, state: &State| {
+                Protocol::each_lease(state, |account, stretches, _| work::ends_at_a_sign(account, stretches))
+            }),
+            Property::always("stretches add up to what was worked", |_: &Protocol, state: &State| {
+                Protocol::each_lease(state, work::adds_up)
+            }),
         ]
     }
 }

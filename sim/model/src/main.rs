@@ -8,7 +8,7 @@ use std::time::Instant;
 use onus_model::{Bounds, Breadth, Broken, Protocol};
 use stateright::{Checker as _, Model as _};
 
-const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --passing | --all]";
+const USAGE: &str = "onus-model [--tasks N] [--tokens N] [--ticks N] [--ttl N] [--max-hold N] [--threads N] [--paths | --passing | --work | --all]";
 
 fn bounds() -> Result<(Bounds, usize), String> {
     let mut bounds = Bounds { tasks: 1, tokens: 3, ticks: 4, ttl: 1, max_hold: 3, breadth: Breadth::Holding };
@@ -21,6 +21,10 @@ fn bounds() -> Result<(Bounds, usize), String> {
         }
         if word == "--passing" {
             (bounds.breadth, bounds.tasks) = (Breadth::Passing, 2);
+            continue;
+        }
+        if word == "--work" {
+            (bounds.breadth, bounds.ttl) = (Breadth::Work, 2);
             continue;
         }
         if word == "--all" {

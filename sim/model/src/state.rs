@@ -1,5 +1,6 @@
 //! A state: rows, a tick, and whether a process lives. What cannot matter any more is set to constants.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use onus_core::actor::{ActorName, InstanceId, Tier};
 use onus_core::apply::TaskFold;
 use onus_core::event::{Body, Draft, Event};
-use onus_core::ids::{Number, Uid, Version};
-use onus_core::lease::{EndKind, Lease, Process, Pulse};
+use onus_core::ids::{Number, Token, Uid, Version};
+use onus_core::lease::{EndKind, Lease, Process};
 use onus_core::scope::Scope;
 use onus_core::stretch::{Work, Worked};
 use onus_core::task::{Facts, State as TaskState};
 use onus_core::time::{ClockDomain, Moment};
+
+use crate::work::{self, Account};
 
 pub(crate) const ACTORS: usize = 3;
 /// The agent that is bound to a process.
@@ -119,11 +122,15 @@ pub struct State {
     pub reset: Vec<u64>,
     /// An event could not follow the rows that it met.
     pub misplaced: bool,
+    /// The bound agent is in a turn that its harness reported.
+    pub in_turn: bool,
+    /// What was worked under each lease of each task. None: work is forgotten.
+    pub accounts: Option<Vec<BTreeMap<Token, Account>>>,
 }
 
 impl State {
-    /// `declared`: the scope that every task has.
-    pub(crate) fn begin(tasks: usize, declared: &Scope) -> State {
+    /// `declared`: the scope that every task has. `works`: whether work is looked at.
+    pub(crate) fn begin(tasks: usize, declared: &Scope, works: bool) -> State {
         let created = |task: usize| {
             let mut fold = TaskFold::default();
             let event = Event {
@@ -152,7 +159,8 @@ impl State {
             let misplaced = fold.add(&event).is_err();
             (fold, misplaced)
         };
-        let (tasks, misplaced): (Vec<TaskFold>, Vec<bool>) = (0..tasks).map(created).unzip();
+        let count = tasks;
+        let (tasks, misplaced): (Vec<TaskFold>, Vec<bool>) = (0..count).map(created).unzip();
         let misplaced = misplaced.contains(&true);
         let mut state = State {
             tasks,
@@ -162,6 +170,8 @@ impl State {
             trespassed: false,
             reset: Vec::new(),
             misplaced,
+            in_turn: false,
+            accounts: works.then(|| vec![BTreeMap::new(); count]),
         };
         state.reset = vec![0; state.tasks.len()];
         state.normalize();
@@ -170,8 +180,15 @@ impl State {
 
     /// Forgets what no decision looks at.
     pub(crate) fn normalize(&mut self) {
+        let works = self.accounts.is_some();
         for fold in &mut self.tasks {
             fold.indexed.clear();
+            if !works {
+                fold.stretches.clear();
+            }
+            for stretch in &mut fold.stretches {
+                (stretch.version, stretch.place) = (Version(1), 0);
+            }
             if let Some(task) = &mut fold.task {
                 (task.version, task.title_version, task.updated_at_ms) = (Version(1), Version(1), 0);
                 if let Some(kept) = &mut task.kept {
@@ -179,7 +196,7 @@ impl State {
                 }
             }
             for lease in fold.leases.values_mut() {
-                forget(lease);
+                forget(lease, works);
             }
         }
     }
@@ -209,7 +226,12 @@ impl State {
                 (row, leases)
             })
             .collect();
-        (tasks, self.now, self.alive, (self.robbed, self.trespassed), self.reset.clone(), self.misplaced)
+        let broken = (self.robbed, self.trespassed, self.misplaced);
+        let work = self.accounts.as_ref().map(|accounts| {
+            let known: Vec<_> = self.tasks.iter().map(work::known).collect();
+            (accounts.clone(), known, self.in_turn)
+        });
+        (tasks, self.now, self.alive, broken, self.reset.clone(), work)
     }
 }
 
@@ -227,21 +249,20 @@ impl PartialEq for State {
 
 impl Eq for State {}
 
-fn forget(lease: &mut Lease) {
+fn forget(lease: &mut Lease, works: bool) {
     let start = moment(0);
     lease.version = Version(1);
-    lease.worked = Worked::default();
-    lease.pulse = Pulse {
-        last: start.clone(),
-        progress: start,
-        renewals: 0,
-        deadline: lease.pulse.deadline.clone(),
-        resting: lease.pulse.resting,
-        work: Work::default(),
-    };
+    (lease.pulse.progress, lease.pulse.renewals) = (start.clone(), 0);
+    if !works {
+        lease.worked = Worked::default();
+        (lease.pulse.last, lease.pulse.work) = (start, Work::default());
+    }
     if let Some(ended) = &mut lease.ended {
         (ended.at_ms, ended.version) = (0, Version(1));
-        (ended.end.renewals, ended.end.last_sign_ms, ended.end.active_ms) = (0, 0, 0);
+        (ended.end.renewals, ended.end.last_sign_ms) = (0, 0);
+        if !works {
+            ended.end.active_ms = 0;
+        }
         // Only a lapsed lease goes on.
         if ended.how != EndKind::Lapsed {
             (lease.grant.tick_ms, lease.acquired_at_ms) = (0, 0);

@@ -12,6 +12,9 @@ const BESIDE: Bounds = Bounds { tasks: 2, tokens: 1, ticks: 2, ttl: 1, max_hold:
 const PASSING: Bounds =
     Bounds { tasks: 2, tokens: 2, ticks: 1, ttl: 1, max_hold: 3, breadth: Breadth::Passing };
 
+/// A TTL of two ticks, so that a silence of both is no work and the lease lives.
+const WORK: Bounds = Bounds { tasks: 1, tokens: 2, ticks: 3, ttl: 2, max_hold: 3, breadth: Breadth::Work };
+
 fn search(bounds: Bounds, broken: Broken) -> impl Checker<Protocol> {
     Protocol::new(bounds, broken).checker().threads(2).spawn_bfs().join()
 }
@@ -72,4 +75,25 @@ fn a_late_renewal_that_looks_at_nobody_shares_a_path() {
 #[test]
 fn a_death_that_nobody_notices_strands_a_task() {
     assert!(broken_by(ALONE, Broken::Liveness).contains(&"a silent holder's task can be taken over"));
+}
+
+#[test]
+fn the_stretches_of_a_lease_are_what_was_worked_under_it_whatever_the_order() {
+    let checker = search(WORK, Broken::Nothing);
+    checker.assert_properties();
+    assert!(checker.unique_state_count() > 10_000, "only {} states", checker.unique_state_count());
+}
+
+#[test]
+fn a_turn_whose_end_ends_no_work_makes_a_rest_of_it() {
+    let broken = broken_by(WORK, Broken::Rest);
+    assert!(broken.contains(&"work ends at a sign of life, and is no rest"), "{broken:?}");
+}
+
+#[test]
+fn a_lapse_that_counts_until_it_is_noticed_makes_up_work() {
+    let broken = broken_by(WORK, Broken::Lapse);
+    for promise in ["work is done under a lease that is live", "stretches add up to what was worked"] {
+        assert!(broken.contains(&promise), "{broken:?}");
+    }
 }

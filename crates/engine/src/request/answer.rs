@@ -25,7 +25,8 @@ impl UnitOfWork<'_> {
             None => None,
         };
         let (actor, instance) = (&self.caller.actor, &self.caller.instance);
-        Ok(self.write.closing(actor, instance, self.before.seen_at_ms, shown.as_ref())?)
+        let begun = self.rows.begun();
+        Ok(self.write.closing(actor, instance, self.before.seen_at_ms, shown.as_ref(), &begun)?)
     }
 
     pub(super) fn reply(&mut self, outcome: Outcome, rows: &ClosingRows, replayed: bool) -> Result<Reply> {

@@ -29,6 +29,11 @@ impl Rows {
         self.leases.get(&(task, token)).map(|(_, scope)| scope)
     }
 
+    /// The leases that this request began and that are as it began them.
+    pub(crate) fn begun(&self) -> Vec<Lease> {
+        self.leases.values().map(|(lease, _)| lease.clone()).collect()
+    }
+
     /// A row that was locked.
     pub(super) fn locked(&mut self, task: Task) {
         self.tasks.insert(task.uid, task);

@@ -286,7 +286,7 @@ fn noticed<S: Store>(store: &mut S) {
         at_ms: 5,
     };
     let waiting = |store: &mut S, own: &str| {
-        look(store, |read| Ok(read.closing(&actor("h"), &instance(own), None, None)?.notices))
+        look(store, |read| Ok(read.closing(&actor("h"), &instance(own), None, None, &[])?.notices))
     };
     // As often as it is said: it is one notice.
     commit(store, |write| write.put_notice(&notice(1, "src/a b.rs")));
@@ -508,7 +508,7 @@ fn closing<S: Store>(store: &mut S) {
         write.put_loss(&Loss { actor: actor("h"), instance: instance("1"), task: uid(2, 1), token: Token(1) })
     });
     let shown = Shown { task: uid(1, 1), versions: vec![Version(1), Version(3)] };
-    let rows = look(store, |read| read.closing(&actor("h"), &instance("1"), Some(0), Some(&shown)));
+    let rows = look(store, |read| read.closing(&actor("h"), &instance("1"), Some(0), Some(&shown), &[]));
     let of = |leases: &[onus_core::lease::Lease]| leases.iter().map(|lease| lease.task).collect::<Vec<_>>();
     assert_eq!((of(&rows.held), of(&rows.lost)), (vec![uid(1, 1)], vec![uid(2, 1)]));
     assert_eq!(rows.notes, [NoteLeft { task: uid(1, 1), actor: actor("other"), yielded: None }]);
@@ -516,11 +516,12 @@ fn closing<S: Store>(store: &mut S) {
     let details = rows.details.unwrap();
     let texts: Vec<&str> = details.texts.iter().map(|stored| stored.text.as_str()).collect();
     assert_eq!((texts, details.needs), (vec!["t", "from another"], vec![]));
-    let later =
-        look(store, |read| read.closing(&actor("h"), &instance("1"), Some(acquired_at_ms + 1_000_000), None));
+    let later = look(store, |read| {
+        read.closing(&actor("h"), &instance("1"), Some(acquired_at_ms + 1_000_000), None, &[])
+    });
     assert!(later.notes.is_empty() && later.wishes.is_empty(), "that was before");
     assert_eq!((of(&later.held), later.details), (vec![uid(1, 1)], None));
-    let never_seen = look(store, |read| read.closing(&actor("h"), &instance("1"), None, None));
+    let never_seen = look(store, |read| read.closing(&actor("h"), &instance("1"), None, None, &[]));
     assert!(never_seen.notes.is_empty() && never_seen.wishes.is_empty(), "nothing is news to it");
 }
 

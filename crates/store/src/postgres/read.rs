@@ -107,6 +107,7 @@ impl Read for Session<'_> {
         instance: &InstanceId,
         since_ms: Option<i64>,
         shown: Option<&Shown>,
+        _: &[Lease],
     ) -> Result<ClosingRows> {
         let (actor, instance) = (actor.as_str(), instance.as_str());
         let (losses, notices, latest, wishes) =
@@ -139,6 +140,11 @@ impl Read for Session<'_> {
         };
         let details = shown.map(|_| details(&next())).transpose()?;
         Ok(ClosingRows { held, lost, notes, wishes, notices, details })
+    }
+
+    /// In one round trip.
+    fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>> {
+        read::leases_held_by(self, actor, instance)
     }
 
     fn details(&mut self, shown: &Shown) -> Result<Details> {

@@ -17,8 +17,8 @@ use crate::{
 };
 
 use super::columns::{
-    INSTANCE_COLUMNS, LEASE_COLUMNS, NOTICE_COLUMNS, PROJECT_COLUMNS, REQUEST_COLUMNS, SCOPE_COLUMNS,
-    TASK_COLUMNS, TEXT_COLUMNS,
+    INSTANCE_COLUMNS, INSTANCE_ROW, LEASE_COLUMNS, LEASE_ROW, NOTICE_COLUMNS, PROJECT_COLUMNS,
+    REQUEST_COLUMNS, SCOPE_COLUMNS, TASK_COLUMNS, TASK_ROW, TEXT_COLUMNS,
 };
 use super::sql::sql;
 use super::{Ask as _, Dialect, Sql, Statements, Value, decode, graph, values};
@@ -46,7 +46,7 @@ macro_rules! shared_reads {
             fn lease(task: Uid, token: Token) -> Option<Lease>;
             fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
             fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
-            fn leases_held_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
+            fn held_by(actor: &ActorName, instance: &InstanceId) -> Vec<(Uid, Token)>;
             fn leases_ended_by(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
             fn leases_lost_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
             fn rescues(state: Option<RescueState>, limit: u64) -> Vec<Lease>;
@@ -71,8 +71,8 @@ macro_rules! shared_reads {
             fn instances(limit: u64) -> Vec<KnownInstance>;
             fn instances_of(process: &Process, limit: u64) -> Vec<KnownInstance>;
             fn running_parts(actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
-            fn notes_left_for(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<NoteLeft>;
-            fn wishes_for(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Wish>;
+            fn notes_left_on(lease: &Lease, since_ms: i64) -> Vec<NoteLeft>;
+            fn wishes_for(task: Uid, since_ms: i64) -> Vec<Wish>;
             fn notices_for(actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
             fn notices() -> Vec<PendingNotice>;
             fn request(actor: &ActorName, key: &str) -> Option<KeptRequest>;
@@ -183,7 +183,7 @@ pub(crate) fn resolve(session: &mut dyn Statements, reference: &TaskRef) -> Resu
 
 pub(crate) fn task(session: &mut dyn Statements, uid: Uid) -> Result<Option<Task>> {
     session.one(
-        sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }uid = ?1"),
+        sql!("SELECT ", TASK_ROW, " FROM task WHERE {project = $1 AND }uid = ?1"),
         values![uid],
         decode::task,
     )
@@ -199,7 +199,7 @@ pub(crate) fn task_by_origin(session: &mut dyn Statements, origin: &Origin) -> R
 
 pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
     session.one(
-        sql!("SELECT ", LEASE_COLUMNS, " FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+        sql!("SELECT ", LEASE_ROW, " FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
         values![task, token],
         decode::lease,
     )
@@ -291,6 +291,21 @@ pub(crate) fn leases_ended_by(
     )
 }
 
+pub(crate) fn held_by(
+    session: &mut dyn Statements,
+    actor: &ActorName,
+    instance: &InstanceId,
+) -> Result<Vec<(Uid, Token)>> {
+    session.all(
+        sql!(
+            "SELECT task, token FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 \
+             AND instance = ?2 AND ended_how IS NULL"
+        ),
+        values![actor, instance],
+        |cells| Ok((cells.parsed()?, cells.get()?)),
+    )
+}
+
 /// Hardly anybody has lost one: what was lost is read one by one.
 pub(crate) fn leases_lost_by(
     session: &mut dyn Statements,
@@ -299,8 +314,9 @@ pub(crate) fn leases_lost_by(
 ) -> Result<Vec<Lease>> {
     let lost = session.all(
         sql!(
+            // SQLite's index is in this order.
             "SELECT task, token FROM loss WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-             ORDER BY task, token LIMIT ?3"
+             {ORDER BY task, token }LIMIT ?3"
         ),
         values![actor, instance, LOSSES],
         |cells| Ok((cells.parsed()?, cells.get()?)),
@@ -551,11 +567,7 @@ pub(crate) fn instance(
     instance: &InstanceId,
 ) -> Result<Option<KnownInstance>> {
     session.one(
-        sql!(
-            "SELECT ",
-            INSTANCE_COLUMNS,
-            " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance = ?2"
-        ),
+        sql!("SELECT ", INSTANCE_ROW, " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance = ?2"),
         values![actor, instance],
         decode::instance,
     )
@@ -581,7 +593,7 @@ pub(crate) fn instances_of(
     session.all(
         sql!(
             "SELECT ",
-            INSTANCE_COLUMNS,
+            INSTANCE_ROW,
             " FROM instance WHERE {project = $1 AND }pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 \
              AND time_ns = ?5 ORDER BY ended_at_ms IS NOT NULL, COALESCE(registered_at_ms, 0) DESC, \
              seen_at_ms DESC, actor, instance LIMIT ?6"
@@ -608,9 +620,9 @@ pub(crate) fn running_parts(
     session.all(
         sql!(
             "SELECT ",
-            INSTANCE_COLUMNS,
+            INSTANCE_ROW,
             " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance >= ?2 AND instance < ?3 \
-             AND ended_at_ms IS NULL ORDER BY instance"
+             AND ended_at_ms IS NULL{ ORDER BY instance}"
         ),
         values![actor, from, until],
         decode::instance,
@@ -627,13 +639,27 @@ pub(crate) const NOTES_LEFT: Sql<'static> = sql!(
      AND (event.actor <> ?1 OR event.instance <> ?2) ORDER BY event.stream, event.version"
 );
 
-pub(crate) fn notes_left_for(
+pub(crate) fn notes_left_on(
     session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
+    lease: &Lease,
     since_ms: i64,
 ) -> Result<Vec<NoteLeft>> {
-    session.all(NOTES_LEFT, values![actor, instance, since_ms, LATEST], decode::note_left)
+    // Hardly ever did anything happen to it since: that is asked first, it costs a tenth of the question itself.
+    let changed: Option<u64> = session.one(
+        sql!("SELECT version FROM task WHERE {project = $1 AND }uid = ?1 AND updated_at_ms >= ?2"),
+        values![lease.task, since_ms],
+        |cells| cells.get(),
+    )?;
+    let Some(version) = changed else { return Ok(Vec::new()) };
+    session.all(
+        sql!(
+            "SELECT stream, actor, CASE WHEN kind = 'scope.yielded' THEN payload END FROM event \
+             WHERE {project = $1 AND }stream = ?1 AND version > ?2 AND at_ms >= ?3 \
+             AND kind IN ('note.added', 'scope.yielded') AND (actor <> ?4 OR instance <> ?5) ORDER BY version"
+        ),
+        values![lease.task, version.saturating_sub(LATEST), since_ms, &lease.actor, &lease.instance],
+        decode::note_left,
+    )
 }
 
 pub(crate) const WISHES_LEFT: Sql<'static> = sql!(
@@ -643,13 +669,15 @@ pub(crate) const WISHES_LEFT: Sql<'static> = sql!(
      AND wants_at_ms >= [MAX]{GREATEST}(?3, lease.acquired_at_ms) ORDER BY wants_at_ms LIMIT ?4"
 );
 
-pub(crate) fn wishes_for(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-    since_ms: i64,
-) -> Result<Vec<Wish>> {
-    session.all(WISHES_LEFT, values![actor, instance, since_ms, WISHES], decode::wish)
+pub(crate) fn wishes_for(session: &mut dyn Statements, task: Uid, since_ms: i64) -> Result<Vec<Wish>> {
+    session.all(
+        sql!(
+            "SELECT wants_task, actor, wants_path FROM instance WHERE {project = $1 AND }wants_task = ?1 \
+             AND wants_at_ms >= ?2 ORDER BY wants_at_ms LIMIT ?3"
+        ),
+        values![task, since_ms, WISHES],
+        decode::wish,
+    )
 }
 
 /// In the order of their age; of one moment, in that of their key.
@@ -665,7 +693,16 @@ pub(crate) fn notices_for(
     actor: &ActorName,
     instance: &InstanceId,
 ) -> Result<Vec<PendingNotice>> {
-    session.all(NOTICES_LEFT, values![actor, instance, NOTICES], decode::pending_notice)
+    // Hardly anybody has any: to find that out costs a third of the question itself.
+    let first = session.one(
+        sql!("SELECT token FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 LIMIT 1"),
+        values![actor, instance],
+        |cells| cells.get::<Token>(),
+    )?;
+    match first {
+        Some(_) => session.all(NOTICES_LEFT, values![actor, instance, NOTICES], decode::pending_notice),
+        None => Ok(Vec::new()),
+    }
 }
 
 pub(crate) fn notices(session: &mut dyn Statements) -> Result<Vec<PendingNotice>> {

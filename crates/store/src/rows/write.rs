@@ -96,8 +96,8 @@ pub(crate) fn append(
     let stream = record.task.clone().unwrap_or_else(|| session.stream().to_owned());
     session.run_later(
         sql!(
-            "INSERT INTO event ({project, }uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, \
-             prev, hash) VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+            "INSERT INTO event {(project, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, \
+             prev, hash) }VALUES ([NULL, ]{$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         ),
         values![
             &record.uid,
@@ -448,12 +448,13 @@ pub(crate) fn set_pulse(
 
 pub(crate) fn put_instance(session: &mut dyn Statements, known: &KnownInstance) -> Result<()> {
     const VALUES: &str =
-        ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+        " VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
     let (process, wants) = (known.process.as_ref(), known.wants.as_ref());
     session.run_later(
         sql!(
-            "[REPLACE]{INSERT} INTO instance ({project, }",
+            "[REPLACE INTO instance]{INSERT INTO instance (project, ",
             INSTANCE_COLUMNS,
+            ")}",
             VALUES,
             "{ ON CONFLICT (project, actor, instance) DO UPDATE SET machine = excluded.machine, boot = excluded.boot, \
              pid_ns = excluded.pid_ns, time_ns = excluded.time_ns, pid = excluded.pid, start = excluded.start, \

@@ -49,6 +49,7 @@ pub(super) fn migrate_to(connection: &Connection, found: i64, wanted: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::columns::{EVENT_COLUMNS, INSTANCE_COLUMNS, LEASE_COLUMNS, TASK_COLUMNS};
 
     #[test]
     fn a_store_of_the_first_schema_keeps_what_it_has_and_gets_what_is_new() {
@@ -66,6 +67,26 @@ mod tests {
         assert_eq!(number("PRAGMA user_version"), KNOWN);
         assert_eq!(number("SELECT COUNT(*) FROM text"), 2);
         assert_eq!(number("SELECT COUNT(*) FROM search WHERE search MATCH 'mend'"), 1);
+    }
+
+    /// Whole rows are read and written without naming their columns.
+    #[test]
+    fn tables_have_their_columns_in_the_order_of_the_lists() {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate(&connection, 0).unwrap();
+        let columns = |table: &str| -> Vec<String> {
+            let statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+            statement.column_names().into_iter().map(str::to_owned).collect()
+        };
+        let listed = |list: &str| list.split(", ").map(str::to_owned).collect::<Vec<_>>();
+        for (table, list) in [
+            ("task", TASK_COLUMNS),
+            ("lease", LEASE_COLUMNS),
+            ("instance", INSTANCE_COLUMNS),
+            ("event", EVENT_COLUMNS),
+        ] {
+            assert_eq!(columns(table), listed(list), "{table}");
+        }
     }
 
     #[test]
