@@ -36,13 +36,13 @@ impl UnitOfWork<'_> {
                 break;
             }
         }
-        let mut sums: BTreeMap<(Uid, (Option<String>, Option<String>)), Usage> = BTreeMap::new();
+        let mut sums = BTreeMap::new();
         for answer in &reading.answers {
             let at_ms = self.now.wall_ms.saturating_sub(answer.age_ms);
             let Some(lease) = session_at(&leases, at_ms) else { continue };
             let key = (lease.task, answer.usage.kind());
             let sum = match sums.remove(&key) {
-                Some(sum) => sum.and(&answer.usage),
+                Some(sum) => Usage::and(sum, &answer.usage),
                 None => answer.usage.clone(),
             };
             sums.insert(key, sum);
