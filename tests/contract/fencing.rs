@@ -70,6 +70,7 @@ const OTHERS: &[&str] = &[
     "doctor",
     "whoami",
     "prime",
+    "guard",
     "hook",
     "backup",
     "store",
