@@ -71,6 +71,7 @@ const OTHERS: &[&str] = &[
     "doctor",
     "whoami",
     "prime",
+    "guard",
     "hook",
     "backup",
     "store",

@@ -589,7 +589,7 @@ pub(super) fn touch(
         // Where files are counted, each is recorded, whatever was declared.
         let is_counted =
             !counts || around.own.rows().iter().any(|row| row.is_touched_in(worktree) && row.glob == glob);
-        if !is_shared && !(is_mine && is_counted) {
+        if !(is_shared || is_mine && is_counted) {
             new.insert(glob);
         }
     }
