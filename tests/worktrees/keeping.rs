@@ -166,3 +166,33 @@ fn one_that_was_made_by_hand_is_adopted_and_never_pruned() {
     assert!(!own.exists());
     yard.git(&["rev-parse", "--verify", "mine"]);
 }
+
+#[test]
+fn an_agents_own_worktree_is_adopted_when_a_conversation_begins_in_it() {
+    use std::io::Write as _;
+    let yard = Yard::new();
+    let own = yard.repo().join(".claude/worktrees/brave");
+    yard.git(&["worktree", "add", "--quiet", "-b", "brave", own.to_str().unwrap()]);
+    let begin = |folder: &Path| {
+        let payload = serde_json::json!({
+            "session_id": "s1", "cwd": folder, "hook_event_name": "SessionStart", "source": "startup",
+        });
+        let mut hook = yard.command_in(folder, &agent("x"));
+        hook.env_remove("ONUS_ACTOR").env_remove("ONUS_INSTANCE").env("CLAUDECODE", "1");
+        let hook = hook.args(["hook", "claude"]).stdin(std::process::Stdio::piped());
+        let mut hook = hook.stdout(std::process::Stdio::null()).spawn().unwrap();
+        hook.stdin.take().unwrap().write_all(payload.to_string().as_bytes()).unwrap();
+        assert!(hook.wait().unwrap().success());
+    };
+    begin(&yard.repo());
+    begin(&own);
+    let listed = yard.json(&human("ada"), &["worktree", "list"]).ok().json();
+    let (main, brave) = (&listed["worktrees"][0], &listed["worktrees"][1]);
+    assert_eq!(
+        (&main["adopted"], &brave["adopted"], &brave["made"]),
+        (&false.into(), &true.into(), &false.into())
+    );
+    assert!(brave["port_base"].is_u64(), "{brave:#}");
+    yard.run(&human("ada"), &["worktree", "prune"]).ok();
+    assert!(own.join(".git").exists());
+}

@@ -10,6 +10,8 @@ use crate::output::escape_line;
 use crate::wording;
 use onus_host::StoreAt;
 
+use super::worktree::Findings;
+
 /// The check of agents' configuration, the only one that is not about the store.
 const AGENTS: &str = "agents";
 
@@ -50,7 +52,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
                 rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
             );
             match super::worktree::findings(context, args.fix) {
-                Ok((settled, interrupted, news)) => {
+                Ok(Findings { settled, interrupted, news }) => {
                     fixed.extend(settled);
                     let bad = interrupted
                         .into_iter()

@@ -34,17 +34,17 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Claim a task, unless you hold it, and make its worktree: all of it or nothing
+    /// Claim a task, unless you hold it, and make its worktree
     Add(Add),
-    /// List every worktree with what is in it: uncommitted, unlanded, behind, under way, missing
+    /// List every worktree, with what is in it
     List(List),
     /// Show one worktree
     Show(One),
-    /// Say that your task's work is done in a worktree that you made yourself
+    /// Use a worktree that you made yourself for your task
     Adopt(Adopt),
-    /// Remove a worktree, if nothing in it is uncommitted, unlanded, under way or somebody's
+    /// Remove a worktree, if no work is lost by it
     Remove(Remove),
-    /// Remove every worktree made by onus that may be removed, and forget those whose folder is gone
+    /// Remove every worktree that onus made and that holds no work
     Prune(Prune),
     /// Finish what was interrupted, and find worktrees that were moved
     Repair(Repair),
@@ -407,13 +407,19 @@ pub(crate) fn settle(context: &Context, worktrees: &Worktrees) -> Result<Vec<Set
     worktrees.settle(&is_recorded)
 }
 
-/// What `doctor` says of worktrees: what was interrupted, and then each that needs somebody.
-pub(crate) fn findings(
-    context: &Context,
-    fix: bool,
-) -> Result<(Vec<String>, Vec<String>, Vec<String>), Refusal> {
-    let Ok(worktrees) = context.host.worktrees() else { return Ok(Default::default()) };
-    let fixed = match fix {
+/// What `doctor` says of worktrees.
+#[derive(Default)]
+pub(crate) struct Findings {
+    /// What was brought to rest now.
+    pub(crate) settled: Vec<String>,
+    pub(crate) interrupted: Vec<String>,
+    /// What needs somebody, with the next command.
+    pub(crate) news: Vec<String>,
+}
+
+pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal> {
+    let Ok(worktrees) = context.host.worktrees() else { return Ok(Findings::default()) };
+    let settled = match fix {
         true => settle(context, &worktrees)?.iter().map(|settled| format!("worktree {settled}")).collect(),
         false => Vec::new(),
     };
@@ -440,5 +446,5 @@ pub(crate) fn findings(
     if news.is_empty() && all.seen.len() > 1 {
         news.push(format!("{} worktrees, each with a live holder", all.seen.len() - 1));
     }
-    Ok((fixed, interrupted.collect(), news))
+    Ok(Findings { settled, interrupted: interrupted.collect(), news })
 }
