@@ -114,7 +114,7 @@ impl Last {
                 DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             }
         }
-        self.put(&sha256, content.bytes())?;
+        self.put(&sha256, content.bytes(), now_ms)?;
         let (mode, bytes) = (content.mode().to_owned(), content.bytes().len() as u64);
         let version = Version { at_ms: now_ms, path: path.to_owned(), sha256, mode, bytes, how, by };
         let mut line = serde_json::to_vec(&version)?;
@@ -132,12 +132,12 @@ impl Last {
         self.folder.join("objects")
     }
 
-    fn put(&self, sha256: &str, bytes: &[u8]) -> io::Result<()> {
+    fn put(&self, sha256: &str, bytes: &[u8], now_ms: i64) -> io::Result<()> {
         let object = self.objects().join(sha256);
         let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(there) = rustix::fs::open(&object, how, Mode::empty()) {
             // Whoever tidies up sees that it is wanted.
-            return File::from(there).set_times(FileTimes::new().set_modified(SystemTime::now()));
+            return File::from(there).set_times(FileTimes::new().set_modified(time(now_ms)));
         }
         let new = self.objects().join(format!("{sha256}.{}", std::process::id()));
         let how = how | OFlags::CREATE | OFlags::TRUNC;
@@ -220,7 +220,7 @@ impl Last {
         }
         for entry in fs::read_dir(self.objects())?.flatten() {
             let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            let age = modified.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+            let age = modified.ok().and_then(|at| time(now_ms).duration_since(at).ok());
             let is_named = entry.file_name().to_str().is_some_and(|name| named.contains(name));
             if !is_named && age.is_some_and(|age| age > ON_ITS_WAY) {
                 fs::remove_file(entry.path())?;
@@ -228,6 +228,10 @@ impl Last {
         }
         Ok(())
     }
+}
+
+fn time(ms: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or_default())
 }
 
 fn hex(bytes: &[u8]) -> String {

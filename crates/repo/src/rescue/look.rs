@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use onus_core::scope::Scope;
 use tempfile::TempDir;
@@ -105,8 +105,8 @@ impl<'p> Look<'p> {
         };
         let ours = repository.common_dir().join("onus");
         fs::create_dir_all(&ours).map_err(fail)?;
-        tidy(&ours);
         let folder = tempfile::Builder::new().prefix(SPOOL).tempdir_in(&ours).map_err(fail)?;
+        tidy(&ours, folder.path());
         copy_index(&git_dir.join("index"), &folder.path().join("index")).map_err(fail)?;
         let filters = filters(&repository, LIMIT)?;
         let mut look =
@@ -298,9 +298,9 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     copy.set_times(FileTimes::new().set_modified(modified))
 }
 
-/// Removes what rescues that were killed left behind.
-fn tidy(ours: &Path) {
-    let now = SystemTime::now();
+/// Removes what rescues that were killed left behind, long before this one was made.
+fn tidy(ours: &Path, new: &Path) {
+    let Ok(now) = new.metadata().and_then(|metadata| metadata.modified()) else { return };
     for entry in fs::read_dir(ours).into_iter().flatten().flatten() {
         let is_spool = entry.file_name().to_string_lossy().starts_with(SPOOL);
         let age =
