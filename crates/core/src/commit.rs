@@ -97,14 +97,7 @@ pub struct Uncommitted {
     pub count: usize,
 }
 
-impl Uncommitted {
-    /// Whether that is the task's own worktree, in which nothing uncommitted counts as done.
-    pub fn is_in_worktree_of(&self, id: &str) -> bool {
-        self.is_linked && self.branch.as_deref().is_some_and(|branch| is_branch_of(branch, id))
-    }
-}
-
-/// Whether a branch is the own branch of a task: `onus/<id>` or `onus/<id>-<slug>`.
+/// Whether a branch is called like the own branch of a task: `onus/<id>` or `onus/<id>-<slug>`.
 pub fn is_branch_of(branch: &str, id: &str) -> bool {
     let Some(name) = branch.strip_prefix("onus/") else { return false };
     let is_it = name.get(..id.len()).is_some_and(|start| start.eq_ignore_ascii_case(id));

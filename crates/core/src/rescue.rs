@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Version, shortened};
 use crate::lease::Lease;
 use crate::refusal::Refusal;
-use crate::task::words;
+use crate::task::{Task, words};
 
 words! {
     /// What became of what a holder left uncommitted.
@@ -74,11 +74,7 @@ pub enum Rescued {
     Gone,
 }
 
-/// Whether a worktree was made for one task: by the branch that its lease was granted on.
-pub fn is_own_worktree(lease: &Lease, id: &str) -> bool {
-    let branch = lease.grant.branch.as_deref();
-    branch.and_then(|branch| branch.strip_prefix("onus/")?.strip_prefix(id)).is_some_and(|rest| {
-        // Another task's id may begin with this one's.
-        rest.is_empty() || rest.starts_with('-')
-    })
+/// Whether what a lease worked in was a worktree for its task alone: by the branch there.
+pub fn is_own_worktree(lease: &Lease, task: &Task, id: &str) -> bool {
+    lease.grant.branch.as_deref().is_some_and(|branch| task.owns_branch(id, branch))
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, Tier};
+use crate::commit::is_branch_of;
 use crate::constraint::Constraints;
 use crate::ids::{Number, Token, Uid, Version, shortened};
 use crate::lease::Mode;
@@ -381,6 +382,14 @@ pub struct Counts {
 }
 
 impl Task {
+    /// Whether its work, and no other task's, is on a branch: the one that is recorded, else one that is named after it.
+    pub fn owns_branch(&self, id: &str, branch: &str) -> bool {
+        match &self.branch {
+            Some(own) => own.branch == branch,
+            None => is_branch_of(branch, id),
+        }
+    }
+
     /// Whether those who depend on it may begin.
     pub fn is_met(&self) -> bool {
         self.state == State::Done

@@ -46,8 +46,9 @@ pub struct Pushed {
 /// A task that its holder is about to call done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finishing {
-    pub id: String,
     pub is_ad_hoc: bool,
+    /// Whether the branch that was asked about is its own.
+    pub is_own_branch: bool,
     /// What its lease touched in the worktree that was asked about.
     pub files: Vec<String>,
 }
@@ -198,6 +199,7 @@ impl<S: Store> Engine<S> {
         identity: &Identity,
         task: Option<&TaskRef>,
         worktree: Option<&WorktreeId>,
+        branch: Option<&str>,
     ) -> std::result::Result<Finishing, Refusal> {
         let answer = self.ask(None, |snapshot| {
             let task = snapshot.named_task(task, Some(identity))?;
@@ -211,7 +213,9 @@ impl<S: Store> Engine<S> {
                 Basis::Declared { .. } => false,
             });
             let files = touched.filter_map(|row| row.glob.path()).map(str::to_owned).collect();
-            Ok(Finishing { id: snapshot.id(task.number), is_ad_hoc: task.facts.ad_hoc, files })
+            let id = snapshot.id(task.number);
+            let is_own_branch = branch.is_some_and(|branch| task.owns_branch(&id, branch));
+            Ok(Finishing { is_ad_hoc: task.facts.ad_hoc, is_own_branch, files })
         })?;
         Ok(answer.value)
     }

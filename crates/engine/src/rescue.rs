@@ -88,7 +88,7 @@ impl Snapshot<'_> {
             holder: lease.holder(),
             worktree_id: lease.grant.worktree_id.clone(),
             worktree: lease.grant.worktree.clone(),
-            is_own_worktree: is_own_worktree(lease, &id),
+            is_own_worktree: is_own_worktree(lease, &task, &id),
             reserved: self.scope_of(lease.task, lease.token)?,
             id,
         }))

@@ -3,7 +3,7 @@
 use onus_agents::user_name;
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
 use onus_core::command::{Act, Command};
-use onus_core::commit::{Uncommitted, is_branch_of};
+use onus_core::commit::Uncommitted;
 use onus_core::refusal::{Kind, Refusal, Step};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Engine, Identity};
@@ -60,7 +60,7 @@ impl Host {
         let place = self.place.as_ref()?;
         let (git_dir, common_dir) = (place.git_dir.as_ref()?, place.common_dir.as_ref()?);
         let worktree = self.checkout(&place.root).id;
-        let finishing = engine.finishing(identity, task, worktree.as_ref()).ok()?;
+        let finishing = engine.finishing(identity, task, worktree.as_ref(), place.branch.as_deref()).ok()?;
         let mut left = Uncommitted {
             branch: place.branch.clone(),
             is_linked: git_dir != common_dir && !place.is_submodule(),
@@ -69,8 +69,7 @@ impl Host {
         if finishing.is_ad_hoc {
             return None;
         }
-        if left.is_linked && place.branch.as_deref().is_some_and(|branch| is_branch_of(branch, &finishing.id))
-        {
+        if left.is_linked && finishing.is_own_branch {
             (left.files, left.count) = uncommitted(place, MOST_NAMED).ok()?;
             return Some(left);
         }

@@ -66,7 +66,8 @@ pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Optio
     if left.count == 0 || view.caller.actor.is_person() || view.task.facts.ad_hoc {
         return Ok(None);
     }
-    match left.is_in_worktree_of(view.id) {
+    let is_own = left.branch.as_deref().is_some_and(|branch| view.task.owns_branch(view.id, branch));
+    match left.is_linked && is_own {
         true => Err(uncommitted(view.id, left)),
         false => Ok(Some(format!("not committed yet: {}", named(left)))),
     }

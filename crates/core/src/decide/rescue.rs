@@ -35,7 +35,7 @@ pub(super) fn record_due(view: &View<'_>, drafts: &mut Vec<Draft>) {
     let caller = (&view.caller.actor, &view.caller.instance);
     let lost = view.lease.filter(|lease| {
         lease.rescue.is_none()
-            && (view.has_reserved || is_own_worktree(lease, view.id))
+            && (view.has_reserved || is_own_worktree(lease, view.task, view.id))
             && is_lost(lease, view.task.fenced_token, drafts, caller)
     });
     let Some(lease) = lost else { return };

@@ -188,10 +188,10 @@ CREATE TABLE lease (
     resting INTEGER NOT NULL,
     working TEXT,
     waiting TEXT NOT NULL,
+    reviewed_at_ms INTEGER,
     ended_how TEXT,
     ended_at_ms INTEGER,
     ended_version INTEGER,
-    reviewed_at_ms INTEGER,
     rescue TEXT,
     rescue_version INTEGER,
     PRIMARY KEY (task, token)
