@@ -76,7 +76,7 @@ mod tests {
         migrate(&connection, 0).unwrap();
         let columns = |table: &str| -> Vec<String> {
             let statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
-            statement.column_names().into_iter().map(str::to_owned).collect()
+            statement.column_names().map(str::to_owned).collect()
         };
         let listed = |list: &str| list.split(", ").map(str::to_owned).collect::<Vec<_>>();
         for (table, list) in [
