@@ -145,10 +145,9 @@ fn another_user_who_may_not_read_the_store_commits_all_the_same() {
         assert!(status.unwrap().success());
     };
     chown("65534:65534");
-    for closed in [sandbox.path().join(".git/onus")] {
-        std::os::unix::fs::chown(&closed, Some(0), Some(0)).unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
-    }
+    let closed = sandbox.path().join(".git/onus");
+    std::os::unix::fs::chown(&closed, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
     write(sandbox.path(), "a.txt", "somebody\n");
     let as_nobody = |args: &[&str]| {

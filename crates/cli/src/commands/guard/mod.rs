@@ -196,8 +196,11 @@ fn uninstall(context: &Context) -> Result<u8, Refusal> {
     Ok(0)
 }
 
-/// How each hook is, and whether git reaches it.
-pub(super) fn reached(place: &Place) -> Result<(Folder, Vec<(Hook, Found, bool)>), Refusal> {
+/// What is in a hook's place, and whether git reaches us there.
+type Reached = (Hook, Found, bool);
+
+/// How each hook is.
+fn reached(place: &Place) -> Result<(Folder, Vec<Reached>), Refusal> {
     let folder = guard::folder(place).map_err(|error| failed(&error))?;
     let nonce = onus_engine::new_uid(clock::now().wall_ms).to_string();
     let mut hooks = Vec::new();
