@@ -67,6 +67,12 @@ const CASES: &[(&str, fn())] = &[
     ("guard.people", crate::guard::commits::people_are_warned_never_refused_unless_configured),
     ("guard.token_trailer", crate::guard::commits::the_token_is_in_the_message_where_that_is_configured),
     ("guard.tree_budget", guard_tree_budget),
+    ("worktree.root", worktrees),
+    ("worktree.target", worktrees),
+    ("worktree.fetch", worktrees),
+    ("worktree.setup", set_up),
+    ("worktree.setup_env", set_up),
+    ("worktree.setup_timeout", set_up),
     ("refs.unique", refs_unique),
     ("force.needs_link", force_needs_link),
     ("seal.signers", seal_signers),
@@ -445,6 +451,41 @@ fn lease_indefinite_per_store() {
     endless(&sandbox, "b").ok();
 }
 
+fn worktrees() {
+    let (sandbox, beside) = (Sandbox::new(), Sandbox::empty());
+    let git = |args: &[&str]| {
+        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
+        let mut git = std::process::Command::new("git");
+        assert!(
+            git.current_dir(sandbox.path()).args(who).args(args).status().unwrap().success(),
+            "git {args:?}"
+        );
+    };
+    git(&["init", "--quiet", "-b", "main"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    git(&["branch", "next"]);
+    sandbox.run(&human("ann"), &["init", "--prefix", "ON"]).ok();
+    let root = beside.path().canonicalize().unwrap();
+    user_file(&sandbox, &format!("[worktree]\nroot = \"{}\"\nfetch = true\n", root.display()));
+    shared_file(&sandbox, "[worktree]\ntarget = \"next\"\n");
+    let claimed = sandbox.json(&agent("a"), &["claim", &sandbox.add("x"), "--worktree"]).ok().json();
+    let path = claimed["worktree"]["path"].as_str().unwrap();
+    assert!(path.starts_with(root.to_str().unwrap()) && std::path::Path::new(path).is_dir(), "{claimed:#}");
+    assert_eq!(claimed["task"]["target"], "next");
+    assert!(claimed["notices"].to_string().contains("nothing was fetched"), "{claimed:#}");
+}
+
+fn set_up() {
+    let sandbox = Sandbox::new();
+    let text = "[worktree]\nsetup = [\"make\", \"all deps\"]\nsetup_env = [\"CARGO_HOME\"]\nsetup_timeout = \"90s\"\n";
+    shared_file(&sandbox, text);
+    let listed = sandbox.json(&human("ann"), &["trust", "list"]).ok().json();
+    let command = &listed["commands"][0];
+    assert_eq!(command["argv"], serde_json::json!(["make", "all deps"]));
+    assert_eq!(command["env"], serde_json::json!(["CARGO_HOME"]));
+    assert_eq!(command["timeout_ms"], 90_000);
+}
+
 fn refs_unique() {
     let sandbox = Sandbox::new();
     let add = |reference: &str| sandbox.json(&human("ann"), &["add", "x", "--ref", reference]);
@@ -555,8 +596,17 @@ const STRICTER: &[(&str, &str, &str)] = &[
 ];
 
 /// Nothing about these is strict: all who work in a repository have to agree.
-const REPOSITORYS: &[&str] =
-    &["project.name", "lease.keep", "refs.unique", "sessions.idle", "timesheet.billable"];
+const REPOSITORYS: &[&str] = &[
+    "project.name",
+    "lease.keep",
+    "refs.unique",
+    "sessions.idle",
+    "timesheet.billable",
+    "worktree.target",
+    "worktree.setup",
+    "worktree.setup_env",
+    "worktree.setup_timeout",
+];
 
 #[test]
 fn a_repository_is_stricter_than_its_user_and_never_looser() {
@@ -568,6 +618,8 @@ fn a_repository_is_stricter_than_its_user_and_never_looser() {
         "run.keep_output",
         "timesheet.rates",
         "guard.tree_budget",
+        "worktree.root",
+        "worktree.fetch",
         "ui.color",
     ];
     let ruled = STRICTER.iter().map(|(key, ..)| *key).chain(REPOSITORYS.iter().copied()).chain(users);
@@ -636,9 +688,8 @@ fn every_key_has_its_variable() {
             "identity.actor" => "human:ann",
             "store.path" => "x.db",
             "seal.signers" => "signers",
-            "force.needs_link" | "guard.token_trailer" | "lease.unique_machines" | "run.keep_output" => {
-                "true"
-            }
+            "force.needs_link" | "guard.token_trailer" | "lease.unique_machines" | "run.keep_output"
+            | "worktree.fetch" => "true",
             "ui.color" => "never",
             "sessions.people" => "off",
             "timesheet.rates" => "human:ann=90.50",

@@ -20,7 +20,7 @@ fn many_processes_add_claim_remove_and_prune_at_once() {
                 match n % 4 {
                     // Work stays, whoever prunes.
                     0 => drop(yard.commit_in(&path, &format!("{n}.txt"), "work\n")),
-                    1 => drop(std::fs::write(path.join("dirty"), "x").unwrap()),
+                    1 => std::fs::write(path.join("dirty"), "x").unwrap(),
                     _ => {}
                 }
                 yard.run(&who, &["release", id]).ok();

@@ -81,7 +81,7 @@ impl WorktreeId {
 
     /// `machine`: the machine's mark, empty if it has none. `own`: what tells the worktree from others on that machine.
     pub fn new(machine: &str, own: &str) -> WorktreeId {
-        let mut digest = hex(&Sha256::digest(format!("onus worktree\n{machine}\n{own}")));
+        let mut digest = hex(&Sha256::digest(format!("onus: worktree\n{machine}\n{own}")));
         digest.truncate(Self::LEN);
         WorktreeId(digest)
     }
