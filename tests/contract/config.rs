@@ -73,6 +73,8 @@ const CASES: &[(&str, fn())] = &[
     ("worktree.setup", set_up),
     ("worktree.setup_env", set_up),
     ("worktree.setup_timeout", set_up),
+    ("rescue.max_file", rescue_max_file),
+    ("rescue.max_total", rescue_max_total),
     ("refs.unique", refs_unique),
     ("force.needs_link", force_needs_link),
     ("seal.signers", seal_signers),
@@ -268,6 +270,14 @@ fn made_by_a_command(budget: &str) -> bool {
 fn guard_tree_budget() {
     assert!(made_by_a_command("5s"));
     assert!(!made_by_a_command("0"));
+}
+
+fn rescue_max_file() {
+    crate::contract::rescue::a_larger_file_is_left_and_listed();
+}
+
+fn rescue_max_total() {
+    crate::contract::rescue::of_all_files_together_the_smallest_are_kept();
 }
 
 fn scope_mode() {
@@ -620,6 +630,8 @@ fn a_repository_is_stricter_than_its_user_and_never_looser() {
         "guard.tree_budget",
         "worktree.root",
         "worktree.fetch",
+        "rescue.max_file",
+        "rescue.max_total",
         "ui.color",
     ];
     let ruled = STRICTER.iter().map(|(key, ..)| *key).chain(REPOSITORYS.iter().copied()).chain(users);
@@ -688,7 +700,10 @@ fn every_key_has_its_variable() {
             "identity.actor" => "human:ann",
             "store.path" => "x.db",
             "seal.signers" => "signers",
-            "force.needs_link" | "guard.token_trailer" | "lease.unique_machines" | "run.keep_output"
+            "force.needs_link"
+            | "guard.token_trailer"
+            | "lease.unique_machines"
+            | "run.keep_output"
             | "worktree.fetch" => "true",
             "ui.color" => "never",
             "sessions.people" => "off",
@@ -696,7 +711,9 @@ fn every_key_has_its_variable() {
             "scope.mode" => "warn",
             "guard.people" | "guard.unclaimed" | "scope.across_worktrees" => "refuse",
             "scope.shared" => "*.lock",
-            name if name.contains("indefinite") || name.contains("attempts") => "3",
+            name if name.contains("indefinite") || name.contains("attempts") || name.contains("rescue") => {
+                "3"
+            }
             _ => "11m",
         };
         let got =

@@ -116,8 +116,8 @@ fn an_agent_brings_nothing_back_over_what_another_has_reserved() {
     assert_eq!(read(sandbox.path(), "src/a.rs"), "before\n");
 }
 
-#[test]
-fn what_is_larger_than_configured_is_left_and_listed() {
+/// By `rescue.max_file`.
+pub(super) fn a_larger_file_is_left_and_listed() {
     let sandbox = left_behind();
     fs::write(sandbox.path().join("src/large.bin"), vec![1_u8; 2 << 20]).unwrap();
     let mut command = sandbox.command(&agent("b"));
@@ -125,7 +125,10 @@ fn what_is_larger_than_configured_is_left_and_listed() {
     assert!(ran.status.success(), "{ran:?}");
     let listed = sandbox.json(&agent("b"), &["rescue", "list"]).ok().json();
     assert_eq!(listed["rescues"][0]["left_out"][0]["path"], "src/large.bin");
-    // Of all files together, the smallest first.
+}
+
+/// By `rescue.max_total`.
+pub(super) fn of_all_files_together_the_smallest_are_kept() {
     let sandbox = left_behind();
     for n in 0..3 {
         fs::write(sandbox.path().join(format!("src/{n}.bin")), vec![n; 700 << 10]).unwrap();

@@ -1,6 +1,8 @@
 //! P10, as far as the record goes: whoever loses its lease to another has its uncommitted files kept, and until that is done it is
 //! recorded as due.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::Token;
 use onus_core::refusal::Code;

@@ -112,8 +112,11 @@ fn files(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// Every time, size and inode of a worktree and its index.
-fn untouched(root: &Path, git_dir: &Path) -> Vec<(PathBuf, u64, i64, i64, i64, i64, u64, u32)> {
+/// Size, times, inode and mode of a file.
+type Trace = (PathBuf, u64, [i64; 4], u64, u32);
+
+/// Of every file of a worktree, and of its index.
+fn untouched(root: &Path, git_dir: &Path) -> Vec<Trace> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         found.push(folder.to_owned());
         for entry in fs::read_dir(folder).unwrap() {
@@ -131,7 +134,8 @@ fn untouched(root: &Path, git_dir: &Path) -> Vec<(PathBuf, u64, i64, i64, i64, i
     found.extend(["index", "HEAD"].map(|name| git_dir.join(name)).into_iter().filter(|path| path.exists()));
     let print = |path: PathBuf| {
         let at = path.symlink_metadata().unwrap();
-        (path, at.size(), at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec(), at.ino(), at.mode())
+        let times = [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()];
+        (path, at.size(), times, at.ino(), at.mode())
     };
     found.into_iter().map(print).collect()
 }

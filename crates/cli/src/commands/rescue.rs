@@ -245,12 +245,12 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
     }
     let out = &context.out;
     out.line(&format!(
-        "{} token {}: {} by {} ({}), {}",
+        "{} token {}, left by {} ({}): {}, {}",
         view.task,
         view.token,
-        view.state,
         view.actor,
         escape_line(&view.instance),
+        view.state,
         ago(&view.at)
     ));
     for (kept, stat) in view.kept.iter().zip(&stats) {

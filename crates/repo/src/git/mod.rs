@@ -207,7 +207,7 @@ impl<'a> Call<'a> {
     }
 
     /// For what commits: who asked for it is recorded in the ledger, git only needs a name to go on.
-    pub(crate) fn as_onus(mut self) -> Call<'a> {
+    pub(crate) fn by_onus(mut self) -> Call<'a> {
         self.command.envs([
             ("GIT_AUTHOR_NAME", "onus"),
             ("GIT_AUTHOR_EMAIL", "onus@localhost"),

@@ -6,7 +6,7 @@ use super::{Call, GitError, Repository};
 pub const SEALS: &str = "refs/onus/seals";
 
 fn git<'a>(repository: &Repository, args: &[&str]) -> Call<'a> {
-    repository.call().as_onus().words(args)
+    repository.call().by_onus().words(args)
 }
 
 /// Keeps files as a new commit on top of `reference`, without touching any checkout or index. Returns the commit.

@@ -157,7 +157,7 @@ pub(super) fn index_info(look: &Look<'_>, entries: &BTreeMap<Vec<u8>, Option<Ent
 
 pub(super) fn commit(look: &Look<'_>, trees: &Trees, message: &str) -> Result<String, GitError> {
     let commit = |tree: &str, parents: &[&str], message: &str| {
-        let call = look.call().as_onus().words(&["commit-tree", tree]);
+        let call = look.call().by_onus().words(&["commit-tree", tree]);
         let call = parents.iter().fold(call, |call, parent| call.words(&["-p", parent]));
         call.words(&["-F", "-"]).input(message.as_bytes()).line()
     };
