@@ -10,19 +10,24 @@ pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
     (3, "not found"),
     (4, "held by another, kept for another, or scope conflict"),
     (5, "fenced: your lease is no longer current"),
-    (6, "not allowed: transition, dependency, cycle, tier, limit, policy"),
+    (6, "not allowed: transition, dependency, cycle, tier, limit, constraint, uncommitted work, policy"),
     (7, "nothing to do"),
     (8, "store unavailable, read-only, busy or damaged"),
 ];
 
 /// What is read from the environment beside the configuration.
-const ENVIRONMENT: [(&str, &str); 8] = [
+const ENVIRONMENT: [(&str, &str); 10] = [
     ("ONUS_INSTANCE", "which instance of the actor is calling, one per conversation; ignored for people"),
     ("ONUS_TASK", "the task of commands that name none"),
     (
         "ONUS_TOKEN",
         "the token that the caller presents for ONUS_TASK, or if that is unset for the task named",
     ),
+    (
+        "ONUS_WORKTREE, ONUS_PORT_BASE",
+        "set for commands that onus starts in a task's worktree: where it is, and the first of its own ports",
+    ),
+    ("ONUS_GUARD_PROBE", "set by `onus guard status` to see whether git reaches the hooks"),
     ("VISUAL, EDITOR", "the editor of `onus edit`: a program and its arguments"),
     ("COLUMNS", "how wide lists are; the terminal's width if it is not set"),
     ("NO_COLOR", "set to anything: no colours"),
