@@ -24,7 +24,7 @@ use crate::scope::{Reservations, Scope, WorktreeId};
 use crate::seat::Seat;
 use crate::session::UsageRow;
 use crate::stretch::{Recorded, Stretch, Worked};
-use crate::task::{Counts, Kept, State, Task};
+use crate::task::{Kept, State, Task};
 use crate::text::{Field, TextKey};
 use crate::time::Moment;
 use crate::transition::reopened;
@@ -185,33 +185,9 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
                 changes.push(Change::SetRefs { task: uid, refs: facts.refs.clone() });
             }
             Task {
-                uid,
-                number: *number,
-                version: event.version,
-                head: String::new(),
-                state: *state,
-                facts: facts.clone(),
-                title_version: event.version,
                 body_version: body.then_some(event.version),
-                word_version: None,
                 origin: origin.clone(),
-                created_at_ms: event.at_ms,
-                created_by: event.actor.clone(),
-                updated_at_ms: event.at_ms,
-                started_at_ms: None,
-                completed_at_ms: None,
-                acceptance: Vec::new(),
-                token: Token(0),
-                leased: false,
-                opened_token: Token(0),
-                kept: None,
-                submitter: None,
-                dropped_from: None,
-                attempts: 0,
-                effort_ms: 0,
-                fenced_token: Token(0),
-                branch: None,
-                counts: Counts::default(),
+                ..Task::created(uid, *number, (&event.actor, event.at_ms), *state, facts.clone())
             }
         }
         (Body::TaskCreated { .. }, Some(_)) => return Err(Misplaced("the task was created twice")),

@@ -59,8 +59,8 @@ pub fn awaited(task: &Task, actor: &ActorName, worked_on_it: bool, now: &Moment)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Number, Token, Uid, Version};
-    use crate::task::{Counts, Facts, Kept};
+    use crate::ids::{Number, Uid, Version};
+    use crate::task::{Facts, Kept};
     use crate::time::ClockDomain;
 
     fn name(text: &str) -> ActorName {
@@ -72,35 +72,8 @@ mod tests {
     }
 
     fn task(state: State, owner: Option<&str>, creator: &str) -> Task {
-        Task {
-            uid: Uid(uuid::Uuid::from_u128(1)),
-            number: Number(1),
-            version: Version(1),
-            head: String::new(),
-            state,
-            facts: Facts { owner: owner.map(name), ..Facts::default() },
-            title_version: Version(1),
-            body_version: None,
-            word_version: None,
-            origin: None,
-            created_at_ms: 0,
-            created_by: name(creator),
-            updated_at_ms: 0,
-            started_at_ms: None,
-            completed_at_ms: None,
-            acceptance: Vec::new(),
-            token: Token(0),
-            leased: false,
-            opened_token: Token(0),
-            kept: None,
-            submitter: None,
-            dropped_from: None,
-            attempts: 0,
-            effort_ms: 0,
-            fenced_token: Token(0),
-            branch: None,
-            counts: Counts::default(),
-        }
+        let facts = Facts { owner: owner.map(name), ..Facts::default() };
+        Task::created(Uid(uuid::Uuid::from_u128(1)), Number(1), (&name(creator), 0), state, facts)
     }
 
     #[test]

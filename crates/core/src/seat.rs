@@ -18,7 +18,7 @@ use crate::actor::{ActorName, Tier};
 use crate::ids::{Number, Token, Uid, Version, shortened};
 use crate::quote::is_hidden;
 use crate::refusal::Refusal;
-use crate::task::{Counts, Facts, State, Task};
+use crate::task::{Facts, State, Task};
 
 /// A role, and what it is for where there are several of its kind: `dispatch`, `land:main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -100,34 +100,15 @@ pub struct Seat {
 impl Seat {
     /// What the rules of leases see of it: a task that can always be claimed, waits for nothing and reserves nothing.
     pub fn as_task(&self) -> Task {
+        let state = if self.leased { State::InProgress } else { State::Open };
+        let facts = Facts { required_tier: Tier(0), ..Facts::default() };
         Task {
-            uid: self.uid,
-            number: self.number,
             version: self.version,
             head: self.head.clone(),
-            state: if self.leased { State::InProgress } else { State::Open },
-            facts: Facts { required_tier: Tier(0), ..Facts::default() },
-            title_version: Version(1),
-            body_version: None,
-            word_version: None,
-            origin: None,
-            created_at_ms: self.created_at_ms,
-            created_by: self.created_by.clone(),
             updated_at_ms: self.updated_at_ms,
-            started_at_ms: None,
-            completed_at_ms: None,
-            acceptance: Vec::new(),
-            effort_ms: 0,
             token: self.token,
             leased: self.leased,
-            opened_token: Token(0),
-            kept: None,
-            submitter: None,
-            dropped_from: None,
-            attempts: 0,
-            fenced_token: Token(0),
-            branch: None,
-            counts: Counts::default(),
+            ..Task::created(self.uid, self.number, (&self.created_by, self.created_at_ms), state, facts)
         }
     }
 }

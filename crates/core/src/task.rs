@@ -382,6 +382,45 @@ pub struct Counts {
 }
 
 impl Task {
+    /// A task as it is created: nobody has held it, and nothing has happened to it yet.
+    pub fn created(
+        uid: Uid,
+        number: Number,
+        (by, at_ms): (&ActorName, i64),
+        state: State,
+        facts: Facts,
+    ) -> Task {
+        Task {
+            uid,
+            number,
+            version: Version(1),
+            head: String::new(),
+            state,
+            facts,
+            title_version: Version(1),
+            body_version: None,
+            word_version: None,
+            origin: None,
+            created_at_ms: at_ms,
+            created_by: by.clone(),
+            updated_at_ms: at_ms,
+            started_at_ms: None,
+            completed_at_ms: None,
+            acceptance: Vec::new(),
+            token: Token(0),
+            leased: false,
+            opened_token: Token(0),
+            kept: None,
+            submitter: None,
+            dropped_from: None,
+            attempts: 0,
+            effort_ms: 0,
+            fenced_token: Token(0),
+            branch: None,
+            counts: Counts::default(),
+        }
+    }
+
     /// Whether its work, and no other task's, is on a branch: the one that is recorded, else one that is named after it.
     pub fn owns_branch(&self, id: &str, branch: &str) -> bool {
         match &self.branch {

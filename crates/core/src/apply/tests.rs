@@ -10,34 +10,12 @@ use crate::time::ClockDomain;
 use crate::transition::{Verb, step as allowed};
 
 fn task(state: State) -> Task {
+    let by = "human:h".parse().unwrap();
     Task {
-        uid: Uid(uuid::Uuid::nil()),
-        number: Number(1),
         version: Version(7),
-        head: String::new(),
-        state,
-        facts: Facts::default(),
-        title_version: Version(1),
-        body_version: None,
-        word_version: None,
-        origin: None,
-        created_at_ms: 0,
-        created_by: "human:h".parse().unwrap(),
-        updated_at_ms: 0,
-        started_at_ms: None,
-        completed_at_ms: None,
-        acceptance: Vec::new(),
         token: Token(3),
         leased: state == State::InProgress,
-        opened_token: Token(0),
-        kept: None,
-        submitter: None,
-        dropped_from: None,
-        attempts: 0,
-        effort_ms: 0,
-        fenced_token: Token(0),
-        branch: None,
-        counts: Counts::default(),
+        ..Task::created(Uid(uuid::Uuid::nil()), Number(1), (&by, 0), state, Facts::default())
     }
 }
 
