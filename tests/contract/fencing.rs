@@ -45,6 +45,8 @@ const OTHERS: &[&str] = &[
     "run",
     "takeover",
     "rescue",
+    "worktree",
+    "trust",
     "seat",
     "add",
     "intake",

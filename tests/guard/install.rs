@@ -276,3 +276,19 @@ fn outside_git_there_is_nothing_to_install() {
         assert_eq!(guard(&sandbox, action).refused(2)["code"], "usage");
     }
 }
+
+/// A guard that is gone from one hook lets commits pass: nobody would notice.
+#[test]
+fn doctor_names_hooks_that_lack_the_guard_although_others_have_it() {
+    let sandbox = repository();
+    let ann = human("ann");
+    sandbox.json(&ann, &["doctor"]).ok();
+    guard(&sandbox, "install").ok();
+    sandbox.json(&ann, &["doctor"]).ok();
+    fs::remove_file(sandbox.path().join(".git/hooks/pre-commit")).unwrap();
+    let error = sandbox.json(&ann, &["doctor"]).refused(6);
+    assert_eq!(error["next"][0], "onus guard install", "{error}");
+    assert!(sandbox.run(&ann, &["doctor"]).stdout.contains("git's hooks lack it: pre-commit"));
+    guard(&sandbox, "install").ok();
+    sandbox.json(&ann, &["doctor"]).ok();
+}

@@ -645,7 +645,7 @@ async def nonsense_is_answered_and_too_much_ends_it():
     assert by_code == [-32700, -32700, -32600, 0], answers
     assert any(answer.get("id") == 7 for answer in answers)
     # A message that is too long.
-    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * 300_000}}}
+    call_ = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add", "arguments": {"title": "x" * (1 << 20)}}}
     try:
         server.stdin.write(json.dumps(call_).encode() + b"\n")
         server.stdin.flush()

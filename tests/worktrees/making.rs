@@ -273,3 +273,28 @@ fn an_agent_that_would_not_be_guarded_there_is_named() {
         yard.json(&agent("a"), &["claim", &yard.add("two"), "--worktree"]).ok().json()["notices"].to_string();
     assert!(!told.contains("not guarded"), "{told}");
 }
+
+/// A claim or takeover without a worktree is allowed, and says where the work is.
+#[test]
+fn whoever_begins_elsewhere_is_told_where_the_work_is() {
+    let yard = Yard::new();
+    let (a, b, id) = (agent("a"), agent("b"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.run(&a, &["release", &id]).ok();
+    let claimed = yard.json(&b, &["claim", &id]).ok().json();
+    let told = |answer: &serde_json::Value| {
+        let notices = answer["notices"].as_array().cloned().unwrap_or_default();
+        notices.into_iter().find(|notice| notice["message"].to_string().contains("is on branch"))
+    };
+    let notice = told(&claimed).unwrap_or_else(|| panic!("{claimed}"));
+    assert_eq!(notice["message"], "the work on ON-1 is on branch onus/ON-1-one; main is checked out here");
+    assert_eq!(notice["next"][0], "onus worktree add ON-1");
+    // What it names brings the holder there.
+    yard.run(&b, &["worktree", "add", &id]).ok();
+    let shown = yard.json(&b, &["show", &id]).ok().json();
+    assert_eq!(shown["lease"]["worktree"], path.to_str().unwrap());
+    // Renewing, and going on there, say nothing.
+    assert_eq!(told(&yard.json(&b, &["claim", &id, "--worktree"]).ok().json()), None);
+    yard.run(&b, &["release", &id]).ok();
+    assert_eq!(told(&yard.json(&a, &["claim", &id, "--worktree"]).ok().json()), None);
+}

@@ -17,6 +17,7 @@ const AGENTS: &str = "agents";
 
 /// What is not about the store: nothing is damaged.
 const WORKTREE: &str = "worktree";
+const GUARD: &str = "guard";
 
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
@@ -74,6 +75,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         let what: Vec<&str> = differing.iter().map(|(what, _)| what.as_str()).collect();
         findings.push(finding(AGENTS, false, what.join("; ")));
     }
+    let lacking = context.host.place.as_ref().map(super::guard::lacking).unwrap_or_default();
+    if !lacking.is_empty() {
+        findings.push(finding(GUARD, false, format!("git's hooks lack it: {}", lacking.join(", "))));
+    }
     // A lapsed or stale lease is news, not damage.
     let ok = findings.iter().all(|finding| finding.ok);
     if context.out.json {
@@ -105,9 +110,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             if f.name == AGENTS {
                 repairs(&differing).iter().for_each(&tell);
             }
+            if f.name == GUARD {
+                tell(&Step::InstallGuard);
+            }
         }
     }
-    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | WORKTREE)) {
+    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE)) {
         _ if ok => 0,
         true => Code::Unmet.exit_code(),
         false => Code::Damaged.exit_code(),
@@ -128,6 +136,10 @@ fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> 
     if bad.iter().all(|finding| finding.name == WORKTREE) {
         let refusal = Refusal::new(Code::Unmet, "making or removing a worktree was interrupted");
         return if fixed { refusal } else { refusal.next(Step::MendStore) };
+    }
+    if bad.iter().all(|finding| finding.name == GUARD) {
+        return Refusal::new(Code::Unmet, "the guard is missing in some of git's hooks")
+            .next(Step::InstallGuard);
     }
     let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
     let refusal = Refusal::new(Code::Damaged, format!("problems found: {}", names.join(", ")));

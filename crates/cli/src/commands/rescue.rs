@@ -260,6 +260,12 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
     for left in &view.left_out {
         out.line(&format!("left where it is ({}): {}", left.why, escape_line(&left.path)));
     }
+    if let Some(worktree) = &view.worktree {
+        out.line(&format!("from {}, which was not touched", escape_line(worktree)));
+    }
+    if !stats.is_empty() {
+        out.line(&format!("next: onus rescue restore {}", view.task));
+    }
     Ok(())
 }
 
@@ -311,6 +317,8 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
         context.out.document(value, &[]);
         return Ok(());
     }
+    let folder = to.map_or_else(|| path_text(&place.root), path_text);
+    context.out.line(&format!("into {}:", escape_line(&folder)));
     let all =
         [("restored", &brought.written), ("removed", &brought.removed), ("already there:", &brought.same)];
     for (what, paths) in all {

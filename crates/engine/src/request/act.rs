@@ -6,7 +6,8 @@ use onus_core::decide::{Decision, Merge, decide, is_lost};
 use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Process, Seen};
-use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::quote;
+use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::session::Correction;
 use onus_core::task::Task;
 use onus_core::text::TextKey;
@@ -157,6 +158,20 @@ impl UnitOfWork<'_> {
         lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
     }
 
+    /// Whoever begins on a task in a checkout that does not have its branch is told where its work is.
+    fn work_elsewhere(&self, task: &Task, act: &Act) -> Option<Notice> {
+        let (Act::Claim(terms) | Act::Takeover(terms)) = act else { return None };
+        let (own, here) = (task.branch.as_ref()?, terms.branch.as_deref()?);
+        let id = self.id(task.number);
+        let message = format!(
+            "the work on {id} is on branch {}; {} is checked out here",
+            quote::name(&own.branch),
+            quote::name(here)
+        );
+        let notice = Notice::new(NoticeKind::Info, Some(id.clone()), message);
+        (own.branch != here).then(|| notice.next(Step::Worktree(OnWorktree::Add, id)))
+    }
+
     pub(super) fn carry_out(&mut self, task: Task, act: &Act, decision: Decision) -> Result<Outcome> {
         let uid = task.uid;
         let has = |test: fn(&Body) -> bool| decision.drafts.iter().any(|draft| test(&draft.body));
@@ -173,6 +188,9 @@ impl UnitOfWork<'_> {
         let token = task.as_ref().map(|task| task.token).filter(|token| *token > Token(0));
         let mut notices: Vec<Notice> = decision.notices.into_iter().map(Notice::info).collect();
         notices.extend(self.foresee(uid, token, decision.merges)?);
+        if acquired {
+            notices.extend(task.as_ref().and_then(|task| self.work_elsewhere(task, act)));
+        }
         let effect = match act {
             Act::Claim(_)
             | Act::Takeover(_)

@@ -217,6 +217,14 @@ pub(super) fn is_installed(place: &Place) -> bool {
     Hook::ALL.iter().all(|hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both))
 }
 
+/// The hooks that lack the guard although others have it: somebody took it out, or it was never finished.
+pub(super) fn lacking(place: &Place) -> Vec<&'static str> {
+    let Ok(Folder::Own(folder)) = guard::folder(place) else { return Vec::new() };
+    let is_ours = |hook: &Hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both);
+    let (ours, others): (Vec<Hook>, Vec<Hook>) = Hook::ALL.into_iter().partition(is_ours);
+    if ours.is_empty() { Vec::new() } else { others.into_iter().map(Hook::as_str).collect() }
+}
+
 fn status(context: &Context) -> Result<u8, Refusal> {
     let place = place(context)?;
     let (folder, hooks) = reached(place)?;

@@ -440,9 +440,6 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
     news.extend(all.branches.iter().map(|(branch, unlanded)| {
         format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
     }));
-    if all.rescues > 0 {
-        news.push(format!("{} rescues are kept; next: git for-each-ref refs/onus/rescue", all.rescues));
-    }
     if news.is_empty() && all.seen.len() > 1 {
         news.push(format!("{} worktrees, each with a live holder", all.seen.len() - 1));
     }

@@ -120,7 +120,7 @@ impl Seen {
             Ok(state) => {
                 if let Some(under_way) = &state.under_way {
                     let age = render::age(&rfc3339(under_way.since_ms));
-                    facts.push(format!("a {} is under way since {age}", under_way.what));
+                    facts.push(format!("a {} has been under way for {age}", under_way.what));
                 }
                 let count = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
                 facts.extend(count(state.changed.len(), "uncommitted"));
@@ -188,7 +188,12 @@ impl Seen {
         };
         let branch = self.linked.branch.as_deref().unwrap_or("(detached)");
         let mut lines = vec![
-            format!("{:<7} {}", context.out.bold(&escape_line(&name)), path_line(&self.linked.path)),
+            format!(
+                "{}{} {}",
+                context.out.bold(&escape_line(&name)),
+                " ".repeat(7usize.saturating_sub(name.len())),
+                path_line(&self.linked.path)
+            ),
             format!("        {}: {}", escape_line(branch), escape_line(&self.facts().join(", "))),
         ];
         lines
@@ -247,8 +252,8 @@ impl All {
             lines.push("        next: onus doctor --fix".to_owned());
         }
         if self.rescues > 0 {
-            lines.push(format!("rescues {} kept under refs/onus/rescue/", self.rescues));
-            lines.push("        next: git for-each-ref refs/onus/rescue".to_owned());
+            lines.push(format!("rescues {} kept", self.rescues));
+            lines.push("        next: onus rescue list".to_owned());
         }
         lines
     }
