@@ -58,7 +58,9 @@ fn is_part(c: char) -> bool {
 
 fn word_mask(word: &str, before: &str) -> String {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    let is_hex = word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    // A commit's is cut to ten digits.
+    let is_long = word.len() >= 12 || word.len() == 10 && before.ends_with("commit ");
+    let is_hex = is_long && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     let is_number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     if matches!(shape.as_str(), "00:00:00" | "00:00" | "0000-00-00") || shape.starts_with("0000-00-00T") {
         "<time>".to_owned()

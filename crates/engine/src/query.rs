@@ -20,7 +20,7 @@ use crate::conversation::MOST_OF_A_PROCESS;
 use crate::request::seat::no_such_seat;
 use crate::request::{Rows, Stop, resolve};
 use crate::snapshot::Snapshot;
-use crate::view::{ActorView, InstanceView, Notice, TaskView, shown};
+use crate::view::{ActorView, InstanceView, Notice, NoticeKind, TaskView, shown};
 use crate::{Engine, Identity};
 
 /// An answer and what goes beside it.
@@ -232,10 +232,14 @@ impl<S: Store> Engine<S> {
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
     ) -> Result<WithNotices<TaskView>, Refusal> {
-        self.ask(identity, |snapshot| {
+        let mut looked = self.ask(identity, |snapshot| {
             let task = snapshot.named_task(reference, identity)?;
             Ok(snapshot.shown_task(&task)?)
-        })
+        })?;
+        // Its notes are in the answer.
+        let shown = Some(&looked.value.id);
+        looked.notices.retain(|notice| notice.kind != NoticeKind::Note || notice.task.as_ref() != shown);
+        Ok(looked)
     }
 
     pub fn list(
