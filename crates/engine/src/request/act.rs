@@ -162,7 +162,7 @@ impl UnitOfWork<'_> {
     fn work_elsewhere(&self, task: &Task, act: &Act) -> Option<Notice> {
         let (Act::Claim(terms) | Act::Takeover(terms)) = act else { return None };
         let (own, here) = (task.branch.as_ref()?, terms.branch.as_deref()?);
-        let id = self.id(task.number);
+        let id = self.project.prefix.id(task.number);
         let message = format!(
             "the work on {id} is on branch {}; {} is checked out here",
             quote::name(&own.branch),
