@@ -42,6 +42,12 @@ fn killed_supervisor(sandbox: &Sandbox, id: &str) -> Killed {
         stranger: pid_in(sandbox, "stranger"),
     };
     pid_in(sandbox, "sleeper");
+    // Until it has become another program, it carries what its shell did.
+    eventually("a process without the instance", || {
+        let environment = std::fs::read(format!("/proc/{}/environ", killed.stranger)).unwrap_or_default();
+        let is_stranger = !environment.windows(14).any(|part| part == b"ONUS_INSTANCE=");
+        (is_stranger && !environment.is_empty()).then_some(())
+    });
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
     killed
