@@ -217,7 +217,8 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
         fs::read(root.join(".git/config")).unwrap(),
     );
     let told = sandbox.run(&human("founder"), &["guard", "install"]).ok().stdout.clone();
-    let line = "if command -v onus >/dev/null; then onus guard hook pre-commit \"$@\" || exit; fi";
+    let line = "if command -v onus >/dev/null; then onus_code=0; onus guard hook pre-commit \"$@\" || onus_code=$?; \
+                case $onus_code in 4|5|6|7) exit 1 ;; esac; fi";
     assert!(told.contains(line) && told.contains(".husky/_"), "{told}");
     let now = (
         all(&root.join(".husky")),

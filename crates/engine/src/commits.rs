@@ -9,6 +9,7 @@ use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::Lease;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::rescue::is_own_worktree;
 use onus_core::scope::{Basis, Glob, Reservations, Scope, Touched, WorktreeId};
 use onus_store::{Result, Store};
 
@@ -54,7 +55,8 @@ pub struct Finishing {
 }
 
 impl Snapshot<'_> {
-    /// Of somebody's leases on tasks, those that reserve one of these paths; where none does, the latest.
+    /// Of somebody's leases on tasks, those that a commit belongs to: in a task's own worktree that task's; else those that reserve
+    /// one of these paths; where none does, the latest.
     pub(crate) fn leases_for(
         &mut self,
         held: Vec<Lease>,
@@ -63,6 +65,14 @@ impl Snapshot<'_> {
     ) -> Result<Vec<Lease>> {
         if held.len() < 2 {
             return Ok(held);
+        }
+        for lease in
+            held.iter().filter(|lease| worktree.is_some() && lease.grant.worktree_id.as_ref() == worktree)
+        {
+            let task = self.task(lease.task)?;
+            if task.is_some_and(|task| is_own_worktree(lease, &task, &self.id(task.number))) {
+                return Ok(vec![lease.clone()]);
+            }
         }
         let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
         let mut concerned = BTreeSet::new();

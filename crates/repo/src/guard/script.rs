@@ -22,27 +22,31 @@ const SHELLS: [&[u8]; 7] = [b"sh", b"bash", b"dash", b"ash", b"ksh", b"mksh", b"
 
 /// The line that runs the program.
 fn line(hook: Hook, program: &Path) -> Vec<u8> {
-    let name = hook.as_str();
     let mut line = b"onus=".to_vec();
     line.extend(quoted(program.as_os_str()));
     line.extend(b"; [ -x \"$onus\" ] || onus=$(command -v onus) || onus=; if [ -z \"$onus\" ]; then ");
     line.extend(b"if mkdir \"${0%/*}/.onus/told\" 2>/dev/null; then ");
     line.extend(b"echo 'onus: the program is gone, so commits are not checked (said once)' >&2; fi; ");
-    match hook {
-        // It reads what the rest of the script reads again.
-        Hook::PrePush => line.extend(
-            format!(
-                "elif onus_in=$(mktemp); then cat >\"$onus_in\"; onus_code=0; \
-                 \"$onus\" guard hook {name} \"$@\" <\"$onus_in\" || onus_code=$?; exec <\"$onus_in\"; \
-                 rm -f \"$onus_in\"; [ \"$onus_code\" = 0 ] || exit \"$onus_code\"; fi"
-            )
-            .as_bytes(),
-        ),
-        _ => line.extend(format!("else \"$onus\" guard hook {name} \"$@\" || exit; fi").as_bytes()),
-    }
+    line.extend(format!("else {}; fi", call(hook, "\"$onus\"")).as_bytes());
     line.extend(MARK);
     line.push(b'\n');
     line
+}
+
+/// Only a refusal ends the hook, or a probe (7): a program that crashes, or is killed, fails no commit.
+const REFUSED: &str = "case $onus_code in 4|5|6|7) exit 1 ;; esac";
+
+/// How the program is called in a hook.
+fn call(hook: Hook, program: &str) -> String {
+    let name = hook.as_str();
+    match hook {
+        // It reads what the rest of the script reads again.
+        Hook::PrePush => format!(
+            "onus_in=$(mktemp) && {{ cat >\"$onus_in\"; onus_code=0; {program} guard hook {name} \"$@\" \
+             <\"$onus_in\" || onus_code=$?; exec <\"$onus_in\"; rm -f \"$onus_in\"; {REFUSED}; }}"
+        ),
+        _ => format!("onus_code=0; {program} guard hook {name} \"$@\" || onus_code=$?; {REFUSED}"),
+    }
 }
 
 /// A word of a shell's command line, whatever is in it.
@@ -122,7 +126,7 @@ pub(super) fn calls_us(text: &[u8]) -> bool {
 
 /// The line for a folder that is not ours to write.
 pub fn line_to_add(hook: Hook) -> String {
-    format!("if command -v onus >/dev/null; then onus guard hook {} \"$@\" || exit; fi", hook.as_str())
+    format!("if command -v onus >/dev/null; then {}; fi", call(hook, "onus"))
 }
 
 #[cfg(test)]
@@ -148,6 +152,59 @@ mod tests {
             ["#!/usr/bin/python3\n", "#!/usr/bin/env fish\n", "echo no first line\n", "", "\u{7f}ELF\0"]
         {
             assert!(with_line(other.as_bytes(), Hook::PreCommit, program).is_none(), "{other}");
+        }
+    }
+
+    /// Runs a hook's text in a real shell, with a program in the place of ours.
+    fn ran(text: &[u8], folder: &Path, input: &str) -> (Option<i32>, String) {
+        use std::io::Write as _;
+        use std::process::{Command, Stdio};
+        let hook = folder.join("hook");
+        std::fs::write(&hook, text).unwrap();
+        let path = std::env::join_paths(
+            std::iter::once(folder.to_owned())
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+        );
+        let mut command = Command::new("/bin/sh");
+        command.arg("-eu").arg(&hook).env("PATH", path.unwrap());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    #[test]
+    fn only_a_refusal_ends_a_hook_and_the_rest_of_it_reads_what_git_says() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("onus");
+        for (end, expected) in [
+            ("exit 0", 0),
+            ("exit 1", 0),
+            ("exit 2", 0),
+            ("exit 8", 0),
+            ("exit 101", 0),
+            ("kill -SEGV $$", 0),
+            ("kill -KILL $$", 0),
+            ("exit 4", 1),
+            ("exit 5", 1),
+            ("exit 6", 1),
+            ("exit 7", 1),
+        ] {
+            std::fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\n{end}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            for hook in [Hook::PreCommit, Hook::PrePush] {
+                let rest = if hook == Hook::PrePush { "cat\n" } else { "echo ran\n" };
+                let said = if hook == Hook::PrePush { "one\ntwo\n" } else { "ran\n" };
+                let own = [b"#!/bin/sh\n".as_slice(), &line(hook, &program), rest.as_bytes()].concat();
+                let added = format!("#!/bin/sh\n{}\n{rest}", line_to_add(hook)).into_bytes();
+                for text in [own, added] {
+                    let (code, out) = ran(&text, folder.path(), "one\ntwo\n");
+                    let out_expected = if expected == 0 { said } else { "" };
+                    assert_eq!((code, out.as_str()), (Some(expected), out_expected), "{end}, {hook:?}");
+                }
+            }
         }
     }
 }
