@@ -222,7 +222,8 @@ fn every_command_answers_in_its_documented_shape() {
     assert_eq!((&taken["takeover"], &taken["lease"]["handoff_reason"]), (&json!(true), &json!("lapsed")));
     // With news beside the answers.
     sandbox.run(&human("bob"), &["note", "1", "for you"]).ok();
-    assert!(tried.by(&b, "show", &["1"])["notices"].is_array());
+    assert!(tried.by(&b, "why", &["1"])["notices"].is_array());
+    assert!(tried.by(&b, "show", &["1"])["notices"].is_null(), "what is shown is no news");
     assert!(tried.by(&a, "list", &[])["notices"].is_array());
 
     // What it reserves.

@@ -55,6 +55,22 @@ pub struct Finishing {
 }
 
 impl Snapshot<'_> {
+    /// Of somebody's leases, the one whose task's own worktree this is: what is done there is that task's work.
+    pub(crate) fn of_own_worktree<'l>(
+        &mut self,
+        held: &'l [Lease],
+        worktree: Option<&WorktreeId>,
+    ) -> Result<Option<&'l Lease>> {
+        let here = |lease: &&Lease| worktree.is_some() && lease.grant.worktree_id.as_ref() == worktree;
+        for lease in held.iter().filter(here) {
+            let task = self.task(lease.task)?;
+            if task.is_some_and(|task| is_own_worktree(lease, &task, &self.id(task.number))) {
+                return Ok(Some(lease));
+            }
+        }
+        Ok(None)
+    }
+
     /// Of somebody's leases on tasks, those that a commit belongs to: in a task's own worktree that task's; else those that reserve
     /// one of these paths; where none does, the latest.
     pub(crate) fn leases_for(
@@ -66,13 +82,8 @@ impl Snapshot<'_> {
         if held.len() < 2 {
             return Ok(held);
         }
-        for lease in
-            held.iter().filter(|lease| worktree.is_some() && lease.grant.worktree_id.as_ref() == worktree)
-        {
-            let task = self.task(lease.task)?;
-            if task.is_some_and(|task| is_own_worktree(lease, &task, &self.id(task.number))) {
-                return Ok(vec![lease.clone()]);
-            }
+        if let Some(lease) = self.of_own_worktree(&held, worktree)? {
+            return Ok(vec![lease.clone()]);
         }
         let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
         let mut concerned = BTreeSet::new();

@@ -122,11 +122,14 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// The lease that the files join: the latest, but what one of them declares is nobody else's. A part is recorded there, so
-    /// that its siblings know.
+    /// The lease that the files join: in a task's own worktree that task's, else the latest, but what one of them declares is
+    /// nobody else's. A part is recorded there, so that its siblings know.
     fn lease_for<'l>(&mut self, held: &'l [Lease], guard: &Guard) -> Result<Option<&'l Lease>> {
         if held.len() < 2 {
             return Ok(held.last());
+        }
+        if let Some(own) = self.snapshot().of_own_worktree(held, guard.touched.worktree.as_ref())? {
+            return Ok(Some(own));
         }
         let near = self.write.scopes_near(&asked(guard)?)?;
         let declares = |lease: &Lease, path: &str| {
