@@ -46,7 +46,11 @@ pub fn name(bytes: &[u8]) {
     assert!(instance.is_none_or(|instance| instance.as_str() == text));
     let origin = text.parse::<Origin>().ok();
     assert_eq!(serde_json::from_value::<Origin>(json).ok(), origin);
-    assert!(origin.is_none_or(|origin| origin.as_str() == text && !text.chars().any(char::is_control)));
+    // Some channels make no difference between letters by their case.
+    assert!(origin.is_none_or(|origin| {
+        let is_settled = origin.as_str().parse().as_ref() == Ok(&origin);
+        origin.as_str().eq_ignore_ascii_case(&text) && is_settled && !text.chars().any(char::is_control)
+    }));
 }
 
 /// Paths on which two globs are tried.
@@ -166,7 +170,9 @@ pub fn hook(bytes: &[u8]) {
         assert!(payload.files.len() <= bytes.len());
     }
     for edit in EDITS {
-        let plain = Payload::read(edit.replace('@', "null").as_bytes());
+        // The transcript is not the guard's to read.
+        let read = |text: &[u8]| Payload::read(text).map(|payload| Payload { transcript: None, ..payload });
+        let plain = read(edit.replace('@', "null").as_bytes());
         assert!(plain.as_ref().is_ok_and(|payload| payload.files.len() == 1), "{edit}: {plain:?}");
         for value in outlines(bytes) {
             let mut text = Vec::new();
@@ -176,7 +182,7 @@ pub fn hook(bytes: &[u8]) {
                 }
                 text.extend(part.as_bytes());
             }
-            assert_eq!(Payload::read(&text), plain, "{}", String::from_utf8_lossy(&text));
+            assert_eq!(read(&text), plain, "{}", String::from_utf8_lossy(&text));
         }
     }
 }

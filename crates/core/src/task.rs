@@ -145,7 +145,7 @@ impl FromStr for Origin {
             )));
         }
         let is_caseless = text.split(':').next().is_some_and(|channel| CASELESS.contains(&channel));
-        Ok(Origin(if is_caseless { text.to_lowercase() } else { text.to_owned() }))
+        Ok(Origin(if is_caseless { text.to_ascii_lowercase() } else { text.to_owned() }))
     }
 }
 

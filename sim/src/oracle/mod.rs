@@ -400,7 +400,8 @@ impl Oracle {
                 known.fenced = known.highest;
             }
             "scope.yielded" => known.give_up(case, record)?,
-            "task.started" | "scope.added" | "scope.removed" | "scope.changed" | "lease.attached" => {
+            "task.started" | "scope.added" | "scope.removed" | "scope.changed" | "lease.attached"
+            | "task.branched" => {
                 let held = known.of_token(record)?;
                 // A lapsed one answers to its holder from anywhere, also for what comes with its renewal.
                 let is_inside = case.is_inside(held) || case.revived.contains(task);
@@ -413,6 +414,7 @@ impl Oracle {
                 match kind {
                     "task.started" => held.reserve = false,
                     "lease.attached" => held.place = lease::place_of(payload),
+                    "task.branched" => {}
                     "scope.changed" => yielding::change(held, payload)?,
                     "scope.added" => {
                         held.scope.extend(globs(&payload["scope"]));

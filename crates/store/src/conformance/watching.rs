@@ -21,7 +21,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(50);
 /// Longer than a store pauses before it looks whether an event has settled.
-const SETTLING: Duration = Duration::from_millis(400);
+const SETTLING: Duration = Duration::from_millis(1_500);
 
 fn wait(watch: &mut dyn Watch, patience: Duration) -> Woken {
     watch.wait(Some(Instant::now() + patience), &[]).expect("the store can be watched")
