@@ -152,6 +152,23 @@ pub(crate) struct WorktreeMade {
     port_base: Option<u16>,
     /// It was made now; else it was there.
     new: bool,
+    /// With `--rescue`, if something is kept of the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rescued: Option<WorktreeRescued>,
+}
+
+/// What an earlier holder left uncommitted, laid out in a worktree.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct WorktreeRescued {
+    /// Whose it was.
+    token: u64,
+    actor: String,
+    written: Vec<String>,
+    removed: Vec<String>,
+    /// Was there as it was left.
+    same: Vec<String>,
+    /// Not laid out: it would have overwritten something.
+    left: Vec<String>,
 }
 
 /// Who lives and works in a worktree.

@@ -448,13 +448,18 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     tried.run("worktree show", &["1"]);
     let own = beside.join("own");
     git(&["worktree", "add", "--quiet", "-b", "own", own.to_str().unwrap()]);
-    tried.by(&agent("b"), "claim", &["2"]);
+    tried.by(&agent("b"), "claim", &["2", "--scope", "left"]);
     tried.by(&agent("b"), "worktree adopt", &[own.to_str().unwrap()]);
     tried.by(&a, "release", &["1"]);
     tried.run("worktree prune", &["--dry-run"]);
     tried.run("worktree remove", &["1"]);
     tried.run("worktree prune", &[]);
     tried.run("worktree repair", &[]);
+    std::fs::write(own.join("left"), "uncommitted").unwrap();
+    tried.run("takeover", &["2", "--force", "--reason", "gone"]);
+    std::fs::remove_file(own.join("left")).unwrap();
+    let begun = tried.run("claim", &["2", "--worktree", "--rescue"]);
+    assert_eq!(begun["worktree"]["rescued"]["written"][0], "left");
     tried.run("trust revoke", &["setup"]);
 }
 

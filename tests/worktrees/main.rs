@@ -6,6 +6,7 @@ mod keeping;
 mod killed;
 mod kit;
 mod making;
+mod rescued;
 mod storm;
 #[path = "../support/mod.rs"]
 mod support;

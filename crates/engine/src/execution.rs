@@ -53,6 +53,7 @@ impl<S: Store> Engine<S> {
                 if let Ok(reply) = answer {
                     let due = std::mem::take(&mut reply.due);
                     reply.notices.extend(self.rescue(&request.identity, &due));
+                    reply.notices.extend(self.kept_before(&request.command, reply));
                 }
             }
         }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::query::WithNotices;
 use crate::snapshot::Snapshot;
 use crate::view::{Notice, NoticeKind};
-use crate::{Engine, Identity, Request};
+use crate::{Answer, Engine, Identity, Reply, Request};
 
 /// So many rescues are listed.
 const MOST: u64 = 10_000;
@@ -173,6 +173,32 @@ impl<S: Store> Engine<S> {
             .into_iter()
             .map(|message| note(message).next(Step::Rescued(due.id.clone())))
             .collect()
+    }
+
+    /// Who claims a task hears what is kept of earlier holders' work, unless this claim has just kept some.
+    pub(crate) fn kept_before(&mut self, command: &Command, reply: &Reply) -> Option<Notice> {
+        let is_claim = matches!(command, Command::ClaimNext(_) | Command::OnTask { act: Act::Claim(_), .. });
+        let Answer::Lease { task, lease: Some(lease), renewed: false, .. } = &reply.answer else {
+            return None;
+        };
+        let is_told = reply.notices.iter().any(|notice| notice.kind == NoticeKind::Rescue);
+        if !is_claim || is_told || lease.token <= 1 {
+            return None;
+        }
+        let uid: Uid = task.uid.parse().ok()?;
+        let last = self.ask(None, |snapshot| {
+            let kept = snapshot.read.rescues(Some(RescueState::Kept), MOST)?;
+            match kept.iter().rfind(|kept| kept.task == uid) {
+                Some(kept) => Ok(snapshot.rescue_view(kept)?.map(|view| (kept.holder(), view))),
+                None => Ok(None),
+            }
+        });
+        let (holder, view) = last.ok()?.value?;
+        let files: u64 = view.kept.iter().map(|kept| kept.files).sum();
+        let (plural, are) = if files == 1 { ("", "is") } else { ("s", "are") };
+        let message = format!("{files} file{plural} that {holder} left uncommitted {are} kept");
+        let notice = Notice::new(NoticeKind::Rescue, Some(task.id.clone()), message);
+        Some(notice.next(Step::Rescued(task.id.clone())))
     }
 
     /// Rescues in one state, or all; of one task, or of all.

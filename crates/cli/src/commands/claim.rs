@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// With --worktree: do not run the set-up command (worktree.setup)
     #[arg(long, requires = "worktree")]
     no_setup: bool,
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
+    /// laid out, the rest is named
+    #[arg(long)]
+    rescue: bool,
     /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
@@ -96,12 +100,14 @@ impl TermArgs {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    let how = WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup, rescue: args.rescue };
+    how.check(args.worktree)?;
     let mut terms =
         Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
     let prepared = match args.worktree {
         true => {
             terms = without_place(terms);
-            Some(Prepared::new(context, &WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup })?)
+            Some(Prepared::new(context, &how)?)
         }
         false => None,
     };

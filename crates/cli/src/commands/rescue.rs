@@ -200,7 +200,7 @@ fn here(context: &Context) -> Result<(&Place, Repository), Refusal> {
 }
 
 /// What is kept must be in this repository.
-fn at(repository: &Repository, view: &RescueView) -> Result<Vec<KeptAt>, Refusal> {
+pub(super) fn at(repository: &Repository, view: &RescueView) -> Result<Vec<KeptAt>, Refusal> {
     let there = kept::list(repository).map_err(failed)?;
     let at: Vec<KeptAt> = view
         .kept
@@ -218,7 +218,7 @@ fn at(repository: &Repository, view: &RescueView) -> Result<Vec<KeptAt>, Refusal
     Ok(at)
 }
 
-fn failed(error: impl std::fmt::Display) -> Refusal {
+pub(super) fn failed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(Code::Unexpected, error.to_string())
 }
 
@@ -329,7 +329,8 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
     Ok(())
 }
 
-fn in_the_way(view: &RescueView, brought: &Brought) -> Refusal {
+/// Which files were not written, and why.
+pub(super) fn why_not(brought: &Brought) -> String {
     let names = |paths: &[PathBuf]| {
         let names: Vec<String> =
             paths.iter().take(5).map(|path| quote::name(&path.to_string_lossy()).to_string()).collect();
@@ -346,7 +347,11 @@ fn in_the_way(view: &RescueView, brought: &Brought) -> Refusal {
     if !brought.committed.is_empty() {
         said.push(format!("{} was committed differently since", names(&brought.committed)));
     }
-    Refusal::new(Code::NotAllowed, format!("nothing was restored: {}", said.join("; ")))
+    said.join("; ")
+}
+
+fn in_the_way(view: &RescueView, brought: &Brought) -> Refusal {
+    Refusal::new(Code::NotAllowed, format!("nothing was restored: {}", why_not(brought)))
         .task(&view.task)
         .next(Step::Plain("restore into an empty folder, and compare".into()))
 }

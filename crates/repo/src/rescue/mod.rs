@@ -26,7 +26,7 @@ use onus_core::scope::Scope;
 use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
-pub use restore::{Brought, FileOf, bring_back, content, files_of, lay_out, stat};
+pub use restore::{Brought, FileOf, bring_back, bring_back_what_fits, content, files_of, lay_out, stat};
 
 /// Where rescues are kept: `refs/onus/rescue/<id>/<token>`.
 pub const REFERENCES: &str = "refs/onus/rescue";

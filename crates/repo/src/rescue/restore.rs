@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::beneath::{self, Content};
+use super::beneath::{self, Content, Kind};
 use super::look::{Entry, Look, path_of};
 use super::{Limits, What, object};
 use crate::discover::Place;
@@ -134,11 +134,7 @@ pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Opt
 }
 
 /// Writes all files of a rescue into a folder that is empty, or not there yet.
-pub(super) fn write_to(
-    repository: &Repository,
-    folder: &Path,
-    files: &BTreeMap<Vec<u8>, Option<Entry>>,
-) -> Result<(), GitError> {
+pub(super) fn write_to(repository: &Repository, folder: &Path, files: &After) -> Result<(), GitError> {
     let fail = |path: &[u8], error: std::io::Error| {
         GitError(format!("{} could not be written: {error}", path_of(path).display()))
     };
@@ -161,6 +157,23 @@ pub(super) fn write_to(
     Ok(())
 }
 
+/// What files are to be; none: gone.
+type After = BTreeMap<Vec<u8>, Option<Entry>>;
+
+/// What differs in a rescue, of what is to be brought back.
+type Wanted<'a> = BTreeMap<&'a Vec<u8>, &'a (Option<Entry>, Option<Entry>)>;
+
+fn wanted<'a>(rescue: &'a Rescue, only: Option<&Path>) -> Wanted<'a> {
+    let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
+    let all = rescue.on_disk.iter();
+    all.filter(|(path, (old, new))| is_wanted(path) && !is_gitlink(old) && !is_gitlink(new)).collect()
+}
+
+fn of_checkout(place: &Place) -> Result<Repository, GitError> {
+    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+    repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))
+}
+
 /// Brings files back: in place, where nothing is overwritten that is committed nowhere or that was committed since; or into a
 /// folder of their own. All of them or none. Without `only`: all.
 pub fn bring_back(
@@ -169,18 +182,11 @@ pub fn bring_back(
     only: Option<&Path>,
     to: Option<&Path>,
 ) -> Result<Brought, GitError> {
-    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let repository = of_checkout(place)?;
     let rescue = Rescue::read(&repository, commit)?;
-    let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
-    let wanted: BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)> = rescue
-        .on_disk
-        .iter()
-        .filter(|(path, (old, new))| is_wanted(path) && !is_gitlink(old) && !is_gitlink(new))
-        .collect();
-    let mut brought = Brought::default();
-    let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+    let wanted = wanted(&rescue, only);
     if let Some(folder) = to {
+        let (mut brought, mut files) = (Brought::default(), After::new());
         std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
         for (path, (_, new)) in &wanted {
             if new.is_some() {
@@ -191,19 +197,42 @@ pub fn bring_back(
         write_to(&repository, folder, &files)?;
         return Ok(brought);
     }
+    let (brought, files) = weighed(place, &repository, &wanted)?;
+    if !brought.is_refused() {
+        write_to(&repository, &place.root, &files)?;
+    }
+    Ok(brought)
+}
+
+/// Brings back, in place, every file that overwrites nothing; the others are named.
+pub fn bring_back_what_fits(place: &Place, commit: &str) -> Result<Brought, GitError> {
+    let repository = of_checkout(place)?;
+    let rescue = Rescue::read(&repository, commit)?;
+    let (brought, files) = weighed(place, &repository, &wanted(&rescue, None))?;
+    write_to(&repository, &place.root, &files)?;
+    Ok(brought)
+}
+
+/// What would become of each file in place, and what is to be written or removed for it.
+fn weighed(
+    place: &Place,
+    repository: &Repository,
+    wanted: &Wanted<'_>,
+) -> Result<(Brought, After), GitError> {
+    let (mut brought, mut files) = (Brought::default(), After::new());
     let paths: Vec<&Vec<u8>> = wanted.keys().copied().collect();
     let now = head_entries(place, &paths)?;
-    for (path, (old, new)) in &wanted {
+    for (path, (old, new)) in wanted {
         let name = path_of(path).to_owned();
         let on_disk = beneath::read(&place.root, &name, u64::MAX - 1);
         let on_disk = on_disk.map_err(|error| GitError(error.to_string()))?;
         let committed = now.get(*path);
-        if is_same(&repository, on_disk.as_ref(), new.as_ref())? && !is_blocked(place, &name, &wanted) {
+        if is_same(repository, on_disk.as_ref(), new.as_ref())? && !is_blocked(place, &name, wanted) {
             brought.same.push(name);
         } else if committed != old.as_ref() {
             brought.committed.push(name);
-        } else if is_blocked(place, &name, &wanted)
-            || on_disk.is_some() && !is_same(&repository, on_disk.as_ref(), committed)?
+        } else if is_blocked(place, &name, wanted)
+            || on_disk.is_some() && !is_same(repository, on_disk.as_ref(), committed)?
         {
             brought.uncommitted.push(name);
         } else {
@@ -211,18 +240,11 @@ pub fn bring_back(
             if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
         }
     }
-    if !brought.is_refused() {
-        write_to(&repository, &place.root, &files)?;
-    }
-    Ok(brought)
+    Ok((brought, files))
 }
 
 /// Whether something that git has no file for is in the way: a folder in its place, or a file or link in place of its folder.
-fn is_blocked(
-    place: &Place,
-    path: &Path,
-    wanted: &BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)>,
-) -> bool {
+fn is_blocked(place: &Place, path: &Path, wanted: &Wanted<'_>) -> bool {
     let is_removed =
         |at: &Path| wanted.iter().any(|(path, (_, new))| new.is_none() && path_of(path).starts_with(at));
     let metadata = |at: &Path| place.root.join(at).symlink_metadata().ok();
@@ -266,8 +288,7 @@ fn head_entries(place: &Place, paths: &[&Vec<u8>]) -> Result<BTreeMap<Vec<u8>, E
 /// Lays a rescue out exactly, index and files, in a clean worktree that has the same commit checked out.
 pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     let look = Look::new(place)?;
-    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let repository = of_checkout(place)?;
     let rescue = Rescue::read(&repository, commit)?;
     let is_base = match &look.head {
         Some(head) => *head == rescue.head,
@@ -288,10 +309,16 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     if !dirt.is_clean() {
         return Err(GitError("the worktree has uncommitted changes".to_owned()));
     }
-    let after =
-        |side: &BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>| -> BTreeMap<Vec<u8>, Option<Entry>> {
-            side.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect()
-        };
+    // Git calls a worktree clean whatever it ignores there.
+    let is_new = |(old, _): &(Option<Entry>, Option<Entry>)| old.is_none();
+    let mut new = rescue.on_disk.iter().filter(|(_, sides)| is_new(sides)).map(|(path, _)| path_of(path));
+    let is_there = |path: &&Path| !matches!(beneath::kind(&place.root, path), Ok(Kind::Absent));
+    if let Some(path) = new.find(is_there) {
+        return Err(GitError(format!("{} is there already", path.display())));
+    }
+    let after = |side: &BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>| -> After {
+        side.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect()
+    };
     let files: BTreeMap<_, _> =
         after(&rescue.on_disk).into_iter().filter(|(_, entry)| !is_gitlink(entry)).collect();
     write_to(&repository, &place.root, &files)?;

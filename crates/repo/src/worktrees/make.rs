@@ -39,6 +39,8 @@ pub struct Making {
     pub info: Info,
     /// Whether it was made now; else it was there.
     pub is_new: bool,
+    /// So many files in one that was there have changes that nobody committed.
+    pub uncommitted: usize,
     pub remarks: Vec<String>,
 }
 
@@ -183,6 +185,7 @@ impl Worktrees {
                     linked,
                     info,
                     is_new: true,
+                    uncommitted: 0,
                     remarks: target.remarks,
                 })
             }
@@ -228,13 +231,22 @@ impl Worktrees {
         };
         info.own = Some(own.clone());
         let state = self.state(&linked, None)?;
-        let left = state.changed.len() + state.untracked.len();
+        let uncommitted = state.changed.len() + state.untracked.len();
         let mut remarks = vec![format!("{where_it_is} was there and has its branch: the work goes on in it")];
-        if left > 0 {
-            let files = super::look::counted(left as u64, "file");
+        if uncommitted > 0 {
+            let files = super::look::counted(uncommitted as u64, "file");
             remarks.push(format!("{files} there with changes that nobody committed"));
         }
-        Ok(Making { worktrees: self.clone(), journal, writing, linked, info, is_new: false, remarks })
+        Ok(Making {
+            worktrees: self.clone(),
+            journal,
+            writing,
+            linked,
+            info,
+            is_new: false,
+            uncommitted,
+            remarks,
+        })
     }
 
     /// Refuses to build on what somebody else has there.

@@ -81,10 +81,13 @@ impl Hold {
         };
         let terms = Terms { process: Some(process::identify(std::process::id())?), ..terms };
         let asked = Instant::now();
-        let reply = hold.ask(match task {
+        let command = match task {
             Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
             None => Command::ClaimNext(terms),
-        })?;
+        };
+        // The host's engine: a claim may take over, and then keeps what was left uncommitted here.
+        let request = Request { identity: hold.identity.clone(), command, key: None };
+        let reply = context.host.engine(Access::Write)?.run(&request)?;
         let Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
             return Err(super::super::unexpected());
         };
@@ -200,6 +203,10 @@ impl Hold {
 impl Holder for Hold {
     fn act(&self, act: Act) -> Result<Reply, Refusal> {
         Hold::act(self, act)
+    }
+
+    fn is_person(&self) -> bool {
+        self.identity.actor.is_person()
     }
 
     fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal> {

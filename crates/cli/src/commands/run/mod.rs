@@ -82,6 +82,10 @@ pub(crate) struct Args {
     /// With --worktree: do not run the set-up command (worktree.setup)
     #[arg(long, requires = "worktree")]
     no_setup: bool,
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
+    /// laid out, the rest is named
+    #[arg(long)]
+    rescue: bool,
     /// Why; recorded with the lease
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -114,8 +118,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     if !onus_dispatch::is_there(&program, &context.host.folder) {
         return Err(not_started(&SpawnError::NotFound(program)));
     }
+    let how = WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup, rescue: args.rescue };
+    how.check(args.worktree)?;
     let prepared = match args.worktree {
-        true => Some(Prepared::new(context, &WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup })?),
+        true => Some(Prepared::new(context, &how)?),
         false => None,
     };
     let (scope, scope_areas) = context.scope(&args.scope)?;

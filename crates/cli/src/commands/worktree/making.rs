@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use onus_core::command::{Act, Command};
 use onus_core::ids::{TaskRef, Token};
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
 use onus_dispatch::Renewal;
 use onus_engine::{Answer, Identity, Notice, Reply, Request, TaskView};
@@ -15,6 +15,7 @@ use onus_repo::worktrees::{Making, Wanted, Worktrees};
 use onus_store::Access;
 use serde_json::{Value, json};
 
+use super::rescued::{Laid, lay_out};
 use crate::context::Context;
 
 /// Options of every command that may make a worktree.
@@ -26,6 +27,22 @@ pub(crate) struct WorktreeArgs {
     /// Do not run the set-up command (worktree.setup)
     #[arg(long)]
     pub(crate) no_setup: bool,
+    /// Begin with what the task's last holder left uncommitted, if it was kept: what overwrites nothing is laid out
+    #[arg(long)]
+    pub(crate) rescue: bool,
+}
+
+impl WorktreeArgs {
+    /// Of a command that makes a worktree only if asked to.
+    pub(crate) fn check(&self, with_worktree: bool) -> Result<(), Refusal> {
+        match self.rescue && !with_worktree {
+            true => {
+                Err(Refusal::usage("--rescue lays files out in the task's worktree: it needs --worktree")
+                    .next(Step::plain("in the checkout you are in: onus rescue restore TASK")))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 /// What a worktree needs, checked before anything is claimed.
@@ -34,13 +51,14 @@ pub(crate) struct Prepared {
     worktrees: Worktrees,
     wanted: Wanted,
     set_up: Option<Definition>,
+    rescue: bool,
 }
 
 impl Prepared {
     pub(crate) fn new(context: &Context, args: &WorktreeArgs) -> Result<Prepared, Refusal> {
         let (worktrees, wanted) = context.host.wanted(args.fetch)?;
         let set_up = if args.no_setup { None } else { context.host.set_up()? };
-        Ok(Prepared { worktrees, wanted, set_up })
+        Ok(Prepared { worktrees, wanted, set_up, rescue: args.rescue })
     }
 }
 
@@ -53,17 +71,23 @@ pub(crate) struct Made {
     pub(crate) target: Option<String>,
     pub(crate) port_base: Option<u16>,
     pub(crate) is_new: bool,
+    /// What was laid out there, if that was asked for.
+    rescued: Option<Laid>,
 }
 
 impl Made {
     pub(crate) fn document(&self) -> Value {
-        json!({
+        let mut value = json!({
             "path": crate::output::path_text(&self.path),
             "branch": self.branch,
             "target": self.target,
             "port_base": self.port_base,
             "new": self.is_new,
-        })
+        });
+        if let Some(rescued) = self.rescued.as_ref().and_then(Laid::document) {
+            value["rescued"] = rescued;
+        }
+        value
     }
 
     /// What people read of it, below who holds the task.
@@ -79,6 +103,7 @@ impl Made {
             ),
         ];
         lines.extend(self.port_base.map(ports_line));
+        lines.extend(self.rescued.as_ref().and_then(Laid::line));
         lines
     }
 }
@@ -90,6 +115,7 @@ pub(crate) fn ports_line(base: u16) -> String {
 /// Who holds the task, and how it asks for more.
 pub(crate) trait Holder {
     fn act(&self, act: Act) -> Result<Reply, Refusal>;
+    fn is_person(&self) -> bool;
     /// Renews the lease from another thread.
     fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal>;
 }
@@ -121,6 +147,10 @@ impl Caller {
 impl Holder for Caller {
     fn act(&self, act: Act) -> Result<Reply, Refusal> {
         Caller::ask(&self.host, &self.identity, &self.task, act)
+    }
+
+    fn is_person(&self) -> bool {
+        self.identity.actor.is_person()
     }
 
     fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal> {
@@ -174,7 +204,7 @@ fn made(
     task: &TaskView,
     holder: &dyn Holder,
 ) -> Result<Made, Refusal> {
-    let Prepared { worktrees, wanted, set_up } = prepared;
+    let Prepared { worktrees, wanted, set_up, rescue } = prepared;
     let wanted = Wanted {
         task: task.uid.clone(),
         id: task.id.clone(),
@@ -191,12 +221,16 @@ fn made(
                 target: making.info.own.as_ref().map(|own| own.target.clone()),
                 port_base: making.info.port_base,
                 is_new: making.is_new,
+                rescued: None,
                 reply: Reply { notices: Vec::new(), ..reply.clone() },
             };
             reply.notices.extend(making.remarks.drain(..).map(Notice::info));
             reply.notices.extend(super::super::setup::unguarded(context, &made.path));
+            let uncommitted = making.uncommitted;
             making.finish()?;
-            Ok(Made { reply, ..made })
+            let rescued = rescue.then(|| lay_out(context, task, &made.path, uncommitted, holder));
+            reply.notices.extend(rescued.iter().flat_map(|laid| laid.notices.iter().cloned()));
+            Ok(Made { reply, rescued, ..made })
         }
         Err(mut refusal) => {
             if let Some(kept) = making.undo() {

@@ -1,4 +1,5 @@
 pub(crate) mod making;
+mod rescued;
 pub(crate) mod view;
 
 use std::path::{Path, PathBuf};
