@@ -333,9 +333,10 @@ impl Oracle {
         known.version = record.version;
         let kind = record.kind.as_str();
         let (payload, before) = (&record.payload, known.state);
-        // P2: whatever names a token names the current one.
+        // P2: whatever names a token names the current one, but for what became of the files of a lease that was lost.
         if let Some(token) = record.token
             && kind != "lease.acquired"
+            && !kind.starts_with("rescue.")
         {
             must!(
                 known.usable().is_some_and(|held| held.token == token),
