@@ -121,6 +121,10 @@ fn after_a_takeover_the_successor_goes_on_where_the_work_is() {
     yard.git_in(&path, &["add", "."]);
     yard.git_in(&path, &["commit", "--quiet", "-m", "c"]);
     fs::remove_dir_all(&path).unwrap();
+    // It might have been moved, with work in it: only who knows that it is gone says so.
+    yard.json(&b, &["claim", &id, "--worktree"]).refused(6);
+    assert_eq!(yard.show(&id)["lease"]["actor"], "agent:b");
+    yard.git(&["worktree", "prune"]);
     let again = yard.claim(&b, &id);
     assert_eq!(fs::read_to_string(again.join("c.txt")).unwrap(), "not committed\n");
     yard.is_at_rest();

@@ -8,6 +8,7 @@ use onus_core::refusal::{Refusal, Step};
 use onus_core::task::TaskBranch;
 
 use super::journal::{Action, Journal, Lock, Outcome, Writing};
+use super::remove::missing;
 use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, name_for, ports_of, refuse, unwritten};
 
 /// A worktree that is wanted.
@@ -113,7 +114,7 @@ impl Worktrees {
             && let Some(linked) = all.iter().find(|linked| linked.branch.as_ref() == Some(&own.branch))
         {
             match linked.is_missing {
-                true => self.forget_missing(&lock, linked)?,
+                true => return Err(missing(linked)),
                 false => return self.enter(&lock, wanted, own, linked.clone()),
             }
         }
