@@ -302,3 +302,18 @@ fn whoever_begins_elsewhere_is_told_where_the_work_is() {
     yard.run(&b, &["release", &id]).ok();
     assert_eq!(told(&yard.json(&a, &["claim", &id, "--worktree"]).ok().json()), None);
 }
+
+#[test]
+fn untracked_work_is_not_done_where_head_is_detached_either() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.git_in(&path, &["checkout", "--quiet", "--detach"]);
+    fs::write(path.join("new.txt"), "work\n").unwrap();
+    let done = || {
+        Ran::of(yard.command_in(&path, &a).args(["done", &id, "-m", "made it", "--json"]).output().unwrap())
+    };
+    assert_eq!(done().refused(6)["code"], "uncommitted");
+    fs::remove_file(path.join("new.txt")).unwrap();
+    done().ok();
+}
