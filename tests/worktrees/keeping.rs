@@ -210,7 +210,8 @@ fn work_that_differs_in_white_space_has_not_landed() {
     // Exactly the same has landed, even if it is binary.
     yard.commit_in(&path, "c.bin", "\0\u{1}\u{2}");
     yard.git(&["reset", "--quiet", "--hard", "HEAD~2"]);
-    yard.git(&["cherry-pick", "main..onus/ON-1-one"]);
+    // In another order, too.
+    yard.git(&["cherry-pick", "onus/ON-1-one", "onus/ON-1-one~1"]);
     yard.commit("b.py", "pass\n");
     let listed = yard.json(&human("ada"), &["worktree", "list"]).ok().json();
     assert_eq!(listed["worktrees"][1]["unlanded"], 0, "{listed:#}");

@@ -103,7 +103,6 @@ const PATCH: [&str; 10] = [
 fn patches(call: crate::git::Call<'_>) -> Option<Vec<Vec<u8>>> {
     let out = call.limit(LIMIT).run().ok()?;
     let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut is_binary = false;
     let mut index: &[u8] = &[];
     for line in out.split_inclusive(|byte| *byte == b'\n') {
         // Lines of a file begin with a space, a sign or a backslash.
@@ -113,15 +112,11 @@ fn patches(call: crate::git::Call<'_>) -> Option<Vec<Vec<u8>>> {
         }
         let Some(patch) = found.last_mut().filter(|_| !is_commit) else { continue };
         match line {
-            b"\n" if !is_binary => {}
-            _ if line.starts_with(b"diff --git ") => {
-                is_binary = false;
-                patch.extend_from_slice(line);
-            }
+            // Between commits, and after binary patches.
+            b"\n" => {}
             // Which file it was, and is: of a text, the lines say what changed.
             _ if line.starts_with(b"index ") => index = line,
             _ if line.starts_with(b"GIT binary patch") => {
-                is_binary = true;
                 patch.extend_from_slice(index);
                 patch.extend_from_slice(line);
             }
