@@ -110,7 +110,7 @@ fn doctor_lists_unlanded_work() {
 }
 
 #[test]
-fn a_worktree_that_was_moved_is_found_again_and_one_that_is_gone_is_forgotten() {
+fn a_worktree_that_was_moved_is_found_again_and_one_that_is_missing_is_never_forgotten() {
     let yard = Yard::new();
     let (a, id) = (agent("a"), yard.add("one"));
     let path = yard.claim(&a, &id);
@@ -126,17 +126,122 @@ fn a_worktree_that_was_moved_is_found_again_and_one_that_is_gone_is_forgotten() 
     assert_eq!(shown["held_by"][0]["actor"], "agent:a");
     kept(&yard, &moved, "agent:a, who holds ON-1, works there");
     yard.run(&a, &["release", &id]).ok();
-    // What is only in its index would be lost.
-    fs::write(moved.join("s.txt"), "staged").unwrap();
-    yard.git_in(&moved, &["add", "s.txt"]);
-    fs::remove_dir_all(&moved).unwrap();
-    let pruned = yard.json(&human("ada"), &["worktree", "prune"]).ok().json();
-    assert_eq!(pruned["removed"], serde_json::json!([]), "{pruned}");
+    // Moved out of reach, it may have anything in it.
+    let away = yard.folder().join("away");
+    fs::rename(&moved, &away).unwrap();
+    fs::write(away.join("a.txt"), "work\n").unwrap();
     let git_dir = yard.repo().join(".git/worktrees/ON-1-one");
-    yard.git(&["--git-dir", git_dir.to_str().unwrap(), "read-tree", "HEAD"]);
-    yard.run(&human("ada"), &["worktree", "prune"]).ok();
-    assert!(!git_dir.exists());
-    assert_eq!(yard.branches(), ["onus/ON-1-one"]);
+    let dry = yard.json(&human("ada"), &["worktree", "prune", "--dry-run"]).ok().json();
+    let pruned = yard.json(&human("ada"), &["worktree", "prune"]).ok().json();
+    assert_eq!((&dry["removed"], &pruned["removed"]), (&serde_json::json!([]), &serde_json::json!([])));
+    for refused in [
+        yard.json(&human("ada"), &["worktree", "remove", moved.to_str().unwrap()]),
+        yard.json(&a, &["claim", &id, "--worktree"]),
+    ] {
+        let refused = refused.refused(6).to_string();
+        assert!(
+            refused.contains("its folder is missing") && refused.contains("git worktree prune"),
+            "{refused}"
+        );
+        assert!(refused.contains("onus worktree repair"), "{refused}");
+    }
+    assert!(git_dir.exists());
+    // Each path that is named gets an answer.
+    yard.json(&human("ada"), &["worktree", "repair", "/etc"]).refused(6);
+    yard.json(&human("ada"), &["worktree", "repair", "/nonexistent"]).refused(3);
+    let repaired = yard.json(&human("ada"), &["worktree", "repair", away.to_str().unwrap()]).ok().json();
+    assert_eq!(repaired["moved"][0], away.to_str().unwrap());
+    let again = yard.run(&human("ada"), &["worktree", "repair", away.to_str().unwrap()]);
+    assert!(again.ok().stdout.contains("it is where git has it"), "{again:?}");
+    kept(&yard, &away, "1 file with uncommitted changes: a.txt");
+    yard.git_in(&away, &["checkout", "--quiet", "a.txt"]);
+    // A link in its place is not the worktree.
+    let back = yard.folder().join("back");
+    fs::rename(&away, &back).unwrap();
+    std::os::unix::fs::symlink(&back, &away).unwrap();
+    let listed = yard.json(&human("ada"), &["worktree", "list"]).ok().json();
+    assert_eq!(listed["worktrees"][1]["task"], id, "{listed:#}");
+    kept(&yard, &away, "a link is in its place");
+    yard.json(&human("ada"), &["worktree", "repair", back.to_str().unwrap()]).ok();
+    fs::remove_file(&away).unwrap();
+    yard.json(&human("ada"), &["worktree", "remove", back.to_str().unwrap()]).ok();
+    yard.is_at_rest();
+}
+
+#[test]
+fn changes_that_the_index_is_told_to_ignore_are_work_all_the_same() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.run(&a, &["release", &id]).ok();
+    for (set, unset) in
+        [("--skip-worktree", "--no-skip-worktree"), ("--assume-unchanged", "--no-assume-unchanged")]
+    {
+        yard.git_in(&path, &["update-index", set, "a.txt"]);
+        fs::write(path.join("a.txt"), "two\n").unwrap();
+        kept(&yard, &path, "1 file with uncommitted changes: a.txt");
+        fs::remove_file(path.join("a.txt")).unwrap();
+        std::os::unix::fs::symlink("one\n", path.join("a.txt")).unwrap();
+        kept(&yard, &path, "1 file with uncommitted changes: a.txt");
+        fs::remove_file(path.join("a.txt")).unwrap();
+        fs::write(path.join("a.txt"), "one\n").unwrap();
+        yard.git_in(&path, &["update-index", unset, "a.txt"]);
+    }
+    // One that a sparse checkout leaves out is not missing.
+    yard.git_in(&path, &["update-index", "--skip-worktree", "a.txt"]);
+    fs::remove_file(path.join("a.txt")).unwrap();
+    let dry = yard.json(&human("ada"), &["worktree", "prune", "--dry-run"]).ok().json();
+    let pruned = yard.json(&human("ada"), &["worktree", "prune"]).ok().json();
+    assert_eq!(dry["removed"], pruned["removed"]);
+    assert!(!path.exists(), "{pruned}");
+}
+
+#[test]
+fn work_that_differs_in_white_space_has_not_landed() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.run(&a, &["release", &id]).ok();
+    yard.commit_in(&path, "b.py", "if x:\n    y()\nz()\n");
+    // The same letters, which mean something else; then they change, so that a merge would say so.
+    yard.commit("b.py", "if x:\n    y()\n    z()\n");
+    yard.commit("b.py", "pass\n");
+    kept(&yard, &path, "1 commit on branch onus/ON-1-one in no other branch");
+    // Exactly the same has landed, even if it is binary.
+    yard.commit_in(&path, "c.bin", "\0\u{1}\u{2}");
+    yard.git(&["reset", "--quiet", "--hard", "HEAD~2"]);
+    // In another order, too.
+    yard.git(&["cherry-pick", "onus/ON-1-one", "onus/ON-1-one~1"]);
+    yard.commit("b.py", "pass\n");
+    let listed = yard.json(&human("ada"), &["worktree", "list"]).ok().json();
+    assert_eq!(listed["worktrees"][1]["unlanded"], 0, "{listed:#}");
+}
+
+#[test]
+fn commits_that_only_this_worktree_keeps_are_work() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.run(&a, &["release", &id]).ok();
+    let start = yard.git_in(&path, &["rev-parse", "HEAD"]);
+    yard.git_in(&path, &["checkout", "--quiet", "--detach"]);
+    yard.git_in(&path, &["commit", "--quiet", "--allow-empty", "-m", "what I found out"]);
+    kept(&yard, &path, "1 commit on a detached HEAD");
+    yard.git_in(&path, &["reset", "--quiet", "--hard", &start]);
+    yard.commit_in(&path, "x.txt", "tried\n");
+    yard.git_in(&path, &["rm", "--quiet", "x.txt"]);
+    yard.git_in(&path, &["commit", "--quiet", "-m", "did not work"]);
+    kept(&yard, &path, "2 commits on a detached HEAD");
+    yard.git_in(&path, &["update-ref", "refs/worktree/tried", "HEAD"]);
+    yard.git_in(&path, &["checkout", "--quiet", "onus/ON-1-one"]);
+    kept(&yard, &path, "2 commits that only refs/worktree/ keeps");
+    yard.git_in(&path, &["update-ref", "-d", "refs/worktree/tried"]);
+    // Git keeps submodules' own commits with the worktree.
+    let modules = yard.repo().join(".git/worktrees/ON-1-one/modules");
+    yard.git(&["init", "--quiet", "--bare", modules.join("sub").to_str().unwrap()]);
+    kept(&yard, &path, "it has submodules");
+    fs::remove_dir_all(modules).unwrap();
+    yard.json(&human("ada"), &["worktree", "remove", &id]).ok();
     yard.is_at_rest();
 }
 

@@ -121,6 +121,10 @@ fn after_a_takeover_the_successor_goes_on_where_the_work_is() {
     yard.git_in(&path, &["add", "."]);
     yard.git_in(&path, &["commit", "--quiet", "-m", "c"]);
     fs::remove_dir_all(&path).unwrap();
+    // It might have been moved, with work in it: only who knows that it is gone says so.
+    yard.json(&b, &["claim", &id, "--worktree"]).refused(6);
+    assert_eq!(yard.show(&id)["lease"]["actor"], "agent:b");
+    yard.git(&["worktree", "prune"]);
     let again = yard.claim(&b, &id);
     assert_eq!(fs::read_to_string(again.join("c.txt")).unwrap(), "not committed\n");
     yard.is_at_rest();
@@ -297,4 +301,19 @@ fn whoever_begins_elsewhere_is_told_where_the_work_is() {
     assert_eq!(told(&yard.json(&b, &["claim", &id, "--worktree"]).ok().json()), None);
     yard.run(&b, &["release", &id]).ok();
     assert_eq!(told(&yard.json(&a, &["claim", &id, "--worktree"]).ok().json()), None);
+}
+
+#[test]
+fn untracked_work_is_not_done_where_head_is_detached_either() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    yard.git_in(&path, &["checkout", "--quiet", "--detach"]);
+    fs::write(path.join("new.txt"), "work\n").unwrap();
+    let done = || {
+        Ran::of(yard.command_in(&path, &a).args(["done", &id, "-m", "made it", "--json"]).output().unwrap())
+    };
+    assert_eq!(done().refused(6)["code"], "uncommitted");
+    fs::remove_file(path.join("new.txt")).unwrap();
+    done().ok();
 }

@@ -50,3 +50,22 @@ fn many_processes_add_claim_remove_and_prune_at_once() {
     let verified = yard.json(&human("ada"), &["ledger", "verify"]).ok().json();
     assert_eq!(verified["ok"], true);
 }
+
+#[test]
+fn two_claims_of_one_agent_at_once_get_the_same_worktree() {
+    const ROUNDS: usize = 20;
+    let yard = Yard::new();
+    let a = agent("a");
+    for round in 0..ROUNDS {
+        let id = yard.add(&format!("round {round}"));
+        let paths: Vec<_> = thread::scope(|scope| {
+            let claims: Vec<_> = (0..2).map(|_| scope.spawn(|| yard.claim(&a, &id))).collect();
+            claims.into_iter().map(|claim| claim.join().unwrap()).collect()
+        });
+        assert_eq!(paths[0], paths[1]);
+        let task = yard.show(&id);
+        assert_eq!(task["lease"]["worktree"], paths[0].to_str().unwrap(), "round {round}: {task:#}");
+        yard.run(&a, &["release", &id]).ok();
+    }
+    yard.is_at_rest();
+}

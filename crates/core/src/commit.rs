@@ -92,6 +92,8 @@ pub struct Uncommitted {
     pub branch: Option<String>,
     /// Whether it is a linked worktree.
     pub is_linked: bool,
+    /// Whether the task's lease is attached to it.
+    pub is_attached: bool,
     /// Files with changes, untracked ones too: some of them, and how many there are.
     pub files: Vec<String>,
     pub count: usize,

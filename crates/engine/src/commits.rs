@@ -50,6 +50,8 @@ pub struct Finishing {
     pub is_ad_hoc: bool,
     /// Whether the branch that was asked about is its own.
     pub is_own_branch: bool,
+    /// Whether its lease is attached to the worktree that was asked about.
+    pub is_attached: bool,
     /// What its lease touched in the worktree that was asked about.
     pub files: Vec<String>,
 }
@@ -236,7 +238,10 @@ impl<S: Store> Engine<S> {
             let files = touched.filter_map(|row| row.glob.path()).map(str::to_owned).collect();
             let id = snapshot.id(task.number);
             let is_own_branch = branch.is_some_and(|branch| task.owns_branch(&id, branch));
-            Ok(Finishing { is_ad_hoc: task.facts.ad_hoc, is_own_branch, files })
+            let lease = if task.leased { snapshot.lease(task.uid, task.token)? } else { None };
+            let attached = lease.and_then(|lease| lease.grant.worktree_id);
+            let is_attached = attached.is_some() && attached.as_ref() == worktree;
+            Ok(Finishing { is_ad_hoc: task.facts.ad_hoc, is_own_branch, is_attached, files })
         })?;
         Ok(answer.value)
     }

@@ -63,13 +63,15 @@ impl Host {
         let finishing = engine.finishing(identity, task, worktree.as_ref(), place.branch.as_deref()).ok()?;
         let mut left = Uncommitted {
             branch: place.branch.clone(),
+            is_attached: finishing.is_attached,
             is_linked: git_dir != common_dir && !place.is_submodule(),
             ..Uncommitted::default()
         };
         if finishing.is_ad_hoc {
             return None;
         }
-        if left.is_linked && finishing.is_own_branch {
+        let is_own = finishing.is_own_branch || (left.branch.is_none() && left.is_attached);
+        if left.is_linked && is_own {
             (left.files, left.count) = uncommitted(place, MOST_NAMED).ok()?;
             return Some(left);
         }

@@ -66,7 +66,9 @@ pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Optio
     if left.count == 0 || view.caller.actor.is_person() || view.task.facts.ad_hoc {
         return Ok(None);
     }
-    let is_own = left.branch.as_deref().is_some_and(|branch| view.task.owns_branch(view.id, branch));
+    // Where HEAD is detached, the lease says whose worktree it is.
+    let is_own =
+        left.branch.as_deref().map_or(left.is_attached, |branch| view.task.owns_branch(view.id, branch));
     match left.is_linked && is_own {
         true => Err(uncommitted(view.id, left)),
         false => Ok(Some(format!("not committed yet: {}", named(left)))),

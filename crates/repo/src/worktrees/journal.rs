@@ -13,8 +13,8 @@ use super::{Linked, Worktrees, failed, unwritten};
 use crate::files::read_itself;
 
 /// Longer than any checkout that others wait for.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The lock that every change to a repository's worktrees is made under.
 #[derive(Debug)]

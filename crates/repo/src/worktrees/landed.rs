@@ -1,7 +1,8 @@
 //! Which commits are nowhere else: not in another branch, and not in the target by what they change.
 //!
 //! A squash or a rebase gives commits another name. So a branch counts as landed, too, if merging it would change nothing, if each of
-//! its commits is in the target as a patch, or if all of them together are one commit there.
+//! its commits is in the target as a patch, to the byte, or if all of them together are one commit there. On a detached HEAD only the
+//! second counts: no branch keeps the commits themselves.
 
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ impl Worktrees {
         let elsewhere = self.only_here(tip, branch);
         match (elsewhere, target) {
             (0, _) => 0,
-            (_, Some((_, target))) if self.is_landed(tip, target) => 0,
+            // Nothing else keeps what a detached HEAD has: each commit must be there, with what it says.
+            (_, Some((_, target))) if branch.is_none() && self.is_there_by_patches(tip, target) => 0,
+            (_, Some((_, target))) if branch.is_some() && self.is_landed(tip, target) => 0,
             (count, _) => count,
         }
     }
@@ -53,30 +56,73 @@ impl Worktrees {
         self.git().words(&["rev-parse", "--verify", "--quiet"]).word(format!("{commit}^{{tree}}")).line().ok()
     }
 
+    /// Each commit is there as a patch, byte for byte. One that changes nothing is nowhere else.
     fn is_there_by_patches(&self, tip: &str, target: &str) -> bool {
         let range = format!("{target}..{tip}");
         // What a merge changed by itself is in no patch.
-        let merges = self.git().words(&["rev-list", "--count", "--merges"]).word(range).limit(LIMIT).line();
-        merges.is_ok_and(|merges| merges == "0") && self.has_all_of(target, tip)
+        let merges = self.git().words(&["rev-list", "--count", "--merges"]).word(&range).limit(LIMIT).line();
+        let own = || patches(self.git().words(&["log", "--format=commit %H"]).words(&PATCH).word(&range));
+        merges.is_ok_and(|merges| merges == "0")
+            && own().is_some_and(|own| !own.is_empty() && self.has_all_of(target, tip, &own))
     }
 
-    fn has_all_of(&self, target: &str, tip: &str) -> bool {
-        let listed = self.git().words(&["cherry", target, tip]).limit(LIMIT).line();
-        listed.is_ok_and(|listed| !listed.is_empty() && listed.lines().all(|line| line.starts_with("- ")))
-    }
-
-    /// All that the branch changes, as one commit of ours that nothing refers to.
+    /// All that the branch changes is one commit there.
     fn is_squashed(&self, tip: &str, target: &str) -> bool {
         let squashed = || {
             let base = self.git().words(&["merge-base", target, tip]).line().ok()?;
-            let mut call = self.git();
-            for (who, what) in ["AUTHOR", "COMMITTER"].into_iter().flat_map(|who| {
-                [("NAME", "onus"), ("EMAIL", "onus@localhost"), ("DATE", "@0 +0000")].map(|what| (who, what))
-            }) {
-                call = call.env(format!("GIT_{who}_{}", what.0), what.1);
-            }
-            call.words(&["commit-tree", "-m", "squashed", "-p", &base, &self.tree_of(tip)?]).line().ok()
+            let call = self.git().words(&["diff-tree"]).words(&PATCH).words(&["-r", &base, tip]);
+            let own = patches(call)?;
+            Some(self.has_all_of(target, tip, &own))
         };
-        squashed().is_some_and(|squashed| self.has_all_of(target, &squashed))
+        squashed().unwrap_or(false)
     }
+
+    fn has_all_of(&self, target: &str, tip: &str, own: &[Vec<u8>]) -> bool {
+        let range = format!("{tip}..{target}");
+        let call = self.git().words(&["log", "--no-merges", "--format=commit %H"]).words(&PATCH).word(range);
+        own.iter().all(|patch| !patch.is_empty())
+            && patches(call).is_some_and(|there| own.iter().all(|patch| there.contains(patch)))
+    }
+}
+
+/// How patches are written, whatever is configured.
+const PATCH: [&str; 10] = [
+    "--patch",
+    "--binary",
+    "--full-index",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--no-renames",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--submodule=short",
+];
+
+/// What each commit changes: its patch, to the byte, without where in a file that is. Git's own patch-ids leave out white space.
+fn patches(call: crate::git::Call<'_>) -> Option<Vec<Vec<u8>>> {
+    let out = call.limit(LIMIT).run().ok()?;
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut index: &[u8] = &[];
+    for line in out.split_inclusive(|byte| *byte == b'\n') {
+        // Lines of a file begin with a space, a sign or a backslash.
+        let is_commit = line.starts_with(b"commit ");
+        if is_commit || found.is_empty() {
+            found.push(Vec::new());
+        }
+        let Some(patch) = found.last_mut().filter(|_| !is_commit) else { continue };
+        match line {
+            // Between commits, and after binary patches.
+            b"\n" => {}
+            // Which file it was, and is: of a text, the lines say what changed.
+            _ if line.starts_with(b"index ") => index = line,
+            _ if line.starts_with(b"GIT binary patch") => {
+                patch.extend_from_slice(index);
+                patch.extend_from_slice(line);
+            }
+            _ if line.starts_with(b"@@ ") => patch.extend_from_slice(b"@@\n"),
+            _ => patch.extend_from_slice(line),
+        }
+    }
+    Some(found)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use onus_core::refusal::Refusal;
 use serde::Serialize;
 
-use super::journal::Journal;
+use super::journal::{Action, Journal};
 use super::{Linked, Target, Worktrees, failed};
 use crate::git::{Call, GitError};
 
@@ -33,8 +33,12 @@ pub struct State {
     /// Ignored files and folders.
     pub ignored: usize,
     pub under_way: Option<UnderWay>,
+    /// Submodules may have commits of their own, which git keeps with the worktree.
+    pub has_submodules: bool,
     /// Commits that are in no other branch, nor in the target by content.
     pub unlanded: u64,
+    /// Commits that only refs of this very worktree (`refs/worktree/`) keep.
+    pub private: u64,
     /// Commits of the target that it does not have.
     pub behind: u64,
 }
@@ -79,6 +83,12 @@ impl State {
         if self.unlanded > 0 {
             let on = branch.map_or_else(|| "a detached HEAD".to_owned(), |branch| format!("branch {branch}"));
             reasons.push(format!("{} on {on} in no other branch", counted(self.unlanded, "commit")));
+        }
+        if self.private > 0 {
+            reasons.push(format!("{} that only refs/worktree/ keeps", counted(self.private, "commit")));
+        }
+        if self.has_submodules {
+            reasons.push("it has submodules, whose work git keeps with it".to_owned());
         }
         reasons
     }
@@ -127,13 +137,15 @@ impl DiskUse {
 impl Worktrees {
     /// What is in it now.
     pub fn state(&self, linked: &Linked, target: Option<&Target>) -> Result<State, Refusal> {
-        let mut state = State { under_way: under_way(&linked.git_dir), ..State::default() };
-        if linked.is_missing {
-            if !self.index_is_committed(linked) {
-                state.changed.push(PathBuf::from("(its index)"));
-            }
-        } else {
+        let mut state = State {
+            under_way: under_way(&linked.git_dir),
+            has_submodules: has_modules(&linked.git_dir),
+            private: self.private(linked),
+            ..State::default()
+        };
+        if !linked.is_missing {
             let looked = self.changes(Call::in_worktree(&linked.path, &linked.git_dir), &mut state);
+            let looked = looked.and_then(|()| self.flagged(linked, &mut state));
             looked.map_err(|error| failed(&format!("cannot look at {}", linked.path.display()), &error))?;
         }
         if let Some(head) = &linked.head {
@@ -189,10 +201,63 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Whether what is staged is what is committed.
-    fn index_is_committed(&self, linked: &Linked) -> bool {
-        let call = self.git_in(&linked.git_dir).words(&["diff-index", "--cached", "--quiet", "HEAD", "--"]);
-        !linked.git_dir.join("index").exists() || call.run().is_ok()
+    /// What `status` passes over because an index entry says so: files that are there and are not as the index has them. One that is
+    /// absent is one of a sparse checkout. Says whether there are submodules, too.
+    fn flagged(&self, linked: &Linked, state: &mut State) -> Result<(), GitError> {
+        let call = || Call::in_worktree(&linked.path, &linked.git_dir).limit(LIMIT);
+        let listed = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
+        for entry in listed.split(|byte| *byte == 0) {
+            // `TAG MODE OBJECT STAGE<tab>NAME`
+            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+            let (facts, name) = (String::from_utf8_lossy(&entry[..tab]), &entry[tab + 1..]);
+            let mut facts = facts.split(' ');
+            let (Some(tag), Some(mode), Some(object)) = (facts.next(), facts.next(), facts.next()) else {
+                continue;
+            };
+            let is_submodule = mode == "160000";
+            state.has_submodules |= is_submodule;
+            let is_flagged = tag.starts_with(|tag: char| tag == 'S' || tag.is_ascii_lowercase());
+            let name = PathBuf::from(OsStr::from_bytes(name));
+            let path = linked.path.join(&name);
+            let Ok(there) = path.symlink_metadata() else { continue };
+            if !is_flagged || is_submodule || state.changed.contains(&name) {
+                continue;
+            }
+            let hash = || call().words(&["hash-object", "--no-filters"]);
+            let bytes = match there.is_symlink() {
+                true => match fs::read_link(&path) {
+                    Ok(to) => hash().words(&["--stdin"]).input(to.as_os_str().as_bytes()).line(),
+                    Err(error) => Err(GitError(error.to_string())),
+                },
+                false => hash().words(&["--"]).word(&path).line(),
+            };
+            // What cannot be read is not known to be the same.
+            let is_same_kind = there.is_symlink() == (mode == "120000");
+            if !is_same_kind || !bytes.is_ok_and(|bytes| bytes == object) {
+                state.changed.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits that go away with the worktree, since only its own refs keep them. What cannot be counted is there.
+    fn private(&self, linked: &Linked) -> u64 {
+        if linked.is_main {
+            return 0;
+        }
+        let refs = self.git_in(&linked.git_dir).words(&[
+            "for-each-ref",
+            "--format=%(objectname)",
+            "refs/worktree/",
+            "refs/rewritten/",
+        ]);
+        match refs.line() {
+            Ok(tips) => tips
+                .lines()
+                .map(|tip| self.only_here(tip, linked.branch.as_deref()))
+                .fold(0, u64::saturating_add),
+            Err(_) => u64::MAX,
+        }
     }
 
     fn git_in(&self, git_dir: &Path) -> Call<'static> {
@@ -215,7 +280,14 @@ impl Worktrees {
         if tip.is_some() && tip != journal.commit {
             return Some("something was committed there".to_owned());
         }
+        if has_modules(&linked.git_dir) {
+            return Some("it has submodules".to_owned());
+        }
         if linked.is_missing {
+            // It was whole: somebody moved it.
+            if journal.action == Action::Making && linked.info.is_some() {
+                return Some("its folder is missing".to_owned());
+            }
             let is_empty = fs::read_dir(&linked.path).map_or(true, |mut files| files.next().is_none());
             return (!is_empty).then(|| "files there belong to no worktree".to_owned());
         }
@@ -245,6 +317,12 @@ impl Worktrees {
         let untracked = call().words(&["ls-files", "-z", "--others", "--exclude-standard"]).run()?;
         Ok((count(&changed) + count(&untracked)) as u64)
     }
+}
+
+/// Whether git keeps repositories of submodules with this worktree.
+fn has_modules(git_dir: &Path) -> bool {
+    let is_linked = git_dir.join("commondir").exists();
+    is_linked && fs::read_dir(git_dir.join("modules")).is_ok_and(|mut modules| modules.next().is_some())
 }
 
 /// How many names there are, each with a NUL behind it.

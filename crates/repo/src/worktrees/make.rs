@@ -3,12 +3,14 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use onus_core::refusal::{Refusal, Step};
 use onus_core::task::TaskBranch;
 
-use super::journal::{Action, Journal, Lock, Outcome, Writing};
-use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, name_for, ports_of, refuse, unwritten};
+use super::journal::{Action, Journal, LOOK_AGAIN, Lock, Outcome, PATIENCE, Writing};
+use super::remove::missing;
+use super::{CHECKOUT_LIMIT, Info, Linked, Target, Worktrees, failed, name_for, ports_of, refuse, unwritten};
 
 /// A worktree that is wanted.
 #[derive(Clone, Debug)]
@@ -107,19 +109,58 @@ impl Worktrees {
     pub fn make(&self, wanted: &Wanted) -> Result<Making, Refusal> {
         // It may reach out, so nobody waits for it.
         let target = self.target(wanted.target.as_deref(), wanted.fetch)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(making) = self.try_make(wanted, &target)? {
+                return Ok(making);
+            }
+            if Instant::now() >= deadline {
+                let id = &wanted.id;
+                return Err(refuse(format!(
+                    "another process has been busy with the worktree of {id} for long"
+                ))
+                .task(id)
+                .next(Step::plain("try again when it has finished")));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// None: another process is making or entering it now.
+    fn try_make(&self, wanted: &Wanted, target: &Target) -> Result<Option<Making>, Refusal> {
         let lock = self.lock()?;
         let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
+        let name = name_for(&wanted.id, &wanted.title);
+        let path = wanted.root.join(&name);
+        // One that another process of the same holder made meanwhile, which the caller could not know.
+        let meanwhile = all.iter().filter(|_| wanted.own.is_none()).find(|linked| {
+            let info = linked.info.as_ref().filter(|info| info.made);
+            let is_the_tasks = info.is_some_and(|info| info.task.as_ref() == Some(&wanted.task));
+            let is_its_branch = info.is_some_and(|info| {
+                info.own.as_ref().is_some_and(|own| Some(&own.branch) == linked.branch.as_ref())
+            });
+            linked.path == path && !linked.is_missing && is_the_tasks && is_its_branch
+        });
+        if let Some(linked) = meanwhile {
+            if self.is_busy(&lock, linked) {
+                return Ok(None);
+            }
+            if let Some(own) =
+                linked.info.as_ref().filter(|info| info.ready).and_then(|info| info.own.clone())
+            {
+                return self.enter(&lock, wanted, &own, linked.clone());
+            }
+        }
         let own =
             wanted.own.as_ref().filter(|own| self.commit_of(&format!("refs/heads/{}", own.branch)).is_some());
         if let Some(own) = own
             && let Some(linked) = all.iter().find(|linked| linked.branch.as_ref() == Some(&own.branch))
         {
             match linked.is_missing {
-                true => self.forget_missing(&lock, linked)?,
+                true => return Err(missing(linked)),
                 false => return self.enter(&lock, wanted, own, linked.clone()),
             }
         }
-        let name = name_for(&wanted.id, &wanted.title);
         let made = own.cloned().unwrap_or_else(|| TaskBranch {
             branch: format!("onus/{name}"),
             base: target.commit.clone(),
@@ -128,7 +169,6 @@ impl Worktrees {
         let with_branch = own.is_none();
         let reference = format!("refs/heads/{}", made.branch);
         let commit = if with_branch { Some(target.commit.clone()) } else { self.commit_of(&reference) };
-        let path = wanted.root.join(&name);
         let journal = Journal {
             action: Action::Making,
             path: path.clone(),
@@ -143,10 +183,7 @@ impl Worktrees {
             self.scrap(&lock, &left)?;
         }
         self.check_free(&path, &made, with_branch)?;
-        let Some(writing) = self.begin(&lock, &name, &journal)? else {
-            return Err(refuse(format!("another process is making a worktree for {} now", wanted.id))
-                .task(&wanted.id));
-        };
+        let Some(writing) = self.begin(&lock, &name, &journal)? else { return Ok(None) };
         let made = make_root(&wanted.root).and_then(|()| {
             let call =
                 self.git().holding(lock.file()).map_err(|error| failed("cannot make a worktree", &error))?;
@@ -178,7 +215,8 @@ impl Worktrees {
         match made {
             Ok((linked, info)) => {
                 let worktrees = self.clone();
-                Ok(Making {
+                let remarks = target.remarks.clone();
+                Ok(Some(Making {
                     worktrees,
                     journal,
                     writing,
@@ -186,8 +224,8 @@ impl Worktrees {
                     info,
                     is_new: true,
                     uncommitted: 0,
-                    remarks: target.remarks,
-                })
+                    remarks,
+                }))
             }
             Err(refusal) => {
                 // Nothing was there before: what is there now is ours.
@@ -205,7 +243,7 @@ impl Worktrees {
         wanted: &Wanted,
         own: &TaskBranch,
         linked: Linked,
-    ) -> Result<Making, Refusal> {
+    ) -> Result<Option<Making>, Refusal> {
         let where_it_is = linked.path.display().to_string();
         let Some(mut info) = linked.info.clone().filter(|_| !linked.is_main) else {
             return Err(refuse(format!(
@@ -226,9 +264,7 @@ impl Worktrees {
             commit: linked.head.clone(),
             with_branch: false,
         };
-        let Some(writing) = self.begin(lock, &name, &journal)? else {
-            return Err(refuse(format!("another process is busy with {where_it_is} now")).task(&wanted.id));
-        };
+        let Some(writing) = self.begin(lock, &name, &journal)? else { return Ok(None) };
         info.own = Some(own.clone());
         let state = self.state(&linked, None)?;
         let uncommitted = state.changed.len() + state.untracked.len();
@@ -237,7 +273,7 @@ impl Worktrees {
             let files = super::look::counted(uncommitted as u64, "file");
             remarks.push(format!("{files} there with changes that nobody committed"));
         }
-        Ok(Making {
+        Ok(Some(Making {
             worktrees: self.clone(),
             journal,
             writing,
@@ -246,7 +282,7 @@ impl Worktrees {
             is_new: false,
             uncommitted,
             remarks,
-        })
+        }))
     }
 
     /// Refuses to build on what somebody else has there.

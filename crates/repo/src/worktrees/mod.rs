@@ -20,7 +20,8 @@
 //! | recorded in the store | the journal | removes the journal, keeps the worktree |
 //! | removing | a folder that is partly gone | goes on, if what is left is committed |
 //!
-//! **Nothing outside our own root is deleted**, and nothing that is uncommitted, untracked, under way, locked or in no other branch.
+//! **Nothing outside our own root is deleted**, and nothing that is uncommitted, untracked, under way, locked or in no other
+//! branch. A worktree whose folder is missing may have been moved: it is never forgotten here.
 
 mod include;
 mod journal;
@@ -49,7 +50,7 @@ pub use journal::{Journal, Lock, Settled};
 pub use look::{DiskUse, State, UnderWay};
 pub use make::{Making, Wanted};
 pub use ports::{PORTS, ports_of};
-pub use remove::Removed;
+pub use remove::{Removed, Whereabouts};
 pub use target::Target;
 
 /// A checkout of many files takes its time.
@@ -194,7 +195,7 @@ impl Worktrees {
             let is_main = found.is_empty();
             let git_dir = match is_main {
                 true => self.common_dir().to_owned(),
-                false => match dirs.iter().find(|(there, _)| *there == path) {
+                false => match dirs.iter().find(|(there, _)| *there == path || same(there, &path)) {
                     Some((_, git_dir)) => git_dir.clone(),
                     None => continue,
                 },
@@ -225,7 +226,7 @@ impl Worktrees {
             let text = read_small(&git_dir.join("gitdir")).ok()?;
             let file = git_dir.join(text.trim_end_matches(['\n', '\r']));
             let path = file.parent()?;
-            Some((path.canonicalize().unwrap_or_else(|_| path.to_owned()), git_dir))
+            Some((path.to_owned(), git_dir))
         });
         paths.collect()
     }
@@ -246,6 +247,11 @@ impl Worktrees {
         let out = self.git().words(&["for-each-ref", "--format=%(refname)", "refs/onus/rescue/"]).run();
         out.map_or(0, |out| out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
     }
+}
+
+/// Whether both are there, and are one.
+fn same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// `line NUL line NUL NUL`, record after record.

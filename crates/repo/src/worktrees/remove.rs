@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use onus_core::refusal::{Refusal, Step};
+use onus_core::refusal::{OnWorktree, Refusal, Step};
 
 use super::journal::{Action, Journal, Lock};
-use super::{CHECKOUT_LIMIT, Linked, Target, Worktrees, failed, refuse, unwritten};
+use super::{CHECKOUT_LIMIT, Linked, Target, Worktrees, failed, refuse, same, unwritten};
 use crate::files::read_small;
 
 /// A worktree that went away.
@@ -29,20 +29,7 @@ impl Worktrees {
         holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
     ) -> Result<Removed, Refusal> {
         let lock = self.lock()?;
-        let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
-        let linked = all.into_iter().find(|linked| linked.path == path);
-        let linked = linked
-            .ok_or_else(|| refuse(format!("{} is not a worktree of this repository", path.display())))?;
-        let state = self.why_kept(&lock, &linked, target, holder)?;
-        if !state.reasons.is_empty() {
-            let place = linked.path.display();
-            return Err(refuse(format!("{place} is kept: {}", state.reasons.join("; ")))
-                .next(Step::plain(format!("see to it in {place}, then remove it"))));
-        }
-        if linked.is_missing {
-            self.forget_missing(&lock, &linked)?;
-            return Ok(Removed { path: linked.path, branch: linked.branch, with_branch: false, ignored: 0 });
-        }
+        let (linked, ignored) = self.removable(&lock, path, target, holder)?;
         let tip = linked.head.clone();
         let is_ours =
             linked.is_made() && linked.branch.as_ref().is_some_and(|name| name.starts_with("onus/"));
@@ -74,7 +61,41 @@ impl Worktrees {
         self.tidy_root(&linked.path);
         writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
         gone?;
-        Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored: state.ignored })
+        Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored })
+    }
+
+    /// Whether [`Worktrees::remove`] would take it away now; if not, why.
+    pub fn may_go(
+        &self,
+        path: &Path,
+        target: Option<&Target>,
+        holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
+    ) -> Result<(), Refusal> {
+        self.removable(&self.lock()?, path, target, holder).map(drop)
+    }
+
+    /// A worktree that may go away, and how many ignored files go with it.
+    fn removable(
+        &self,
+        lock: &Lock,
+        path: &Path,
+        target: Option<&Target>,
+        holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
+    ) -> Result<(Linked, usize), Refusal> {
+        let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
+        let linked = all.into_iter().find(|linked| linked.path == path);
+        let linked = linked
+            .ok_or_else(|| refuse(format!("{} is not a worktree of this repository", path.display())))?;
+        if linked.is_missing {
+            return Err(missing(&linked));
+        }
+        let state = self.why_kept(lock, &linked, target, holder)?;
+        if !state.reasons.is_empty() {
+            let place = linked.path.display();
+            return Err(refuse(format!("{place} is kept: {}", state.reasons.join("; ")))
+                .next(Step::plain(format!("see to it in {place}, then remove it"))));
+        }
+        Ok((linked, state.ignored))
     }
 
     /// Why a worktree may not go away now.
@@ -92,6 +113,9 @@ impl Worktrees {
         }
         if self.is_busy(lock, linked) {
             reasons.push("another process is busy with it now".to_owned());
+        }
+        if linked.path.is_symlink() {
+            reasons.push("it was moved, and a link is in its place".to_owned());
         }
         if let Some(why) = &linked.locked {
             let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
@@ -146,35 +170,32 @@ impl Worktrees {
         }
     }
 
-    /// Has git forget a worktree whose folder is gone, unless something is only in its index or on its detached HEAD.
-    pub(super) fn forget_missing(&self, _: &Lock, linked: &Linked) -> Result<(), Refusal> {
-        let place = linked.path.display();
-        let state = self.state(linked, None)?;
-        let is_detached = linked.branch.is_none() && state.unlanded > 0;
-        if linked.locked.is_some() || is_detached || !state.changed.is_empty() || state.under_way.is_some() {
-            return Err(refuse(format!(
-                "the folder {place} is missing, and git still keeps something of it that is nowhere else"
-            ))
-            .next(Step::plain("if it was moved, say where it is; else bring it back")));
+    /// Where a folder that somebody named is, as git has it.
+    pub fn whereabouts(&self, folder: &Path) -> Whereabouts {
+        let Ok(folder) = folder.canonicalize() else { return Whereabouts::Nowhere };
+        match self.git_dir_at(&folder) {
+            Some((there, _)) if there == folder => Whereabouts::InPlace,
+            Some((there, _)) if was_moved(&there, &folder) => Whereabouts::Moved,
+            Some(_) => Whereabouts::Copy,
+            None => Whereabouts::Foreign,
         }
-        let what = format!("cannot forget {place}");
-        match is_below_worktrees(self.common_dir(), &linked.git_dir) && !linked.path.join(".git").exists() {
-            true => fs::remove_dir_all(&linked.git_dir).map_err(|error| unwritten(&what, &error)),
-            false => Err(refuse(what)),
-        }
+    }
+
+    /// Which of the known worktrees this folder says it is: where git has that, and its git directory.
+    fn git_dir_at(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
+        let text = read_small(&folder.join(".git")).ok()?;
+        let git_dir = folder.join(text.trim_end().strip_prefix("gitdir: ")?);
+        self.git_dirs().into_iter().find(|(_, known)| same(known, &git_dir))
     }
 
     /// Worktrees that were moved: where each is now. Looked for in `root`, and at `named`.
     pub fn moved(&self, root: &Path, named: &[PathBuf]) -> Vec<PathBuf> {
         let below = fs::read_dir(root).into_iter().flatten().flatten().take(1_000).map(|entry| entry.path());
-        let known = self.git_dirs();
         let candidates = named.iter().cloned().chain(below);
         let found = candidates.filter_map(|folder| {
             let folder = folder.canonicalize().ok()?;
-            let text = read_small(&folder.join(".git")).ok()?;
-            let git_dir = PathBuf::from(text.trim_end().strip_prefix("gitdir: ")?);
-            let (there, _) = known.iter().find(|(_, known)| same(known, &git_dir))?;
-            (*there != folder && !there.join(".git").exists()).then_some(folder)
+            let (there, _) = self.git_dir_at(&folder)?;
+            was_moved(&there, &folder).then_some(folder)
         });
         let mut found: Vec<PathBuf> = found.collect();
         found.sort();
@@ -199,8 +220,33 @@ struct Keeping {
     ignored: usize,
 }
 
-fn same(one: &Path, other: &Path) -> bool {
-    one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+/// Where a folder is that somebody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// A worktree, where git has it.
+    InPlace,
+    /// A worktree that git has elsewhere.
+    Moved,
+    /// It says it is a worktree that is still in its place.
+    Copy,
+    /// No worktree of this repository.
+    Foreign,
+    /// There is nothing.
+    Nowhere,
+}
+
+fn was_moved(there: &Path, folder: &Path) -> bool {
+    *there != *folder && (!there.join(".git").exists() || same(there, folder))
+}
+
+/// Why a worktree whose folder is missing is not forgotten: nobody knows what is in it.
+pub(super) fn missing(linked: &Linked) -> Refusal {
+    let place = linked.path.display();
+    refuse(format!("{place} is kept: its folder is missing, and what is in it is not known"))
+        .next(Step::Worktree(OnWorktree::Repair, String::new()))
+        .next(Step::plain(
+            "git worktree prune   # if it is really gone: git forgets it, and what it kept of it",
+        ))
 }
 
 /// Nothing else is ever deleted by hand.

@@ -182,6 +182,10 @@ pub(crate) fn make(
                 refusal.message = format!("{} has no worktree: {why}; you hold it as before", task.id);
                 return Err(refusal);
             }
+            if is_used(context, claimed) {
+                refusal.message = format!("no worktree was made for {}: {why}; you hold it still", task.id);
+                return Err(refusal);
+            }
             let message = format!("no worktree could be made: {why}");
             refusal.message = match holder.act(Act::Move {
                 verb: Verb::Release,
@@ -196,6 +200,21 @@ pub(crate) fn make(
             Err(refusal)
         }
     }
+}
+
+/// Whether another process of the same holder relies on the lease by now: it has a worktree, or was renewed by a claim. While a set-up
+/// runs it is renewed for this very call, so then only the worktree counts.
+fn is_used(context: &Context, claimed: &Reply) -> bool {
+    let Answer::Lease { task, lease: Some(ours), .. } = &claimed.answer else { return false };
+    let now = || {
+        let task: TaskRef = task.uid.parse().ok()?;
+        context.host.engine(Access::Read).ok()?.show(None, Some(&task)).ok()?.value.lease
+    };
+    let has_set_up = context.host.set_up().is_ok_and(|set_up| set_up.is_some());
+    now().is_some_and(|now| {
+        let is_renewed = !has_set_up && now.renewals > ours.renewals;
+        now.token == ours.token && (now.worktree.is_some() || is_renewed)
+    })
 }
 
 fn made(

@@ -11,7 +11,7 @@ use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::task::TaskBranch;
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
-use onus_repo::worktrees::{Journal, Linked, Settled, Worktrees};
+use onus_repo::worktrees::{Journal, Linked, Settled, Whereabouts, Worktrees};
 use onus_store::Access;
 use serde_json::json;
 
@@ -268,7 +268,9 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
         return Err(Refusal::new(Code::NotAllowed, "you are in the worktree that is to be removed")
             .next(Step::plain("go to the main checkout first")));
     }
-    let removed = removed(context, &worktrees, &linked)?;
+    let Some(removed) = removed(context, &worktrees, &linked, false)? else {
+        return Err(super::unexpected());
+    };
     let document = json!({
         "path": path_text(&removed.path), "branch": removed.branch, "branch_deleted": removed.with_branch,
         "ignored": removed.ignored,
@@ -280,18 +282,23 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
     Ok(())
 }
 
+/// Removes it, or only says whether it would go.
 fn removed(
     context: &Context,
     worktrees: &Worktrees,
     linked: &Linked,
-) -> Result<onus_repo::worktrees::Removed, Refusal> {
+    dry_run: bool,
+) -> Result<Option<onus_repo::worktrees::Removed>, Refusal> {
     let own = linked.info.as_ref().and_then(|info| info.own.as_ref()).map(|own| own.target.clone());
     let target = target_of(context, worktrees, own.as_deref());
     let holder = |linked: &Linked| {
         let holders = holders(&leases(context)?, linked);
         Ok(holders.into_iter().next().map(|(id, actor)| format!("{actor}, who holds {id},")))
     };
-    worktrees.remove(&linked.path, target.as_ref(), &holder)
+    match dry_run {
+        true => worktrees.may_go(&linked.path, target.as_ref(), &holder).map(|()| None),
+        false => worktrees.remove(&linked.path, target.as_ref(), &holder).map(Some),
+    }
 }
 
 fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
@@ -312,25 +319,24 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
     let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
     let all = worktrees.list().map_err(git)?;
     let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    // What to do about those whose folder is missing.
+    let mut missing: Option<Vec<Step>> = None;
     for linked in all.into_iter().filter(Linked::is_made) {
         if context.host.folder.starts_with(&linked.path) {
             kept.push((linked.path.clone(), "you are in it".to_owned()));
             continue;
         }
         let path = linked.path.clone();
-        if prune.dry_run {
-            let seen = Seen::new(context, &worktrees, &leases(context)?, linked, false);
-            match seen.next() {
-                Some(Step::Worktree(OnWorktree::Remove | OnWorktree::Repair, _)) => gone.push((path, None)),
-                _ => kept.push((path, seen.facts().join(", "))),
-            }
-            continue;
-        }
-        match removed(context, &worktrees, &linked) {
-            Ok(removed) => gone.push((path, Some(removed))),
+        match removed(context, &worktrees, &linked, prune.dry_run) {
+            Ok(removed) => gone.push((path, removed)),
             // Somebody else was faster.
             Err(_) if !path.exists() && !linked.git_dir.exists() => {}
-            Err(refusal) => kept.push((path, refusal.message)),
+            Err(refusal) => {
+                if linked.is_missing {
+                    missing.get_or_insert(refusal.next);
+                }
+                kept.push((path, refusal.message));
+            }
         }
     }
     if context.out.json {
@@ -356,6 +362,9 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
             None => format!("kept {path}: {why}"),
         });
     }
+    for step in missing.iter().flatten().filter_map(wording::step) {
+        context.out.line(&format!("  next: {step}"));
+    }
     if gone.is_empty() && kept.is_empty() {
         context.out.line("there is no worktree that onus made");
     }
@@ -364,7 +373,9 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
 
 fn run_repair(context: &Context, repair: Repair) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let settled = settle(context, &worktrees)?;
+    let in_place = check_named(context, &worktrees, &repair.paths)?;
+    let mut settled: Vec<String> = settle(context, &worktrees)?.iter().map(ToString::to_string).collect();
+    settled.extend(in_place);
     let root = worktrees.root(context.host.config.worktrees().root.as_deref())?;
     let folder = &context.host.folder;
     let named: Vec<PathBuf> = repair
@@ -379,13 +390,13 @@ fn run_repair(context: &Context, repair: Repair) -> super::Result {
     }
     if context.out.json {
         let document = json!({
-            "settled": settled.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "settled": settled,
             "moved": moved.iter().map(|path| path_text(path)).collect::<Vec<_>>(),
         });
         context.out.document(document, &[]);
         return Ok(());
     }
-    settled.iter().for_each(|settled| context.out.line(&settled.to_string()));
+    settled.iter().for_each(|settled| context.out.line(settled));
     moved
         .iter()
         .for_each(|path| context.out.line(&format!("git knows again where it is: {}", path_line(path))));
@@ -393,6 +404,30 @@ fn run_repair(context: &Context, repair: Repair) -> super::Result {
         context.out.line("nothing was interrupted, and every worktree is where git has it, or missing");
     }
     Ok(())
+}
+
+/// Refuses folders that are no worktree of this repository, before anything is done. Says which are where git has them.
+fn check_named(context: &Context, worktrees: &Worktrees, paths: &[PathBuf]) -> Result<Vec<String>, Refusal> {
+    let mut in_place = Vec::new();
+    for path in paths {
+        let name = path_line(path);
+        let refuse = |code, why: &str| {
+            Err(Refusal::new(code, format!("{name} {why}: nothing was repaired"))
+                .next(Step::Worktree(OnWorktree::List, String::new())))
+        };
+        match worktrees.whereabouts(&context.host.folder.join(path)) {
+            Whereabouts::Moved => {}
+            Whereabouts::InPlace => in_place.push(format!("{name}: it is where git has it")),
+            Whereabouts::Copy => {
+                return refuse(Code::NotAllowed, "is a copy of a worktree that is still in its place");
+            }
+            Whereabouts::Foreign => {
+                return refuse(Code::NotAllowed, "is not a worktree of this repository");
+            }
+            Whereabouts::Nowhere => return refuse(Code::NotFound, "does not exist"),
+        }
+    }
+    Ok(in_place)
 }
 
 /// Brings to rest what was interrupted.

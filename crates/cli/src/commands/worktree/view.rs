@@ -99,6 +99,9 @@ impl Seen {
             _ if state.unlanded > 0 => {
                 Some(git(&format!("log {}..HEAD", self.target.as_deref().unwrap_or_default())))
             }
+            _ if self.linked.path.is_symlink() => Some(Step::Worktree(OnWorktree::Repair, String::new())),
+            _ if state.private > 0 => Some(git("for-each-ref refs/worktree")),
+            _ if state.has_submodules => Some(git("submodule status")),
             _ => Some(Step::Worktree(OnWorktree::Remove, path)),
         }
     }
@@ -127,6 +130,9 @@ impl Seen {
                 facts.extend(count(state.untracked.len(), "untracked"));
                 if state.unlanded > 0 {
                     facts.push(format!("{} unlanded", state.unlanded));
+                }
+                if state.private > 0 {
+                    facts.push("commits that only refs/worktree/ keeps".to_owned());
                 }
                 if state.behind > 0 {
                     facts.push(format!(
