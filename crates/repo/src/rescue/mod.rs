@@ -17,7 +17,9 @@
 pub mod beneath;
 mod look;
 mod object;
+mod obstacle;
 mod restore;
+mod writing;
 
 use std::path::PathBuf;
 

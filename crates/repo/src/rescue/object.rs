@@ -89,6 +89,11 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
     Ok(())
 }
 
+/// What git would call this content.
+pub(super) fn name_of(look: &Look<'_>, content: &Content) -> Result<String, GitError> {
+    look.call().words(&["hash-object", "--no-filters", "--stdin"]).input(content.bytes()).line()
+}
+
 fn is_conflict(dirt: &Dirt, path: &[u8]) -> bool {
     (1..=3).any(|stage| dirt.stages.contains_key(&(stage, path.to_vec())))
 }

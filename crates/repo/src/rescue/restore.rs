@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::beneath::{self, Content};
 use super::look::{Entry, Look, path_of};
+use super::obstacle::{Ahead, Changes, Now};
+use super::writing::{blobs, write_to};
 use super::{Limits, What, object};
 use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
 /// So many files are named to git at once.
-const MOST_NAMED: usize = 500;
-
-/// The most that git is asked for at once.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+pub(super) const MOST_NAMED: usize = 500;
 
 /// A file of a rescue: what the commit had of it, and what was on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +48,8 @@ impl Brought {
 struct Rescue {
     head: String,
     /// What differs from the commit: by path, what the commit has and what is in the rescue.
-    on_disk: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
-    staged: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
+    on_disk: Changes,
+    staged: Changes,
     /// The sides of conflicts, by stage.
     stages: BTreeMap<(u8, Vec<u8>), Entry>,
     intended: BTreeSet<Vec<u8>>,
@@ -133,34 +131,6 @@ pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Opt
     Ok(blobs(repository, &entries)?.pop())
 }
 
-/// Writes all files of a rescue into a folder that is empty, or not there yet.
-pub(super) fn write_to(
-    repository: &Repository,
-    folder: &Path,
-    files: &BTreeMap<Vec<u8>, Option<Entry>>,
-) -> Result<(), GitError> {
-    let fail = |path: &[u8], error: std::io::Error| {
-        GitError(format!("{} could not be written: {error}", path_of(path).display()))
-    };
-    let (paths, entries): (Vec<_>, Vec<_>) =
-        files.iter().filter_map(|(path, entry)| Some((path, entry.clone()?))).unzip();
-    for (path, _) in files.iter().filter(|(_, entry)| entry.is_none()) {
-        beneath::remove(folder, path_of(path)).map_err(|error| fail(path, error))?;
-    }
-    // In portions, so that a large rescue is never in memory as a whole.
-    let mut from = 0;
-    while from < entries.len() {
-        let until = portion(repository, &entries[from..])? + from;
-        let contents = blobs(repository, &entries[from..until])?;
-        for ((path, entry), bytes) in paths[from..until].iter().zip(&entries[from..until]).zip(contents) {
-            let Some(content) = Content::of_mode(&entry.mode, bytes) else { continue };
-            beneath::put(folder, path_of(path), &content).map_err(|error| fail(path, error))?;
-        }
-        from = until;
-    }
-    Ok(())
-}
-
 /// Brings files back: in place, where nothing is overwritten that is committed nowhere or that was committed since; or into a
 /// folder of their own. All of them or none. Without `only`: all.
 pub fn bring_back(
@@ -173,84 +143,48 @@ pub fn bring_back(
     let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
     let rescue = Rescue::read(&repository, commit)?;
     let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
-    let wanted: BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)> = rescue
+    let wanted: Changes = rescue
         .on_disk
-        .iter()
-        .filter(|(path, (old, new))| is_wanted(path) && !is_gitlink(old) && !is_gitlink(new))
+        .clone()
+        .into_iter()
+        .filter(|(path, sides)| is_wanted(path) && is_file(sides))
         .collect();
+    let look = Look::new(place)?;
     let mut brought = Brought::default();
     let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
     if let Some(folder) = to {
         std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
-        for (path, (_, new)) in &wanted {
-            if new.is_some() {
-                brought.written.push(path_of(path).to_owned());
-                files.insert((*path).clone(), new.clone());
-            }
+        for (path, (_, new)) in wanted.iter().filter(|(_, (_, new))| new.is_some()) {
+            brought.written.push(path_of(path).to_owned());
+            files.insert(path.clone(), new.clone());
         }
-        write_to(&repository, folder, &files)?;
+        write_to(&repository, folder, &files, look.folder.path())?;
         return Ok(brought);
     }
-    let paths: Vec<&Vec<u8>> = wanted.keys().copied().collect();
-    let now = head_entries(place, &paths)?;
+    let dirt = look.uncommitted(What::All)?;
+    let ahead = Ahead { look: &look, dirt: &dirt, changes: &wanted };
+    let now = head_entries(&look, &wanted)?;
     for (path, (old, new)) in &wanted {
         let name = path_of(path).to_owned();
-        let on_disk = beneath::read(&place.root, &name, u64::MAX - 1);
-        let on_disk = on_disk.map_err(|error| GitError(error.to_string()))?;
-        let committed = now.get(*path);
-        if is_same(&repository, on_disk.as_ref(), new.as_ref())? && !is_blocked(place, &name, &wanted) {
-            brought.same.push(name);
-        } else if committed != old.as_ref() {
-            brought.committed.push(name);
-        } else if is_blocked(place, &name, &wanted)
-            || on_disk.is_some() && !is_same(&repository, on_disk.as_ref(), committed)?
-        {
-            brought.uncommitted.push(name);
-        } else {
-            files.insert((*path).clone(), new.clone());
-            if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
+        match ahead.at(path)? {
+            Now::Same => brought.same.push(name),
+            _ if now.get(path) != old.as_ref() => brought.committed.push(name),
+            Now::InTheWay => brought.uncommitted.push(name),
+            Now::Free => {
+                files.insert(path.clone(), new.clone());
+                if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
+            }
         }
     }
     if !brought.is_refused() {
-        write_to(&repository, &place.root, &files)?;
+        write_to(&repository, &place.root, &files, look.folder.path())?;
     }
     Ok(brought)
 }
 
-/// Whether something that git has no file for is in the way: a folder in its place, or a file or link in place of its folder.
-fn is_blocked(
-    place: &Place,
-    path: &Path,
-    wanted: &BTreeMap<&Vec<u8>, &(Option<Entry>, Option<Entry>)>,
-) -> bool {
-    let is_removed =
-        |at: &Path| wanted.iter().any(|(path, (_, new))| new.is_none() && path_of(path).starts_with(at));
-    let metadata = |at: &Path| place.root.join(at).symlink_metadata().ok();
-    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-    let is_folder = metadata(path).is_some_and(|at| at.is_dir()) && !is_removed(path);
-    is_folder
-        || above.into_iter().any(|above| metadata(above).is_some_and(|at| !at.is_dir()) && !is_removed(above))
-}
-
-/// Whether what is on disk is what an entry says, byte for byte.
-fn is_same(
-    repository: &Repository,
-    on_disk: Option<&Content>,
-    entry: Option<&Entry>,
-) -> Result<bool, GitError> {
-    let (Some(on_disk), Some(entry)) = (on_disk, entry) else {
-        return Ok(on_disk.is_none() && entry.is_none());
-    };
-    if on_disk.mode() != entry.mode {
-        return Ok(false);
-    }
-    let args = ["hash-object", "--no-filters", "--stdin"];
-    Ok(repository.call().words(&args).input(on_disk.bytes()).line()? == entry.object)
-}
-
 /// What the commit that is checked out has of these files.
-fn head_entries(place: &Place, paths: &[&Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
-    let look = Look::new(place)?;
+fn head_entries(look: &Look<'_>, wanted: &Changes) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
+    let paths: Vec<&Vec<u8>> = wanted.keys().collect();
     let mut entries = BTreeMap::new();
     if look.head.is_none() {
         return Ok(entries);
@@ -288,15 +222,23 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     if !dirt.is_clean() {
         return Err(GitError("the worktree has uncommitted changes".to_owned()));
     }
-    let after =
-        |side: &BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>| -> BTreeMap<Vec<u8>, Option<Entry>> {
-            side.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect()
-        };
-    let files: BTreeMap<_, _> =
-        after(&rescue.on_disk).into_iter().filter(|(_, entry)| !is_gitlink(entry)).collect();
-    write_to(&repository, &place.root, &files)?;
+    // Ignored files are not dirt, and lost all the same.
+    let wanted: Changes = rescue.on_disk.clone().into_iter().filter(|(_, sides)| is_file(sides)).collect();
+    let ahead = Ahead { look: &look, dirt: &dirt, changes: &wanted };
+    let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+    for (path, (_, new)) in &wanted {
+        match ahead.at(path)? {
+            Now::Same => {}
+            Now::Free => drop(files.insert(path.clone(), new.clone())),
+            Now::InTheWay => {
+                return Err(GitError(format!("{} is in the way", path_of(path).display())));
+            }
+        }
+    }
+    write_to(&repository, &place.root, &files, look.folder.path())?;
     // Only now the index: what it says is there, is there.
-    let mut info = object::index_info(&look, &after(&rescue.staged));
+    let staged = rescue.staged.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect();
+    let mut info = object::index_info(&look, &staged);
     let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
     for path in conflicts {
         info.extend([format!("0 {} 0\t", look.no_object()).as_bytes(), path, b"\0"].concat());
@@ -315,42 +257,17 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     Ok(all.into_iter().map(|file| file.path).collect())
 }
 
+/// Neither before nor after a repository of its own.
+fn is_file((old, new): &(Option<Entry>, Option<Entry>)) -> bool {
+    !is_gitlink(old) && !is_gitlink(new)
+}
+
 fn is_gitlink(entry: &Option<Entry>) -> bool {
     entry.as_ref().is_some_and(|entry| entry.mode == "160000")
 }
 
-/// How many of these objects, at least one, are asked for at once.
-fn portion(repository: &Repository, entries: &[Entry]) -> Result<usize, GitError> {
-    let asked: String = entries.iter().take(MOST_NAMED).map(|entry| format!("{}\n", entry.object)).collect();
-    let args = ["cat-file", "--batch-check=%(objectsize)"];
-    let out = repository.call().words(&args).input(asked.as_bytes()).line()?;
-    let mut total = 0_u64;
-    let fits = out.lines().take_while(|size| {
-        total = total.saturating_add(size.parse::<u64>().unwrap_or(u64::MAX));
-        total <= MOST_BYTES
-    });
-    Ok(fits.count().max(1))
-}
-
-/// The content of objects, in their order.
-fn blobs(repository: &Repository, entries: &[Entry]) -> Result<Vec<Vec<u8>>, GitError> {
-    let asked: String = entries.iter().map(|entry| format!("{}\n", entry.object)).collect();
-    let out = repository.call().words(&["cat-file", "--batch"]).input(asked.as_bytes()).run()?;
-    let (mut rest, mut blobs) = (out.as_slice(), Vec::with_capacity(entries.len()));
-    for entry in entries {
-        let missing = || GitError(format!("object {} is missing", entry.object));
-        let line = rest.iter().position(|byte| *byte == b'\n').ok_or_else(missing)?;
-        let head = String::from_utf8_lossy(&rest[..line]).into_owned();
-        let size = head.split(' ').nth(2).and_then(|size| size.parse::<usize>().ok()).ok_or_else(missing)?;
-        let body = rest.get(line + 1..line + 1 + size).ok_or_else(missing)?;
-        blobs.push(body.to_vec());
-        rest = rest.get(line + 2 + size..).unwrap_or_default();
-    }
-    Ok(blobs)
-}
-
 /// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`: what each side has.
-fn both_sides(out: &[u8]) -> BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)> {
+fn both_sides(out: &[u8]) -> Changes {
     let mut fields = out.split(|byte| *byte == 0);
     let mut sides = BTreeMap::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
