@@ -1,12 +1,11 @@
 //! From what is uncommitted to objects: files to blobs, blobs to trees, trees to a commit.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use super::beneath::{self, Content, Kind};
 use super::look::{Dirt, Entry, Look, path_of};
-use super::{LeftOut, Limits, Why};
+use super::{LeftOut, Limits, Why, spool};
 use crate::git::GitError;
 
 /// The trees of a rescue, and the commit that was checked out.
@@ -61,7 +60,7 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
         };
         total = total.saturating_add(content.bytes().len() as u64);
         let copy = look.folder.path().join(spooled.len().to_string());
-        fs::write(&copy, content.bytes()).map_err(|error| GitError(error.to_string()))?;
+        spool::write(&copy, content.bytes()).map_err(|error| GitError(error.to_string()))?;
         let mode = match (&content, dirt.index.get(&path)) {
             // The file system cannot say, so the index does.
             (Content::File { .. }, Some(entry)) if !look.has_modes && entry.mode == "100755" => "100755",

@@ -32,6 +32,8 @@ pub struct Brought {
     pub removed: Vec<PathBuf>,
     /// What was there as it is in the rescue.
     pub same: Vec<PathBuf>,
+    /// Content that was in the index alone, and is not written: the file, and what git calls it.
+    pub only_staged: Vec<(PathBuf, String)>,
     /// In the way: nothing was written because of these.
     pub uncommitted: Vec<PathBuf>,
     /// Committed differently since.
@@ -91,6 +93,22 @@ impl Rescue {
     }
 }
 
+impl Rescue {
+    /// The content that is in the index of a rescue and not on its disk. `commit` is the rescue's.
+    fn only_staged(&self, commit: &str) -> Vec<(PathBuf, String)> {
+        let named = |parent: u8, folder: &str, path: &[u8]| {
+            let path = path_of(path);
+            (path.to_owned(), format!("{commit}^{parent}:{folder}{}", path.display()))
+        };
+        let staged = self.staged.iter().filter(|(path, (base, staged))| {
+            let on_disk = self.on_disk.get(*path).map_or(base, |(_, now)| now);
+            staged.is_some() && !is_gitlink(staged) && staged != on_disk
+        });
+        let sides = self.stages.keys().map(|(stage, path)| named(3, &format!("{stage}/"), path));
+        staged.map(|(path, _)| named(2, "", path)).chain(sides).collect()
+    }
+}
+
 /// The files of a rescue.
 pub fn files_of(repository: &Repository, commit: &str) -> Result<Vec<FileOf>, GitError> {
     let rescue = Rescue::read(repository, commit)?;
@@ -139,10 +157,26 @@ pub fn bring_back(
     only: Option<&Path>,
     to: Option<&Path>,
 ) -> Result<Brought, GitError> {
+    bring(place, commit, only, to, true)
+}
+
+/// What bringing files back in place would come to. Nothing is written.
+pub fn foresee(place: &Place, commit: &str, only: Option<&Path>) -> Result<Brought, GitError> {
+    bring(place, commit, only, None, false)
+}
+
+fn bring(
+    place: &Place,
+    commit: &str,
+    only: Option<&Path>,
+    to: Option<&Path>,
+    writes: bool,
+) -> Result<Brought, GitError> {
     let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
     let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
     let rescue = Rescue::read(&repository, commit)?;
-    let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
+    let is_named = |path: &Path| only.is_none_or(|only| path.starts_with(only));
+    let is_wanted = |path: &[u8]| is_named(path_of(path));
     let wanted: Changes = rescue
         .on_disk
         .clone()
@@ -150,7 +184,8 @@ pub fn bring_back(
         .filter(|(path, sides)| is_wanted(path) && is_file(sides))
         .collect();
     let look = Look::new(place)?;
-    let mut brought = Brought::default();
+    let mut brought = Brought { only_staged: rescue.only_staged(commit), ..Brought::default() };
+    brought.only_staged.retain(|(path, _)| is_named(path));
     let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
     if let Some(folder) = to {
         std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
@@ -176,7 +211,7 @@ pub fn bring_back(
             }
         }
     }
-    if !brought.is_refused() {
+    if writes && !brought.is_refused() {
         write_to(&repository, &place.root, &files, look.folder.path())?;
     }
     Ok(brought)

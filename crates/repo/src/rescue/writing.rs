@@ -1,14 +1,13 @@
 //! Writing the files of a rescue: all of them, or as it was before.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::beneath::{self, Content};
 use super::look::{Entry, path_of};
 use super::restore::MOST_NAMED;
+use super::spool;
 use crate::git::{GitError, Repository};
 
 /// The most that git is asked for at once.
@@ -77,8 +76,7 @@ fn write_each<'f>(
 
 fn set_aside(folder: &Path, path: &Path, copy: PathBuf) -> io::Result<Option<(&'static str, PathBuf)>> {
     let Some(content) = beneath::read(folder, path, u64::MAX - 1)? else { return Ok(None) };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
-    file.write_all(content.bytes())?;
+    spool::write(&copy, content.bytes())?;
     Ok(Some((content.mode(), copy)))
 }
 
