@@ -33,10 +33,10 @@ impl Spool {
             let mode = fs::Permissions::from_mode(0o700);
             let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(ours)?;
             let Ok(lock) = open(folder.path()) else { continue };
-            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => continue,
-                // Where nothing can be locked, nothing is taken for left behind either.
-                Ok(()) | Err(_) => {}
+            // Where nothing can be locked, nothing is taken for left behind either.
+            let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+            if locked == Err(Errno::WOULDBLOCK) {
+                continue;
             }
             if is_at(&lock, folder.path()) {
                 return Ok(Spool { folder, _lock: lock });
