@@ -406,6 +406,15 @@ pub(crate) struct TaskRestored {
     removed: Vec<String>,
     /// What was there already.
     same: Vec<String>,
+    /// Content that was in the index alone, and is not written.
+    only_staged: Vec<OnlyStaged>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OnlyStaged {
+    path: String,
+    /// What git calls it.
+    object: String,
 }
 
 #[derive(JsonSchema, Serialize)]

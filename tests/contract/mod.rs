@@ -39,6 +39,7 @@ mod read_only;
 mod references;
 mod refusals;
 mod rescue;
+mod rescue_worktrees;
 mod run;
 mod schema;
 mod scopes;

@@ -8,7 +8,7 @@ use onus_engine::{Due, Tried};
 use onus_repo::rescue::{self, Limits, REFERENCES, What};
 use onus_repo::{Place, checkouts, discover};
 
-use crate::worktree::marked;
+use crate::worktree::{is_administered, marked};
 
 /// `is_shared`: others may hold leases from machines of their own, so that what is not here may be there.
 pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: &Due) -> Tried {
@@ -18,8 +18,8 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
         places.push(own);
     }
     let (mut kept, mut left_out, mut is_found) = (Vec::new(), Vec::new(), false);
-    for place in places {
-        let id = marked(&place);
+    for place in &places {
+        let id = marked(place);
         let is_own = match (&id, &due.worktree_id) {
             (Some(id), Some(own)) => id == own,
             // Where nothing marks worktrees, the path has to do.
@@ -41,7 +41,7 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
             due.holder,
             place.root.display()
         );
-        match rescue::keep(&place, what, limits, &reference, &message) {
+        match rescue::keep(place, what, limits, &reference, &message) {
             Ok(found) => {
                 let files = found.files.len() as u64;
                 kept.extend(found.at.map(|at| KeptFiles {
@@ -56,6 +56,16 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
             }
             Err(error) => return Tried::Failed(error.to_string()),
         }
+    }
+    // A worktree that was moved is not gone, and git has it until somebody says that it is. What was kept elsewhere is found again.
+    let path = due.worktree.as_deref().map(Path::new);
+    let is_ours = || place.is_some_and(|place| is_administered(place, due.worktree_id.as_ref(), path));
+    if !is_found && is_ours() {
+        return Tried::Failed(
+            "its folder is not there; if it was moved, `git worktree repair` in it says where it is, and if it was deleted, \
+             `git worktree prune` says so"
+                .to_owned(),
+        );
     }
     match (kept.is_empty(), is_found) {
         (false, _) => Tried::Done(Rescued::Kept { kept, left_out }),

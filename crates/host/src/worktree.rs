@@ -8,7 +8,7 @@ use onus_core::scope::{Touched, WorktreeId};
 use onus_core::time::Moment;
 use onus_engine::Looked;
 use onus_os::clock;
-use onus_repo::{Named, Place, are_committed, checkouts, discover, worktree_mark};
+use onus_repo::{Named, Place, administered, are_committed, checkouts, discover, worktree_mark};
 
 use crate::Host;
 use crate::scopes::in_repository;
@@ -107,7 +107,20 @@ impl Host {
 pub(crate) fn marked(place: &Place) -> Option<WorktreeId> {
     let now = clock::now();
     let fresh = || onus_engine::new_uid(now.wall_ms).to_string().replace('-', "");
-    worktree_mark(place, fresh).map(|mark| WorktreeId::new(&machine(&now), &format!("mark {mark}")))
+    worktree_mark(place, fresh).map(|mark| by_mark(&now, &mark))
+}
+
+fn by_mark(now: &Moment, mark: &str) -> WorktreeId {
+    WorktreeId::new(&machine(now), &format!("mark {mark}"))
+}
+
+/// Whether git still has a linked worktree, by its id or where it has none by its path, though its folder may be elsewhere.
+pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Option<&Path>) -> bool {
+    let now = clock::now();
+    administered(place).iter().any(|(root, mark)| match (mark, id) {
+        (Some(mark), Some(id)) => by_mark(&now, mark) == *id,
+        _ => path == Some(root),
+    })
 }
 
 fn machine(now: &Moment) -> String {

@@ -35,4 +35,4 @@ pub use git::{
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;
 pub use tree::{Seen, changed_since};
-pub use worktree::worktree_mark;
+pub use worktree::{administered, worktree_mark};

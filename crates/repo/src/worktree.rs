@@ -10,12 +10,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::discover::{Place, worktree};
-use crate::files::read_itself;
+use crate::files::{read_itself, read_small};
 
 const FILE: &str = "onus-worktree";
 
@@ -34,7 +34,24 @@ pub fn worktree_mark(place: &Place, fresh: impl FnOnce() -> String) -> Option<St
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(git_dir, &file, &fresh()).ok()?,
         _ => {}
     }
-    let text = read_itself(&file).ok()?;
+    mark_in(&file)
+}
+
+/// The linked worktrees that git administers here, wherever their folders are now: where git has each, and its mark.
+pub fn administered(place: &Place) -> Vec<(PathBuf, Option<String>)> {
+    let Some(common_dir) = &place.common_dir else { return Vec::new() };
+    let linked = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
+    let linked = linked.map(|entry| {
+        let own = entry.path();
+        let git_file = read_small(&own.join("gitdir")).unwrap_or_default();
+        let root = Path::new(git_file.trim_end()).parent().map(Path::to_path_buf).unwrap_or_default();
+        (root, mark_in(&own.join(FILE)))
+    });
+    linked.collect()
+}
+
+fn mark_in(file: &Path) -> Option<String> {
+    let text = read_itself(file).ok()?;
     let mark = text.strip_suffix('\n')?;
     let is_mark = mark.len() == LEN && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_mark.then(|| mark.to_owned())

@@ -475,3 +475,85 @@ fn a_rescue_is_let_go_only_as_it_was_seen() {
     rescue::forget(&repository, &at).unwrap();
     assert_eq!(rescue::list(&repository).unwrap(), [other]);
 }
+
+/// A rescue of a new file, a new folder and a deletion, and a clean worktree of the same commit.
+fn to_be_brought_back(folder: &Path) -> (Place, String) {
+    let (main, source, target) = (folder.join("main"), folder.join("source"), folder.join("target"));
+    repository(&main);
+    for worktree in [&source, &target] {
+        git_on(&main, &["-c", "filter.evil.smudge=", "worktree", "add", "-q", "--detach"], worktree);
+    }
+    fs::write(source.join("build"), "theirs").unwrap();
+    fs::create_dir(source.join("x")).unwrap();
+    fs::write(source.join("x/y"), "theirs").unwrap();
+    fs::write(source.join("plain.txt"), "theirs").unwrap();
+    fs::remove_file(source.join("run.sh")).unwrap();
+    let commit = keep(&discover(&source).unwrap(), What::All).at.unwrap().commit;
+    (discover(&target).unwrap(), commit)
+}
+
+#[test]
+fn what_git_does_not_see_is_not_overwritten_either() {
+    type Precious = fn(&Path);
+    let precious: [(&str, Precious); 6] = [
+        ("build", |root| fs::write(root.join("build"), "precious").unwrap()),
+        ("x/y", |root| fs::write(root.join("x"), "precious").unwrap()),
+        ("build", |root| {
+            fs::create_dir(root.join("build")).unwrap();
+            fs::write(root.join("build/inside"), "precious").unwrap();
+        }),
+        ("x/y", |root| symlink("src", root.join("x")).unwrap()),
+        ("plain.txt", |root| {
+            git(root, &["update-index", "--skip-worktree", "plain.txt"]);
+            fs::write(root.join("plain.txt"), "precious").unwrap();
+        }),
+        ("run.sh", |root| {
+            git(root, &["update-index", "--assume-unchanged", "run.sh"]);
+            fs::write(root.join("run.sh"), "precious").unwrap();
+        }),
+    ];
+    for (n, (path, make)) in precious.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let (target, commit) = to_be_brought_back(&folder);
+        fs::write(folder.join("main/.git/info/exclude"), "/build\n/x\n").unwrap();
+        make(&target.root);
+        let before = files(&target.root);
+        rescue::lay_out(&target, &commit).unwrap_err();
+        assert_eq!(files(&target.root), before, "{n}: laid out");
+        let refused = rescue::bring_back(&target, &commit, None, None).unwrap();
+        assert_eq!(refused.uncommitted, [Path::new(path)], "{n}");
+        let only = rescue::bring_back(&target, &commit, Some(Path::new(path)), None).unwrap();
+        assert_eq!(only.uncommitted, [Path::new(path)], "{n}");
+        assert_eq!(files(&target.root), before, "{n}: brought back");
+    }
+}
+
+#[test]
+fn if_not_every_file_can_be_written_none_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (target, commit) = to_be_brought_back(&folder);
+    let object = String::from_utf8(git(&target.root, &["rev-parse", &format!("{commit}:x/y")])).unwrap();
+    let (two, rest) = object.trim().split_at(2);
+    fs::remove_file(folder.join("main/.git/objects").join(two).join(rest)).unwrap();
+    let before = files(&target.root);
+    rescue::lay_out(&target, &commit).unwrap_err();
+    let said = rescue::bring_back(&target, &commit, None, None).unwrap_err().to_string();
+    assert!(said.contains("nothing was restored"), "{said}");
+    assert_eq!(files(&target.root), before);
+}
+
+#[test]
+fn a_file_that_git_checks_out_with_other_line_ends_is_no_uncommitted_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (target, commit) = to_be_brought_back(&folder);
+    git(&target.root, &["config", "core.autocrlf", "true"]);
+    fs::remove_file(target.root.join("plain.txt")).unwrap();
+    git(&target.root, &["-c", "filter.evil.smudge=", "checkout", "-q", "--", "plain.txt"]);
+    assert!(fs::read(target.root.join("plain.txt")).unwrap().contains(&b'\r'));
+    let brought = rescue::bring_back(&target, &commit, None, None).unwrap();
+    assert!(!brought.is_refused(), "{brought:?}");
+    assert_eq!(fs::read(target.root.join("plain.txt")).unwrap(), b"theirs");
+}

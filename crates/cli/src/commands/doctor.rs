@@ -231,7 +231,9 @@ fn finish_rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>)
     let due = |engine: &mut onus_engine::Engine<AnyStore>| {
         engine.rescues(None, None, Some(RescueState::Due)).map_or(0, |due| due.value.len())
     };
-    let mut fixed = Vec::new();
+    let left = context.host.place.as_ref().map(onus_repo::rescue::tidy).unwrap_or_default();
+    let mut fixed: Vec<String> =
+        left.iter().map(|folder| format!("{}: left by a rescue that was killed", folder.display())).collect();
     if let (Ok(all), Ok(Some(repository))) = (engine.rescues(None, None, None), context.host.repository()) {
         for (task, at) in dropped_but_there(context, &all.value) {
             let is_gone = onus_repo::rescue::forget(&repository, &at).is_ok();
@@ -267,7 +269,12 @@ fn dropped_but_there(context: &Context, all: &[RescueView]) -> Vec<(String, Kept
 fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Refusal> {
     let all = engine.rescues(None, None, None)?.value;
     let is = |view: &RescueView, state: RescueState| view.state == state.as_str();
+    let is_local = matches!(context.host.store_at()?, StoreAt::File(_));
     let mut findings = Vec::new();
+    for folder in context.host.place.as_ref().map(onus_repo::rescue::left_behind).unwrap_or_default() {
+        let detail = format!("{} has copies of files, left by a rescue that was killed", folder.display());
+        findings.push(Finding { mendable: true, ..finding("rescue", false, detail) });
+    }
     for view in all.iter().filter(|view| is(view, RescueState::Due)) {
         let worktree = view.worktree.as_deref().unwrap_or_default();
         // On a server, the worktree may be on any machine: whoever is there finishes it.
@@ -276,7 +283,13 @@ fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Res
             "{}: what {} left uncommitted in {worktree} is still to be kept{}",
             view.task,
             view.actor,
-            if is_here { "" } else { ", on the machine where that is" }
+            match (is_here, is_local) {
+                (true, _) => "",
+                (false, true) =>
+                    "; its folder is not there: `git worktree repair` in it if it was moved, `git worktree prune` if it was \
+                     deleted, then onus doctor --fix",
+                (false, false) => ", on the machine where that is",
+            }
         );
         findings.push(Finding { mendable: is_here, ..finding("rescue", !is_here, detail) });
     }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -6,6 +7,7 @@ use onus_core::ids::{TaskRef, Token};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
+use onus_core::scope::Touched;
 use onus_core::time::rfc3339;
 use onus_engine::RescueView;
 use onus_os::clock;
@@ -269,42 +271,62 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
     Ok(())
 }
 
+/// A folder to write to: there is nothing in it that could be overwritten.
+fn is_free(folder: &Path) -> Result<(), Refusal> {
+    let said = |what: &str| Err(Refusal::usage(format!("{} {what}", quote::name(&folder.to_string_lossy()))));
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().map_or(Ok(()), |_| said("is not an empty folder")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match folder.symlink_metadata() {
+            Ok(_) => said("is a link that leads nowhere: name a folder that is empty or does not exist"),
+            Err(_) => Ok(()),
+        },
+        _ => said("is not an empty folder"),
+    }
+}
+
 fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Result {
     let (place, repository) = here(context)?;
-    let to = args.to.as_deref();
-    if let Some(folder) = to {
-        let is_empty = match std::fs::read_dir(folder) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        };
-        if !is_empty {
-            return Err(Refusal::usage(format!(
-                "{} is not an empty folder",
-                quote::name(&folder.to_string_lossy())
-            )));
-        }
+    args.to.as_deref().map_or(Ok(()), is_free)?;
+    let only = args.only.as_deref().map(|only| only.strip_prefix(".").unwrap_or(only));
+    let all = at(&repository, view)?;
+    let mut wanted = Vec::new();
+    for at in &all {
+        let files = kept::files_of(&repository, &at.commit).map_err(failed)?.into_iter();
+        wanted.extend(
+            files.map(|file| file.path).filter(|path| only.is_none_or(|only| path.starts_with(only))),
+        );
+    }
+    if let (Some(only), []) = (only, wanted.as_slice()) {
+        let only = quote::name(&only.to_string_lossy()).to_string();
+        let message = format!("what is kept of {} has no file {only}; paths are from the root", view.task);
+        return Err(Refusal::new(Code::NotFound, message)
+            .task(&view.task)
+            .next(Step::Rescued(view.task.clone())));
+    }
+    if args.to.is_none() {
+        guard(context, wanted.iter().map(|path| path_text(path)).collect())?;
+        foresee(view, place, &all, only)?;
     }
     let mut brought = Brought::default();
-    for at in at(&repository, view)? {
-        if to.is_none() {
-            let files = kept::files_of(&repository, &at.commit).map_err(failed)?;
-            let wanted =
-                files.iter().filter(|file| args.only.as_ref().is_none_or(|only| file.path.starts_with(only)));
-            guard(context, wanted.map(|file| path_text(&file.path)).collect())?;
-        }
+    for (n, at) in all.iter().enumerate() {
+        // What was kept from several worktrees may have files of the same name.
+        let to =
+            args.to.as_ref().map(|to| if all.len() > 1 { to.join((n + 1).to_string()) } else { to.clone() });
         // In a clean worktree on the same commit it comes back with what was staged.
-        if let (None, None, Ok(written)) = (to, &args.only, kept::lay_out(place, &at.commit)) {
+        if let (None, None, Ok(written)) = (&to, only, kept::lay_out(place, &at.commit)) {
             brought.written.extend(written);
             continue;
         }
-        let one = kept::bring_back(place, &at.commit, args.only.as_deref(), to).map_err(failed)?;
+        let one = kept::bring_back(place, &at.commit, only, to.as_deref()).map_err(failed)?;
         if one.is_refused() {
             return Err(in_the_way(view, &one));
         }
         brought.written.extend(one.written);
         brought.removed.extend(one.removed);
         brought.same.extend(one.same);
+        brought.only_staged.extend(one.only_staged);
     }
+    let to = args.to.as_deref();
     let texts = |paths: &[PathBuf]| paths.iter().map(|path| path_text(path)).collect::<Vec<_>>();
     if context.out.json {
         let value = json!({
@@ -313,6 +335,11 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
             "written": texts(&brought.written),
             "removed": texts(&brought.removed),
             "same": texts(&brought.same),
+            "only_staged": brought
+                .only_staged
+                .iter()
+                .map(|(path, object)| json!({ "path": path_text(path), "object": object }))
+                .collect::<Vec<_>>(),
         });
         context.out.document(value, &[]);
         return Ok(());
@@ -324,6 +351,31 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
     for (what, paths) in all {
         for path in texts(paths) {
             context.out.line(&format!("{what} {}", escape_line(&path)));
+        }
+    }
+    for (_, object) in &brought.only_staged {
+        let object = quote::shell_word(object).unwrap_or_else(|| escape_line(object).to_string());
+        context.out.line(&format!("only staged, not written: git show {object}"));
+    }
+    Ok(())
+}
+
+/// All of what was kept from several worktrees comes back in one, or nothing.
+fn foresee(view: &RescueView, place: &Place, all: &[KeptAt], only: Option<&Path>) -> Result<(), Refusal> {
+    let mut written = BTreeSet::new();
+    for at in all.iter().filter(|_| all.len() > 1) {
+        let one = kept::foresee(place, &at.commit, only).map_err(failed)?;
+        if one.is_refused() {
+            return Err(in_the_way(view, &one));
+        }
+        for path in one.written.into_iter().chain(one.removed) {
+            if let Some(twice) = written.replace(path) {
+                let name = quote::name(&twice.to_string_lossy()).to_string();
+                let message = format!("nothing was restored: {name} was kept from several worktrees");
+                return Err(Refusal::new(Code::NotAllowed, message)
+                    .task(&view.task)
+                    .next(Step::Plain("restore into an empty folder, and compare".into())));
+            }
         }
     }
     Ok(())
@@ -363,6 +415,10 @@ fn guard(context: &Context, paths: Vec<String>) -> Result<(), Refusal> {
         return Ok(());
     }
     let (paths, touched) = match &context.host.place {
+        // Nothing is written through a link, so a name is what it says.
+        Some(place) if !place.is_submodule() => {
+            (paths, Touched { worktree: context.host.checkout(&place.root).id, part: None })
+        }
         Some(place) => {
             let absolute: Vec<PathBuf> = paths.iter().map(|path| place.root.join(path)).collect();
             context.host.touched(&absolute)?

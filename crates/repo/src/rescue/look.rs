@@ -2,25 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, FileTimes};
+use std::fs::{File, FileTimes};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::scope::Scope;
-use tempfile::TempDir;
 
+use super::spool::{self, Spool};
 use super::{LeftOut, What, Why, beneath};
 use crate::discover::Place;
 use crate::git::{Call, GitError, Repository, filters};
 
 /// The longest that git may take to say which filters there are.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// What a rescue that was killed left behind is removed when it is this old.
-const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
-
-const SPOOL: &str = "rescue-";
 
 /// So many files are named to git; of more, all are listed.
 const MOST_NAMED: usize = 500;
@@ -87,7 +82,7 @@ pub(super) struct Look<'p> {
     pub(super) place: &'p Place,
     git_dir: &'p Path,
     /// A private folder for the copy of the index and what is read.
-    pub(super) folder: TempDir,
+    pub(super) folder: Spool,
     filters: Vec<String>,
     /// The commit that is checked out. None: nothing was committed yet.
     pub(super) head: Option<String>,
@@ -104,9 +99,7 @@ impl<'p> Look<'p> {
             return Err(GitError("this is not a checkout".to_owned()));
         };
         let ours = repository.common_dir().join("onus");
-        fs::create_dir_all(&ours).map_err(fail)?;
-        let folder = tempfile::Builder::new().prefix(SPOOL).tempdir_in(&ours).map_err(fail)?;
-        tidy(&ours, folder.path());
+        let folder = Spool::new(&ours).map_err(fail)?;
         copy_index(&git_dir.join("index"), &folder.path().join("index")).map_err(fail)?;
         let filters = filters(&repository, LIMIT)?;
         let mut look =
@@ -293,21 +286,7 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
         Err(error) => return Err(error),
     };
     let modified = index.metadata()?.modified()?;
-    let mut copy = File::create_new(to)?;
+    let mut copy = spool::create(to)?;
     std::io::copy(&mut index, &mut copy)?;
     copy.set_times(FileTimes::new().set_modified(modified))
-}
-
-/// Removes what rescues that were killed left behind, long before this one was made.
-fn tidy(ours: &Path, new: &Path) {
-    let Ok(now) = new.metadata().and_then(|metadata| metadata.modified()) else { return };
-    for entry in fs::read_dir(ours).into_iter().flatten().flatten() {
-        let is_spool = entry.file_name().to_string_lossy().starts_with(SPOOL);
-        let age =
-            entry.metadata().ok().and_then(|metadata| now.duration_since(metadata.modified().ok()?).ok());
-        if is_spool && age.is_some_and(|age| age > LEFT_BEHIND) {
-            // Another may do the same.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }

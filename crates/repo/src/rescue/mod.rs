@@ -17,7 +17,10 @@
 pub mod beneath;
 mod look;
 mod object;
+mod obstacle;
 mod restore;
+mod spool;
+mod writing;
 
 use std::path::PathBuf;
 
@@ -26,7 +29,10 @@ use onus_core::scope::Scope;
 use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
-pub use restore::{Brought, FileOf, bring_back, bring_back_what_fits, content, files_of, lay_out, stat};
+pub use restore::{
+    Brought, FileOf, bring_back, bring_back_what_fits, content, files_of, foresee, lay_out, stat,
+};
+pub use spool::{left_behind, tidy};
 
 /// Where rescues are kept: `refs/onus/rescue/<id>/<token>`.
 pub const REFERENCES: &str = "refs/onus/rescue";

@@ -1,12 +1,11 @@
 //! From what is uncommitted to objects: files to blobs, blobs to trees, trees to a commit.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use super::beneath::{self, Content, Kind};
 use super::look::{Dirt, Entry, Look, path_of};
-use super::{LeftOut, Limits, Why};
+use super::{LeftOut, Limits, Why, spool};
 use crate::git::GitError;
 
 /// The trees of a rescue, and the commit that was checked out.
@@ -61,7 +60,7 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
         };
         total = total.saturating_add(content.bytes().len() as u64);
         let copy = look.folder.path().join(spooled.len().to_string());
-        fs::write(&copy, content.bytes()).map_err(|error| GitError(error.to_string()))?;
+        spool::write(&copy, content.bytes()).map_err(|error| GitError(error.to_string()))?;
         let mode = match (&content, dirt.index.get(&path)) {
             // The file system cannot say, so the index does.
             (Content::File { .. }, Some(entry)) if !look.has_modes && entry.mode == "100755" => "100755",
@@ -87,6 +86,11 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
     }
     dirt.left_out.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(())
+}
+
+/// What git would call this content.
+pub(super) fn name_of(look: &Look<'_>, content: &Content) -> Result<String, GitError> {
+    look.call().words(&["hash-object", "--no-filters", "--stdin"]).input(content.bytes()).line()
 }
 
 fn is_conflict(dirt: &Dirt, path: &[u8]) -> bool {

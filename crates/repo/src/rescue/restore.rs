@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::beneath::{self, Content, Kind};
 use super::look::{Entry, Look, path_of};
+use super::obstacle::{Ahead, Changes, Now};
+use super::writing::{blobs, write_to};
 use super::{Limits, What, object};
 use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
 /// So many files are named to git at once.
-const MOST_NAMED: usize = 500;
-
-/// The most that git is asked for at once.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+pub(super) const MOST_NAMED: usize = 500;
 
 /// A file of a rescue: what the commit had of it, and what was on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +32,8 @@ pub struct Brought {
     pub removed: Vec<PathBuf>,
     /// What was there as it is in the rescue.
     pub same: Vec<PathBuf>,
+    /// Content that was in the index alone, and is not written: the file, and what git calls it.
+    pub only_staged: Vec<(PathBuf, String)>,
     /// In the way: nothing was written because of these.
     pub uncommitted: Vec<PathBuf>,
     /// Committed differently since.
@@ -50,8 +50,8 @@ impl Brought {
 struct Rescue {
     head: String,
     /// What differs from the commit: by path, what the commit has and what is in the rescue.
-    on_disk: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
-    staged: BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>,
+    on_disk: Changes,
+    staged: Changes,
     /// The sides of conflicts, by stage.
     stages: BTreeMap<(u8, Vec<u8>), Entry>,
     intended: BTreeSet<Vec<u8>>,
@@ -90,6 +90,22 @@ impl Rescue {
             }
         }
         Ok(rescue)
+    }
+}
+
+impl Rescue {
+    /// The content that is in the index of a rescue and not on its disk. `commit` is the rescue's.
+    fn only_staged(&self, commit: &str) -> Vec<(PathBuf, String)> {
+        let named = |parent: u8, folder: &str, path: &[u8]| {
+            let path = path_of(path);
+            (path.to_owned(), format!("{commit}^{parent}:{folder}{}", path.display()))
+        };
+        let staged = self.staged.iter().filter(|(path, (base, staged))| {
+            let on_disk = self.on_disk.get(*path).map_or(base, |(_, now)| now);
+            staged.is_some() && !is_gitlink(staged) && staged != on_disk
+        });
+        let sides = self.stages.keys().map(|(stage, path)| named(3, &format!("{stage}/"), path));
+        staged.map(|(path, _)| named(2, "", path)).chain(sides).collect()
     }
 }
 
@@ -133,47 +149,6 @@ pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Opt
     Ok(blobs(repository, &entries)?.pop())
 }
 
-/// Writes all files of a rescue into a folder that is empty, or not there yet.
-pub(super) fn write_to(repository: &Repository, folder: &Path, files: &After) -> Result<(), GitError> {
-    let fail = |path: &[u8], error: std::io::Error| {
-        GitError(format!("{} could not be written: {error}", path_of(path).display()))
-    };
-    let (paths, entries): (Vec<_>, Vec<_>) =
-        files.iter().filter_map(|(path, entry)| Some((path, entry.clone()?))).unzip();
-    for (path, _) in files.iter().filter(|(_, entry)| entry.is_none()) {
-        beneath::remove(folder, path_of(path)).map_err(|error| fail(path, error))?;
-    }
-    // In portions, so that a large rescue is never in memory as a whole.
-    let mut from = 0;
-    while from < entries.len() {
-        let until = portion(repository, &entries[from..])? + from;
-        let contents = blobs(repository, &entries[from..until])?;
-        for ((path, entry), bytes) in paths[from..until].iter().zip(&entries[from..until]).zip(contents) {
-            let Some(content) = Content::of_mode(&entry.mode, bytes) else { continue };
-            beneath::put(folder, path_of(path), &content).map_err(|error| fail(path, error))?;
-        }
-        from = until;
-    }
-    Ok(())
-}
-
-/// What files are to be; none: gone.
-type After = BTreeMap<Vec<u8>, Option<Entry>>;
-
-/// What differs in a rescue, of what is to be brought back.
-type Wanted<'a> = BTreeMap<&'a Vec<u8>, &'a (Option<Entry>, Option<Entry>)>;
-
-fn wanted<'a>(rescue: &'a Rescue, only: Option<&Path>) -> Wanted<'a> {
-    let is_wanted = |path: &Vec<u8>| only.is_none_or(|only| path_of(path).starts_with(only));
-    let all = rescue.on_disk.iter();
-    all.filter(|(path, (old, new))| is_wanted(path) && !is_gitlink(old) && !is_gitlink(new)).collect()
-}
-
-fn of_checkout(place: &Place) -> Result<Repository, GitError> {
-    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-    repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))
-}
-
 /// Brings files back: in place, where nothing is overwritten that is committed nowhere or that was committed since; or into a
 /// folder of their own. All of them or none. Without `only`: all.
 pub fn bring_back(
@@ -182,97 +157,83 @@ pub fn bring_back(
     only: Option<&Path>,
     to: Option<&Path>,
 ) -> Result<Brought, GitError> {
-    let repository = of_checkout(place)?;
-    let rescue = Rescue::read(&repository, commit)?;
-    let wanted = wanted(&rescue, only);
-    if let Some(folder) = to {
-        let (mut brought, mut files) = (Brought::default(), After::new());
-        std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
-        for (path, (_, new)) in &wanted {
-            if new.is_some() {
-                brought.written.push(path_of(path).to_owned());
-                files.insert((*path).clone(), new.clone());
-            }
-        }
-        write_to(&repository, folder, &files)?;
-        return Ok(brought);
-    }
-    let (brought, files) = weighed(place, &repository, &wanted)?;
-    if !brought.is_refused() {
-        write_to(&repository, &place.root, &files)?;
-    }
-    Ok(brought)
+    bring(place, commit, only, to, Writes::AllOrNone)
+}
+
+/// What bringing files back in place would come to. Nothing is written.
+pub fn foresee(place: &Place, commit: &str, only: Option<&Path>) -> Result<Brought, GitError> {
+    bring(place, commit, only, None, Writes::Nothing)
 }
 
 /// Brings back, in place, every file that overwrites nothing; the others are named.
 pub fn bring_back_what_fits(place: &Place, commit: &str) -> Result<Brought, GitError> {
-    let repository = of_checkout(place)?;
+    bring(place, commit, None, None, Writes::WhatFits)
+}
+
+/// What is written where something is in the way of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Nothing,
+    AllOrNone,
+    WhatFits,
+}
+
+fn bring(
+    place: &Place,
+    commit: &str,
+    only: Option<&Path>,
+    to: Option<&Path>,
+    writes: Writes,
+) -> Result<Brought, GitError> {
+    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
     let rescue = Rescue::read(&repository, commit)?;
-    let (brought, files) = weighed(place, &repository, &wanted(&rescue, None))?;
-    write_to(&repository, &place.root, &files)?;
+    let is_named = |path: &Path| only.is_none_or(|only| path.starts_with(only));
+    let is_wanted = |path: &[u8]| is_named(path_of(path));
+    let wanted: Changes = rescue
+        .on_disk
+        .clone()
+        .into_iter()
+        .filter(|(path, sides)| is_wanted(path) && is_file(sides))
+        .collect();
+    let look = Look::new(place)?;
+    let mut brought = Brought { only_staged: rescue.only_staged(commit), ..Brought::default() };
+    brought.only_staged.retain(|(path, _)| is_named(path));
+    let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+    if let Some(folder) = to {
+        let (mut brought, mut files) = (Brought::default(), After::new());
+        std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
+        for (path, (_, new)) in wanted.iter().filter(|(_, (_, new))| new.is_some()) {
+            brought.written.push(path_of(path).to_owned());
+            files.insert(path.clone(), new.clone());
+        }
+        write_to(&repository, folder, &files, look.folder.path())?;
+        return Ok(brought);
+    }
+    let dirt = look.uncommitted(What::All)?;
+    let ahead = Ahead { look: &look, dirt: &dirt, changes: &wanted };
+    let now = head_entries(&look, &wanted)?;
+    for (path, (old, new)) in &wanted {
+        let name = path_of(path).to_owned();
+        match ahead.at(path)? {
+            Now::Same => brought.same.push(name),
+            _ if now.get(path) != old.as_ref() => brought.committed.push(name),
+            Now::InTheWay => brought.uncommitted.push(name),
+            Now::Free => {
+                files.insert(path.clone(), new.clone());
+                if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
+            }
+        }
+    }
+    if writes == Writes::WhatFits || writes == Writes::AllOrNone && !brought.is_refused() {
+        write_to(&repository, &place.root, &files, look.folder.path())?;
+    }
     Ok(brought)
 }
 
-/// What would become of each file in place, and what is to be written or removed for it.
-fn weighed(
-    place: &Place,
-    repository: &Repository,
-    wanted: &Wanted<'_>,
-) -> Result<(Brought, After), GitError> {
-    let (mut brought, mut files) = (Brought::default(), After::new());
-    let paths: Vec<&Vec<u8>> = wanted.keys().copied().collect();
-    let now = head_entries(place, &paths)?;
-    for (path, (old, new)) in wanted {
-        let name = path_of(path).to_owned();
-        let on_disk = beneath::read(&place.root, &name, u64::MAX - 1);
-        let on_disk = on_disk.map_err(|error| GitError(error.to_string()))?;
-        let committed = now.get(*path);
-        if is_same(repository, on_disk.as_ref(), new.as_ref())? && !is_blocked(place, &name, wanted) {
-            brought.same.push(name);
-        } else if committed != old.as_ref() {
-            brought.committed.push(name);
-        } else if is_blocked(place, &name, wanted)
-            || on_disk.is_some() && !is_same(repository, on_disk.as_ref(), committed)?
-        {
-            brought.uncommitted.push(name);
-        } else {
-            files.insert((*path).clone(), new.clone());
-            if new.is_some() { brought.written.push(name) } else { brought.removed.push(name) }
-        }
-    }
-    Ok((brought, files))
-}
-
-/// Whether something that git has no file for is in the way: a folder in its place, or a file or link in place of its folder.
-fn is_blocked(place: &Place, path: &Path, wanted: &Wanted<'_>) -> bool {
-    let is_removed =
-        |at: &Path| wanted.iter().any(|(path, (_, new))| new.is_none() && path_of(path).starts_with(at));
-    let metadata = |at: &Path| place.root.join(at).symlink_metadata().ok();
-    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-    let is_folder = metadata(path).is_some_and(|at| at.is_dir()) && !is_removed(path);
-    is_folder
-        || above.into_iter().any(|above| metadata(above).is_some_and(|at| !at.is_dir()) && !is_removed(above))
-}
-
-/// Whether what is on disk is what an entry says, byte for byte.
-fn is_same(
-    repository: &Repository,
-    on_disk: Option<&Content>,
-    entry: Option<&Entry>,
-) -> Result<bool, GitError> {
-    let (Some(on_disk), Some(entry)) = (on_disk, entry) else {
-        return Ok(on_disk.is_none() && entry.is_none());
-    };
-    if on_disk.mode() != entry.mode {
-        return Ok(false);
-    }
-    let args = ["hash-object", "--no-filters", "--stdin"];
-    Ok(repository.call().words(&args).input(on_disk.bytes()).line()? == entry.object)
-}
-
 /// What the commit that is checked out has of these files.
-fn head_entries(place: &Place, paths: &[&Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
-    let look = Look::new(place)?;
+fn head_entries(look: &Look<'_>, wanted: &Changes) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
+    let paths: Vec<&Vec<u8>> = wanted.keys().collect();
     let mut entries = BTreeMap::new();
     if look.head.is_none() {
         return Ok(entries);
@@ -309,21 +270,23 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     if !dirt.is_clean() {
         return Err(GitError("the worktree has uncommitted changes".to_owned()));
     }
-    // Git calls a worktree clean whatever it ignores there.
-    let is_new = |(old, _): &(Option<Entry>, Option<Entry>)| old.is_none();
-    let mut new = rescue.on_disk.iter().filter(|(_, sides)| is_new(sides)).map(|(path, _)| path_of(path));
-    let is_there = |path: &&Path| !matches!(beneath::kind(&place.root, path), Ok(Kind::Absent));
-    if let Some(path) = new.find(is_there) {
-        return Err(GitError(format!("{} is there already", path.display())));
+    // Ignored files are not dirt, and lost all the same.
+    let wanted: Changes = rescue.on_disk.clone().into_iter().filter(|(_, sides)| is_file(sides)).collect();
+    let ahead = Ahead { look: &look, dirt: &dirt, changes: &wanted };
+    let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+    for (path, (_, new)) in &wanted {
+        match ahead.at(path)? {
+            Now::Same => {}
+            Now::Free => drop(files.insert(path.clone(), new.clone())),
+            Now::InTheWay => {
+                return Err(GitError(format!("{} is in the way", path_of(path).display())));
+            }
+        }
     }
-    let after = |side: &BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>| -> After {
-        side.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect()
-    };
-    let files: BTreeMap<_, _> =
-        after(&rescue.on_disk).into_iter().filter(|(_, entry)| !is_gitlink(entry)).collect();
-    write_to(&repository, &place.root, &files)?;
+    write_to(&repository, &place.root, &files, look.folder.path())?;
     // Only now the index: what it says is there, is there.
-    let mut info = object::index_info(&look, &after(&rescue.staged));
+    let staged = rescue.staged.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect();
+    let mut info = object::index_info(&look, &staged);
     let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
     for path in conflicts {
         info.extend([format!("0 {} 0\t", look.no_object()).as_bytes(), path, b"\0"].concat());
@@ -342,42 +305,17 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     Ok(all.into_iter().map(|file| file.path).collect())
 }
 
+/// Neither before nor after a repository of its own.
+fn is_file((old, new): &(Option<Entry>, Option<Entry>)) -> bool {
+    !is_gitlink(old) && !is_gitlink(new)
+}
+
 fn is_gitlink(entry: &Option<Entry>) -> bool {
     entry.as_ref().is_some_and(|entry| entry.mode == "160000")
 }
 
-/// How many of these objects, at least one, are asked for at once.
-fn portion(repository: &Repository, entries: &[Entry]) -> Result<usize, GitError> {
-    let asked: String = entries.iter().take(MOST_NAMED).map(|entry| format!("{}\n", entry.object)).collect();
-    let args = ["cat-file", "--batch-check=%(objectsize)"];
-    let out = repository.call().words(&args).input(asked.as_bytes()).line()?;
-    let mut total = 0_u64;
-    let fits = out.lines().take_while(|size| {
-        total = total.saturating_add(size.parse::<u64>().unwrap_or(u64::MAX));
-        total <= MOST_BYTES
-    });
-    Ok(fits.count().max(1))
-}
-
-/// The content of objects, in their order.
-fn blobs(repository: &Repository, entries: &[Entry]) -> Result<Vec<Vec<u8>>, GitError> {
-    let asked: String = entries.iter().map(|entry| format!("{}\n", entry.object)).collect();
-    let out = repository.call().words(&["cat-file", "--batch"]).input(asked.as_bytes()).run()?;
-    let (mut rest, mut blobs) = (out.as_slice(), Vec::with_capacity(entries.len()));
-    for entry in entries {
-        let missing = || GitError(format!("object {} is missing", entry.object));
-        let line = rest.iter().position(|byte| *byte == b'\n').ok_or_else(missing)?;
-        let head = String::from_utf8_lossy(&rest[..line]).into_owned();
-        let size = head.split(' ').nth(2).and_then(|size| size.parse::<usize>().ok()).ok_or_else(missing)?;
-        let body = rest.get(line + 1..line + 1 + size).ok_or_else(missing)?;
-        blobs.push(body.to_vec());
-        rest = rest.get(line + 2 + size..).unwrap_or_default();
-    }
-    Ok(blobs)
-}
-
 /// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`: what each side has.
-fn both_sides(out: &[u8]) -> BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)> {
+fn both_sides(out: &[u8]) -> Changes {
     let mut fields = out.split(|byte| *byte == 0);
     let mut sides = BTreeMap::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
