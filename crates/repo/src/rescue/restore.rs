@@ -201,7 +201,6 @@ fn bring(
     brought.only_staged.retain(|(path, _)| is_named(path));
     let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
     if let Some(folder) = to {
-        let (mut brought, mut files) = (Brought::default(), After::new());
         std::fs::create_dir_all(folder).map_err(|error| GitError(error.to_string()))?;
         for (path, (_, new)) in wanted.iter().filter(|(_, (_, new))| new.is_some()) {
             brought.written.push(path_of(path).to_owned());
@@ -249,7 +248,8 @@ fn head_entries(look: &Look<'_>, wanted: &Changes) -> Result<BTreeMap<Vec<u8>, E
 /// Lays a rescue out exactly, index and files, in a clean worktree that has the same commit checked out.
 pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     let look = Look::new(place)?;
-    let repository = of_checkout(place)?;
+    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
+    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
     let rescue = Rescue::read(&repository, commit)?;
     let is_base = match &look.head {
         Some(head) => *head == rescue.head,

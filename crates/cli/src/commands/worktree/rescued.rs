@@ -35,14 +35,16 @@ impl Laid {
     pub(crate) fn document(&self) -> Option<Value> {
         let of = self.of.as_ref()?;
         let texts = |paths: &[PathBuf]| paths.iter().map(|path| path_text(path)).collect::<Vec<_>>();
-        let Brought { written, removed, same, uncommitted, committed } = &self.brought;
+        let Brought { written, removed, same, uncommitted, committed, only_staged } = &self.brought;
+        let staged = only_staged.iter().map(|(path, _)| path.clone());
+        let left: Vec<PathBuf> = uncommitted.iter().chain(committed).cloned().chain(staged).collect();
         Some(json!({
             "token": of.token,
             "actor": of.actor,
             "written": texts(written),
             "removed": texts(removed),
             "same": texts(same),
-            "left": texts(&[uncommitted.as_slice(), committed].concat()),
+            "left": texts(&left),
         }))
     }
 
