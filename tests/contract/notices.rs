@@ -16,7 +16,9 @@ fn notices(sandbox: &Sandbox, who: &As, args: &[&str]) -> Vec<(String, String, S
 #[track_caller]
 fn is_told(sandbox: &Sandbox, who: &As, kind: &str, id: &str, needle: &str) {
     let before = dump(sandbox);
-    for args in [vec!["status"], vec!["list"], vec!["ready"], vec!["log"], vec!["show", id]] {
+    // A note that is shown is no news.
+    let last = if kind == "note" { "why" } else { "show" };
+    for args in [vec!["status"], vec!["list"], vec!["ready"], vec!["log"], vec![last, id]] {
         let told = notices(sandbox, who, &args);
         assert_eq!(told.len(), 1, "{args:?}: {told:?}");
         assert_eq!((told[0].0.as_str(), told[0].1.as_str()), (kind, id), "{args:?}");
@@ -83,6 +85,7 @@ fn anothers_note_is_told_to_the_holder() {
     assert_eq!(notices(&sandbox, &agent("a"), &["list"]), []);
     sandbox.run(&human("ann"), &["note", &id, "mind the gap"]).ok();
     is_told(&sandbox, &agent("a"), "note", &id, "human:ann left a note");
+    assert_eq!(notices(&sandbox, &agent("a"), &["show", &id]), []);
     assert_eq!(notices(&sandbox, &agent("b"), &["list"]), []);
     sandbox.run(&agent("a"), &["renew", &id]).ok();
     assert_eq!(notices(&sandbox, &agent("a"), &["list"]), []);
