@@ -261,9 +261,26 @@ impl<'a> Call<'a> {
     }
 
     /// For calls that answer with their status.
-    pub(crate) fn outcome(self) -> Result<Outcome, GitError> {
-        run(self.command, self.input, self.limit)
+    pub(crate) fn outcome(mut self) -> Result<Outcome, GitError> {
+        let mut tries = TRIES;
+        loop {
+            let outcome = run(&mut self.command, self.input, self.limit)?;
+            tries -= 1;
+            if tries == 0 || outcome.status.success() || !is_half_made(&outcome.err) {
+                return Ok(outcome);
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
+}
+
+/// How often, and after which pause, a call is made again that met a worktree in the making: a second in all.
+const TRIES: usize = 40;
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Git makes a worktree's folder file by file, and another git that reads them meanwhile gives up, having done nothing.
+fn is_half_made(err: &str) -> bool {
+    err.contains("failed to read ") && err.contains("/commondir")
 }
 
 /// Whether git itself would work in a checkout or bare repository that another user owns.
@@ -275,7 +292,7 @@ pub(crate) fn calls_safe(root: &Path) -> bool {
     Call::new(command).words(&["rev-parse", "--git-dir"]).run().is_ok()
 }
 
-fn run(mut command: Command, input: Option<&[u8]>, limit: Duration) -> Result<Outcome, GitError> {
+fn run(command: &mut Command, input: Option<&[u8]>, limit: Duration) -> Result<Outcome, GitError> {
     let fail = |error: std::io::Error| GitError(error.to_string());
     if input.is_some() {
         command.stdin(Stdio::piped());
