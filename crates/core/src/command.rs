@@ -36,7 +36,7 @@ pub enum Command {
     },
     /// Claim the best task that the caller may take.
     ClaimNext(Terms),
-    /// A change to who holds a seat.
+    /// Taking, renewing or giving up a seat.
     OnSeat {
         seat: SeatName,
         act: SeatAct,
@@ -449,7 +449,7 @@ pub struct Terms {
     pub branch: Option<String>,
 }
 
-/// A change to who holds a seat.
+/// Taking, renewing or giving up a seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeatAct {

@@ -1,4 +1,4 @@
-//! Questions about seats: who has them, and whether the caller does.
+//! Questions about seats: their holders, and whether the caller is one of them.
 
 use serde::Serialize;
 

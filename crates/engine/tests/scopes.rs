@@ -267,7 +267,7 @@ fn a_refusal_names_the_area_and_a_path_in_it() {
         refusal.message
     );
     assert_eq!(refusal.conflict.unwrap().area.as_deref(), Some("auth"));
-    // The other way round: who asks for an area is told which path of it is taken.
+    // The other way round: a caller that asks for an area is told which path of it is taken.
     let three = world.add("three");
     world.lease(&b, on(&two, touch(&["lib.rs"])));
     let mut areas = Areas::default();

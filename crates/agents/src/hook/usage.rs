@@ -11,7 +11,7 @@
 //! | Gemini CLI | an answer again whenever something of it changes | an id once |
 //!
 //! **Nothing counts twice.** The [`Cursor`] says how far was read: the file's name and the place behind its last whole line. The last
-//! ids are in it too, for an answer whose lines are written before and after a reading. A file that was written anew is read from its
+//! ids are in it too, for an answer whose lines are written before and after a reading. A file that was rewritten is read from its
 //! start, and what is older in it than the last answer counted is passed over.
 
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ struct Reader {
     cursor: Cursor,
     /// What is older is counted already, unless it is remembered.
     old_ms: i64,
-    /// The file is another, or was written anew.
+    /// It is a different file, or it was rewritten.
     is_anew: bool,
     answers: Vec<Answer>,
     /// Where an answer is among them.
