@@ -122,6 +122,11 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Wish> {
         | Act::AddDeps { .. }
         | Act::RemoveDeps { .. }
         | Act::Note { .. }
+        | Act::Judge(_)
+        | Act::Land(_)
+        | Act::SettleLanding { .. }
+        | Act::FoundLanded(_)
+        | Act::FailLanding(_)
         | Act::RecordUsage(_)
         | Act::Commit(_)
         | Act::Correct { .. }
