@@ -19,7 +19,7 @@ mod look;
 mod object;
 mod obstacle;
 mod restore;
-mod spool;
+pub(crate) mod spool;
 mod writing;
 
 use std::path::PathBuf;
