@@ -50,7 +50,7 @@ use crate::worktrees::Worktrees;
 pub use commit::{Plan, Planned, Style, Words};
 pub use forward::{Checkout, Forward, Left};
 pub use merge::{Conflict, Merge, Merged, Union};
-pub use refs::{Intended, Moved, Settled, Tip, Tips};
+pub use refs::{Intended, Moved, Part, Settled, Tip, Tips};
 pub use remote::{Change, Fetched, Push};
 pub use scratch::Scratch;
 

@@ -55,6 +55,18 @@ pub enum Moved {
     TargetMoved,
     /// The intent was settled meanwhile; nothing was changed.
     IntentGone,
+    /// A branch that lands has moved; nothing was changed, and the intent stands.
+    BranchMoved,
+}
+
+/// What one task contributes to a step that moves a target.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub id: &'a str,
+    /// What its intent names.
+    pub commit: &'a CommitId,
+    /// Its branch, and where that must still be.
+    pub branch: Option<(&'a str, &'a CommitId)>,
 }
 
 /// What became of a landing.
@@ -160,12 +172,28 @@ impl Lander {
 
     /// Moves the target to what was intended, if both are still what they were: all of it in one transaction, or nothing.
     pub fn move_target(&self, id: &str, tip: &Tip, result: &CommitId, message: &str) -> Result<Moved, Error> {
-        let intent = format!("{INTENTS}{id}");
+        self.move_together(&[Part { id, commit: result, branch: None }], tip, result, message)
+    }
+
+    /// The same for several that land in one step, `result` being the last of them.
+    pub fn move_together(
+        &self,
+        parts: &[Part<'_>],
+        tip: &Tip,
+        result: &CommitId,
+        message: &str,
+    ) -> Result<Moved, Error> {
+        let intents: Vec<String> = parts.iter().map(|part| format!("{INTENTS}{}", part.id)).collect();
+        let heads: Vec<(String, &CommitId)> = parts
+            .iter()
+            .filter_map(|part| part.branch)
+            .map(|(name, head)| (format!("refs/heads/{name}"), head))
+            .collect();
         let (branch, landed) = (format!("refs/heads/{}", tip.target), format!("{LANDED}{}", tip.target));
         for _ in 0..TRIES {
             let now = self.tips(&tip.target)?;
             if now != tip.tips && self.newest(&now)?.as_ref() != Some(&tip.commit) {
-                return Ok(if self.intent(id)?.is_some() { Moved::TargetMoved } else { Moved::IntentGone });
+                return Ok(if self.all_stand(parts)? { Moved::TargetMoved } else { Moved::IntentGone });
             }
             let is_out = !self.checked_out(&tip.target)?.is_empty();
             let mut lines = match (is_out, &now.landed) {
@@ -179,20 +207,31 @@ impl Lander {
                     vec![Line::Verify(&branch, &now.branch), Line::Update(&landed, result, old)]
                 }
             };
-            lines.push(Line::Delete(&intent, result));
+            lines.extend(intents.iter().zip(parts).map(|(intent, part)| Line::Delete(intent, part.commit)));
+            lines.extend(heads.iter().map(|(name, head)| Line::Verify(name, head)));
             match self.transaction(message, &lines)? {
                 None if is_out => return Ok(Moved::Moved { checkouts: true }),
                 None => {
                     let checkouts = self.take_back(&tip.target, &now, result)?;
                     return Ok(Moved::Moved { checkouts });
                 }
-                Some(_) if self.intent(id)?.as_ref() != Some(result) => return Ok(Moved::IntentGone),
+                Some(_) if !self.all_stand(parts)? => return Ok(Moved::IntentGone),
+                Some(_) if heads.iter().any(|(name, head)| self.commit_of(name).as_ref() != Some(*head)) => {
+                    return Ok(Moved::BranchMoved);
+                }
                 // Looked at again: either a value has changed, or somebody had a lock on it.
                 Some(why) if is_locked(&why) || self.tips(&tip.target)? != now => std::thread::sleep(PAUSE),
                 Some(why) => return Err(Error::Git(GitError(why))),
             }
         }
         Err(busy())
+    }
+
+    /// Whether every intent is still what it was.
+    fn all_stand(&self, parts: &[Part<'_>]) -> Result<bool, Error> {
+        let there = self.intents()?;
+        let stands = |part: &Part<'_>| there.iter().any(|(id, commit)| id == part.id && commit == part.commit);
+        Ok(parts.iter().all(stands))
     }
 
     /// A branch that was checked out while it moved goes back to where that checkout has it; what landed is kept beside it. Says whether

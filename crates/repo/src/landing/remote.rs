@@ -14,7 +14,7 @@ use std::time::Duration;
 use onus_core::commit::CommitId;
 
 use super::refs::INTENTS;
-use super::{Error, Intended, Lander, Moved, Settled};
+use super::{Error, Intended, Lander, Moved, Part, Settled};
 use crate::git::GitError;
 
 /// What a server has.
@@ -140,23 +140,41 @@ impl Lander {
         (old, result): (&CommitId, &CommitId),
         limit: Duration,
     ) -> Result<Result<Moved, Push>, Error> {
-        let changes = [
-            Change {
-                reference: format!("refs/heads/{branch}"),
-                old: Some(old.clone()),
-                new: Some(result.clone()),
-            },
-            Change { reference: format!("{INTENTS}{id}"), old: Some(result.clone()), new: None },
-        ];
-        Ok(match self.push(remote, &changes, limit)? {
-            Push::Pushed => Ok(Moved::Moved { checkouts: false }),
-            Push::Moved => match self.intent_at(remote, id, limit)? {
-                Ok(Some(there)) if there == *result => Ok(Moved::TargetMoved),
-                Ok(_) => Ok(Moved::IntentGone),
-                Err(why) => Err(Push::Unreachable(why)),
-            },
-            failed => Err(failed),
-        })
+        self.move_together_at(remote, &[Part { id, commit: result, branch: None }], branch, (old, result), limit)
+    }
+
+    /// The same for several that land in one push, `result` being the last of them.
+    pub fn move_together_at(
+        &self,
+        remote: &str,
+        parts: &[Part<'_>],
+        branch: &str,
+        (old, result): (&CommitId, &CommitId),
+        limit: Duration,
+    ) -> Result<Result<Moved, Push>, Error> {
+        let mut changes = vec![Change {
+            reference: format!("refs/heads/{branch}"),
+            old: Some(old.clone()),
+            new: Some(result.clone()),
+        }];
+        changes.extend(parts.iter().map(|part| Change {
+            reference: format!("{INTENTS}{}", part.id),
+            old: Some(part.commit.clone()),
+            new: None,
+        }));
+        match self.push(remote, &changes, limit)? {
+            Push::Pushed => return Ok(Ok(Moved::Moved { checkouts: false })),
+            Push::Moved => {}
+            failed => return Ok(Err(failed)),
+        }
+        for part in parts {
+            match self.intent_at(remote, part.id, limit)? {
+                Ok(Some(there)) if there == *part.commit => {}
+                Ok(_) => return Ok(Ok(Moved::IntentGone)),
+                Err(why) => return Ok(Err(Push::Unreachable(why))),
+            }
+        }
+        Ok(Ok(Moved::TargetMoved))
     }
 
     /// Ends a landing on a server: its branch has it, or never will.
