@@ -12,6 +12,7 @@ pub mod config;
 mod connection;
 mod host;
 mod joining;
+pub mod landing;
 mod rescue;
 pub mod scopes;
 mod store_at;

@@ -123,6 +123,6 @@ pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Opti
     })
 }
 
-fn machine(now: &Moment) -> String {
+pub(crate) fn machine(now: &Moment) -> String {
     now.domain.machine().known().unwrap_or_default().to_owned()
 }

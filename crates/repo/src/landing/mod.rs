@@ -29,6 +29,7 @@
 
 mod commit;
 mod forward;
+mod history;
 mod merge;
 mod refs;
 mod remote;
