@@ -140,7 +140,7 @@ impl Lander {
                 united.push((path.clone(), Stage { mode, object }));
             }
         }
-        let left = answer.without(&united, &lines);
+        let left = answer.without(&united, &lines, (ours, theirs.as_str()));
         if !left.is_empty() {
             return Ok(Merge::Conflicts(left));
         }
@@ -226,27 +226,40 @@ impl Answer {
         about.peek().is_some() && about.all(|(paths, kind, _)| kind == "contents" && paths.len() == 1)
     }
 
-    /// What is left when these are settled.
-    fn without(&self, settled: &[(Vec<u8>, Stage)], lines: &BTreeMap<Vec<u8>, u64>) -> Vec<Conflict> {
+    /// What is left when these are settled, each file once.
+    fn without(
+        &self,
+        settled: &[(Vec<u8>, Stage)],
+        lines: &BTreeMap<Vec<u8>, u64>,
+        (ours, theirs): (&str, &str),
+    ) -> Vec<Conflict> {
         let is_settled = |path: &[u8]| settled.iter().any(|(it, _)| it == path);
         let of = |path: &[u8]| {
             let about = self.conflicts.iter().find(|(paths, _, _)| paths.iter().any(|it| it == path));
             let (kind, says) = about.map_or(("", ""), |(_, kind, says)| (kind, says));
+            // A file that cannot be where it was is called by its side: `src~HASH`.
+            let name = shown(path);
+            let side = name.rsplit_once('~').filter(|(_, side)| *side == ours || *side == theirs);
             Conflict {
-                path: shown(path),
+                path: side.map_or(name.as_str(), |(name, _)| name).to_owned(),
                 kind: kind.to_owned(),
-                says: says.to_owned(),
+                says: says.replace(ours, "the target").replace(theirs, "the branch"),
                 conflict_lines: lines.get(path).copied().unwrap_or_default(),
             }
         };
-        let open: Vec<Conflict> =
-            self.stages.keys().filter(|path| !is_settled(path)).map(|path| of(path)).collect();
+        let open = self.stages.keys().filter(|path| !is_settled(path));
         // Some conflicts have no sides, such as one about where a renamed folder's files belong.
         let rest = self.conflicts.iter().filter(|(paths, _, _)| {
             !paths.iter().any(|path| is_settled(path) || self.stages.contains_key(path))
         });
         let rest: BTreeSet<&Vec<u8>> = rest.flat_map(|(paths, _, _)| paths).collect();
-        open.into_iter().chain(rest.into_iter().map(|path| of(path))).collect()
+        let mut found: Vec<Conflict> = Vec::new();
+        for conflict in open.chain(rest).map(|path| of(path)) {
+            if found.iter().all(|it| it.path != conflict.path) {
+                found.push(conflict);
+            }
+        }
+        found
     }
 }
 

@@ -99,14 +99,24 @@ impl Lander {
             Ok(outcome) => outcome,
             Err(GitError(why)) => return Ok(Push::Unreachable(why)),
         };
+        // `!<tab>FROM:TO<tab>[rejected] (why)`, and `=` for one that is so already, which git does not hold against a lease.
+        let listed = String::from_utf8_lossy(&outcome.out).into_owned();
+        let is_so = |change: &&Change| {
+            let to = format!(":{}\t", change.reference);
+            change.old != change.new
+                && listed.lines().any(|line| line.starts_with("=\t") && line.contains(&to))
+        };
+        if changes.iter().any(|change| is_so(&change)) {
+            return Ok(Push::Moved);
+        }
         if outcome.status.success() {
             return Ok(Push::Pushed);
         }
-        // `!<tab>FROM:TO<tab>[rejected] (why)`
-        let listed = String::from_utf8_lossy(&outcome.out).into_owned();
         let refused: Vec<&str> = listed.lines().filter(|line| line.starts_with("!\t")).collect();
         let is_stale = |text: &str| STALE.iter().any(|words| text.contains(words));
-        if refused.iter().any(|line| is_stale(line)) {
+        // A server that finds out only at the end says so beside it.
+        let at_the_end = refused.iter().any(|line| line.contains("atomic transaction failed"));
+        if refused.iter().any(|line| is_stale(line)) || at_the_end && is_stale(&outcome.err) {
             return Ok(Push::Moved);
         }
         Ok(match refused.is_empty() {
