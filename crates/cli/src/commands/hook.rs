@@ -228,7 +228,7 @@ impl<'a> Hook<'a> {
         }
         let mut calls = Vec::with_capacity(files.len());
         let answer = self.in_each(files.clone(), |hook, paths| {
-            let call = engine.call(&hook.conversation, &paths, Files::Wanted)?;
+            let call = engine.call(&hook.conversation, &paths, Files::ToChange)?;
             calls.push(call.clone());
             match call.is_settled {
                 true => Ok(Answer::default()),
