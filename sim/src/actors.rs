@@ -398,7 +398,12 @@ impl Actors {
             act,
             force,
         };
-        let verb = |verb: Verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None };
+        let verb = |verb: Verb| Act::Move {
+            verb,
+            message: Some("so it is".to_owned()),
+            uncommitted: None,
+            demand: None,
+        };
         match dice.weighted(&[
             20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1,
             3, 4, 6, 3, 3, 3, 5,

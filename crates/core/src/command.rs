@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::commit::{CommitId, Extent, Uncommitted};
 use crate::constraint::{ConstraintKind, Constraints};
+use crate::gate::{Demand, Gate, GateKey, Judgement, Verdict};
 use crate::ids::{TaskRef, Token, Version};
+use crate::landing::{Checked, Failure, Landed, Settled};
 use crate::lease::{Mode, Process};
 use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
@@ -387,7 +389,23 @@ pub enum Act {
         /// What git calls uncommitted where it is said, if that was looked at.
         #[serde(skip)]
         uncommitted: Option<Uncommitted>,
+        /// The gates that are asked for where it is said.
+        #[serde(skip)]
+        demand: Option<Demand>,
     },
+    /// Say what a gate came to.
+    Judge(Judging),
+    /// Begin to land, after everything was checked.
+    Land(Checked),
+    /// Say what became of the landing that was begun: of this intended commit.
+    SettleLanding {
+        commit: CommitId,
+        settled: Settled,
+    },
+    /// Say that the task's changes are in the target, by whatever way.
+    FoundLanded(Landed),
+    /// Say why its branch cannot land as it is.
+    FailLanding(Failure),
     /// Say that a commit was made under the lease.
     Commit(CommitId),
     Redact {
@@ -395,6 +413,16 @@ pub enum Act {
         fields: Vec<Field>,
         reason: String,
     },
+}
+
+/// What a gate came to, and the gate as it is defined where that was found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judging {
+    pub gate: Gate,
+    pub verdict: Verdict,
+    pub judgement: Judgement,
+    /// What whoever judged it says.
+    pub message: Option<String>,
 }
 
 /// Files of ad-hoc work whose turn is over, and the lease as it was when git was asked about them: named here, git has called
@@ -447,6 +475,9 @@ pub struct Terms {
     pub worktree_id: Option<WorktreeId>,
     #[serde(skip)]
     pub branch: Option<String>,
+    /// The gates that are asked for before a claim.
+    #[serde(skip)]
+    pub demand: Option<Demand>,
 }
 
 /// Taking, renewing or giving up a seat.
@@ -488,7 +519,9 @@ impl SeatAct {
             SeatAct::Take(terms) => Act::Claim(terms.into()),
             SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
             SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
-            SeatAct::Release => Act::Move { verb: Verb::Release, message: None, uncommitted: None },
+            SeatAct::Release => {
+                Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }
+            }
             SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
         }
     }
@@ -539,6 +572,8 @@ pub struct Edit {
     /// Each instead of what there is of its kind.
     pub constraints: Constraints,
     pub lift: BTreeSet<ConstraintKind>,
+    pub add_gates: BTreeSet<GateKey>,
+    pub remove_gates: BTreeSet<GateKey>,
     /// Lines to add.
     pub acceptance: Vec<String>,
     pub not_before: Option<Option<Schedule>>,
@@ -675,7 +710,9 @@ impl Command {
             Command::Used(_) => false,
             // These come beside what the caller asked for, whose answer it hears.
             Command::RegisterInstance { .. }
-            | Command::OnTask { act: Act::Yield(_) | Act::Rescue { .. }, .. } => false,
+            | Command::OnTask {
+                act: Act::Yield(_) | Act::Rescue { .. } | Act::SettleLanding { .. }, ..
+            } => false,
             _ => true,
         }
     }
@@ -713,6 +750,11 @@ impl Command {
                 Act::RecordUsage(_) => "record_usage",
                 Act::Correct { .. } => "correct",
                 Act::Commit(_) => "commit",
+                Act::Judge(_) => "judge",
+                Act::Land(_) => "land",
+                Act::SettleLanding { .. } => "settle_landing",
+                Act::FoundLanded(_) => "found_landed",
+                Act::FailLanding(_) => "fail_landing",
                 Act::Redact { .. } => "redact",
             },
             Command::ClaimNext(_) => "claim_next",

@@ -465,7 +465,12 @@ impl Play<'_> {
             }
             Op::Move { task, by, verb, force } => {
                 let by = self.holder(&tasks[&id(*task)]).unwrap_or_else(|| caller(*by));
-                let act = Act::Move { verb: *verb, message: Some("a note".into()), uncommitted: None };
+                let act = Act::Move {
+                    verb: *verb,
+                    message: Some("a note".into()),
+                    uncommitted: None,
+                    demand: None,
+                };
                 let outcome = self.run(&by, on(*task, act, *force));
                 let is_done = matches!(verb, Verb::Done | Verb::Approve) && outcome.is_ok();
                 let open = (unmet(&tasks, &id(*task)), open_children(&tasks, &id(*task)));

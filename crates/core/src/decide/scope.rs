@@ -133,6 +133,11 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Reserving> {
         | Act::AddDeps { .. }
         | Act::RemoveDeps { .. }
         | Act::Note { .. }
+        | Act::Judge(_)
+        | Act::Land(_)
+        | Act::SettleLanding { .. }
+        | Act::FoundLanded(_)
+        | Act::FailLanding(_)
         | Act::RecordUsage(_)
         | Act::Commit(_)
         | Act::Correct { .. }

@@ -102,7 +102,10 @@ impl UnitOfWork<'_> {
             // Of two that ask for a reference that is one task's only, the second finds the first.
             Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
             // Who is finished, or no longer, counts with its neighbours.
-            Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. } => {
+            Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. }
+            | Act::SettleLanding { .. }
+            | Act::FoundLanded(_)
+            | Act::FailLanding(_) => {
                 self.write.lock_tasks(&[uid], Reach::Neighbours)?;
             }
             _ => {}
@@ -216,6 +219,11 @@ impl UnitOfWork<'_> {
             | Act::Move { .. }
             | Act::RecordUsage(_)
             | Act::Commit(_)
+            | Act::Judge(_)
+            | Act::Land(_)
+            | Act::SettleLanding { .. }
+            | Act::FoundLanded(_)
+            | Act::FailLanding(_)
             | Act::Correct { .. }
             | Act::Redact { .. } => Effect::Task,
         };

@@ -88,6 +88,7 @@ impl Rows {
             | Change::AddStretches(_)
             | Change::AddUsage(_)
             | Change::AddCommit(_)
+            | Change::AddJudgement(_)
             | Change::Index(_)
             | Change::Unindex(_) => {}
         }

@@ -21,14 +21,15 @@ mod keys;
 mod places;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::ids::shortened;
+use onus_core::landing::{DepsMet, LandStyle};
 use onus_core::policy::{AcrossWorktrees, GuardPeople, Policy, ScopeMode, Unclaimed};
 use onus_core::refusal::Refusal;
-use onus_core::scope::AreaName;
+use onus_core::scope::{AreaName, Scope};
 use onus_core::time::Span;
 use onus_engine::Billing;
 use onus_intake::{Channel, Mapper};
@@ -90,6 +91,18 @@ pub fn key(name: &str) -> Result<&'static Key, Refusal> {
         let near = nearest(name, KEYS.iter().map(|key| key.name).chain(forms)).unwrap_or_default();
         Refusal::usage(format!("unknown key '{}'; the nearest is {near}", shortened(name)))
     })
+}
+
+/// How tasks' branches land.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LandSettings {
+    pub style: LandStyle,
+    /// Files to which everyone only adds.
+    pub union: Scope,
+    /// Where the target is, if not here.
+    pub remote: Option<String>,
+    /// What opens a pull request.
+    pub pr: Option<Definition>,
 }
 
 /// How tasks' worktrees are made here.
@@ -273,6 +286,34 @@ impl Config {
             unique_machines: self.text("lease.unique_machines") == "true",
             refs_unique: self.text("refs.unique").lines().map(str::to_lowercase).collect(),
             force_needs_link: self.text("force.needs_link") == "true",
+            deps_met: self.deps_met(),
+        }
+    }
+
+    /// Whether tasks land here, and whether those who depend on one wait for that.
+    fn deps_met(&self) -> Option<DepsMet> {
+        let said = self.get("deps.met").and_then(|(value, _)| value.parse().ok());
+        let lands =
+            ["land.style", "land.union", "land.remote", "land.pr"].iter().any(|key| self.get(key).is_some());
+        said.or(lands.then_some(DepsMet::Landed)).filter(|met| lands || *met == DepsMet::Landed)
+    }
+
+    /// How tasks' branches land here.
+    pub fn landing(&self) -> LandSettings {
+        let said = |name| self.get(name).map(|(value, _)| value.to_owned());
+        let argv = said("land.pr").map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
+        LandSettings {
+            style: self.text("land.style").parse().unwrap_or(LandStyle::Merge),
+            union: globs(self.text("land.union")).unwrap_or_default(),
+            remote: said("land.remote"),
+            pr: argv.filter(|argv| !argv.is_empty()).map(|argv| Definition {
+                kind: onus_repo::approval::Kind::PullRequest,
+                name: "pr".to_owned(),
+                argv,
+                env: BTreeSet::new(),
+                folder: String::new(),
+                timeout_ms: 120_000,
+            }),
         }
     }
 

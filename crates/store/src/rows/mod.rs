@@ -9,6 +9,7 @@ pub(crate) mod columns;
 pub(crate) mod commit;
 pub(crate) mod decode;
 pub(crate) mod graph;
+pub(crate) mod judgement;
 pub(crate) mod ledger;
 pub(crate) mod near;
 pub(crate) mod read;

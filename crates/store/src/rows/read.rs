@@ -110,6 +110,10 @@ macro_rules! shared_reads {
             fn commits_under(task: Uid, token: Token) -> Vec<CommitRow>;
             fn commit_made(commit: &CommitId) -> Vec<CommitRow>;
         }
+        $crate::rows::read::shared_reads! { $crate::rows::judgement =>
+            fn judgements_of(task: Uid, limit: u64) -> Vec<JudgementRow>;
+            fn to_land(limit: u64) -> Vec<Task>;
+        }
         $crate::rows::read::shared_reads! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;
             fn event(stream: Uid, version: Version) -> Option<Record>;

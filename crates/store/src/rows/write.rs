@@ -252,6 +252,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
         Change::AddStretches(rows) => super::stretch::add(session, rows),
         Change::AddUsage(row) => super::usage::add(session, row),
         Change::AddCommit(row) => super::commit::add(session, row),
+        Change::AddJudgement(row) => super::judgement::add(session, row),
         Change::EndLease { task, token, worked, ended } => {
             // Judged by a row from before a renewal, it must be judged again.
             let end = &ended.end;

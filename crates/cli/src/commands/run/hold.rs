@@ -159,7 +159,7 @@ impl Hold {
 
     /// `host`: where the command ran, for what it left uncommitted.
     pub(super) fn end(&self, host: &Host, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
-        let act = Act::Move { verb, message, uncommitted: None };
+        let act = Act::Move { verb, message, uncommitted: None, demand: None };
         let command = Command::OnTask { task: Some(self.task.clone()), act, force: None };
         let command = host.looked_at(&mut self.engine(Access::Read)?, &self.identity, command);
         match self.ask(command) {

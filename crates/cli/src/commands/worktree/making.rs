@@ -191,6 +191,7 @@ pub(crate) fn make(
                 verb: Verb::Release,
                 message: Some(message),
                 uncommitted: None,
+                demand: None,
             }) {
                 Ok(_) => format!("{} was released again, it has no worktree: {why}", task.id),
                 Err(also) => {

@@ -1,0 +1,73 @@
+//! What gates came to, a row per event that tells it; and which tasks have still to land.
+
+use onus_core::gate::JudgementRow;
+use onus_core::ids::Uid;
+use onus_core::task::Task;
+
+use crate::Result;
+
+use super::columns::{TASK_ROW, json};
+use super::sql::sql;
+use super::value::{Cells, Decoded};
+use super::{Ask as _, Expect, Sql, Statements, Value, decode, values};
+
+const COLUMNS: &str = "task, version, verdict, actor, at_ms, judgement";
+
+pub(super) const INSERT_JUDGEMENT: Sql<'static> =
+    sql!("INSERT INTO judgement ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6)");
+
+pub(super) fn row_values(row: &JudgementRow) -> [Value<'_>; 6] {
+    [
+        row.task.into(),
+        row.version.into(),
+        row.verdict.as_str().into(),
+        (&row.actor).into(),
+        row.at_ms.into(),
+        json(&row.judgement).into(),
+    ]
+}
+
+pub(super) fn add(session: &mut dyn Statements, row: &JudgementRow) -> Result<()> {
+    session.run_later(INSERT_JUDGEMENT, &row_values(row), Expect::Success)
+}
+
+fn decoded(cells: &mut Cells<'_>) -> Decoded<JudgementRow> {
+    Ok(JudgementRow {
+        task: cells.parsed()?,
+        version: cells.get()?,
+        verdict: cells.parsed()?,
+        actor: cells.parsed()?,
+        at_ms: cells.get()?,
+        judgement: cells.json()?,
+    })
+}
+
+/// The last so many judgements of a task, the newest first.
+pub(crate) fn judgements_of(
+    session: &mut dyn Statements,
+    task: Uid,
+    limit: u64,
+) -> Result<Vec<JudgementRow>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            COLUMNS,
+            " FROM judgement WHERE {project = $1 AND }task = ?1 ORDER BY version DESC LIMIT ?2"
+        ),
+        values![task, limit],
+        decoded,
+    )
+}
+
+/// Tasks that are done and have still to land, and those whose landing was begun, by their numbers.
+pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            TASK_ROW,
+            " FROM task WHERE {project = $1 AND }landing IS NOT NULL ORDER BY number LIMIT ?1"
+        ),
+        values![limit],
+        decode::task,
+    )
+}
