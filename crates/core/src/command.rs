@@ -592,18 +592,36 @@ impl Act {
 
     /// Whether its answer carries a lease beside the task.
     pub fn gives_lease(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Act::Claim(_)
-                | Act::Takeover(_)
-                | Act::Renew { .. }
-                | Act::Handoff { .. }
-                | Act::Assign { .. }
-                | Act::AddScope { .. }
-                | Act::RemoveScope { .. }
-                | Act::Touch { .. }
-                | Act::Attach(_)
-        )
+            | Act::Takeover(_)
+            | Act::Renew { .. }
+            | Act::Handoff { .. }
+            | Act::Assign { .. }
+            | Act::AddScope { .. }
+            | Act::RemoveScope { .. }
+            | Act::Touch { .. }
+            | Act::Attach(_) => true,
+            Act::Edit(_)
+            | Act::AddDeps { .. }
+            | Act::RemoveDeps { .. }
+            | Act::Change(_)
+            | Act::Yield(_)
+            | Act::Rescue { .. }
+            | Act::DropRescue { .. }
+            | Act::Note { .. }
+            | Act::Tick { .. }
+            | Act::Move { .. }
+            | Act::RecordUsage(_)
+            | Act::Commit(_)
+            | Act::Judge(_)
+            | Act::Land(_)
+            | Act::SettleLanding { .. }
+            | Act::FoundLanded(_)
+            | Act::FailLanding(_)
+            | Act::Correct { .. }
+            | Act::Redact { .. } => false,
+        }
     }
 }
 

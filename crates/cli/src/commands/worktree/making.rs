@@ -32,15 +32,31 @@ pub(crate) struct WorktreeArgs {
     pub(crate) rescue: bool,
 }
 
-impl WorktreeArgs {
-    /// Of a command that makes a worktree only if asked to.
-    pub(crate) fn check(&self, with_worktree: bool) -> Result<(), Refusal> {
-        match self.rescue && !with_worktree {
-            true => {
+/// The same for a command that makes a worktree only if asked to.
+#[derive(clap::Args, Debug)]
+pub(crate) struct WithWorktree {
+    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long, requires = "worktree")]
+    fetch: bool,
+    /// With --worktree: do not run the set-up command (worktree.setup)
+    #[arg(long, requires = "worktree")]
+    no_setup: bool,
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
+    /// laid out, the rest is named
+    #[arg(long)]
+    rescue: bool,
+}
+
+impl WithWorktree {
+    pub(crate) fn prepared(&self, context: &Context, worktree: bool) -> Result<Option<Prepared>, Refusal> {
+        let WithWorktree { fetch, no_setup, rescue } = *self;
+        match worktree {
+            true => Prepared::new(context, &WorktreeArgs { fetch, no_setup, rescue }).map(Some),
+            false if rescue => {
                 Err(Refusal::usage("--rescue lays files out in the task's worktree: it needs --worktree")
                     .next(Step::plain("in the checkout you are in: onus rescue restore TASK")))
             }
-            false => Ok(()),
+            false => Ok(None),
         }
     }
 }
