@@ -171,7 +171,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
     found.extend(view.waits_for.iter().map(upstream_obstacle));
     found.extend(schedule_refusal(view).map(|refusal| of(ObstacleKind::Schedule, refusal)));
-    let (wanted, mode) = super::scope::wanted(task, &Terms::default());
+    let (wanted, mode) = super::scope::reservations_of(task, &Terms::default());
     if let Some(refusal) = super::scope::collision(view, &wanted, mode) {
         let conflict = refusal.conflict.clone();
         found.push(Obstacle {
