@@ -13,6 +13,7 @@ mod connection;
 pub mod gates;
 mod host;
 mod joining;
+pub mod landing;
 mod rescue;
 pub mod scopes;
 mod store_at;

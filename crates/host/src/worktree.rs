@@ -128,6 +128,6 @@ pub(crate) fn this_machine() -> Option<String> {
     clock::domain().machine().known().map(str::to_owned)
 }
 
-fn machine(now: &Moment) -> String {
+pub(crate) fn machine(now: &Moment) -> String {
     now.domain.machine().known().unwrap_or_default().to_owned()
 }

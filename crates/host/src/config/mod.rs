@@ -128,7 +128,7 @@ pub struct Config {
 }
 
 /// The gates that this text of an `onus.toml` defines: landing reads them from the target's tree.
-pub fn parse_gates(text: &str) -> Result<Vec<Gate>, Refusal> {
+pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
     Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
@@ -464,3 +464,4 @@ mod tests {
         assert!(load("", "", &[("ONUS_LEASE_TTL", "-1m")]).is_err());
     }
 }
+

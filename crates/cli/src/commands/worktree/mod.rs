@@ -283,7 +283,7 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
 }
 
 /// Removes it, or only says whether it would go.
-fn removed(
+pub(crate) fn removed(
     context: &Context,
     worktrees: &Worktrees,
     linked: &Linked,
