@@ -44,10 +44,14 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
-    // Before anything else: `onus run` starts this program again to become its command.
+    // Before anything else: `onus run` starts this program again to become its command, and gates have one above theirs.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == onus_dispatch::trampoline::NAME) {
-        return onus_dispatch::trampoline::run(words);
+    match words.next() {
+        Some(word) if word == onus_dispatch::trampoline::NAME => {
+            return onus_dispatch::trampoline::run(words);
+        }
+        Some(word) if word == onus_dispatch::warden::NAME => return onus_dispatch::warden::run(words),
+        _ => {}
     }
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == completing::NAME) {

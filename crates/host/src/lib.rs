@@ -10,6 +10,7 @@
 mod committing;
 pub mod config;
 mod connection;
+pub mod gates;
 mod host;
 mod joining;
 pub mod landing;
