@@ -23,6 +23,7 @@ pub mod commit;
 pub mod constraint;
 pub mod decide;
 pub mod event;
+pub mod forecast;
 pub mod graph;
 pub mod ids;
 pub mod intake;

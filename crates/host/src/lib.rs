@@ -10,6 +10,7 @@
 mod committing;
 pub mod config;
 mod connection;
+mod forecast;
 mod host;
 mod joining;
 mod rescue;

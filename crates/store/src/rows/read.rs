@@ -46,6 +46,7 @@ macro_rules! shared_reads {
             fn lease(task: Uid, token: Token) -> Option<Lease>;
             fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
             fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
+            fn branched(limit: u64) -> Vec<Task>;
             fn held_by(actor: &ActorName, instance: &InstanceId) -> Vec<(Uid, Token)>;
             fn leases_ended_by(actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
             fn leases_lost_by(actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
@@ -326,6 +327,19 @@ pub(crate) fn leases_lost_by(
         leases.extend(lease(session, task, token)?);
     }
     Ok(leases)
+}
+
+pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            TASK_COLUMNS,
+            " FROM task[ INDEXED BY task_branched] WHERE {project = $1 AND }branch IS NOT NULL AND state <> 'dropped' \
+             ORDER BY finished, number DESC LIMIT ?1"
+        ),
+        values![limit],
+        decode::task,
+    )
 }
 
 pub(crate) fn rescues(
