@@ -14,6 +14,7 @@
 //! A round whose target, branch or intent changed under it is withdrawn and built again. `queue.rs` says which tasks share a round.
 
 mod checks;
+mod pull_request;
 mod queue;
 mod round;
 mod seat;
@@ -21,6 +22,7 @@ mod settle;
 mod words;
 
 pub use checks::{GateRun, Running};
+pub use pull_request::Opened;
 pub use queue::Queued;
 pub use round::{LandedTask, Refused, Report};
 pub use seat::Seated;
@@ -94,7 +96,11 @@ impl Candidate {
 
 impl<'h> Landings<'h> {
     /// `onto`: another target than the task's own, or the configured one.
-    pub fn new(host: &'h Host, onto: Option<&str>, style: Option<LandStyle>) -> Result<Landings<'h>, Refusal> {
+    pub fn new(
+        host: &'h Host,
+        onto: Option<&str>,
+        style: Option<LandStyle>,
+    ) -> Result<Landings<'h>, Refusal> {
         let place = host.place.as_ref().ok_or_else(no_repository)?;
         let lander = Lander::of(place)?.ok_or_else(no_repository)?;
         lander.check_git().map_err(refused)?;

@@ -177,7 +177,7 @@ pub(crate) fn land(lander: &Lander, id: &str, target: &str, branch: &CommitId) -
             Moved::TargetMoved => {
                 assert_eq!(lander.settle(id, target, Some(&result)).unwrap(), Settled::Withdrawn);
             }
-            Moved::IntentGone => panic!("nobody settled it"),
+            Moved::IntentGone | Moved::BranchMoved => panic!("nobody settled it"),
         }
     }
     panic!("{id} never got its turn");

@@ -118,7 +118,7 @@ fn a_lander_and_a_settler_at_once_agree_who_was_first() {
                 assert_eq!(settled, Settled::Withdrawn);
                 assert_eq!(lander.settle("ON-1", "main", Some(&result)).unwrap(), Settled::Withdrawn);
             }
-            Moved::TargetMoved => panic!("nobody else landed"),
+            Moved::TargetMoved | Moved::BranchMoved => panic!("nobody else landed"),
         }
         assert_eq!(lander.intents().unwrap(), []);
     }

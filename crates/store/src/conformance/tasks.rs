@@ -294,7 +294,11 @@ fn branched<S: Store>(store: &mut S) {
         }
         append(write, uid(4, 4), Draft::new(Body::TaskDropped { lease: None }))?;
         let token = claim(write, uid(6, 6), ("agent:a", "a-1"), None)?;
-        append(write, uid(6, 6), Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token))
+        append(
+            write,
+            uid(6, 6),
+            Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token),
+        )
     });
     let mut found = |limit| {
         let tasks = look(store, |read| read.branched(limit));
