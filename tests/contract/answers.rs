@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use onus_core::lease::Mode;
 use onus_core::refusal::RefusalView as Refusal;
 use onus_engine::{
-    ActorView, CostView, DayView, FlowView, GraphView, InstanceView, LeaseView, LinksView, RescueView,
-    SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView, TouchedView, Verified,
+    ActorView, ConflictView, CostView, DayView, FlowView, ForecastView, GraphView, InstanceView, LeaseView,
+    LinksView, RescueView, SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView,
+    TouchedView, Verified,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -224,10 +225,20 @@ pub(crate) struct WorktreeAnswer {
     unlanded: Option<u64>,
     /// Commits of the target that it does not have.
     behind: Option<u64>,
+    /// What its branch cannot be merged with.
+    conflicts: Vec<ConflictView>,
     port_base: Option<u16>,
     /// In `worktree show` and `list --size`: disk space.
     bytes: Option<u64>,
     next: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct WorktreeShownAnswer {
+    #[serde(flatten)]
+    worktree: WorktreeAnswer,
+    #[serde(flatten)]
+    beside: Beside,
 }
 
 /// A branch of a task's that is checked out nowhere, with commits that are nowhere else.
@@ -508,6 +519,8 @@ pub(crate) struct ExplainedAnswer {
 pub(crate) struct WhyAnswer {
     #[serde(flatten)]
     why: WhyView,
+    /// What its branch cannot be merged with.
+    forecast: ForecastView,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -572,6 +585,8 @@ pub(crate) struct EventsAnswer {
 pub(crate) struct StatusAnswer {
     #[serde(flatten)]
     status: StatusView,
+    /// Which branches of tasks cannot be merged.
+    forecast: ForecastView,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -750,7 +765,7 @@ answers! {
     LeaseAnswer: "claim", "renew", "assign", "handoff", "takeover", "scope add", "scope rm", "touch",
         "worktree add", "worktree adopt";
     WorktreesAnswer: "worktree list";
-    WorktreeAnswer: "worktree show";
+    WorktreeShownAnswer: "worktree show";
     WorktreeRemovedAnswer: "worktree remove";
     WorktreePrunedAnswer: "worktree prune";
     WorktreeRepairedAnswer: "worktree repair";

@@ -44,10 +44,14 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
-    // Before anything else: `onus run` starts this program again to become its command.
+    // Before anything else: `onus run` starts this program again to become its command, and gates have one above theirs.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == onus_dispatch::trampoline::NAME) {
-        return onus_dispatch::trampoline::run(words);
+    match words.next() {
+        Some(word) if word == onus_dispatch::trampoline::NAME => {
+            return onus_dispatch::trampoline::run(words);
+        }
+        Some(word) if word == onus_dispatch::warden::NAME => return onus_dispatch::warden::run(words),
+        _ => {}
     }
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == completing::NAME) {
@@ -235,6 +239,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Blocked(args) => return c::blocked::run(context, args),
         Command::Doctor(args) => return c::doctor::run(context, args),
         Command::Run(args) => return c::run::run(context, args),
+        Command::Land(args) => return c::land::run(context, args),
         Command::Done(args) => return c::done::run(context, args),
         Command::Release(args) => return c::release::run(context, args),
         Command::Show(args) => return c::show::run(context, args),

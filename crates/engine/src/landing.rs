@@ -8,7 +8,7 @@ use onus_core::command::{Act, Command};
 use onus_core::decide::moves_task;
 use onus_core::event::Draft;
 use onus_core::gate::JudgementRow;
-use onus_core::ids::{TaskRef, Uid};
+use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::landing::{Intent, Settled};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
@@ -50,8 +50,8 @@ pub struct Landable {
     pub view: TaskView,
     /// What gates came to, the newest first.
     pub judged: Vec<JudgementRow>,
-    /// The ids of the tasks that it depends on.
-    pub deps: Vec<String>,
+    /// Who held it last.
+    pub last_actor: Option<String>,
 }
 
 impl UnitOfWork<'_> {
@@ -169,7 +169,8 @@ impl crate::snapshot::Snapshot<'_> {
     fn landable(&mut self, task: Task) -> onus_store::Result<Landable> {
         let view = self.task_view(&task)?;
         let judged = self.read.judgements_of(task.uid, MOST_JUDGED)?;
-        let deps = view.deps.clone();
-        Ok(Landable { task, view, judged, deps })
+        let last = if task.token > Token(0) { self.lease(task.uid, task.token)? } else { None };
+        let last_actor = last.map(|lease| lease.actor.to_string());
+        Ok(Landable { task, view, judged, last_actor })
     }
 }

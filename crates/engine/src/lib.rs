@@ -22,6 +22,7 @@ mod circles;
 mod commits;
 mod conversation;
 mod execution;
+mod forecast;
 mod graph;
 mod intake;
 mod landing;
@@ -57,6 +58,7 @@ use onus_store::Store;
 
 pub use commits::{CommitLease, Finishing, Pushed};
 pub use conversation::{Conversation, Files, HookCall};
+pub use forecast::{BranchView, ConflictView, ForecastView, LiveBranch, Warning};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use landing::{Landable, Settling, Unsettled};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};

@@ -10,8 +10,11 @@
 mod committing;
 pub mod config;
 mod connection;
+mod forecast;
+pub mod gates;
 mod host;
 mod joining;
+pub mod landing;
 mod rescue;
 pub mod scopes;
 mod store_at;

@@ -297,6 +297,7 @@ impl<'a> Hook<'a> {
             Moment::BeforeTool => Ok(Answer::default()),
             Moment::Start => {
                 self.host.adopt_here();
+                self.host.tell_of_conflicts(engine);
                 let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
                 let identity = self.identity(&call);
                 let mut text = primer::primer(engine, Some(&identity), false)?;
@@ -313,8 +314,11 @@ impl<'a> Hook<'a> {
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
             Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins | Moment::PartBegins => {
-                let presence =
-                    if moment == Moment::TurnBegins { Presence::TurnBegun } else { Presence::Here };
+                let begins = moment == Moment::TurnBegins;
+                if begins {
+                    self.host.tell_of_conflicts(engine);
+                }
+                let presence = if begins { Presence::TurnBegun } else { Presence::Here };
                 let reply = self.run(engine, &call, Command::Presence(presence))?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }

@@ -26,6 +26,7 @@ pub(crate) mod hook;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod intake;
+pub(crate) mod land;
 pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod log;

@@ -5,15 +5,21 @@ use crate::event::{Body, Draft};
 use crate::gate::{Demand, Gate, GateKind, Missing, Verdict, Why};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::task::State;
 use crate::text::Field;
 
-use super::standing::Standing;
+use super::standing::{Standing, standing_of_claimant};
 use super::tasks::{own_token, standing_beside};
 use super::{Decision, View, overridden};
 
 /// What a gate came to. A command's outcome is anybody's to report; what needs a judge needs the right one.
 pub(super) fn judge(view: &View<'_>, judging: &Judging, force: Option<&Force>) -> Result<Decision, Refusal> {
-    let (mut drafts, standing) = standing_beside(view, force)?;
+    let is_done = view.task.state == State::Done && view.caller.token.is_none();
+    // On what is done, being superseded is no bar.
+    let (mut drafts, standing) = match is_done {
+        true => (Vec::new(), standing_of_claimant(view)),
+        false => standing_beside(view, force)?,
+    };
     let Judging { gate, verdict, judgement, message } = judging;
     let message = message.as_deref().map(|text| Field::Note.check(text)).transpose()?;
     if let Some(refusal) = may_not_judge(view, &standing, judging) {

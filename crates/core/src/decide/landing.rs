@@ -10,7 +10,7 @@ use crate::task::State;
 use crate::text::Field;
 use crate::transition::Verb;
 
-use super::standing::{Standing, held_refusal, standing};
+use super::standing::{Standing, held_refusal, standing, standing_of_claimant};
 use super::tasks::{kept_for, own_token};
 use super::{Decision, View, gate, overridden};
 
@@ -38,10 +38,18 @@ pub fn moves_task(body: &Body) -> bool {
     )
 }
 
+/// What is done is anybody's to land: being superseded on it is no bar.
+fn standing_to_land<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
+    match (view.task.state, view.caller.token) {
+        (State::Done, None) => Ok(standing_of_claimant(view)),
+        _ => standing(view),
+    }
+}
+
 /// Exit 6 or 4, unless the caller may land the task as it was looked at: its holder while it works, anyone when it is done.
 pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -> Result<Decision, Refusal> {
     let id = view.id;
-    let standing = standing(view)?;
+    let standing = standing_to_land(view)?;
     if let Standing::Held(lease) = standing {
         return Err(held_refusal(view, lease));
     }
@@ -117,7 +125,7 @@ pub(super) fn found(view: &View<'_>, landed: &Landed) -> Result<Decision, Refusa
 
 /// A holder keeps its lease and resolves it; what was done is open again, kept for whoever did it.
 pub(super) fn fail(view: &View<'_>, failure: &Failure) -> Result<Decision, Refusal> {
-    if let Standing::Held(lease) = standing(view)? {
+    if let Standing::Held(lease) = standing_to_land(view)? {
         return Err(held_refusal(view, lease));
     }
     let message = Field::Note.check(&failure.message)?;

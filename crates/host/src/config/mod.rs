@@ -10,13 +10,15 @@
 //! | file | story |
 //! | --- | --- |
 //! | `keys.rs` | the keys, and what their values may be |
-//! | `tables.rs` | tables that a project fills by name, such as its areas |
+//! | `tables.rs` | tables that a project fills, such as its areas |
+//! | `gate.rs` | one of them: the checks that its tasks must pass |
 //! | `file.rs` | one file: read, understood, or refused with line and column |
 //! | `edit.rs` | one key in one file, changed with everything else left as it is |
 //! | `places.rs` | where the user's files are |
 
 mod edit;
 mod file;
+mod gate;
 mod keys;
 mod places;
 mod tables;
@@ -25,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onus_core::gate::Gate;
 use onus_core::ids::shortened;
 use onus_core::landing::{DepsMet, LandStyle};
 use onus_core::policy::{AcrossWorktrees, GuardPeople, Policy, ScopeMode, Unclaimed};
@@ -122,6 +125,11 @@ pub struct Config {
     tables: Tables,
     /// The repository's file, which defines the tables.
     shared: Option<PathBuf>,
+}
+
+/// The gates that this text of an `onus.toml` defines: landing reads them from the target's tree.
+pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
+    Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
 impl Config {
@@ -224,6 +232,11 @@ impl Config {
         let known: Vec<&str> = areas.keys().take(MAX_NAMED).map(AreaName::as_str).collect();
         let more = if areas.len() > MAX_NAMED { ", …" } else { "" };
         Err(Refusal::usage(format!("{said}; the nearest is {near}; defined: {}{more}", known.join(", "))))
+    }
+
+    /// The checks that tasks must pass here.
+    pub fn gates(&self) -> &[Gate] {
+        &self.tables.gates
     }
 
     /// What the project says about a channel that asks come by.

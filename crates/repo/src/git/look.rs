@@ -105,17 +105,23 @@ const STATUS_LIMIT: Duration = Duration::from_secs(30);
 impl Call<'_> {
     /// A program that converts files is not run: whatever it would make of them, they changed.
     pub(crate) fn without(self, filters: &[String]) -> Self {
-        let call = self.env("GIT_CONFIG_COUNT", filters.len().to_string());
-        filters.iter().enumerate().fold(call, |call, (n, key)| {
-            let value = if key.ends_with(".required") { "false" } else { "" };
-            call.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
-        })
+        let value = |key: &str| if key.ends_with(".required") { "false" } else { "" };
+        let values: Vec<(String, &str)> = filters.iter().map(|key| (key.clone(), value(key))).collect();
+        self.overriding(&values)
     }
 }
 
 /// The keys of all programs that convert files.
 pub(crate) fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
-    let keys = r"^filter\..*\.(clean|process|smudge|required)$";
+    configured(repository, r"^filter\..*\.(clean|process|smudge|required)$", limit)
+}
+
+/// The keys of all programs that merge files.
+pub(crate) fn drivers(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
+    configured(repository, r"^merge\..*\.driver$", limit)
+}
+
+fn configured(repository: &Repository, keys: &str, limit: Duration) -> Result<Vec<String>, GitError> {
     let call = repository.call().words(&["config", "-z", "--name-only", "--get-regexp", keys]);
     match call.limit(limit).run() {
         Ok(out) => {

@@ -54,7 +54,7 @@ const UNDER_WAY: [(&str, &str); 6] = [
     ("BISECT_LOG", "bisect"),
 ];
 
-pub(super) fn under_way(git_dir: &Path) -> Option<UnderWay> {
+pub(crate) fn under_way(git_dir: &Path) -> Option<UnderWay> {
     UNDER_WAY.iter().find_map(|(file, what)| {
         let since = git_dir.join(file).symlink_metadata().ok()?.modified().ok()?;
         let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

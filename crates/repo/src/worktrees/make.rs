@@ -305,7 +305,7 @@ impl Worktrees {
 }
 
 /// The folder of all of them, which belongs to the user.
-fn make_root(root: &Path) -> Result<(), Refusal> {
+pub(super) fn make_root(root: &Path) -> Result<(), Refusal> {
     let what = || format!("cannot make {}", root.display());
     DirBuilder::new().recursive(true).create(root).map_err(|error| unwritten(&what(), &error))?;
     let there = fs::symlink_metadata(root).map_err(|error| unwritten(&what(), &error))?;

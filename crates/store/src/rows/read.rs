@@ -108,6 +108,7 @@ macro_rules! shared_reads {
         $crate::rows::read::shared_reads! { $crate::rows::judgement =>
             fn judgements_of(task: Uid, limit: u64) -> Vec<JudgementRow>;
             fn to_land(limit: u64) -> Vec<Task>;
+            fn branched(limit: u64) -> Vec<Task>;
         }
         $crate::rows::read::shared_reads! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;

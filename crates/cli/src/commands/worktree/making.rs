@@ -264,6 +264,10 @@ fn made(
             reply.notices.extend(super::super::setup::unguarded(context, &made.path));
             let uncommitted = making.uncommitted;
             making.finish()?;
+            // A branch that was there may have been overtaken.
+            if let Ok(mut engine) = context.host.engine(Access::Write) {
+                context.host.tell_of_conflicts(&mut engine);
+            }
             let rescued = rescue.then(|| lay_out(context, task, &made.path, uncommitted, holder));
             reply.notices.extend(rescued.iter().flat_map(|laid| laid.notices.iter().cloned()));
             Ok(Made { reply, rescued, ..made })

@@ -208,15 +208,19 @@ fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result
 fn run_show(context: &Context, one: One) -> super::Result {
     let worktrees = context.host.worktrees()?;
     let linked = find(context, &worktrees, one.named.as_deref())?;
-    let seen = Seen::new(context, &worktrees, &leases(context)?, linked, true);
+    let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
+    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast), linked, true);
+    let notices: Vec<Notice> =
+        forecast.incomplete.map(crate::render::incomplete).map(Notice::info).into_iter().collect();
     if context.out.json {
-        context.out.document(seen.document(), &[]);
+        context.out.document(seen.document(), &notices);
         return Ok(());
     }
     seen.lines(context).iter().for_each(|line| context.out.line(line));
     if let Some(base) = seen.linked.info.as_ref().and_then(|info| info.port_base) {
         context.out.line(&ports_line(base));
     }
+    context.out.notices(&notices);
     Ok(())
 }
 
@@ -287,7 +291,7 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
 }
 
 /// Removes it, or only says whether it would go.
-fn removed(
+pub(crate) fn removed(
     context: &Context,
     worktrees: &Worktrees,
     linked: &Linked,
