@@ -1,3 +1,4 @@
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_engine::RescueView;
@@ -10,6 +11,7 @@ use crate::output::escape_line;
 use crate::wording;
 use onus_host::StoreAt;
 
+use super::ledger::intact;
 use super::worktree::Findings;
 
 /// The check of agents' configuration, the only one that is not about the store.
@@ -204,7 +206,9 @@ fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusa
     match engine.store().rebuild(&mut |_| {}) {
         Ok(rebuilt) => {
             let changed = rebuilt.changed.iter();
-            fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
+            fixed.extend(
+                changed.map(|(table, rows)| format!("{} of {table}, from the ledger", counted(*rows, "row"))),
+            );
         }
         Err(
             error @ (StoreError::ReadOnly(_)
@@ -306,11 +310,7 @@ fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Res
 
 fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {
     match engine.verify(&[], &mut |_| {}) {
-        Ok(verified) => finding(
-            "ledger",
-            true,
-            format!("{} events, {} tasks, all chains intact", verified.events, verified.tasks),
-        ),
+        Ok(verified) => finding("ledger", true, intact(&verified)),
         Err(refusal) => finding("ledger", false, refusal.message),
     }
 }

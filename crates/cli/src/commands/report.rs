@@ -32,6 +32,7 @@ enum Report {
 
 /// What was done, is in progress, is blocked or waits for you
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
 struct Standup {
     #[command(flatten)]
     days: Days,
@@ -42,6 +43,7 @@ struct Standup {
 
 /// One actor's day as it went by
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "today")))]
 struct OneActor {
     /// The actor: human:NAME, agent:NAME or ci:NAME
     #[arg(value_name = "ACTOR", value_parser = parse::<ActorName>)]
@@ -58,6 +60,7 @@ struct OneActor {
 /// Lead time runs from the request to done, cycle time from the start of work to done. Percentiles are exact to 1 %. Waiting is
 /// the part of the cycle in which nobody held the task: review, a block, or waiting for somebody to take it.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "83d")))]
 struct Flow {
     #[command(flatten)]
     days: Days,
@@ -73,6 +76,7 @@ struct Flow {
 ///
 /// As far as it was recorded, by agents' hooks or by onus session record. What nobody reported is left empty: it is unknown, not zero.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "29d")))]
 struct Cost {
     /// A row for each of these; tag: all tags of a task together
     #[arg(long, value_name = "WHAT", default_value = "task")]
@@ -151,9 +155,14 @@ impl<'a> Page<'a> {
     }
 
     fn end(self) {
-        let out = self.out;
-        out.line(&self.text());
+        let (out, md) = (self.out, self.md);
+        show(out, md, &self.text());
     }
+}
+
+/// Markdown is broken into lines by whoever shows it.
+fn show(out: &Output, md: bool, page: &str) {
+    if md { out.line(page) } else { out.prose(page) }
 }
 
 fn standup(context: &Context, args: &Standup) -> super::Result {
@@ -165,7 +174,7 @@ fn standup(context: &Context, args: &Standup) -> super::Result {
         out.document(standup.worded(&wording::step), &looked.notices);
         return Ok(());
     }
-    out.line(&standup_page(out, args.md, standup, &zone));
+    show(out, args.md, &standup_page(out, args.md, standup, &zone));
     out.notices(&looked.notices);
     Ok(())
 }

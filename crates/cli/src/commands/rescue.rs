@@ -29,10 +29,12 @@ use file::{restore_file, show_file};
 /// When a task is taken over or reset, what its holder left uncommitted becomes a commit that no branch has
 /// (refs/onus/rescue/ID/TOKEN); the worktree is not touched. And the last contents of files that agents have reserved are kept for
 /// 14 days, whoever overwrites them.
+///
+/// Without a command, it lists what was kept.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -100,7 +102,7 @@ struct Drop {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action {
+    match args.action.unwrap_or(Action::List { all: false }) {
         Action::List { all } => list(context, all),
         Action::Show { what, token } => match subject(context, &what, token.token)? {
             Subject::Rescue(view) => show(context, &view),

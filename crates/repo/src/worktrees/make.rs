@@ -268,7 +268,7 @@ impl Worktrees {
         info.own = Some(own.clone());
         let state = self.state(&linked, None)?;
         let uncommitted = state.changed.len() + state.untracked.len();
-        let mut remarks = vec![format!("{where_it_is} was there and has its branch: the work goes on in it")];
+        let mut remarks = vec![format!("{where_it_is} has its branch already: continue there")];
         if uncommitted > 0 {
             let files = super::look::counted(uncommitted as u64, "file");
             remarks.push(format!("{files} there with changes that nobody committed"));
