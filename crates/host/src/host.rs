@@ -170,7 +170,8 @@ impl Host {
         let (place, limits) = (self.place.clone(), self.config.rescue_limits());
         let is_shared = matches!(at, StoreAt::Server { .. });
         let engine = engine.rescuing(move |due| rescue::keep(place.as_ref(), limits, is_shared, due));
-        let (place, remote) = (self.place.clone(), self.config.get("land.remote").map(|(name, _)| name.to_owned()));
+        let (place, remote) =
+            (self.place.clone(), self.config.get("land.remote").map(|(name, _)| name.to_owned()));
         Ok(engine.settling(move |begun| landing::settle(place.as_ref(), remote.as_deref(), begun)))
     }
 

@@ -17,6 +17,7 @@ mod discover;
 mod files;
 mod git;
 pub mod guard;
+pub mod judged;
 pub mod landing;
 pub mod last;
 mod name;

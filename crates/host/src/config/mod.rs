@@ -464,4 +464,3 @@ mod tests {
         assert!(load("", "", &[("ONUS_LEASE_TTL", "-1m")]).is_err());
     }
 }
-

@@ -94,7 +94,11 @@ impl Candidate {
 
 impl<'h> Landings<'h> {
     /// `onto`: another target than the task's own, or the configured one.
-    pub fn new(host: &'h Host, onto: Option<&str>, style: Option<LandStyle>) -> Result<Landings<'h>, Refusal> {
+    pub fn new(
+        host: &'h Host,
+        onto: Option<&str>,
+        style: Option<LandStyle>,
+    ) -> Result<Landings<'h>, Refusal> {
         let place = host.place.as_ref().ok_or_else(no_repository)?;
         let lander = Lander::of(place)?.ok_or_else(no_repository)?;
         lander.check_git().map_err(refused)?;

@@ -43,9 +43,11 @@ impl Landings<'_> {
     pub fn land_queue(&mut self, seated: &Seated, run: &mut GateRun<'_>) -> Result<Report, Refusal> {
         let Queued { candidates, left } = self.queued()?;
         let mut report = self.land_all(seated, candidates, Until::Landed, run)?;
-        report.refused.extend(
-            left.into_iter().map(|(id, refusal)| super::Refused { id, refusal, is_reopened: false }),
-        );
+        report.refused.extend(left.into_iter().map(|(id, refusal)| super::Refused {
+            id,
+            refusal,
+            is_reopened: false,
+        }));
         Ok(report)
     }
 }

@@ -139,12 +139,14 @@ impl Landings<'_> {
                     }
                     Tried::Again(rest) => {
                         let busy = "its target or its branch moved again and again";
-                        report.refused.extend(rest.iter().map(|candidate| Refused {
-                            id: candidate.id().to_owned(),
-                            refusal: Refusal::new(Code::Busy, format!("{}: {busy}", candidate.id()))
-                                .task(candidate.id())
-                                .next(Step::Land(candidate.id().to_owned())),
-                            is_reopened: false,
+                        report.refused.extend(rest.iter().map(|candidate| {
+                            Refused {
+                                id: candidate.id().to_owned(),
+                                refusal: Refusal::new(Code::Busy, format!("{}: {busy}", candidate.id()))
+                                    .task(candidate.id())
+                                    .next(Step::Land(candidate.id().to_owned())),
+                                is_reopened: false,
+                            }
                         }));
                     }
                     Tried::Split(mut first) => {
@@ -210,18 +212,20 @@ impl Landings<'_> {
     /// Where the target is: here, or at the remote.
     fn tip(&self) -> Result<Tip, Refusal> {
         let Some(remote) = &self.settings.remote else {
-            return self.lander.tip(&self.target, &self.settings.union).map_err(refused)?.map_err(|conflicts| {
-                let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
-                let message = format!(
-                    "what was committed to {} where it is checked out conflicts with what has landed: {}",
-                    quote::name(&self.target),
-                    quote::some_names(&files)
-                );
-                Refusal::new(Code::Conflict, message).next(Step::plain(format!(
-                    "in the checkout of {}: git merge refs/onus/landed/{}",
-                    self.target, self.target
-                )))
-            });
+            return self.lander.tip(&self.target, &self.settings.union).map_err(refused)?.map_err(
+                |conflicts| {
+                    let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+                    let message = format!(
+                        "what was committed to {} where it is checked out conflicts with what has landed: {}",
+                        quote::name(&self.target),
+                        quote::some_names(&files)
+                    );
+                    Refusal::new(Code::Conflict, message).next(Step::plain(format!(
+                        "in the checkout of {}: git merge refs/onus/landed/{}",
+                        self.target, self.target
+                    )))
+                },
+            );
         };
         match self.lander.fetch_target(remote, &self.target, REMOTE_LIMIT).map_err(refused)? {
             Fetched::At(commit) => Ok(Tip {
@@ -251,7 +255,8 @@ impl Landings<'_> {
         let mut base = tip.commit.clone();
         for candidate in candidates {
             let style = style(self.style);
-            let planned = self.lander.plan(&base, &candidate.head, style, &self.settings.union).map_err(refused)?;
+            let planned =
+                self.lander.plan(&base, &candidate.head, style, &self.settings.union).map_err(refused)?;
             let plan = match planned {
                 Planned::AlreadyThere if base == tip.commit => {
                     if until == Until::Landed && candidate.is_done() {
@@ -340,7 +345,8 @@ impl Landings<'_> {
                 return Ok(Some(built.into_iter().map(|part| part.candidate).collect()));
             }
         }
-        let requests: Vec<Request> = begun.iter().map(|unsettled| self.settled(unsettled, Settled::Landed)).collect();
+        let requests: Vec<Request> =
+            begun.iter().map(|unsettled| self.settled(unsettled, Settled::Landed)).collect();
         for answer in self.engine.execute(&requests) {
             answer?;
         }
@@ -360,10 +366,12 @@ impl Landings<'_> {
         for _ in 0..2 {
             let intended = match &self.settings.remote {
                 None => self.lander.intend(id, commit, tip).map_err(refused)?,
-                Some(remote) => match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
-                    Ok(intended) => intended,
-                    Err(push) => return Err(unreachable(remote, &push_failed(&push))),
-                },
+                Some(remote) => {
+                    match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
+                        Ok(intended) => intended,
+                        Err(push) => return Err(unreachable(remote, &push_failed(&push))),
+                    }
+                }
             };
             match intended {
                 Intended::Written => break,
@@ -438,7 +446,11 @@ impl Landings<'_> {
             return self.lander.move_together(&parts, tip, result, &message).map_err(refused);
         };
         let steps = (&tip.commit, result);
-        match self.lander.move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT).map_err(refused)? {
+        match self
+            .lander
+            .move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT)
+            .map_err(refused)?
+        {
             Ok(moved) => Ok(moved),
             Err(Push::Refused(words)) => {
                 let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(&words));

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use onus_core::commit::CommitId;
 use onus_core::command::{Act, Command};
+use onus_core::commit::CommitId;
 use onus_core::ids::TaskRef;
 use onus_core::landing::{LandStyle, Landed, Settled};
 use onus_core::refusal::Refusal;
@@ -31,7 +31,8 @@ pub(crate) fn settle(place: Option<&Place>, remote: Option<&str>, unsettled: &Un
     };
     let settled = match &intent.place.machine {
         None if remote == Some(intent.place.repository.as_str()) => {
-            let at = lander.settle_at(&intent.place.repository, id, &intent.target, &intent.commit, REMOTE_LIMIT);
+            let at =
+                lander.settle_at(&intent.place.repository, id, &intent.target, &intent.commit, REMOTE_LIMIT);
             match at {
                 Ok(Ok(settled)) => Ok(settled),
                 Ok(Err(push)) => return Settling::Failed(super::round::push_failed(&push)),
@@ -67,7 +68,8 @@ impl Landings<'_> {
             let target = self.target_of(&candidate);
             let Ok(tip) = self.tip_commit(&target) else { continue };
             // A branch without a commit of its own is in every target.
-            let has_own = candidate.of.task.branch.as_ref().is_some_and(|own| own.base != candidate.head.as_str());
+            let has_own =
+                candidate.of.task.branch.as_ref().is_some_and(|own| own.base != candidate.head.as_str());
             if has_own && self.lander.is_landed(&candidate.head, &tip).map_err(refused)? {
                 self.found(&candidate, &target, &tip)?;
                 found.push((candidate.id().to_owned(), tip));
@@ -87,7 +89,12 @@ impl Landings<'_> {
     }
 
     /// Says that a task's changes are in the target.
-    pub(super) fn found(&mut self, candidate: &Candidate, target: &str, tip: &CommitId) -> Result<(), Refusal> {
+    pub(super) fn found(
+        &mut self,
+        candidate: &Candidate,
+        target: &str,
+        tip: &CommitId,
+    ) -> Result<(), Refusal> {
         let act = Act::FoundLanded(Landed {
             target: target.to_owned(),
             commit: tip.clone(),

@@ -25,9 +25,11 @@ impl Lander {
     pub fn tasks_behind(&self, path: &str, branch: &CommitId, target: &CommitId) -> Vec<String> {
         let Some(fork) = self.fork_of(branch, target) else { return Vec::new() };
         let format = "--format=%(trailers:key=Onus-Task,valueonly,separator=%x20)";
-        let words = ["log", "--first-parent", "-m", "--no-show-signature", "--no-renames", "-n", "200", format];
+        let words =
+            ["log", "--first-parent", "-m", "--no-show-signature", "--no-renames", "-n", "200", format];
         let range = format!("{fork}..{target}");
-        let Ok(said) = self.git().words(&words).words(&[&range, "--", &format!(":(literal){path}")]).line() else {
+        let Ok(said) = self.git().words(&words).words(&[&range, "--", &format!(":(literal){path}")]).line()
+        else {
             return Vec::new();
         };
         let mut tasks: Vec<String> = Vec::new();

@@ -230,7 +230,8 @@ impl Lander {
     /// Whether every intent is still what it was.
     fn all_stand(&self, parts: &[Part<'_>]) -> Result<bool, Error> {
         let there = self.intents()?;
-        let stands = |part: &Part<'_>| there.iter().any(|(id, commit)| id == part.id && commit == part.commit);
+        let stands =
+            |part: &Part<'_>| there.iter().any(|(id, commit)| id == part.id && commit == part.commit);
         Ok(parts.iter().all(stands))
     }
 

@@ -140,7 +140,13 @@ impl Lander {
         (old, result): (&CommitId, &CommitId),
         limit: Duration,
     ) -> Result<Result<Moved, Push>, Error> {
-        self.move_together_at(remote, &[Part { id, commit: result, branch: None }], branch, (old, result), limit)
+        self.move_together_at(
+            remote,
+            &[Part { id, commit: result, branch: None }],
+            branch,
+            (old, result),
+            limit,
+        )
     }
 
     /// The same for several that land in one push, `result` being the last of them.

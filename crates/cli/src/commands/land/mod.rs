@@ -102,7 +102,8 @@ fn landings<'h>(
     args: &Args,
     named: Option<&TaskRef>,
 ) -> Result<(Landings<'h>, Candidate), Refusal> {
-    let mut landings = Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    let mut landings =
+        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
     let candidate = landings.candidate(named)?;
     if args.onto.is_none() {
         landings.target = landings.target_of(&candidate);
@@ -179,7 +180,8 @@ fn red(target: &str, report: &Report) -> Refusal {
 }
 
 fn queue(context: &Context, args: &Args) -> super::ExitCode {
-    let mut landings = Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    let mut landings =
+        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
     let mut watch = match args.watch {
         true => Some(landings.watch()?),
         false => None,

@@ -74,7 +74,9 @@ pub(crate) fn left(checkout: &Checkout) -> Option<String> {
         Left::InTheWay(paths) => format!("uncommitted changes there are in the way: {}", names(paths)),
         Left::Submodules(paths) => format!("submodules there would move: {}", names(paths)),
         Left::UnderWay(what) => format!("{what} is under way there"),
-        Left::Diverged => "something was committed there that has not landed; the next landing merges both".to_owned(),
+        Left::Diverged => {
+            "something was committed there that has not landed; the next landing merges both".to_owned()
+        }
         Left::Twice => "the branch is checked out more than once".to_owned(),
         Left::Missing => "its folder is not there".to_owned(),
         Left::Busy => "another git is at work there".to_owned(),
@@ -137,6 +139,10 @@ pub(super) fn gate_runner<'c>(
 }
 
 /// Pushes a task's branch and opens a pull request for it.
-pub(super) fn pull_request(_context: &Context, _named: Option<&TaskRef>, _onto: Option<&str>) -> super::super::ExitCode {
+pub(super) fn pull_request(
+    _context: &Context,
+    _named: Option<&TaskRef>,
+    _onto: Option<&str>,
+) -> super::super::ExitCode {
     Err(Refusal::new(Code::Unexpected, "not yet"))
 }

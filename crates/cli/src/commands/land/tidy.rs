@@ -12,7 +12,8 @@ pub(super) fn tidy(context: &Context, landings: &Landings<'_>, report: &Report) 
     let Ok(all) = worktrees.list() else { return Vec::new() };
     let mut lines = Vec::new();
     for landed in &report.landed {
-        let Some(linked) = all.iter().find(|linked| linked.branch.as_deref() == Some(landed.branch.as_str())) else {
+        let Some(linked) = all.iter().find(|linked| linked.branch.as_deref() == Some(landed.branch.as_str()))
+        else {
             // Nobody has it out: what it was is in the target.
             landings.forget_branch(landed);
             continue;
@@ -22,7 +23,10 @@ pub(super) fn tidy(context: &Context, landings: &Landings<'_>, report: &Report) 
         }
         let path = path_line(&linked.path);
         if context.host.folder.starts_with(&linked.path) {
-            lines.push(format!("you are in {path}: `onus worktree remove {}` takes it away from elsewhere", landed.id));
+            lines.push(format!(
+                "you are in {path}: `onus worktree remove {}` takes it away from elsewhere",
+                landed.id
+            ));
             continue;
         }
         match worktree::removed(context, worktrees, linked, false) {
