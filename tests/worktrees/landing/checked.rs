@@ -134,10 +134,7 @@ fn a_review_gate_asks_for_somebody_who_did_not_work_on_it() {
     let id = yard.done(&worker, "one", "one.txt", "1\n");
     assert_eq!(yard.json(&worker, &["land", &id]).refused(6)["code"], "gate");
     assert_eq!(yard.show(&id)["state"], "done", "it waits for its review");
-    assert_eq!(
-        yard.json(&worker, &["gate", "pass", &id, "review"]).refused(6)["code"],
-        "not_allowed"
-    );
+    assert_eq!(yard.json(&worker, &["gate", "pass", &id, "review"]).refused(6)["code"], "not_allowed");
     yard.json(&agent("reviewer"), &["gate", "pass", &id, "review", "-m", "well done"]).ok();
     yard.land(&id);
     yard.has_landed_in_peace();
