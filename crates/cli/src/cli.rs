@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Scope(c::scope::Args),
     Worktree(c::worktree::Args),
     Land(c::land::Args),
+    Gate(c::gate::Args),
     Touch(c::touch::Args),
     Edit(c::edit::Args),
     Undo(c::undo::Args),

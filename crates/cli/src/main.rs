@@ -240,6 +240,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Doctor(args) => return c::doctor::run(context, args),
         Command::Run(args) => return c::run::run(context, args),
         Command::Land(args) => return c::land::run(context, args),
+        Command::Gate(args) => return c::gate::run(context, args),
         Command::Done(args) => return c::done::run(context, args),
         Command::Release(args) => return c::release::run(context, args),
         Command::Show(args) => return c::show::run(context, args),

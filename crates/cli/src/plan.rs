@@ -13,6 +13,7 @@ use serde::Deserialize;
 use onus_core::actor::Tier;
 use onus_core::command::{NewTask, PlannedTask, Schedule, TaskLink};
 use onus_core::constraint::Constraints;
+use onus_core::gate::GateKey;
 use onus_core::ids::shortened;
 use onus_core::lease::Mode;
 use onus_core::plan::of_entry;
@@ -53,6 +54,8 @@ struct Entry {
     #[serde(default)]
     constraints: Vec<String>,
     #[serde(default)]
+    gates: Vec<String>,
+    #[serde(default)]
     acceptance: Vec<String>,
     parent: Option<String>,
     #[serde(default)]
@@ -86,6 +89,8 @@ pub(crate) struct Scoping<'a> {
     pub(crate) scope: &'a dyn Fn(&[String]) -> Meant,
     /// The label of a task's area.
     pub(crate) area: &'a dyn Fn(Option<String>) -> Result<Option<String>, Refusal>,
+    /// The gates of these keys, which the project must define.
+    pub(crate) gates: &'a dyn Fn(Vec<GateKey>) -> Result<BTreeSet<GateKey>, Refusal>,
 }
 
 /// The plan in a file, or on standard input if the path is `-`.
@@ -161,6 +166,7 @@ impl Entry {
             tags: self.tags,
             refs: self.refs,
             constraints: Constraints::try_from(self.constraints)?,
+            gates: (scoping.gates)(self.gates.iter().map(|key| key.parse()).collect::<Result<_, _>>()?)?,
             max_attempts: self.max_attempts,
             scope,
             scope_areas,
@@ -217,6 +223,7 @@ mod tests {
                 Ok((scope, Areas::default()))
             },
             area: &Ok,
+            gates: &|keys| Ok(keys.into_iter().collect()),
         };
         parse(text, format, "plan", &scoping)
     }

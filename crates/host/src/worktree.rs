@@ -124,7 +124,7 @@ pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Opti
 }
 
 /// This machine, if it can be told from others.
-pub(crate) fn this_machine() -> Option<String> {
+pub fn this_machine() -> Option<String> {
     clock::domain().machine().known().map(str::to_owned)
 }
 

@@ -11,7 +11,7 @@
 //! **Where.** In the user's own state folder, bound to the clone (`consent.rs`).
 //!
 //! **With what.** An argv, never a shell line; a clean environment ([`environment`]); a folder in the work tree; a time
-//! limit. Set-up commands of worktrees use it; gates and dispatch will, and they will have no other way.
+//! limit. Set-up commands of worktrees and gates use it; dispatch will, and none has another way.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Kind::SetUp => "set-up command",
             Kind::Gate => "gate",

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Command, NewTask, Schedule, TaskLink};
 use onus_core::constraint::Constraint;
+use onus_core::gate::GateKey;
 use onus_core::ids::TaskRef;
 use onus_core::lease::Mode;
 use onus_core::quote::counted;
@@ -25,7 +26,7 @@ use onus_host::scopes::area_label;
 ///
 /// --file reads a plan: `[[task]]` tables in TOML, or {"tasks": [...]} in JSON, with fields named after the options here
 /// (title, body, type, priority, tier, owner, area, iteration, tags, refs, scope, constraints, acceptance, parent,
-/// deps, relates, not_before, max_attempts, origin, propose). Give a task a `name`, and the parent, deps and relates of others in the plan can refer
+/// deps, relates, gates, not_before, max_attempts, origin, propose). Give a task a `name`, and the parent, deps and relates of others in the plan can refer
 /// to it; refer to existing tasks by id. Either the whole plan is added or none of it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -59,7 +60,7 @@ pub(crate) struct Args {
 }
 
 /// The fields of one task, given as options or in a plan.
-const ALONE: [&str; 19] = [
+const ALONE: [&str; 20] = [
     "title",
     "body",
     "kind",
@@ -71,6 +72,7 @@ const ALONE: [&str; 19] = [
     "tags",
     "refs",
     "constraints",
+    "gates",
     "acceptance",
     "max_attempts",
     "parent",
@@ -113,6 +115,9 @@ pub(crate) struct FactArgs {
     /// What its holder may not do: read_only, no_delete, no_land, max_files=N or max_lines=N; repeatable
     #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
     constraints: Vec<Constraint>,
+    /// A gate it must pass beside those that are for all tasks: the key of a [[gate]] in onus.toml; repeatable
+    #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
+    gates: Vec<GateKey>,
     /// Share the --scope paths with other tasks that also share them
     #[arg(long)]
     shared: bool,
@@ -160,6 +165,7 @@ impl FactArgs {
             scope,
             scope_areas,
             constraints: self.constraints.into_iter().collect(),
+            gates: context.host.known_gates(self.gates)?,
             mode: if self.shared { Mode::Shared } else { Mode::Exclusive },
             max_attempts: self.max_attempts,
             ..plain
@@ -176,8 +182,11 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 }
 
 fn add_plan(context: &Context, file: &Path, dry_run: bool, key: Option<String>) -> super::Result {
-    let scoping =
-        Scoping { scope: &|globs| context.scope(globs), area: &|label| area_label(&context.host, label) };
+    let scoping = Scoping {
+        scope: &|globs| context.scope(globs),
+        area: &|label| area_label(&context.host, label),
+        gates: &|keys| context.host.known_gates(keys),
+    };
     let plan = crate::plan::read(file, &scoping)?;
     let names: Vec<Option<String>> = plan.iter().map(|planned| planned.name.clone()).collect();
     let command = Command::AddPlan(plan);

@@ -116,7 +116,13 @@ fn show(context: &Context) -> super::Result {
         });
         let forms: Vec<_> =
             TABLES.iter().map(|table| json!({ "table": table.form, "about": table.about })).collect();
-        let values: Vec<Value> = keys.chain(areas).chain(channels).collect();
+        let gates = tables.gates.iter().map(|gate| {
+            json!({
+                "key": format!("gate.{}", gate.key), "value": super::gate::document(gate), "source": source, "env": null,
+                "about": about("gate"),
+            })
+        });
+        let values: Vec<Value> = keys.chain(areas).chain(channels).chain(gates).collect();
         out.document(json!({ "config": values, "tables": forms }), &[]);
         return Ok(());
     }
@@ -144,6 +150,10 @@ fn show(context: &Context) -> super::Result {
         for (key, value) in channel_fields(channel) {
             entry(context, &escape_line(&format!("intake.{name}.{key}")), &escape_line(&value), &said);
         }
+    }
+    for gate in &tables.gates {
+        let said: Vec<String> = source.iter().map(|file| format!("from {file}")).collect();
+        entry(context, &format!("gate.{}", gate.key), &super::gate::in_short(gate), &said);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@ use std::io::IsTerminal as _;
 use onus_core::actor::{ActorName, Tier};
 use onus_core::command::{Act, Command, Edit};
 use onus_core::constraint::{Constraint, ConstraintKind};
+use onus_core::gate::GateKey;
 use onus_core::ids::{TaskRef, Version};
 use onus_core::lease::Mode;
 use onus_core::refusal::{Code, Refusal, Step};
@@ -73,6 +74,12 @@ pub(crate) struct Args {
     /// Lift a constraint, such as max_files; people only; repeatable
     #[arg(long = "no-constraint", value_name = "NAME", value_parser = parse::<ConstraintKind>)]
     no_constraints: Vec<ConstraintKind>,
+    /// A gate it must pass beside those that are for all tasks: the key of a [[gate]] in onus.toml; repeatable
+    #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
+    gates: Vec<GateKey>,
+    /// Take a gate off that it names; people only; repeatable
+    #[arg(long = "no-gate", value_name = "KEY", value_parser = parse::<GateKey>)]
+    no_gates: Vec<GateKey>,
     /// The task it is part of
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
@@ -141,8 +148,8 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             .collect(),
         constraints: args.constraints.into_iter().collect(),
         lift: args.no_constraints.into_iter().collect(),
-        add_gates: Default::default(),
-        remove_gates: Default::default(),
+        add_gates: context.host.known_gates(args.gates)?,
+        remove_gates: args.no_gates.into_iter().collect(),
         acceptance: args.acceptance,
         parent: match args.parent.map(clearable) {
             Some(Some(id)) => Some(Some(id.parse::<TaskRef>()?)),

@@ -18,6 +18,7 @@ pub(crate) mod done;
 pub(crate) mod drop;
 pub(crate) mod edit;
 pub(crate) mod fail;
+pub(crate) mod gate;
 pub(crate) mod graph;
 pub(crate) mod guard;
 pub(crate) mod handoff;

@@ -1,7 +1,7 @@
 use clap::Subcommand;
 use onus_core::actor::ActorKind;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_repo::approval::{By, Definition};
+use onus_repo::approval::{By, Definition, Kind};
 use onus_store::Access;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 enum Action {
     /// List the commands, and whether each is approved
     List,
-    /// Approve a command as it is now
+    /// Approve commands as they are now
     Approve(Approve),
     /// Take an approval back
     Revoke(Named),
@@ -40,33 +40,64 @@ struct Named {
 
 #[derive(clap::Args, Debug)]
 struct Approve {
-    #[command(flatten)]
-    named: Named,
+    /// The commands' names, as `trust list` shows them
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    names: Vec<String>,
+    /// Approve all of them
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
     /// Approve it only if it is still this one; pipelines need it
-    #[arg(long, value_name = "SHA256")]
+    #[arg(long, value_name = "SHA256", conflicts_with = "all")]
     digest: Option<String>,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let definitions: Vec<Definition> = context.host.config.worktrees().setup.into_iter().collect();
+    let config = &context.host.config;
+    let own = config.worktrees().setup.into_iter().chain(config.landing().pr);
+    let gates = config.gates().iter().filter_map(onus_host::gates::definition);
+    let definitions: Vec<Definition> = own.chain(gates).collect();
     match args.action.unwrap_or(Action::List) {
         Action::List => list(context, &definitions),
-        Action::Approve(approve) => {
-            let definition = named(&definitions, &approve.named.name)?;
-            let actor = context.host.identity(&mut context.host.engine(Access::Read)?)?.actor;
-            let by = match &approve.digest {
-                Some(digest) if actor.kind() != ActorKind::Agent => By::Digest(digest),
-                _ => By::Person(&actor),
-            };
-            context.host.approvals()?.approve(definition, by)?;
-            answer(context, definition, "approved")
-        }
+        Action::Approve(args) => approve(context, &definitions, args),
         Action::Revoke(revoke) => {
             let definition = named(&definitions, &revoke.name)?;
             context.host.approvals()?.revoke(definition)?;
             answer(context, definition, "no longer approved")
         }
     }
+}
+
+fn approve(context: &Context, definitions: &[Definition], args: Approve) -> super::Result {
+    if args.digest.is_some() && args.names.len() != 1 {
+        return Err(Refusal::usage("a digest is of one command: name that one"));
+    }
+    let chosen: Vec<&Definition> = match args.all {
+        true => definitions.iter().collect(),
+        false => args.names.iter().map(|name| named(definitions, name)).collect::<Result<_, _>>()?,
+    };
+    let actor = context.host.identity(&mut context.host.engine(Access::Read)?)?.actor;
+    let by = match &args.digest {
+        Some(digest) if actor.kind() != ActorKind::Agent => By::Digest(digest),
+        _ => By::Person(&actor),
+    };
+    let approvals = context.host.approvals()?;
+    for definition in &chosen {
+        approvals.approve(definition, by)?;
+    }
+    match (chosen.as_slice(), context.out.json) {
+        ([one], _) if !args.all => return answer(context, one, "approved"),
+        (all, true) => {
+            let all: Result<Vec<Value>, Refusal> = all.iter().map(|it| document(context, it)).collect();
+            context.out.document(json!({ "commands": all? }), &[]);
+        }
+        ([], false) => context.out.line("this repository configures no commands"),
+        (all, false) => {
+            for definition in all {
+                answer(context, definition, "approved")?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn named<'d>(definitions: &'d [Definition], name: &str) -> Result<&'d Definition, Refusal> {
@@ -106,7 +137,12 @@ fn list(context: &Context, definitions: &[Definition]) -> super::Result {
         let names: Vec<&str> = definition.env.iter().map(String::as_str).collect();
         let names = if names.is_empty() { "no variables of yours".to_owned() } else { names.join(", ") };
         let limit = onus_core::time::Span::from_ms(i64::try_from(definition.timeout_ms).unwrap_or(i64::MAX));
-        context.out.line(&format!("  in a new worktree, at most {limit}, with {names}"));
+        let place = match (definition.kind, definition.folder.as_str()) {
+            (Kind::SetUp, _) => "in a new worktree".to_owned(),
+            (_, "") => "at the root of the work tree".to_owned(),
+            (_, folder) => format!("in {}", escape_line(folder)),
+        };
+        context.out.line(&format!("  {}, {place}, at most {limit}, with {names}", definition.kind.as_str()));
         context.out.line(&format!("  {}", definition.digest()));
     }
     Ok(())

@@ -109,7 +109,7 @@ pub(super) fn acquire(
     };
     let mut drafts = check(view, opens, force)?;
     if let Some(demand) = &terms.demand {
-        drafts.extend(super::gate::asked_for(view, demand, force)?);
+        drafts.extend(super::gate::asked_for(view, demand, Verb::Claim, force)?);
     }
     let (wanted, mode) = super::scope::reservations_of(view.task, terms);
     super::scope::check_len(view, wanted.rows().len())?;

@@ -7,6 +7,7 @@ use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
+use crate::transition::Verb;
 
 use super::standing::{Standing, standing_of_claimant};
 use super::tasks::{own_token, standing_beside};
@@ -92,13 +93,22 @@ fn pass(id: &str, gate: &Gate, by: Reader) -> Step {
 pub(super) fn asked_for(
     view: &View<'_>,
     demand: &Demand,
+    verb: Verb,
     force: Option<&Force>,
 ) -> Result<Option<Draft>, Refusal> {
     let missing = demand.missing(&view.task.facts, view.judged);
     match (missing.is_empty(), force) {
         (true, _) => Ok(None),
         (false, Some(force)) => Ok(Some(overridden("gates", force))),
-        (false, None) => Err(missing_refusal(view.id, &missing)),
+        (false, None) => {
+            let mut refusal = missing_refusal(view.id, &missing);
+            // Where only judges are missing, that is what a review is for.
+            let is_judged = |missing: &Missing| missing.kind.is_some_and(|kind| !kind.is_run());
+            if verb == Verb::Done && missing.iter().all(is_judged) {
+                refusal.next.insert(0, Step::Do(Verb::Submit, view.id.to_owned()));
+            }
+            Err(refusal)
+        }
     }
 }
 
@@ -127,7 +137,8 @@ pub fn missing_refusal(id: &str, missing: &[Missing]) -> Refusal {
     let judged = |missing: &&Missing| matches!(missing.kind, Some(GateKind::Manual | GateKind::Review));
     for missing in missing.iter().filter(judged) {
         let gate = missing.key.to_string();
-        refusal = refusal.next(Step::PassGate { task: id.to_owned(), gate, by: Reader::Person });
+        let by = if missing.kind == Some(GateKind::Review) { Reader::Reviewer } else { Reader::Person };
+        refusal = refusal.next(Step::PassGate { task: id.to_owned(), gate, by });
     }
     refusal.next(Step::Gates(id.to_owned()))
 }

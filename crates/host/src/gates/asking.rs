@@ -6,6 +6,7 @@
 //! **What is judged there:** [`onus_repo::judged::tree_in`], for those who run gates and for those who ask whether they passed alike, so
 //! that what was judged is found again. Before work there is nothing to judge: what `before` gates came to belongs to no tree.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use onus_core::command::{Act, Command, Terms};
@@ -126,10 +127,13 @@ impl Host {
         }
     }
 
-    /// A gate that the project defines, or the known ones in a refusal.
-    pub fn gate(&self, key: &str) -> Result<&Gate, Refusal> {
+    /// Gates that a task is to name: one that the project does not define is refused.
+    pub fn known_gates(&self, keys: Vec<GateKey>) -> Result<BTreeSet<GateKey>, Refusal> {
         let gates = self.config.gates();
-        gates.iter().find(|gate| gate.key.as_str() == key).ok_or_else(|| unknown_gate(key, gates))
+        match keys.iter().find(|key| !gates.iter().any(|gate| gate.key == **key)) {
+            Some(key) => Err(unknown_gate(key.as_str(), gates)),
+            None => Ok(keys.into_iter().collect()),
+        }
     }
 
     /// What a task has to pass at a stage.
@@ -222,12 +226,4 @@ pub fn unknown_gate(key: &str, gates: &[Gate]) -> Refusal {
         false => format!("defined: {}", known.join(", ")),
     };
     Refusal::usage(format!("unknown gate '{}'; {known}", shortened(key)))
-}
-
-/// Refuses keys that the project does not define.
-pub fn check_known(keys: &[GateKey], gates: &[Gate]) -> Result<(), Refusal> {
-    match keys.iter().find(|key| !gates.iter().any(|gate| gate.key == **key)) {
-        Some(key) => Err(unknown_gate(key.as_str(), gates)),
-        None => Ok(()),
-    }
 }

@@ -285,11 +285,16 @@ pub fn judge<S: Store>(
     task: &TaskRef,
     judged: Judged<'_>,
 ) -> Result<Reply, Refusal> {
-    let Judged { gate, verdict, tree, run, flaky, message } = judged;
-    let judgement = Judgement { gate: gate.key.clone(), definition: gate.digest(), tree, flaky, run };
-    let act = Act::Judge(Judging { gate: gate.clone(), verdict, judgement, message });
-    let command = Asked::OnTask { task: Some(task.clone()), act, force: None };
+    let command = Asked::OnTask { task: Some(task.clone()), act: judged.act(), force: None };
     engine.run(&Request { identity: identity.clone(), command, key: None })
+}
+
+impl Judged<'_> {
+    pub fn act(self) -> Act {
+        let Judged { gate, verdict, tree, run, flaky, message } = self;
+        let judgement = Judgement { gate: gate.key.clone(), definition: gate.digest(), tree, flaky, run };
+        Act::Judge(Judging { gate: gate.clone(), verdict, judgement, message })
+    }
 }
 
 /// What a gate came to, on what.

@@ -1,0 +1,161 @@
+//! Gates, listed: of the project, of a task, and one of a task with its history.
+
+use onus_core::gate::{Demand, Gate, Stage, Verdict};
+use onus_core::ids::TaskRef;
+use onus_core::refusal::Refusal;
+use onus_engine::Landable;
+use onus_host::gates::{Workplace, definition};
+use serde_json::json;
+
+use super::view::{self, Standing};
+use super::{Named, gate_at, task_and_key};
+use crate::context::Context;
+use crate::output::escape_line;
+
+pub(super) fn of_project(context: &Context) -> super::super::Result {
+    let out = &context.out;
+    let gates = context.host.config.gates();
+    let mut documents = Vec::new();
+    for gate in gates {
+        let approved =
+            definition(gate).map(|it| Ok::<_, Refusal>(context.host.approvals()?.is_approved(&it)));
+        let approved = approved.transpose()?;
+        if out.json {
+            let mut document = view::gate(gate);
+            document["approved"] = json!(approved);
+            documents.push(document);
+            continue;
+        }
+        out.line(&headline(context, gate));
+        if let (Some(command), Some(approved)) = (&gate.command, approved) {
+            let state = if approved { out.good("approved") } else { out.bad("not approved") };
+            out.line(&format!("  runs {} ({state})", view::command_line(command)));
+        }
+        for line in about(gate) {
+            out.line(&format!("  {line}"));
+        }
+    }
+    if out.json {
+        out.document(json!({ "gates": documents }), &[]);
+    } else if gates.is_empty() {
+        out.line("no gates are defined: write [[gate]] in onus.toml");
+    }
+    Ok(())
+}
+
+fn headline(context: &Context, gate: &Gate) -> String {
+    let title = gate.title.as_ref().map(|title| format!(": {}", escape_line(title))).unwrap_or_default();
+    format!("{} ({}, {}){title}", context.out.bold(gate.key.as_str()), gate.kind, gate.stage)
+}
+
+/// Which tasks it is for, and who passes it.
+fn about(gate: &Gate) -> Vec<String> {
+    let mut lines = Vec::new();
+    let applies = &gate.applies;
+    if applies.only_named {
+        lines.push("only for tasks that name it".to_owned());
+    }
+    let list =
+        |what: &str, items: Vec<String>| (!items.is_empty()).then(|| format!("{what} {}", items.join(", ")));
+    let of =
+        |items: &std::collections::BTreeSet<String>| items.iter().map(|item| escape_line(item)).collect();
+    let globs = |scope: &onus_core::scope::Scope| scope.globs().iter().map(ToString::to_string).collect();
+    lines.extend(list("for tasks of type", applies.types.iter().map(ToString::to_string).collect()));
+    lines.extend(list("for tasks tagged", of(&applies.tags)));
+    lines.extend(list("for tasks of area", of(&applies.areas)));
+    lines.extend(list("for tasks that change", globs(&applies.paths)));
+    lines.extend(list("tests:", globs(&gate.tests)));
+    lines.extend(list("passed by a person or by", gate.by.iter().map(ToString::to_string).collect()));
+    lines
+}
+
+/// What a task must pass at each stage. What a landing asks for is known when it lands, on the merged result.
+fn demands(
+    context: &Context,
+    task: &Landable,
+    workplace: &Workplace,
+) -> Result<Vec<(Stage, Demand)>, Refusal> {
+    let stages = [Stage::Before, Stage::Done, Stage::Land];
+    let demand = |stage| Ok((stage, context.host.demand(task, workplace, stage)?));
+    stages.into_iter().map(demand).collect()
+}
+
+pub(super) fn of_task(context: &Context, task: Option<TaskRef>) -> super::super::Result {
+    let out = &context.out;
+    let (mut engine, identity) = context.host.reader()?;
+    let found = engine.landable(identity.as_ref(), task.as_ref())?;
+    let task = &found.value;
+    let workplace = context.host.workplace(&task.view);
+    let demands = demands(context, task, &workplace)?;
+    let mut documents = Vec::new();
+    let mut lines = Vec::new();
+    for (stage, demand) in &demands {
+        for gate in demand.asked(&task.task.facts) {
+            let standing = Standing::of(demand, gate, &task.judged);
+            let mark = if standing.why.is_none() { out.good("✓") } else { out.bad("✗") };
+            lines.push(format!("{mark} {stage:<6}  {}: {}", out.bold(gate.key.as_str()), standing.words()));
+            documents.push(standing.document());
+        }
+    }
+    let known = demands.first().map(|(_, demand)| demand.known.clone()).unwrap_or_default();
+    for key in task.task.facts.gates.iter().filter(|key| !known.contains(*key)) {
+        lines.push(format!(
+            "{} {}: the task names it, and the project does not define it",
+            out.bad("✗"),
+            key
+        ));
+        documents.push(json!({
+            "key": key, "title": null, "kind": null, "stage": null, "passed": false, "why": "unknown", "last": null,
+        }));
+    }
+    if out.json {
+        let tree = demands.iter().find_map(|(_, demand)| demand.tree.clone());
+        out.document(json!({ "task": task.view.id, "tree": tree, "gates": documents }), &found.notices);
+        return Ok(());
+    }
+    if lines.is_empty() {
+        out.line(&format!("{} has no gates to pass", task.view.id));
+    }
+    lines.iter().for_each(|line| out.line(line));
+    out.notices(&found.notices);
+    Ok(())
+}
+
+pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
+    let out = &context.out;
+    let (task, key) = task_and_key(named)?;
+    let (mut engine, identity) = context.host.reader()?;
+    let found = engine.landable(identity.as_ref(), task.as_ref())?;
+    let task = &found.value;
+    let workplace = context.host.workplace(&task.view);
+    let gate = gate_at(context, &workplace, &key)?;
+    let demand = context.host.demand(task, &workplace, gate.stage)?;
+    let standing = Standing::of(&demand, &gate, &task.judged);
+    let history: Vec<_> = task.judged.iter().filter(|row| row.judgement.gate == gate.key).collect();
+    if out.json {
+        let document = json!({
+            "task": task.view.id,
+            "gate": view::gate(&gate),
+            "asked": demand.asked(&task.task.facts).any(|asked| asked.key == gate.key),
+            "passed": standing.why.is_none(),
+            "why": standing.why.map(view::why_word),
+            "judgements": history.iter().map(|row| view::judgement(row)).collect::<Vec<_>>(),
+        });
+        out.document(document, &found.notices);
+        return Ok(());
+    }
+    out.line(&headline(context, &gate));
+    if let Some(command) = &gate.command {
+        out.line(&format!("  runs {}", view::command_line(command)));
+    }
+    about(&gate).iter().for_each(|line| out.line(&format!("  {line}")));
+    out.line(&format!("{}: {}", task.view.id, standing.words()));
+    for row in history {
+        let word = if row.verdict == Verdict::Passed { out.good("passed") } else { out.bad("failed") };
+        let tree =
+            row.judgement.tree.as_deref().map(|tree| format!(", tree {:.10}", tree)).unwrap_or_default();
+        out.line(&format!("  {} {word} {}{tree}", row.version, view::outcome(row)));
+    }
+    out.notices(&found.notices);
+    Ok(())
+}

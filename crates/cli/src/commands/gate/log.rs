@@ -1,0 +1,48 @@
+//! What a gate wrote.
+
+use onus_core::refusal::{Code, Refusal, Step};
+use serde_json::json;
+
+use super::task_and_key;
+use crate::context::Context;
+use crate::output::escape;
+
+pub(super) fn run(context: &Context, args: super::Log) -> super::super::Result {
+    let (task, key) = task_and_key(args.named)?;
+    let (mut engine, identity) = context.host.reader()?;
+    let found = engine.landable(identity.as_ref(), task.as_ref())?;
+    let task = &found.value;
+    let id = &task.view.id;
+    let wanted = |version: u64| args.version.is_none_or(|wanted| wanted == version);
+    let row = task.judged.iter().find(|row| {
+        row.judgement.gate.as_str() == key && row.judgement.run.is_some() && wanted(row.version.0)
+    });
+    let Some((row, run)) = row.and_then(|row| Some((row, row.judgement.run.as_ref()?))) else {
+        let message = match args.version {
+            Some(version) => format!("event {version} of {id} records no run of gate {}", escape(&key)),
+            None => format!("gate {} was never run for {id}", escape(&key)),
+        };
+        return Err(Refusal::new(Code::NotFound, message).task(id).next(Step::Gates(id.clone())));
+    };
+    let Some(log) = context.host.gate_log(run) else {
+        let where_ = match &run.machine {
+            _ if run.log.is_none() => "it was not kept".to_owned(),
+            machine if *machine == onus_host::gates::this_machine() => {
+                "it was removed since: the oldest go first".to_owned()
+            }
+            Some(machine) => format!("it is on machine {}", escape(machine)),
+            None => "it is on another machine".to_owned(),
+        };
+        let message = format!("the log of gate {} is not here: {where_}", escape(&key));
+        return Err(Refusal::new(Code::NotFound, message).task(id).next(Step::RunGates(id.clone())));
+    };
+    let text = String::from_utf8_lossy(&log);
+    if context.out.json {
+        let document = json!({ "task": id, "gate": key, "version": row.version, "log": text });
+        context.out.document(document, &found.notices);
+    } else {
+        context.out.line(text.trim_end_matches('\n'));
+        context.out.notices(&found.notices);
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+mod judge;
+mod list;
+mod log;
+mod run;
+mod view;
+
+use clap::Subcommand;
+use onus_core::gate::{Gate, Stage};
+use onus_core::ids::TaskRef;
+use onus_core::refusal::{Refusal, Step};
+use onus_host::gates::{Workplace, unknown_gate};
+
+use crate::args::{ForceArgs, Key};
+use crate::context::Context;
+
+/// Checks that tasks must pass: run them, judge them, see how they stand
+///
+/// A project defines its gates in onus.toml, as [[gate]]. A gate is a command, a person's word or a review; it is asked for before a
+/// task is claimed (before), when it is done or submitted (done), or when it lands (land). What a gate came to belongs to the
+/// files that were judged: when they change it must pass again; the same files under another commit have passed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// What the project defines, or what a task must pass and how that stands
+    List(List),
+    /// Run gates of a task, where its work is: what has not passed yet
+    ///
+    /// Output is shown as it comes and kept (gate log). A gate ends with everything that it started, at its time limit at the
+    /// latest. Exit 6 if one fails. While they run your lease is renewed.
+    Run(Run),
+    /// Say that a gate is passed which needs a judge: manual, or review
+    ///
+    /// A manual gate is passed by a person or by whom it names, a review by an actor that did not hold the task since it was last opened.
+    Pass(Pass),
+    /// Say that a gate which needs a judge is not passed, and why
+    Fail(Fail),
+    /// One gate of a task: how it is defined, and what it came to each time
+    Show(Named),
+    /// What a gate wrote when it was run last
+    Log(Log),
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// The task. Without it: what the project defines
+    #[arg(value_name = "ID", value_parser = crate::args::parse::<TaskRef>)]
+    task: Option<TaskRef>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Run {
+    /// The task (default: ONUS_TASK, or else the one you hold), and the keys of gates. Without keys: all that have not passed yet
+    #[arg(value_name = "[ID] GATE")]
+    words: Vec<String>,
+    /// Run all gates of the stage, those that have passed too, several at once
+    #[arg(long)]
+    all: bool,
+    /// Which ones; default: done
+    #[arg(long, value_name = "STAGE", value_parser = crate::args::parse::<Stage>)]
+    stage: Option<Stage>,
+    /// With --all: how many run at once; default: as many as there are processors
+    #[arg(long, value_name = "N", requires = "all", value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: Option<u16>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Named {
+    /// The task (default: ONUS_TASK, or else the one you hold), and the gate's key
+    #[arg(value_name = "[ID] GATE", num_args = 1..=2, required = true)]
+    words: Vec<String>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Pass {
+    #[command(flatten)]
+    named: Named,
+    /// What was looked at (- reads standard input)
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    #[command(flatten)]
+    force: ForceArgs,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Fail {
+    #[command(flatten)]
+    named: Named,
+    /// What is wrong (- reads standard input)
+    #[arg(short, long, value_name = "TEXT", required = true)]
+    message: String,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(clap::Args, Debug)]
+struct Log {
+    #[command(flatten)]
+    named: Named,
+    /// Of the run that this event of the task recorded (gate show)
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+    let done = |()| 0;
+    match args.action {
+        Action::List(List { task: None }) => list::of_project(context).map(done),
+        Action::List(List { task }) => list::of_task(context, task).map(done),
+        Action::Run(args) => run::run(context, args),
+        Action::Pass(args) => judge::pass(context, args).map(done),
+        Action::Fail(args) => judge::fail(context, args).map(done),
+        Action::Show(args) => list::show(context, args).map(done),
+        Action::Log(args) => log::run(context, args).map(done),
+    }
+}
+
+/// A gate's definition, for programs.
+pub(super) fn document(gate: &Gate) -> serde_json::Value {
+    view::gate(gate)
+}
+
+/// The same for people, in one line.
+pub(super) fn in_short(gate: &Gate) -> String {
+    let command = gate.command.as_ref().map(|command| format!(": {}", view::command_line(command)));
+    format!("{}, {}{}", gate.kind, gate.stage, command.unwrap_or_default())
+}
+
+/// `[ID] WORD…`: a word that is a gate's key is one. Nobody can mean a task by it.
+fn task_and_rest(
+    context: &Context,
+    mut words: Vec<String>,
+) -> Result<(Option<TaskRef>, Vec<String>), Refusal> {
+    let is_gate = |word: &String| context.host.config.gates().iter().any(|gate| gate.key.as_str() == word);
+    let task = match words.first() {
+        Some(first) if !is_gate(first) => Some(words.remove(0).parse()?),
+        _ => None,
+    };
+    Ok((onus_host::target(task)?, words))
+}
+
+/// `[ID] GATE`. A lone word is the gate, even if the project does not know it.
+fn task_and_key(named: Named) -> Result<(Option<TaskRef>, String), Refusal> {
+    let (task, key) = match <[String; 2]>::try_from(named.words) {
+        Ok([task, key]) => (Some(task.parse()?), Some(key)),
+        Err(words) => (None, words.into_iter().next()),
+    };
+    let wrong =
+        || Refusal::usage("give a gate's key, and at most one task before it").next(Step::HelpOn("gate"));
+    Ok((onus_host::target(task)?, key.ok_or_else(wrong)?))
+}
+
+/// A gate as it is defined where a task's work is.
+fn gate_at(context: &Context, workplace: &Workplace, key: &str) -> Result<Gate, Refusal> {
+    let gates = context.host.gates_at(workplace)?;
+    let found = gates.iter().find(|gate| gate.key.as_str() == key).cloned();
+    found.ok_or_else(|| unknown_gate(key, &gates))
+}

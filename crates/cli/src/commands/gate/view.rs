@@ -1,0 +1,124 @@
+//! Gates as programs and people read them.
+
+use onus_core::gate::{Demand, Gate, GateCommand, JudgementRow, Verdict, Why};
+use onus_core::scope::Scope;
+use onus_core::time::{Span, rfc3339};
+use serde_json::{Value, json};
+
+use crate::output::escape_line;
+
+/// A definition.
+pub(super) fn gate(gate: &Gate) -> Value {
+    let globs = |scope: &Scope| scope.globs().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let command = gate.command.as_ref().map(|command| {
+        json!({
+            "argv": command.argv, "env": command.env, "folder": command.folder, "timeout_ms": command.timeout_ms,
+        })
+    });
+    let applies = &gate.applies;
+    json!({
+        "key": gate.key,
+        "title": gate.title,
+        "kind": gate.kind,
+        "stage": gate.stage,
+        "command": command,
+        "tests": globs(&gate.tests),
+        "by": gate.by,
+        "only_named": applies.only_named,
+        "types": applies.types,
+        "tags": applies.tags,
+        "areas": applies.areas,
+        "paths": globs(&applies.paths),
+        "digest": gate.digest(),
+    })
+}
+
+/// What a gate came to once.
+pub(super) fn judgement(row: &JudgementRow) -> Value {
+    let judgement = &row.judgement;
+    json!({
+        "version": row.version,
+        "verdict": row.verdict,
+        "actor": row.actor,
+        "at": rfc3339(row.at_ms),
+        "tree": judgement.tree,
+        "definition": judgement.definition,
+        "flaky": judgement.flaky,
+        "run": judgement.run,
+    })
+}
+
+/// How a gate of a task stands.
+pub(super) struct Standing<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) why: Option<Why>,
+    pub(super) last: Option<&'a JudgementRow>,
+}
+
+impl<'a> Standing<'a> {
+    pub(super) fn of(demand: &Demand, gate: &'a Gate, judged: &'a [JudgementRow]) -> Standing<'a> {
+        let last = judged.iter().find(|row| row.judgement.gate == gate.key);
+        Standing { gate, why: demand.standing(gate, judged), last }
+    }
+
+    pub(super) fn document(&self) -> Value {
+        json!({
+            "key": self.gate.key,
+            "title": self.gate.title,
+            "kind": self.gate.kind,
+            "stage": self.gate.stage,
+            "passed": self.why.is_none(),
+            "why": self.why.map(why_word),
+            "last": self.last.map(judgement),
+        })
+    }
+
+    /// For people, after the gate's name.
+    pub(super) fn words(&self) -> String {
+        let word = match (self.why, self.gate.kind.is_run()) {
+            (None, _) => "passed",
+            (Some(Why::Failed), _) => "failed",
+            (Some(Why::Stale), _) => "to be judged again: the work or the gate has changed since",
+            (Some(Why::NotJudged), true) => "not run",
+            (Some(Why::NotJudged), false) => "not passed yet",
+            (Some(Why::Unknown), _) => "not defined",
+        };
+        match self.last.filter(|_| self.why != Some(Why::NotJudged)) {
+            Some(row) => format!("{word} ({})", outcome(row)),
+            None => word.to_owned(),
+        }
+    }
+}
+
+pub(super) fn why_word(why: Why) -> &'static str {
+    match why {
+        Why::NotJudged => "not_judged",
+        Why::Stale => "stale",
+        Why::Failed => "failed",
+        Why::Unknown => "unknown",
+    }
+}
+
+/// Who judged it and how, in a few words.
+pub(super) fn outcome(row: &JudgementRow) -> String {
+    let ago = crate::render::age(&rfc3339(row.at_ms));
+    let how = match &row.judgement.run {
+        Some(run) => {
+            let how = match (run.timed_out, run.exit) {
+                (true, _) => ", out of time".to_owned(),
+                (false, Some(0)) if row.verdict == Verdict::Passed => String::new(),
+                (false, Some(code)) => format!(", exit code {code}"),
+                (false, None) => ", ended by a signal or not started".to_owned(),
+            };
+            format!("{how}, took {}", Span::from_ms(run.duration_ms))
+        }
+        None => String::new(),
+    };
+    let flaky = if row.judgement.flaky { ", flaky" } else { "" };
+    format!("{ago}, by {}{how}{flaky}", row.actor)
+}
+
+/// What is run, word by word.
+pub(super) fn command_line(command: &GateCommand) -> String {
+    escape_line(&json!(command.argv).to_string())
+}
