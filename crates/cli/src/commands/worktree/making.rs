@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use onus_core::command::{Act, Command};
+use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
@@ -42,6 +42,52 @@ impl WorktreeArgs {
             }
             false => Ok(()),
         }
+    }
+}
+
+/// Options of a claim that may come with a worktree.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct WithWorktree {
+    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// released again
+    #[arg(long)]
+    worktree: bool,
+    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long, requires = "worktree")]
+    fetch: bool,
+    /// With --worktree: do not run the set-up command (worktree.setup)
+    #[arg(long, requires = "worktree")]
+    no_setup: bool,
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
+    /// laid out, the rest is named
+    #[arg(long)]
+    rescue: bool,
+}
+
+impl WithWorktree {
+    /// What the worktree needs, if one is wanted; then the lease is nowhere before it is there.
+    pub(crate) fn prepare(
+        &self,
+        context: &Context,
+        terms: Terms,
+    ) -> Result<(Terms, Option<Prepared>), Refusal> {
+        let how = WorktreeArgs { fetch: self.fetch, no_setup: self.no_setup, rescue: self.rescue };
+        how.check(self.worktree)?;
+        match self.worktree {
+            true => Ok((super::without_place(terms), Some(Prepared::new(context, &how)?))),
+            false => Ok((terms, None)),
+        }
+    }
+}
+
+/// Answers a claim, and makes its worktree first if one is wanted.
+pub(crate) fn answer(context: &Context, prepared: Option<Prepared>, claimed: &Reply) -> Result<(), Refusal> {
+    match prepared {
+        Some(prepared) => {
+            let made = make(context, prepared, claimed, &Caller::of(context, claimed)?)?;
+            super::print_made(context, claimed, made)
+        }
+        None => super::super::claim::print(context, claimed),
     }
 }
 
