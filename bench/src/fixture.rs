@@ -181,7 +181,7 @@ impl Stream {
         let acquired = Body::LeaseAcquired { grant, scope, areas, touched: None, own_clock: None };
         stream.add(random, acquired, token, None)?;
         if matches!(history, History::Graph | History::Done) {
-            stream.add(random, Body::TaskDone { lease }, token, None)?;
+            stream.add(random, Body::TaskDone { lease, awaits_landing: None }, token, None)?;
             return Ok(stream);
         }
         for _ in 0..2 {
@@ -194,7 +194,7 @@ impl Stream {
             )?;
         }
         match number % 10 {
-            0..=5 => stream.add(random, Body::TaskDone { lease }, token, None)?,
+            0..=5 => stream.add(random, Body::TaskDone { lease, awaits_landing: None }, token, None)?,
             6..=8 => stream.add(random, Body::LeaseReleased { lease }, token, None)?,
             _ => {
                 let text = note(random);

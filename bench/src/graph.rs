@@ -111,7 +111,8 @@ pub(crate) fn finish(place: &Place) -> Result<Report> {
             for (size, hub) in hubs.iter().enumerate() {
                 let mut shift = |verb: Verb| {
                     let task = Some(TaskRef::Number(Number(*hub)));
-                    let act = Act::Move { verb, message: Some("done".to_owned()), uncommitted: None };
+                    let act =
+                        Act::Move { verb, message: Some("done".to_owned()), uncommitted: None, demand: None };
                     let command = Command::OnTask { task, act, force: None };
                     engine.run(&Request { identity: identity.clone(), command, key: None })
                 };

@@ -167,6 +167,7 @@ fn what_the_engine_says_of_others_texts_is_quoted() {
             verb: onus_core::transition::Verb::Done,
             message: Some("x".to_owned()),
             uncommitted: None,
+            demand: None,
         };
         engine.run(&request(&holder, on(done))).unwrap();
     });

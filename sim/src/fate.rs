@@ -275,6 +275,7 @@ impl World {
                 paths.iter().map(|path| fate.looked(worktree.as_str(), path)).collect()
             }),
             rescue: Box::new(|_| onus_engine::Tried::Elsewhere),
+            settle: Box::new(|_| onus_engine::Settling::Elsewhere),
             own_clock: Box::new(move || Tick::of(&own.fate().now())),
         }
     }

@@ -13,6 +13,7 @@ use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
+use onus_core::gate::JudgementRow;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
 use onus_core::rescue::RescueState;
@@ -268,6 +269,8 @@ impl Read for Failing<'_> {
         fn commits_of(&mut self, task: Uid) -> Vec<CommitRow>;
         fn commits_under(&mut self, task: Uid, token: Token) -> Vec<CommitRow>;
         fn commit_made(&mut self, commit: &CommitId) -> Vec<CommitRow>;
+        fn judgements_of(&mut self, task: Uid, limit: u64) -> Vec<JudgementRow>;
+        fn to_land(&mut self, limit: u64) -> Vec<Task>;
         fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Vec<Finished>;
         fn request(&mut self, actor: &ActorName, key: &str) -> Option<KeptRequest>;
         fn requests(&mut self) -> Vec<(ActorName, String, KeptRequest)>;

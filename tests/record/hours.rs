@@ -62,7 +62,10 @@ impl Past {
             left_ms -= step_ms;
             self.run(actor, on(Act::Renew { ttl_ms: None, progress: false }));
         }
-        self.run(actor, on(Act::Move { verb: Verb::Done, message: Some("done".into()), uncommitted: None }));
+        self.run(
+            actor,
+            on(Act::Move { verb: Verb::Done, message: Some("done".into()), uncommitted: None, demand: None }),
+        );
     }
 }
 

@@ -6,6 +6,7 @@ mod foreseen;
 mod keeping;
 mod killed;
 mod kit;
+mod landing;
 mod losing;
 mod making;
 mod rescued;

@@ -88,6 +88,7 @@ pub(crate) enum Command {
     Dep(c::dep::Args),
     Scope(c::scope::Args),
     Worktree(c::worktree::Args),
+    Land(c::land::Args),
     Touch(c::touch::Args),
     Edit(c::edit::Args),
     Undo(c::undo::Args),

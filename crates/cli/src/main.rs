@@ -44,10 +44,14 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
-    // Before anything else: `onus run` starts this program again to become its command.
+    // Before anything else: `onus run` starts this program again to become its command, and gates have one above theirs.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == onus_dispatch::trampoline::NAME) {
-        return onus_dispatch::trampoline::run(words);
+    match words.next() {
+        Some(word) if word == onus_dispatch::trampoline::NAME => {
+            return onus_dispatch::trampoline::run(words);
+        }
+        Some(word) if word == onus_dispatch::warden::NAME => return onus_dispatch::warden::run(words),
+        _ => {}
     }
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == completing::NAME) {
@@ -125,6 +129,12 @@ const OTHER_WORDS: &[(&str, &str, &str)] = &[
 /// What was meant by a word that is no command but is often tried as one.
 fn meant(error: &clap::Error) -> Option<Refusal> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // Within a group the parser knows better what is near.
+    let commands = Cli::command();
+    let before = std::env::args().skip(1).take_while(|before| before != word);
+    if before.into_iter().any(|before| commands.find_subcommand(&before).is_some()) {
+        return None;
+    }
     let (word, command, why) = OTHER_WORDS.iter().find(|(other, ..)| other == word)?;
     Some(Refusal::usage(format!("there is no command '{word}': {why}")).next(Step::HelpOn(command)))
 }
@@ -229,6 +239,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Blocked(args) => return c::blocked::run(context, args),
         Command::Doctor(args) => return c::doctor::run(context, args),
         Command::Run(args) => return c::run::run(context, args),
+        Command::Land(args) => return c::land::run(context, args),
         Command::Done(args) => return c::done::run(context, args),
         Command::Release(args) => return c::release::run(context, args),
         Command::Show(args) => return c::show::run(context, args),

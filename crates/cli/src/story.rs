@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use onus_core::chain::Record;
 use onus_core::event::Body;
+use onus_core::gate::Judgement;
 use onus_core::ids::Uid;
+use onus_core::landing::{LandStyle, Obstruction};
 use onus_core::lease::{LapseCause, LeaseEnd};
-use onus_core::quote;
+use onus_core::quote::{self, counted};
 use onus_core::rescue::RescueState;
 use onus_core::scope::Scope;
 use onus_core::session::{Corrected, Usage, UsageSource};
@@ -147,10 +149,10 @@ fn what(page: &LogPage, record: &Record) -> String {
         Body::TaskBlocked { lease } => format!("blocked it{}", worked(lease)),
         Body::TaskUnblocked {} => "unblocked it".to_owned(),
         Body::TaskSubmitted { lease } => format!("submitted it for review{}", worked(lease)),
-        Body::TaskApproved {} => "approved it".to_owned(),
+        Body::TaskApproved { .. } => "approved it".to_owned(),
         Body::TaskRejected { kept_for: Some(kept) } => format!("rejected it, kept for {}", kept.actor),
         Body::TaskRejected { kept_for: None } => "rejected it".to_owned(),
-        Body::TaskDone { lease } => format!("finished it{}", worked(lease)),
+        Body::TaskDone { lease, .. } => format!("finished it{}", worked(lease)),
         Body::TaskFailed { lease } => format!("gave it up as failed{}", worked(lease)),
         Body::TaskDropped { lease } => format!("dropped it{}", worked(lease)),
         Body::TaskReopened {} => "reopened it".to_owned(),
@@ -199,15 +201,16 @@ fn what(page: &LogPage, record: &Record) -> String {
         }
         Body::RescueKept { kept, .. } => {
             let files = kept.iter().map(|kept| kept.files).sum::<u64>();
-            let plural = if files == 1 { "" } else { "s" };
-            format!("kept {files} uncommitted file{plural}{token}")
+            format!("kept {}{token}", counted(files, "uncommitted file"))
         }
         Body::RescueSettled { outcome: RescueState::Gone, .. } => {
             format!("found no worktree to keep files of{token}")
         }
         Body::RescueSettled { .. } => format!("found nothing uncommitted{token}"),
         Body::RescueDropped { .. } => format!("dropped the files that were kept{token}"),
-        Body::TaskBranched(own) => format!("keeps its work on branch {}, for {}", own.branch, own.target),
+        Body::TaskBranched(own) => {
+            format!("keeps its work on branch {}, to be merged into {}", own.branch, own.target)
+        }
         Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {
@@ -232,8 +235,52 @@ fn what(page: &LogPage, record: &Record) -> String {
         Body::SessionCorrected { from, less, .. } => {
             format!("corrected a session{token}: {} of {from} do not count", taken(less))
         }
+        Body::GatePassed(judgement) => {
+            let flaky = if judgement.flaky { ", which had failed on the same files before" } else { "" };
+            format!("gate {} passed{flaky}{}{token}", judgement.gate, ran(judgement))
+        }
+        Body::GateFailed(judgement) => format!("gate {} failed{}{token}", judgement.gate, ran(judgement)),
+        Body::LandingIntended(intent) => {
+            format!("began to land {} in {}{token}", intent.commit.short(), quote::name(&intent.target))
+        }
+        Body::LandingWithdrawn { commit } => format!("withdrew the landing of {}", commit.short()),
+        Body::LandingFailed { target, why, kept_for, .. } => {
+            let why = match why {
+                Obstruction::Conflict { count: 1, .. } => "1 file conflicts".to_owned(),
+                Obstruction::Conflict { count, .. } => format!("{count} files conflict"),
+                Obstruction::Gates { gates } => {
+                    let gates: Vec<&str> = gates.iter().map(|gate| gate.as_str()).collect();
+                    format!("{} failed on the merged result", gates.join(", "))
+                }
+            };
+            let kept = kept_for.as_ref().map(|kept| format!("; it is kept for {}", kept.actor));
+            format!("could not land it in {}: {why}{}", quote::name(target), kept.unwrap_or_default())
+        }
+        Body::TaskLanded(landed) if landed.style == LandStyle::Elsewhere => {
+            format!("found it in {}, at {}", quote::name(&landed.target), landed.commit.short())
+        }
+        Body::TaskLanded(landed) => {
+            let lines = match landed.resolved_lines {
+                0 => String::new(),
+                1 => ", 1 conflicting line kept from both sides".to_owned(),
+                lines => format!(", {lines} conflicting lines kept from both sides"),
+            };
+            format!("landed in {} as {}{lines}", quote::name(&landed.target), landed.commit.short())
+        }
         Body::RuleOverridden { rule, link: _ } => format!("overrode the rule '{rule}'"),
         Body::TextRedacted { version, fields: _ } => format!("erased text from event {version}"),
+    }
+}
+
+/// How the command of a gate ended, if one was run.
+fn ran(judgement: &Judgement) -> String {
+    let Some(run) = &judgement.run else { return String::new() };
+    let took = Span::from_ms(run.duration_ms);
+    match (run.timed_out, run.exit) {
+        (true, _) => format!(" (ran out of time after {took})"),
+        (false, Some(0)) => format!(" (took {took})"),
+        (false, Some(code)) => format!(" (exit code {code}, took {took})"),
+        (false, None) => format!(" (was ended, took {took})"),
     }
 }
 

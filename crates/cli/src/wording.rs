@@ -180,6 +180,16 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             }
             OnWorktree::Prune => said("onus worktree prune"),
         },
+        Step::Gates(task) => on("gate list", task, "   # what it has to pass"),
+        Step::RunGates(task) => on("gate run", task, "   # run what it has still to pass"),
+        Step::PassGate { task, gate, by } => {
+            let by = match by {
+                Reader::Reviewer => "by someone who did not work on it",
+                Reader::Person | Reader::Holder => "by whoever may judge it",
+            };
+            Some(format!("onus gate pass {} {}   # {by}", shell_word(task)?, shell_word(gate)?))
+        }
+        Step::Land(task) => on("land", task, ""),
         Step::ApproveCommand(name) => {
             on("trust approve", name, "   # by a person, after reading 'onus trust list'")
         }

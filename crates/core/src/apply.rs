@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::actor::{Actor, ActorName, Tier};
 use crate::commit::CommitRow;
 use crate::event::{Body, Event, KeptFor};
+use crate::gate::{JudgementRow, Verdict};
 use crate::ids::{Number, Token, Uid, Version};
+use crate::landing::Landing;
 use crate::lease::{EndKind, Ended, Holding, Lease, LeaseEnd, Process, Pulse};
 use crate::rescue::{Rescue, RescueState};
 use crate::scope::{Reservations, Scope, WorktreeId};
@@ -90,6 +92,11 @@ pub enum Change {
     AddStretches(Vec<Recorded>),
     AddUsage(UsageRow),
     AddCommit(CommitRow),
+    AddJudgement(JudgementRow),
+    /// What gates of the task came to counts no longer.
+    VoidJudgements {
+        task: Uid,
+    },
     /// A lease that was only reserved has been started.
     StartLease {
         task: Uid,
@@ -216,6 +223,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
             && (before.title_version, before.body_version) == (task.title_version, task.body_version)
             && before.acceptance == task.acceptance
             && before.branch == task.branch
+            && before.landing == task.landing
     });
     let task = Box::new(task);
     changes.insert(0, if is_moved_only { Change::MoveTask(task) } else { Change::PutTask(task) });
@@ -291,6 +299,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
         // For whom a task is kept outlives what others do to it meanwhile: only a claim, another assignment or time ends that.
         Body::TaskAccepted {} | Body::TaskReopened {} => {
             task.state = reopened(task.dropped_from.take());
+            task.landing = Landing::default();
             task.opened_token = task.token;
             task.submitter = None;
         }
@@ -299,7 +308,9 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.opened_token = task.token;
             task.fenced_token = task.token;
             task.submitter = None;
+            task.landing = Landing::default();
             acceptance::void(task);
+            changes.push(Change::VoidJudgements { task: task.uid });
             end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
         }
         Body::TaskRetried { attempt } => {
@@ -324,13 +335,17 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.submitter = Some(event.actor.clone());
             end(task, event, EndKind::Submitted, Some(lease), changes)?;
         }
-        Body::TaskApproved {} => task.state = State::Done,
+        Body::TaskApproved { awaits_landing } => {
+            task.state = State::Done;
+            task.landing.awaited = *awaits_landing;
+        }
         Body::TaskRejected { kept_for } => {
             task.state = State::Open;
             task.kept = kept_for.as_ref().map(|kept_for| keep(kept_for, event.version));
         }
-        Body::TaskDone { lease } => {
+        Body::TaskDone { lease, awaits_landing } => {
             task.state = State::Done;
+            task.landing.awaited = *awaits_landing;
             end(task, event, EndKind::Done, Some(lease), changes)?;
         }
         Body::TaskFailed { lease } => {
@@ -475,6 +490,28 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             at_ms: event.at_ms,
             commit: commit.clone(),
         })),
+        Body::GatePassed(judgement) | Body::GateFailed(judgement) => {
+            let passed = matches!(event.body, Body::GatePassed(_));
+            changes.push(Change::AddJudgement(JudgementRow {
+                task: task.uid,
+                version: event.version,
+                verdict: if passed { Verdict::Passed } else { Verdict::Failed },
+                actor: event.actor.clone(),
+                at_ms: event.at_ms,
+                judgement: judgement.clone(),
+            }));
+        }
+        Body::LandingIntended(intent) => task.landing.intent = Some(intent.clone()),
+        Body::LandingWithdrawn { .. } => task.landing.intent = None,
+        Body::TaskLanded(landed) => {
+            task.landing = Landing { awaited: None, intent: None, landed: Some(landed.clone()) };
+        }
+        Body::LandingFailed { kept_for, .. } => {
+            task.landing.intent = None;
+            if let Some(kept_for) = kept_for {
+                task.kept = Some(keep(kept_for, event.version));
+            }
+        }
         Body::SessionCorrected { what: _, from, to, less } => {
             let taken_ms = Worked::of(less).active_ms;
             if to.is_none() {
@@ -522,7 +559,8 @@ fn leaves_a_word(event: &Event) -> bool {
             | Body::TaskBlocked { .. }
             | Body::TaskUnblocked {}
             | Body::TaskSubmitted { .. }
-            | Body::TaskApproved {}
+            | Body::TaskApproved { .. }
+            | Body::LandingFailed { .. }
             | Body::TaskRejected { .. }
             | Body::TaskDone { .. }
             | Body::TaskFailed { .. }

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::commit::{CommitId, Extent, Uncommitted};
 use crate::constraint::{ConstraintKind, Constraints};
+use crate::gate::{Demand, Gate, GateKey, Judgement, Verdict};
 use crate::ids::{TaskRef, Token, Version};
+use crate::landing::{Checked, Failure, Landed, Settled};
 use crate::lease::{Mode, Process};
 use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
@@ -16,6 +18,8 @@ use crate::session::{Correction, Reading, Usage};
 use crate::task::{Facts, NoteKind, Origin, Priority, TaskBranch, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
+
+mod spelling;
 
 /// One change, requested by one caller. Serialized it is the request that an idempotency key identifies: without
 /// what differs from one try to the next, such as how the task was spelled and which process asks.
@@ -387,7 +391,23 @@ pub enum Act {
         /// What git calls uncommitted where it is said, if that was looked at.
         #[serde(skip)]
         uncommitted: Option<Uncommitted>,
+        /// The gates that are asked for where it is said.
+        #[serde(skip)]
+        demand: Option<Demand>,
     },
+    /// Say what a gate came to.
+    Judge(Judging),
+    /// Begin to land, after everything was checked.
+    Land(Checked),
+    /// Say what became of the landing that was begun: of this intended commit.
+    SettleLanding {
+        commit: CommitId,
+        settled: Settled,
+    },
+    /// Say that the task's changes are in the target, by whatever way.
+    FoundLanded(Landed),
+    /// Say why its branch cannot land as it is.
+    FailLanding(Failure),
     /// Say that a commit was made under the lease.
     Commit(CommitId),
     Redact {
@@ -395,6 +415,16 @@ pub enum Act {
         fields: Vec<Field>,
         reason: String,
     },
+}
+
+/// What a gate came to, and the gate as it is defined where that was found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judging {
+    pub gate: Gate,
+    pub verdict: Verdict,
+    pub judgement: Judgement,
+    /// What whoever judged it says.
+    pub message: Option<String>,
 }
 
 /// Files of ad-hoc work whose turn is over, and the lease as it was when git was asked about them: named here, git has called
@@ -447,6 +477,9 @@ pub struct Terms {
     pub worktree_id: Option<WorktreeId>,
     #[serde(skip)]
     pub branch: Option<String>,
+    /// The gates that are asked for before a claim.
+    #[serde(skip)]
+    pub demand: Option<Demand>,
 }
 
 /// Taking, renewing or giving up a seat.
@@ -488,7 +521,9 @@ impl SeatAct {
             SeatAct::Take(terms) => Act::Claim(terms.into()),
             SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
             SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
-            SeatAct::Release => Act::Move { verb: Verb::Release, message: None, uncommitted: None },
+            SeatAct::Release => {
+                Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }
+            }
             SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
         }
     }
@@ -539,6 +574,8 @@ pub struct Edit {
     /// Each instead of what there is of its kind.
     pub constraints: Constraints,
     pub lift: BTreeSet<ConstraintKind>,
+    pub add_gates: BTreeSet<GateKey>,
+    pub remove_gates: BTreeSet<GateKey>,
     /// Lines to add.
     pub acceptance: Vec<String>,
     pub not_before: Option<Option<Schedule>>,
@@ -555,99 +592,35 @@ impl Act {
 
     /// Whether its answer carries a lease beside the task.
     pub fn gives_lease(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Act::Claim(_)
-                | Act::Takeover(_)
-                | Act::Renew { .. }
-                | Act::Handoff { .. }
-                | Act::Assign { .. }
-                | Act::AddScope { .. }
-                | Act::RemoveScope { .. }
-                | Act::Touch { .. }
-                | Act::Attach(_)
-        )
-    }
-}
-
-impl NewTask {
-    fn links_mut(&mut self) -> impl Iterator<Item = &mut TaskRef> {
-        let links = self.parent.iter_mut().chain(&mut self.deps).chain(&mut self.relates);
-        links.filter_map(|link| match link {
-            TaskLink::Task(reference) => Some(reference),
-            TaskLink::Planned(_) => None,
-        })
-    }
-
-    fn sort_sets(&mut self) {
-        sort_set(&mut self.deps);
-        sort_set(&mut self.relates);
-    }
-}
-
-fn sort_set<T: Ord>(set: &mut Vec<T>) {
-    set.sort();
-    set.dedup();
-}
-
-/// One request can be spelled in many ways. What it names, and the sets in it: for whoever compares two of them.
-impl Command {
-    /// The tasks that it names beside the one it is about.
-    pub fn named_tasks_mut(&mut self) -> Vec<&mut TaskRef> {
-        match self {
-            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.links_mut().collect(),
-            Command::AddPlan(plan) => plan.iter_mut().flat_map(|planned| planned.task.links_mut()).collect(),
-            Command::OnTask { act: Act::AddDeps { on } | Act::RemoveDeps { on }, .. } => {
-                on.iter_mut().collect()
-            }
-            Command::OnTask { act: Act::Edit(edit), .. } => {
-                let parent = edit.parent.iter_mut().flatten();
-                parent.chain(&mut edit.relate).chain(&mut edit.unrelate).collect()
-            }
-            Command::Seated { command, .. } => command.named_tasks_mut(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// The actors that it names by a name that may be an alias.
-    pub fn named_actors_mut(&mut self) -> Vec<&mut ActorName> {
-        match self {
-            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.facts.owner.iter_mut().collect(),
-            Command::AddPlan(plan) => {
-                plan.iter_mut().filter_map(|planned| planned.task.facts.owner.as_mut()).collect()
-            }
-            Command::OnTask { act: Act::Edit(edit), .. } => edit.owner.iter_mut().flatten().collect(),
-            Command::OnTask { act: Act::Handoff { to: actor, .. } | Act::Assign { to: actor, .. }, .. }
-            | Command::SetTier { actor, .. }
-            // What is made an alias is meant as it is spelled.
-            | Command::AddAlias { actor, .. }
-            | Command::RegisterActor { actor, .. }
-            | Command::RegisterInstance { actor, .. } => vec![actor],
-            Command::Seated { command, .. } => command.named_actors_mut(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Puts what has no order into one.
-    pub fn sort_sets(&mut self) {
-        match self {
-            Command::Add(new) | Command::Intake(Intake { new, .. }) => new.sort_sets(),
-            Command::AddPlan(plan) => plan.iter_mut().for_each(|planned| planned.task.sort_sets()),
-            Command::OnSeat { act: SeatAct::Redact { fields, .. }, .. } => sort_set(fields),
-            Command::Seated { command, .. } => command.sort_sets(),
-            Command::OnTask { act, .. } => match act {
-                Act::AddDeps { on } | Act::RemoveDeps { on } => sort_set(on),
-                Act::Touch { paths, .. } => sort_set(paths),
-                Act::Redact { fields, .. } => sort_set(fields),
-                Act::Edit(edit) => {
-                    sort_set(&mut edit.add_tags);
-                    sort_set(&mut edit.remove_tags);
-                    sort_set(&mut edit.relate);
-                    sort_set(&mut edit.unrelate);
-                }
-                _ => {}
-            },
-            _ => {}
+            | Act::Takeover(_)
+            | Act::Renew { .. }
+            | Act::Handoff { .. }
+            | Act::Assign { .. }
+            | Act::AddScope { .. }
+            | Act::RemoveScope { .. }
+            | Act::Touch { .. }
+            | Act::Attach(_) => true,
+            Act::Edit(_)
+            | Act::AddDeps { .. }
+            | Act::RemoveDeps { .. }
+            | Act::Change(_)
+            | Act::Yield(_)
+            | Act::Rescue { .. }
+            | Act::DropRescue { .. }
+            | Act::Note { .. }
+            | Act::Tick { .. }
+            | Act::Move { .. }
+            | Act::RecordUsage(_)
+            | Act::Commit(_)
+            | Act::Judge(_)
+            | Act::Land(_)
+            | Act::SettleLanding { .. }
+            | Act::FoundLanded(_)
+            | Act::FailLanding(_)
+            | Act::Correct { .. }
+            | Act::Redact { .. } => false,
         }
     }
 }
@@ -675,7 +648,9 @@ impl Command {
             Command::Used(_) => false,
             // These come beside what the caller asked for, whose answer it hears.
             Command::RegisterInstance { .. }
-            | Command::OnTask { act: Act::Yield(_) | Act::Rescue { .. }, .. } => false,
+            | Command::OnTask {
+                act: Act::Yield(_) | Act::Rescue { .. } | Act::SettleLanding { .. }, ..
+            } => false,
             _ => true,
         }
     }
@@ -713,6 +688,11 @@ impl Command {
                 Act::RecordUsage(_) => "record_usage",
                 Act::Correct { .. } => "correct",
                 Act::Commit(_) => "commit",
+                Act::Judge(_) => "judge",
+                Act::Land(_) => "land",
+                Act::SettleLanding { .. } => "settle_landing",
+                Act::FoundLanded(_) => "found_landed",
+                Act::FailLanding(_) => "fail_landing",
                 Act::Redact { .. } => "redact",
             },
             Command::ClaimNext(_) => "claim_next",

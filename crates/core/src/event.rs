@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::commit::CommitId;
+use crate::gate::Judgement;
 use crate::ids::{Number, Prefix, Token, Uid, Version};
+use crate::landing::{DepsMet, Intent, Landed, Obstruction};
 use crate::lease::{Grant, LapseCause, LeaseEnd, Process};
 use crate::rescue::{KeptFiles, LeftFile, RescueState};
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
@@ -79,11 +81,19 @@ pub enum Body {
     #[serde(rename = "task.submitted")]
     TaskSubmitted { lease: LeaseEnd },
     #[serde(rename = "task.approved")]
-    TaskApproved {},
+    TaskApproved {
+        /// Its branch has still to land; and whether those who depend on it wait for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        awaits_landing: Option<DepsMet>,
+    },
     #[serde(rename = "task.rejected")]
     TaskRejected { kept_for: Option<KeptFor> },
     #[serde(rename = "task.done")]
-    TaskDone { lease: LeaseEnd },
+    TaskDone {
+        lease: LeaseEnd,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        awaits_landing: Option<DepsMet>,
+    },
     #[serde(rename = "task.failed")]
     TaskFailed { lease: Option<LeaseEnd> },
     #[serde(rename = "task.dropped")]
@@ -222,6 +232,29 @@ pub enum Body {
     /// A commit was made under the lease whose token it names.
     #[serde(rename = "commit.made")]
     CommitMade { commit: CommitId },
+    #[serde(rename = "gate.passed")]
+    GatePassed(Judgement),
+    #[serde(rename = "gate.failed")]
+    GateFailed(Judgement),
+    /// Its branch is about to become part of the target.
+    #[serde(rename = "landing.intended")]
+    LandingIntended(Intent),
+    /// It did not, and will not by that intent.
+    #[serde(rename = "landing.withdrawn")]
+    LandingWithdrawn { commit: CommitId },
+    /// Its branch cannot land as it is. If it was done, it was reopened for that, and is kept for whoever did it.
+    #[serde(rename = "landing.failed")]
+    LandingFailed {
+        target: String,
+        onto: CommitId,
+        head: CommitId,
+        why: Obstruction,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_for: Option<KeptFor>,
+    },
+    /// Its branch is part of the target.
+    #[serde(rename = "task.landed")]
+    TaskLanded(Landed),
     /// A person did what a rule forbids; the event that follows is what was done.
     #[serde(rename = "rule.overridden")]
     RuleOverridden { rule: String, link: Option<String> },
@@ -307,7 +340,7 @@ impl Body {
     pub fn lease_end_mut(&mut self) -> Option<&mut LeaseEnd> {
         match self {
             Body::TaskSubmitted { lease }
-            | Body::TaskDone { lease }
+            | Body::TaskDone { lease, .. }
             | Body::LeaseReleased { lease }
             | Body::LeaseLapsed { lease, .. }
             | Body::LeaseTakenOver { lease, .. }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::ActorName;
 use crate::ids::shortened;
+use crate::landing::DepsMet;
 use crate::lease::Lease;
 use crate::refusal::Refusal;
 use crate::scope::Scope;
@@ -87,6 +88,8 @@ pub struct Policy {
     pub refs_unique: BTreeSet<String>,
     /// Whether a person who forces must link a decision or an approval.
     pub force_needs_link: bool,
+    /// Where tasks with a branch of their own land: whether those who depend on one wait for that.
+    pub deps_met: Option<DepsMet>,
 }
 
 impl Policy {
@@ -128,6 +131,7 @@ impl Default for Policy {
             unique_machines: false,
             refs_unique: BTreeSet::new(),
             force_needs_link: false,
+            deps_met: None,
         }
     }
 }

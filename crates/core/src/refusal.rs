@@ -36,6 +36,8 @@ pub enum Code {
     Limit,
     Constraint,
     Uncommitted,
+    Gate,
+    Conflict,
     Unmet,
     NotYet,
     Cycle,
@@ -71,6 +73,8 @@ impl Code {
             | Code::Limit
             | Code::Constraint
             | Code::Uncommitted
+            | Code::Gate
+            | Code::Conflict
             | Code::Unmet
             | Code::NotYet
             | Code::Cycle

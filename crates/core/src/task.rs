@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{ActorName, Tier};
 use crate::commit::is_branch_of;
 use crate::constraint::Constraints;
+use crate::gate::GateKey;
 use crate::ids::{Number, Token, Uid, Version, shortened};
+use crate::landing::{DepsMet, Landing};
 use crate::lease::Mode;
 use crate::refusal::Refusal;
 use crate::scope::{Areas, Scope};
@@ -277,6 +279,9 @@ pub struct Facts {
     /// What its holder may not do.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
+    /// Gates that it must pass beside those that are for every task of its kind.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gates: BTreeSet<GateKey>,
     /// Wall time before which it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_ms: Option<i64>,
@@ -306,6 +311,7 @@ impl Default for Facts {
             scope_areas: Areas::default(),
             mode: Mode::Exclusive,
             constraints: Constraints::default(),
+            gates: BTreeSet::new(),
             not_before_ms: None,
             max_attempts: None,
             ad_hoc: false,
@@ -356,6 +362,7 @@ pub struct Task {
     pub fenced_token: Token,
     /// Where its work is committed, whoever holds it.
     pub branch: Option<TaskBranch>,
+    pub landing: Landing,
     pub counts: Counts,
 }
 
@@ -417,6 +424,7 @@ impl Task {
             effort_ms: 0,
             fenced_token: Token(0),
             branch: None,
+            landing: Landing::default(),
             counts: Counts::default(),
         }
     }
@@ -431,7 +439,7 @@ impl Task {
 
     /// Whether those who depend on it may begin.
     pub fn is_met(&self) -> bool {
-        self.state == State::Done
+        self.state == State::Done && self.landing.awaited != Some(DepsMet::Landed)
     }
 
     /// The acceptance lines that nobody has ticked, counted from 1.

@@ -35,6 +35,7 @@
 //! It is made for Linux. On macOS it compiles and runs, without the kernel's help: a command outlives a
 //! supervisor that was killed with -9, and what it leaves in its group is not found.
 
+mod errand;
 pub mod group;
 pub mod output;
 mod signals;
@@ -43,8 +44,11 @@ mod supervise;
 mod tail;
 mod terminal;
 pub mod trampoline;
+pub mod warden;
 
+pub use errand::{Ended, Errand, Log, Prefixed, Watch, to_stderr};
 pub use rustix::process::Signal;
-pub use signals::signal_name;
+pub use signals::{Interrupts, signal_name};
 pub use spawn::{Child, Passing, SpawnError, Spec, Trampoline, Waiting, is_there};
 pub use supervise::{Exit, Hooks, Renewal, Report, Stop, Terms, Told, supervise};
+pub use warden::Outcome;

@@ -8,9 +8,11 @@
 //! A mask is inherited, by threads and over `exec`. So it is set on the main thread before any other is started, and the
 //! trampoline takes it off again before it becomes the command ([`let_through`]).
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
 
 /// What is forwarded to the command's group.
@@ -25,6 +27,9 @@ const FORWARDED: [Named; 9] = [
     Named::SIGTSTP,
     Named::SIGCONT,
 ];
+
+/// What asks us to end.
+const ENDING: [Named; 4] = [Named::SIGTERM, Named::SIGINT, Named::SIGHUP, Named::SIGQUIT];
 
 fn blocked() -> SigSet {
     let mut set: SigSet = FORWARDED.into_iter().collect();
@@ -41,14 +46,18 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn hold() -> io::Result<Held> {
-        let ignored = ignored();
-        if ignored.contains(Named::SIGCHLD) {
+        if ignored().contains(Named::SIGCHLD) {
             // The kernel would throw exit codes away before they can be asked for.
             return Err(io::Error::other("the parent of this process made it ignore SIGCHLD"));
         }
+        Held::these(blocked(), &FORWARDED)
+    }
+
+    fn these(blocked: SigSet, waited_for: &[Named]) -> io::Result<Held> {
+        let ignored = ignored();
         // What was ignored (nohup) stays ignored; a blocked signal would be kept for us instead.
-        let waited_for = FORWARDED.into_iter().filter(|signal| !ignored.contains(*signal)).collect();
-        let before = blocked().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let waited_for = waited_for.iter().copied().filter(|signal| !ignored.contains(*signal)).collect();
+        let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         Ok(Held { before, waited_for })
     }
 
@@ -71,6 +80,40 @@ impl Drop for Held {
     fn drop(&mut self) {
         // With a mask that was valid before, this cannot fail.
         let _ = self.before.thread_set_mask();
+    }
+}
+
+/// Signals that ask this process to end, held back so that it can end what it started first: those sent to the thread that made
+/// this, and to threads started since. After this is dropped they are what they were, those that came apart: they were heard.
+#[derive(Debug)]
+pub struct Interrupts {
+    _held: Held,
+    /// Readable once one came: its number. Nobody takes it, so that everybody sees it.
+    came: OwnedFd,
+}
+
+impl Interrupts {
+    pub fn hold() -> io::Result<Interrupts> {
+        let held = Held::these(ENDING.into_iter().collect(), &ENDING)?;
+        let (came, mut says) = io::pipe()?;
+        held.tell(move |signal| {
+            let number = u8::try_from(signal.as_raw()).unwrap_or_default();
+            says.write_all(&[number]).is_ok() && false
+        })?;
+        Ok(Interrupts { _held: held, came: came.into() })
+    }
+
+    pub(crate) fn came(&self) -> BorrowedFd<'_> {
+        self.came.as_fd()
+    }
+
+    /// The signal that came first, if one did. Said once.
+    pub fn signal(&self) -> Option<i32> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ends = [PollFd::new(&self.came, PollFlags::IN)];
+        let mut number = [0];
+        (poll(&mut ends, Some(&now)).ok()? > 0 && rustix::io::read(&self.came, &mut number).ok()? == 1)
+            .then(|| i32::from(number[0]))
     }
 }
 

@@ -42,6 +42,8 @@ pub enum Passing {
     AsItIs,
     /// Both to our stderr: our stdout says something else.
     AllToStderr,
+    /// The command has our own stdout and stderr, whatever they are, and nothing to read.
+    Shared,
 }
 
 /// Our own program, and the words that make it the trampoline.
@@ -163,8 +165,12 @@ impl Waiting {
         let (stdout, out) = match spec.passing {
             Passing::AsItIs => stream(io::stdout())?,
             Passing::AllToStderr => stream(io::stderr())?,
+            Passing::Shared => (Stdio::inherit(), None),
         };
-        let (stderr, err) = stream(io::stderr())?;
+        let (stderr, err) = match spec.passing {
+            Passing::AsItIs | Passing::AllToStderr => stream(io::stderr())?,
+            Passing::Shared => (Stdio::inherit(), None),
+        };
         command.stdout(stdout).stderr(stderr);
         let signals = Held::hold()?;
         let child = command.spawn()?;
@@ -178,7 +184,11 @@ impl Waiting {
             terminal: Terminal::controlling(),
             signals,
         };
-        Ok(Waiting { program: spec.program, line, stdin: io::stdin().as_fd().try_clone_to_owned()?, child })
+        let stdin = match spec.passing {
+            Passing::AsItIs | Passing::AllToStderr => io::stdin().as_fd().try_clone_to_owned()?,
+            Passing::Shared => File::open("/dev/null")?.into(),
+        };
+        Ok(Waiting { program: spec.program, line, stdin, child })
     }
 
     /// The pid of the command, and the id of its group.

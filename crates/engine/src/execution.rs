@@ -1,9 +1,10 @@
 //! From requests to a transaction and back: what is committed, what is rolled back, and what is tried again.
 
 use onus_core::policy::Policy;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_store::{Ending, Store, StoreError, Write};
 
+use crate::landing::Unsettled;
 use crate::orphans::Orphan;
 use crate::request::{Stop, UnitOfWork};
 use crate::view::{Notice, NoticeKind};
@@ -16,7 +17,12 @@ enum Attempt {
     Answered(Answers),
     /// A dead holder's processes must be ended before its task is granted to another: then all is tried again.
     Met(Orphan),
+    /// A landing that was begun must be settled before its task is changed: then all is tried again.
+    Begun(Unsettled),
 }
+
+/// How many landings are settled for one batch: more are begun only while it waits.
+const MOST_SETTLED: usize = 100;
 
 /// What becomes of what a batch did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +72,10 @@ impl<S: Store> Engine<S> {
     }
 
     fn attempt(&mut self, batch: &[Request], purpose: Purpose) -> Result<Answers, StoreError> {
-        let (policy, outside) = (&self.policy, &mut self.outside);
         let (mut ended_groups, mut remarks) = (Vec::new(), Vec::new());
+        let mut settled = 0;
         loop {
+            let (policy, outside) = (&self.policy, &mut self.outside);
             let attempt = self.store.transact(|write| {
                 let mut batch = Batch { write, policy, outside, ended_groups: &ended_groups, purpose, batch };
                 batch.attempt()
@@ -87,6 +94,21 @@ impl<S: Store> Engine<S> {
                             Notice::new(NoticeKind::Info, Some(orphan.task.clone()), message)
                         }));
                     ended_groups.push(orphan.group);
+                }
+                Attempt::Begun(unsettled) => {
+                    let by = batch.first().map(|request| &request.identity);
+                    let told = match by.filter(|_| settled < MOST_SETTLED) {
+                        Some(by) => self.settle(by, &unsettled),
+                        None => Err(Refusal::new(
+                            Code::Busy,
+                            format!("{} is landed again and again", unsettled.id),
+                        )),
+                    };
+                    settled += 1;
+                    match told {
+                        Ok(notice) => remarks.push(notice),
+                        Err(refusal) => return Ok(batch.iter().map(|_| Err(refusal.clone())).collect()),
+                    }
                 }
             }
         }
@@ -143,6 +165,7 @@ impl Batch<'_> {
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Orphan(orphan)) => return Ok(Ending::RollBack(Attempt::Met(orphan))),
+                Err(Stop::Unsettled(begun)) => return Ok(Ending::RollBack(Attempt::Begun(begun))),
             }
         }
         let answered = Attempt::Answered(answers);
@@ -160,7 +183,7 @@ impl Batch<'_> {
     fn live_on(&mut self, request: &Request) -> Result<(), StoreError> {
         match self.unit_of_work(request).and_then(|work| work.live_on()) {
             Err(Stop::Failed(error)) => Err(error),
-            Ok(()) | Err(Stop::Refused(_) | Stop::Orphan(_)) => Ok(()),
+            Ok(()) | Err(Stop::Refused(_) | Stop::Orphan(_) | Stop::Unsettled(_)) => Ok(()),
         }
     }
 }

@@ -25,6 +25,7 @@ mod execution;
 mod forecast;
 mod graph;
 mod intake;
+mod landing;
 mod ledger;
 mod notices;
 mod orphans;
@@ -33,6 +34,7 @@ mod query;
 mod reports;
 mod request;
 mod rescue;
+mod round;
 mod scopes;
 mod seats;
 mod sessions;
@@ -59,6 +61,7 @@ pub use commits::{CommitLease, Finishing, Pushed};
 pub use conversation::{Conversation, Files, HookCall};
 pub use forecast::{BranchView, ConflictView, ForecastView, LiveBranch, Warning};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
+pub use landing::{Landable, Settling, Unsettled};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use orphans::Orphan;
 pub use planning::{Explained, LinkView, LinksView, ObstacleView, WhyView};
@@ -68,6 +71,7 @@ pub use reports::{
     StandupView, StandupWork,
 };
 pub use rescue::{Due, RescueView, Tried};
+pub use round::{RoundGate, RoundRow, RoundView};
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};
 pub use show::{CommitView, LinkedView, NoteView};
@@ -102,6 +106,9 @@ pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
 /// Looks at files of a worktree, named from its root: one answer each.
 pub type Look = Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>;
 
+/// Looks at the references of a landing that was begun, and keeps it from going on if it has not moved its target.
+pub type Settle = Box<dyn FnMut(&Unsettled) -> Settling + Send>;
+
 /// Keeps what a lost lease's holder left uncommitted.
 pub type Rescue = Box<dyn FnMut(&Due) -> Tried + Send>;
 
@@ -115,6 +122,8 @@ pub struct Outside {
     pub look: Look,
     /// Keeps what a lost lease's holder left uncommitted, outside any transaction.
     pub rescue: Rescue,
+    /// Says what became of a landing, outside any transaction.
+    pub settle: Settle,
     /// The caller's own clock. It measures work where the store's clock is a server's.
     pub own_clock: Box<dyn Fn() -> Tick + Send>,
 }
@@ -128,6 +137,7 @@ impl Default for Outside {
             end_orphan: Box::new(|_| Vec::new()),
             look: Box::new(|_, paths| vec![Looked::Unknown; paths.len()]),
             rescue: Box::new(|_| Tried::Elsewhere),
+            settle: Box::new(|_| Settling::Elsewhere),
             own_clock: Box::new(|| Tick::of(&clock::now())),
         }
     }
@@ -292,6 +302,12 @@ impl<S: Store> Engine<S> {
     /// Who keeps what a lost lease's holder left uncommitted in a worktree on this machine.
     pub fn rescuing(mut self, rescue: impl FnMut(&Due) -> Tried + Send + 'static) -> Engine<S> {
         self.outside.rescue = Box::new(rescue);
+        self
+    }
+
+    /// Who looks at the references of landings that were begun here.
+    pub fn settling(mut self, settle: impl FnMut(&Unsettled) -> Settling + Send + 'static) -> Engine<S> {
+        self.outside.settle = Box::new(settle);
         self
     }
 

@@ -53,6 +53,7 @@ pub struct TaskView {
     pub scope_mode: Mode,
     /// What its holder may not do.
     pub constraints: Vec<String>,
+    /// Gates that it must pass beside those that are for every task of its kind.
     pub gates: Vec<String>,
     pub required_tier: u8,
     pub attempts: u64,
@@ -74,6 +75,9 @@ pub struct TaskView {
     pub branch: Option<String>,
     pub target: Option<String>,
     pub base: Option<String>,
+    /// `awaited`: it is done and has still to land. `begun`: somebody is landing it.
+    pub landing: Option<String>,
+    /// The commit by which its branch became part of the target.
     pub landed: Option<String>,
     pub extra: BTreeMap<String, String>,
     pub submitter: Option<String>,
@@ -369,6 +373,15 @@ impl Texts<'_> {
     }
 }
 
+fn landing_word(task: &Task) -> Option<String> {
+    let word = match (&task.landing.intent, task.landing.awaited) {
+        (Some(_), _) => "begun",
+        (None, Some(_)) => "awaited",
+        (None, None) => return None,
+    };
+    Some(word.to_owned())
+}
+
 fn acceptance(task: &Task, texts: &Texts<'_>) -> Vec<AcceptanceView> {
     let view = |(line, number): (&AcceptanceLine, u64)| AcceptanceView {
         line: number,
@@ -459,7 +472,7 @@ impl Snapshot<'_> {
                 .collect(),
             scope_mode: facts.mode,
             constraints: facts.constraints.words(),
-            gates: Vec::new(),
+            gates: facts.gates.iter().map(ToString::to_string).collect(),
             required_tier: facts.required_tier.0,
             attempts: task.attempts,
             effort_ms,
@@ -472,7 +485,8 @@ impl Snapshot<'_> {
             branch: task.branch.as_ref().map(|own| own.branch.clone()),
             target: task.branch.as_ref().map(|own| own.target.clone()),
             base: task.branch.as_ref().map(|own| own.base.clone()),
-            landed: None,
+            landing: landing_word(task),
+            landed: task.landing.landed.as_ref().map(|landed| landed.commit.to_string()),
             extra: BTreeMap::new(),
             submitter: task.submitter.as_ref().map(ToString::to_string),
             kept_for,

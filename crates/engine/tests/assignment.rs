@@ -36,7 +36,8 @@ fn command(verb: &str, id: &str, force: Option<Force>) -> Command {
     let to = || "agent:c".parse().unwrap();
     let reason = || "why".to_owned();
     let task = Some(id.parse::<TaskRef>().unwrap());
-    let moved = |verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None };
+    let moved =
+        |verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None, demand: None };
     let act = match verb {
         "claim" => Act::Claim(Terms::default()),
         "renew" => Act::Renew { ttl_ms: None, progress: false },
@@ -255,7 +256,7 @@ fn a_lease_is_granted_with_what_task_and_claim_forbid_and_a_tightened_task_binds
     let task = world.show(&id);
     assert_eq!(task.constraints, ["max_files=50"]);
     assert_eq!(task.lease.unwrap().constraints, ["no_delete", "no_land", "max_files=10"]);
-    world.ok(&a, on(&id, Act::Move { verb: Verb::Release, message: None, uncommitted: None }));
+    world.ok(&a, on(&id, Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }));
     assert_eq!(world.lease(&b, on(&id, claim())).constraints, ["max_files=50"]);
     world.is_whole();
 }
@@ -287,7 +288,18 @@ fn acceptance_lines_are_ticked_by_somebody_at_some_time_and_missed_at_the_end() 
     world.ok(&a, on(&id, Act::Edit(Edit { acceptance: vec!["it is safe".to_owned()], ..Edit::default() })));
     world.ok(&a, on(&id, tick(3, false)));
     let done = world
-        .run(&a, on(&id, Act::Move { verb: Verb::Done, message: Some("done".to_owned()), uncommitted: None }))
+        .run(
+            &a,
+            on(
+                &id,
+                Act::Move {
+                    verb: Verb::Done,
+                    message: Some("done".to_owned()),
+                    uncommitted: None,
+                    demand: None,
+                },
+            ),
+        )
         .unwrap();
     let notices: Vec<&str> = done.notices.iter().map(|notice| notice.message.as_str()).collect();
     assert_eq!(notices, ["2 of 3 acceptance lines of ON-1 are not ticked: 1, 2"]);
@@ -312,11 +324,17 @@ fn work_began_with_its_first_real_lease_and_ended_when_it_was_done() {
     let started = world.ok(&a, on(&id, claim()));
     assert_eq!(started.started_at, Some(started.updated_at));
     world.pass(1_000);
-    world.ok(&a, on(&id, Act::Move { verb: Verb::Release, message: None, uncommitted: None }));
-    let done = world
-        .ok(&a, on(&id, Act::Move { verb: Verb::Done, message: Some("d".to_owned()), uncommitted: None }));
+    world.ok(&a, on(&id, Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }));
+    let done = world.ok(
+        &a,
+        on(
+            &id,
+            Act::Move { verb: Verb::Done, message: Some("d".to_owned()), uncommitted: None, demand: None },
+        ),
+    );
     assert_eq!((&done.started_at, done.completed_at), (&started.started_at, Some(done.updated_at)));
-    let open = world.ok(&h, on(&id, Act::Move { verb: Verb::Reopen, message: None, uncommitted: None }));
+    let open = world
+        .ok(&h, on(&id, Act::Move { verb: Verb::Reopen, message: None, uncommitted: None, demand: None }));
     assert_eq!((open.started_at, open.completed_at), (started.started_at, None));
     world.is_whole();
 }
@@ -339,7 +357,15 @@ fn notes_say_what_they_are_and_decisions_are_listed() {
     assert_eq!(world.refused(&a, on(&id, note("x", NoteKind::Decision, Some("a\nb")))), Code::Usage);
     world.ok(
         &a,
-        on(&id, Act::Move { verb: Verb::Done, message: Some("all of it".to_owned()), uncommitted: None }),
+        on(
+            &id,
+            Act::Move {
+                verb: Verb::Done,
+                message: Some("all of it".to_owned()),
+                uncommitted: None,
+                demand: None,
+            },
+        ),
     );
     let task = world.show(&id);
     let notes = task.notes.unwrap();

@@ -76,6 +76,7 @@ fn act() -> impl Strategy<Value = Act> {
         verb,
         message: Some(format!("{verb} it")),
         uncommitted: None,
+        demand: None,
     });
     prop_oneof![
         6 => terms().prop_map(Act::Claim),

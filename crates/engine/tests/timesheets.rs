@@ -256,7 +256,10 @@ fn a_standup_names_what_was_done_by_whom_and_what_goes_on() {
     world.lease(&ada, on(&three, claim()));
     world.ok(
         &ada,
-        on(&three, Act::Move { verb: Verb::Block, message: Some("no key".into()), uncommitted: None }),
+        on(
+            &three,
+            Act::Move { verb: Verb::Block, message: Some("no key".into()), uncommitted: None, demand: None },
+        ),
     );
     let standup = world.engine.standup(None, &calendar(30)).unwrap().value;
     let actor = |name: &str| standup.actors.iter().find(|entry| entry.actor == name).unwrap();

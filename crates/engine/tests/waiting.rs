@@ -63,7 +63,7 @@ fn claim(name: &str, terms: Terms) -> Request {
 }
 
 fn release() -> Request {
-    let act = Act::Move { verb: Verb::Release, message: None, uncommitted: None };
+    let act = Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None };
     let mut request =
         request("holder", Command::OnTask { task: Some("1".parse().unwrap()), act, force: None });
     request.identity.token = Some((None, Token(1)));

@@ -18,6 +18,7 @@ use onus_store::{Access, Address, AnyStore, Spelling, StoreError};
 
 use crate::config::{Config, SHARED_FILE, Source, state_folder, user_file};
 use crate::joining::Joining;
+use crate::landing;
 use crate::rescue;
 use crate::store_at::StoreAt;
 use crate::worktree::look;
@@ -168,7 +169,10 @@ impl Host {
         let engine = engine.looking(move |worktree, files| look(place.as_ref(), worktree, files));
         let (place, limits) = (self.place.clone(), self.config.rescue_limits());
         let is_shared = matches!(at, StoreAt::Server { .. });
-        Ok(engine.rescuing(move |due| rescue::keep(place.as_ref(), limits, is_shared, due)))
+        let engine = engine.rescuing(move |due| rescue::keep(place.as_ref(), limits, is_shared, due));
+        let (place, remote) =
+            (self.place.clone(), self.config.get("land.remote").map(|(name, _)| name.to_owned()));
+        Ok(engine.settling(move |begun| landing::settle(place.as_ref(), remote.as_deref(), begun)))
     }
 
     /// Who calls, or why that is not clear.

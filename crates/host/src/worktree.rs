@@ -123,6 +123,11 @@ pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Opti
     })
 }
 
-fn machine(now: &Moment) -> String {
+/// This machine, if it can be told from others.
+pub(crate) fn this_machine() -> Option<String> {
+    clock::domain().machine().known().map(str::to_owned)
+}
+
+pub(crate) fn machine(now: &Moment) -> String {
     now.domain.machine().known().unwrap_or_default().to_owned()
 }

@@ -1,26 +1,22 @@
 //! Tasks' worktrees, as they are configured here: where they are made, what their set-up is, and which leases are worked on in them.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use onus_core::command::Attachment;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
 use onus_core::task::TaskBranch;
-use onus_core::time::Span;
-use onus_dispatch::{Exit, Hooks, Passing, Renewal, Spec, Stop, Terms, Trampoline, Waiting};
+use onus_dispatch::{Interrupts, Renewal, Watch};
 use onus_engine::TaskView;
 use onus_repo::Place;
-use onus_repo::approval::{Approvals, Definition, environment};
-use onus_repo::worktrees::{Info, Linked, Making, Wanted, Worktrees, ports_of};
+use onus_repo::approval::{Approvals, Definition};
+use onus_repo::worktrees::{Info, Linked, Making, NewWorktree, Worktrees, ports_of};
 
 use crate::Host;
 use crate::config::state_folder;
+use crate::gates::{Command, Live, outcome_in_words, run};
 use crate::host::env;
 use crate::worktree::marked;
-
-/// How long a set-up command may take to end when its time is over.
-const GRACE: Duration = Duration::from_secs(5);
 
 impl Host {
     pub fn worktrees(&self) -> Result<Worktrees, Refusal> {
@@ -47,22 +43,17 @@ impl Host {
     /// The set-up command, which must have been approved.
     pub fn set_up(&self) -> Result<Option<Definition>, Refusal> {
         let Some(definition) = self.config.worktrees().setup else { return Ok(None) };
-        match self.approvals()?.require(&definition) {
-            Ok(()) => Ok(Some(definition)),
-            Err(refusal) if refusal.code == Code::Unapproved => {
-                Err(Refusal { next: vec![Step::ApproveCommand(definition.name)], ..refusal })
-            }
-            Err(refusal) => Err(refusal),
-        }
+        self.require_approved(&definition)?;
+        Ok(Some(definition))
     }
 
     /// The worktree that a task is to have. Nothing is known of the task yet: what can be refused now is.
-    pub fn wanted(&self, fetch: bool) -> Result<(Worktrees, Wanted), Refusal> {
+    pub fn new_worktree(&self, fetch: bool) -> Result<(Worktrees, NewWorktree), Refusal> {
         let worktrees = self.worktrees()?;
         let settings = self.config.worktrees();
         let root = worktrees.root(settings.root.as_deref())?;
         worktrees.target(settings.target.as_deref(), false)?;
-        let wanted = Wanted {
+        let new = NewWorktree {
             task: String::new(),
             id: String::new(),
             title: String::new(),
@@ -72,7 +63,7 @@ impl Host {
             fetch: fetch || settings.fetch,
             state: self.state_folder(),
         };
-        Ok((worktrees, wanted))
+        Ok((worktrees, new))
     }
 
     /// Notes that a worktree is one that onus knows, and gives it ports; both stay what they are if it was known. Whatever fails
@@ -146,57 +137,21 @@ pub fn run_set_up(
     making: &Making,
     mut renew: Box<dyn FnMut() -> Renewal + Send>,
 ) -> Result<(), Refusal> {
-    let unexpected =
-        |why: String| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {why}"));
-    let Some((program, args)) = definition.argv.split_first() else { return Ok(()) };
-    let mut variables: Vec<(String, String)> = environment(&definition.env, std::env::vars_os())
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    variables.extend(told_of(making.path(), making.info.port_base));
-    let spec = Spec {
-        program: program.into(),
-        args: args.iter().map(Into::into).collect(),
-        env: variables,
-        inherits: false,
-        folder: making.path().join(&definition.folder),
-        passing: Passing::AllToStderr,
-        trampoline: Trampoline::of_this_program().map_err(|error| unexpected(error.to_string()))?,
+    let told = told_of(making.path(), making.info.port_base);
+    let command = Command { definition, root: making.path(), told, live: Live::Plain };
+    let interrupts = Interrupts::hold()
+        .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {error}")))?;
+    let watch = Watch { renew: Some(&mut renew), interrupts: Some(&interrupts) };
+    let (ended, _) = run(command, watch)?;
+    if let Some(why) = ended.fenced {
+        return Err(Refusal::new(Code::Fenced, why));
+    }
+    let why = match interrupts.signal() {
+        Some(signal) => Some(format!("was interrupted by {}", onus_dispatch::signal_name(signal))),
+        None => outcome_in_words(&ended.outcome, definition),
     };
-    let waiting = Waiting::spawn(spec).map_err(|error| unexpected(error.to_string()))?;
-    let child = waiting.start().map_err(|error| {
-        Refusal::new(Code::NotAllowed, format!("the set-up command was not started: {error}"))
-    })?;
-    let deadline = Instant::now() + Duration::from_millis(definition.timeout_ms);
-    let left = move || deadline.saturating_duration_since(Instant::now());
-    let hooks = Hooks {
-        renew: Box::new(move |_| match renew() {
-            Renewal::Kept { next_in, .. } => Renewal::Kept { next_in, trusted_for: Some(left()) },
-            other => other,
-        }),
-        tell: Box::new(|_| {}),
-    };
-    let terms = Terms {
-        renew_every: Duration::from_secs(15),
-        trusted_until: Some(deadline),
-        margin: Duration::ZERO,
-        grace: GRACE,
-    };
-    let report =
-        onus_dispatch::supervise(child, &terms, hooks).map_err(|error| unexpected(error.to_string()))?;
-    report.rest.finish();
-    let why = match (report.stopped, report.interrupted, report.exit) {
-        (Some(Stop::Fenced { why }), _, _) => return Err(Refusal::new(Code::Fenced, why)),
-        (Some(Stop::Untrusted { .. }), _, _) => {
-            let limit = i64::try_from(definition.timeout_ms).unwrap_or(i64::MAX);
-            format!("took longer than {}", Span::from_ms(limit))
-        }
-        (None, Some(signal), _) => {
-            format!("was interrupted by {}", onus_dispatch::signal_name(signal.as_raw()))
-        }
-        (None, None, Exit::Code(0)) => return Ok(()),
-        (None, None, Exit::Code(code)) => format!("failed with exit code {code}"),
-        (None, None, Exit::Signal(signal)) => format!("was killed by {}", onus_dispatch::signal_name(signal)),
-    };
-    Err(Refusal::new(Code::NotAllowed, format!("the set-up command {why}")))
+    match why {
+        Some(why) => Err(Refusal::new(Code::NotAllowed, format!("the set-up command {why}"))),
+        None => Ok(()),
+    }
 }

@@ -49,14 +49,18 @@ pub fn stat(of: &str) -> Option<Stat> {
     })
 }
 
-/// Every process that can be seen and has not ended.
-pub fn running() -> impl Iterator<Item = Stat> {
+/// Every process that can be seen.
+pub fn all() -> impl Iterator<Item = Stat> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         .filter_map(|pid| stat(&pid))
-        .filter(|stat| !stat.has_ended())
+}
+
+/// Those that have not ended.
+pub fn running() -> impl Iterator<Item = Stat> {
+    all().filter(|stat| !stat.has_ended())
 }
 
 /// The members of a process group that have not ended.

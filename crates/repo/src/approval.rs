@@ -38,6 +38,8 @@ pub enum Kind {
     SetUp,
     Gate,
     Executor,
+    /// Opens a pull request for a branch.
+    PullRequest,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Kind::SetUp => "set-up command",
             Kind::Gate => "gate",
             Kind::Executor => "executor",
+            Kind::PullRequest => "pull request command",
         }
     }
 }

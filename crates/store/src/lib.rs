@@ -45,6 +45,7 @@ use onus_core::apply::{Change, Project};
 use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
+use onus_core::gate::JudgementRow;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process, Pulse};
 use onus_core::rescue::RescueState;
@@ -592,6 +593,10 @@ pub trait Read {
     fn commits_under(&mut self, task: Uid, token: Token) -> Result<Vec<CommitRow>>;
     /// Under which leases a commit was made; usually one.
     fn commit_made(&mut self, commit: &CommitId) -> Result<Vec<CommitRow>>;
+    /// The last so many judgements of a task's gates, the newest first.
+    fn judgements_of(&mut self, task: Uid, limit: u64) -> Result<Vec<JudgementRow>>;
+    /// Tasks that are done and have still to land, and those whose landing was begun, by their numbers.
+    fn to_land(&mut self, limit: u64) -> Result<Vec<Task>>;
     /// Tasks that were completed in a window, by that time: a page of them.
     fn finished_in(&mut self, window: Window, after: Option<&Finished>, limit: u64) -> Result<Vec<Finished>>;
     fn request(&mut self, actor: &ActorName, key: &str) -> Result<Option<KeptRequest>>;

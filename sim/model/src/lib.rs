@@ -170,7 +170,8 @@ impl Deed {
             reason: Some("to do it".to_owned()),
             ..Terms::default()
         };
-        let verb = |verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None };
+        let verb =
+            |verb| Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None, demand: None };
         match self {
             Deed::Claim => (Act::Claim(terms()), None),
             Deed::Takeover => (Act::Takeover(terms()), None),
@@ -275,6 +276,7 @@ impl Protocol {
             session: None,
             has_reserved: false,
             rescued: None,
+            judged: &[],
             kept: &[],
         };
         let around = deed.and_then(|deed| self.surroundings(state, task, &view, (by, deed)));

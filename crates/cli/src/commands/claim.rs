@@ -13,7 +13,7 @@ use crate::output::{escape_line, note};
 use crate::render;
 use onus_host::target;
 
-use super::worktree::making::{self, WithWorktree};
+use super::worktree::making::{self, ClaimWorktree};
 
 /// Take a task: it is yours alone until you finish it, give it up or your lease lapses
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     terms: TermArgs,
     #[command(flatten)]
-    with: WithWorktree,
+    place: ClaimWorktree,
     /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
@@ -88,7 +88,7 @@ impl TermArgs {
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let terms = Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
-    let (terms, prepared) = args.with.prepare(context, terms)?;
+    let (terms, prepared) = args.place.prepare(context, terms)?;
     let command = if args.next {
         Command::ClaimNext(terms)
     } else {

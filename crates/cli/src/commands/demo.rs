@@ -114,8 +114,12 @@ fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
             Err(refusal) => return Err(refusal),
         };
         std::thread::sleep(work);
-        let act =
-            Act::Move { verb: Verb::Done, message: Some("done in the demo".to_owned()), uncommitted: None };
+        let act = Act::Move {
+            verb: Verb::Done,
+            message: Some("done in the demo".to_owned()),
+            uncommitted: None,
+            demand: None,
+        };
         let done = Command::OnTask { task: Some(task.id.parse()?), act, force: None };
         engine.run(&Request { identity: identity.clone(), command: done, key: None })?;
     }
@@ -219,7 +223,13 @@ fn read_up(engine: &mut Engine<SqliteStore>, person: &Identity) -> super::Result
     let mut on = |act| run(Command::OnTask { task: Some(task.id.parse()?), act, force: None });
     on(Act::Claim(Terms::default()))?;
     std::thread::sleep(Duration::from_millis(20));
-    on(Act::Move { verb: Verb::Done, message: Some("all is well".to_owned()), uncommitted: None }).map(drop)
+    on(Act::Move {
+        verb: Verb::Done,
+        message: Some("all is well".to_owned()),
+        uncommitted: None,
+        demand: None,
+    })
+    .map(drop)
 }
 
 fn worker(actor: &str, store: &Path, work: Duration) -> Result<Child, Refusal> {

@@ -141,6 +141,8 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             .collect(),
         constraints: args.constraints.into_iter().collect(),
         lift: args.no_constraints.into_iter().collect(),
+        add_gates: Default::default(),
+        remove_gates: Default::default(),
         acceptance: args.acceptance,
         parent: match args.parent.map(clearable) {
             Some(Some(id)) => Some(Some(id.parse::<TaskRef>()?)),

@@ -26,6 +26,7 @@ pub(crate) mod hook;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod intake;
+pub(crate) mod land;
 pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod log;
@@ -102,7 +103,7 @@ fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskVie
     let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
     let force = how.force.force();
     let command = |task| {
-        let act = Act::Move { verb, message: message.clone(), uncommitted: None };
+        let act = Act::Move { verb, message: message.clone(), uncommitted: None, demand: None };
         Command::OnTask { task, act, force: force.clone() }
     };
     each(context, how.targets, how.key, command, |task| {

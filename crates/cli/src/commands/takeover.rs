@@ -4,7 +4,7 @@ use crate::args::{Key, Target, force_of};
 use crate::context::Context;
 use onus_host::target;
 
-use super::worktree::making::{self, WithWorktree};
+use super::worktree::making::{self, ClaimWorktree};
 
 /// Take over a task whose lease has lapsed
 ///
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     terms: super::claim::TermArgs,
     #[command(flatten)]
-    with: WithWorktree,
+    place: ClaimWorktree,
     /// People only: revoke a live lease; the override is recorded
     #[arg(long)]
     force: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let terms = Terms { reason: Some(args.reason.clone()), ..args.terms.terms(context)? };
-    let (terms, prepared) = args.with.prepare(context, terms)?;
+    let (terms, prepared) = args.place.prepare(context, terms)?;
     let force = force_of(args.force, Some(&args.reason), args.link.as_ref());
     let command = Command::OnTask { task: target(args.target.task)?, act: Act::Takeover(terms), force };
     let reply = context.run(command, args.key.key)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::commit::CommitRow;
 use crate::event::Event;
+use crate::gate::JudgementRow;
 use crate::ids::{Token, Uid};
 use crate::lease::{Lease, Pulse};
 use crate::scope::Reservations;
@@ -25,6 +26,7 @@ pub struct TaskFold {
     pub stretches: Vec<Recorded>,
     pub usage: Vec<UsageRow>,
     pub commits: Vec<CommitRow>,
+    pub judgements: Vec<JudgementRow>,
 }
 
 impl TaskFold {
@@ -67,6 +69,8 @@ impl TaskFold {
                 Change::AddUsage(row) => self.usage.push(row),
                 Change::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
                 Change::AddCommit(row) => self.commits.push(row),
+                Change::AddJudgement(row) => self.judgements.push(row),
+                Change::VoidJudgements { .. } => self.judgements.clear(),
                 Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
                 Change::EndLease { token, worked, ended, .. } => {
                     let lease = self.lease(token)?;

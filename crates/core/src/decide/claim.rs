@@ -108,7 +108,10 @@ pub(super) fn acquire(
         Standing::Freed => (None, true),
     };
     let mut drafts = check(view, opens, force)?;
-    let (wanted, mode) = super::scope::wanted(view.task, terms);
+    if let Some(demand) = &terms.demand {
+        drafts.extend(super::gate::asked_for(view, demand, force)?);
+    }
+    let (wanted, mode) = super::scope::reservations_of(view.task, terms);
     super::scope::check_len(view, wanted.rows().len())?;
     let careful = super::scope::check(view, &wanted, mode)?;
     let of_kin = super::scope::ask_kin(view, &wanted)?;

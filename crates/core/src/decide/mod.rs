@@ -8,7 +8,9 @@
 mod assign;
 mod claim;
 mod constrained;
+mod gate;
 mod graph;
+mod landing;
 mod ready;
 mod rescue;
 mod scope;
@@ -20,12 +22,14 @@ mod undo;
 mod work;
 
 pub use constrained::uncommitted;
+pub use gate::missing_refusal;
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
+pub use landing::moves_task;
 pub use ready::{
     Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
 };
 pub use rescue::is_lost;
-pub use scope::{MAX_GLOBS, Merge, Rival, Surroundings, Wish, reserved_by, reserves, wanted};
+pub use scope::{MAX_GLOBS, Merge, Reserving, Rival, Surroundings, reservations_of, reserved_by, reserves};
 pub use seat::{Need, decide_seat, holds_seat};
 pub use standing::{held_refusal, spoken_place};
 pub use tasks::create;
@@ -36,6 +40,7 @@ use std::collections::BTreeSet;
 use crate::actor::{Actor, ActorName, Caller};
 use crate::command::{Act, Force, Terms};
 use crate::event::{Body, Draft};
+use crate::gate::JudgementRow;
 use crate::ids::{Token, Uid, Version};
 use crate::lease::{Lease, Liveness, Seen};
 use crate::policy::Policy;
@@ -84,6 +89,8 @@ pub struct View<'a> {
     /// The lease whose files the act is about, and where they are kept.
     pub rescued: Option<&'a Lease>,
     pub kept: &'a [KeptFiles],
+    /// What was judged of the task, if the act asks for gates.
+    pub judged: &'a [JudgementRow],
     /// The texts to redact; None: there is no such event.
     pub redactable: Option<&'a Redactable>,
 }
@@ -230,8 +237,9 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Renew { ttl_ms, progress } => claim::renew(view, *ttl_ms, *progress),
         Act::Handoff { to, reason } => assign::handoff(view, to, None, reason, force),
         Act::Assign { to, keep_ms, reason } => assign::handoff(view, to, *keep_ms, reason, force),
-        Act::Move { verb, message, uncommitted } => {
-            tasks::shift(view, *verb, message.as_deref(), uncommitted.as_ref(), force)
+        Act::Move { verb, message, uncommitted, demand } => {
+            let found = tasks::Found { uncommitted: uncommitted.as_ref(), demand: demand.as_ref() };
+            tasks::shift(view, *verb, message.as_deref(), found, force)
         }
         Act::Edit(edit) => tasks::edit(view, edit, force),
         Act::AddDeps { .. } => graph::add_deps(view, force),
@@ -240,6 +248,11 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::RemoveScope { scope } => scope::remove(view, scope),
         Act::Touch { paths, touched, extent } => scope::touch(view, paths, touched, extent),
         Act::Commit(commit) => session::commit(view, commit),
+        Act::Judge(judging) => gate::judge(view, judging, force),
+        Act::Land(checked) => landing::begin(view, checked, force),
+        Act::SettleLanding { commit, settled } => landing::settle(view, commit, settled),
+        Act::FoundLanded(landed) => landing::found(view, landed),
+        Act::FailLanding(failure) => landing::fail(view, failure),
         Act::Change(changed) => scope::change(view, changed),
         Act::Yield(yielding) => scope::give_up(view, yielding),
         Act::Attach(attachment) => claim::attach(view, attachment),

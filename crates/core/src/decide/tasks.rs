@@ -6,7 +6,9 @@ use crate::actor::ActorName;
 use crate::command::{Edit, Force, NewTask, Terms};
 use crate::commit::Uncommitted;
 use crate::event::{Body, Draft, KeptFor};
+use crate::gate::{Demand, MAX_GATES};
 use crate::ids::{Number, Version, is_reference};
+use crate::landing;
 use crate::lease::{Lease, LeaseEnd};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
@@ -19,6 +21,7 @@ use crate::transition::{self, Party, Verb, step};
 
 use super::claim::{acquire, not_possible, not_yours};
 use super::constrained;
+use super::gate;
 use super::graph::{cycle_refusal, may_link};
 use super::ready::{children_refusal, unmet_refusal};
 use super::standing::{
@@ -81,6 +84,9 @@ fn check_taken(named: &Named) -> Result<(), Refusal> {
 fn check_facts(facts: &Facts) -> Result<(), Refusal> {
     if facts.tags.len() > MAX_TAGS || facts.refs.len() > MAX_REFS {
         return Err(Refusal::usage(format!("a task has at most {MAX_TAGS} tags and {MAX_REFS} references")));
+    }
+    if facts.gates.len() > MAX_GATES {
+        return Err(Refusal::usage(format!("a task names at most {MAX_GATES} gates")));
     }
     if facts.relates.len() > MAX_RELATES {
         return Err(Refusal::usage(format!("a task relates to at most {MAX_RELATES} others")));
@@ -148,6 +154,8 @@ pub(super) fn edit_facts(facts: &Facts, edit: &Edit, named: &Named, now_ms: i64)
             None => new.refs.remove(&system),
         };
     }
+    new.gates.extend(edit.add_gates.iter().cloned());
+    new.gates.retain(|key| !edit.remove_gates.contains(key));
     new.constraints = new.constraints.edited(&edit.constraints, &edit.lift);
     check_facts(&new)?;
     Ok(new)
@@ -167,6 +175,7 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
             !facts.constraints.is_stricter_or_equal(&old.constraints),
             "only a person may loosen a task's constraints",
         ),
+        (!facts.gates.is_superset(&old.gates), "only a person may take a gate off a task"),
     ];
     if let Some((_, why)) = loosens.into_iter().find(|(loosens, _)| *loosens && !person) {
         return Err(Refusal::new(Code::PeopleOnly, why)
@@ -320,12 +329,19 @@ pub(super) fn redact(
     Ok(Decision { notices, ..Decision::of(drafts) })
 }
 
+/// What was found where a task is said to be done.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) uncommitted: Option<&'a Uncommitted>,
+    pub(super) demand: Option<&'a Demand>,
+}
+
 /// The verbs of the table that have no terms of their own.
 pub(super) fn shift(
     view: &View<'_>,
     verb: Verb,
     message: Option<&str>,
-    uncommitted: Option<&Uncommitted>,
+    found: Found<'_>,
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
@@ -336,14 +352,17 @@ pub(super) fn shift(
     }
     let end = lease.map(|lease| end_of(view, lease));
     let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_ms: 0 };
+    let awaits_landing = landing::awaits(view.task, view.policy.deps_met);
     let body = match verb {
         Verb::Accept => Body::TaskAccepted {},
         Verb::Block => Body::TaskBlocked { lease: end },
         Verb::Unblock => Body::TaskUnblocked {},
         Verb::Submit => Body::TaskSubmitted { lease: end.unwrap_or_else(claimed) },
-        Verb::Approve => Body::TaskApproved {},
-        Verb::Reject => Body::TaskRejected { kept_for: kept_for_submitter(view) },
-        Verb::Done => Body::TaskDone { lease: end.unwrap_or_else(claimed) },
+        Verb::Approve => Body::TaskApproved { awaits_landing },
+        Verb::Reject => {
+            Body::TaskRejected { kept_for: view.task.submitter.as_ref().map(|actor| kept_for(view, actor)) }
+        }
+        Verb::Done => Body::TaskDone { lease: end.unwrap_or_else(claimed), awaits_landing },
         Verb::Fail if claims_first(&drafts) => Body::TaskFailed { lease: Some(claimed()) },
         Verb::Fail => Body::TaskFailed { lease: end },
         Verb::Drop => Body::TaskDropped { lease: end },
@@ -360,8 +379,11 @@ pub(super) fn shift(
         ))
         .next(Step::GiveResolution(view.id.to_owned())));
     }
-    let left = uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
+    let left = found.uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
     let left = left.map(|left| constrained::all_committed(view, left)).transpose()?.flatten();
+    if let Some(demand) = found.demand.filter(|_| is_said_to_be_done(verb)) {
+        drafts.extend(gate::asked_for(view, demand, force)?);
+    }
     if matches!(verb, Verb::Done | Verb::Approve) {
         drafts.extend(finishable(view, force, claims_first(&drafts))?);
     }
@@ -418,14 +440,15 @@ pub(super) fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
     lease.end(view.now, view.presents(lease) || lease.is_held_by(&view.caller.actor, &view.caller.instance))
 }
 
-fn kept_for_submitter(view: &View<'_>) -> Option<KeptFor> {
+/// Kept for an actor for as long as the policy says, from now on.
+pub(super) fn kept_for(view: &View<'_>, actor: &ActorName) -> KeptFor {
     let until = view.now.plus(view.policy.keep_ms);
-    view.task.submitter.clone().map(|actor| KeptFor {
-        actor,
+    KeptFor {
+        actor: actor.clone(),
         until_wall_ms: until.wall_ms,
         until_tick_ms: until.tick_ms,
         domain: until.domain,
-    })
+    }
 }
 
 /// Whether the caller may use a verb now: the events that must come first, and the lease that the verb ends.

@@ -47,7 +47,7 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
     if has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. })) {
         return Err(refused(change, "it ended another's lease"));
     }
-    let moved = |verb| Act::Move { verb, message: None, uncommitted: None };
+    let moved = |verb| Act::Move { verb, message: None, uncommitted: None, demand: None };
     // Who had it in hand has it in hand again; a lease that was got only in passing is not got again.
     let held_before = change.before.is_some_and(|before| before.leased);
     let again = || held_before.then(|| Act::Claim(change.terms.clone()));
@@ -100,10 +100,12 @@ fn no_way_back(body: &Body) -> &'static str {
         Body::NoteAdded { .. } => "a note stays; its words can be erased",
         Body::SessionRecorded { .. } => "what was used stays used",
         Body::CommitMade { .. } => "a commit is git's to take back",
+        Body::GatePassed(_) | Body::GateFailed(_) => "a gate is judged again, and the last word counts",
+        Body::TaskLanded(_) => "what landed is git's to revert",
         Body::SessionCorrected { .. } => "a correction only takes away",
         Body::TextRedacted { .. } => "what was erased cannot be brought back",
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",
-        Body::TaskApproved {} => "an approval stands; the task can be reopened",
+        Body::TaskApproved { .. } => "an approval stands; the task can be reopened",
         Body::TaskRejected { .. } => "a rejected task is submitted again by whoever works on it",
         Body::TaskAccepted {} => "an accepted task is no proposal again; it can be dropped",
         Body::TaskReopened {} => "a reopened task is finished again with a word on what was done",
@@ -171,6 +173,8 @@ impl Edit {
             owner: changed(&from.owner, &to.owner),
             add_tags: only(to, from),
             remove_tags: only(from, to),
+            add_gates: to.gates.difference(&from.gates).cloned().collect(),
+            remove_gates: from.gates.difference(&to.gates).cloned().collect(),
             refs,
             link: changed(&from.link, &to.link),
             parent: changed(&from.parent, &to.parent).map(|parent| parent.map(TaskRef::from)),

@@ -119,6 +119,18 @@ pub enum Step {
 
     /// What can be done about a worktree: of a task's id, or at a path.
     Worktree(OnWorktree, String),
+    /// See which gates it has to pass, and what came of them.
+    Gates(Id),
+    /// Run the gates that it has still to pass.
+    RunGates(Id),
+    /// Say that a gate is passed, which nobody can by running something.
+    PassGate {
+        task: Id,
+        gate: String,
+        by: Reader,
+    },
+    /// Land it.
+    Land(Id),
     /// A person reads and approves the command of this name that the repository configures.
     ApproveCommand(String),
 
@@ -273,6 +285,10 @@ impl Step {
             Step::InstallGuard,
             Step::Help,
             Step::HelpOn("edit"),
+            Step::Gates(id()),
+            Step::RunGates(id()),
+            Step::PassGate { task: id(), gate: "review".to_owned(), by: Reader::Reviewer },
+            Step::Land(id()),
             Step::ApproveCommand("setup".to_owned()),
             Step::plain("free some space"),
         ];

@@ -6,6 +6,7 @@
 
 mod death;
 mod endings;
+mod errands;
 mod groups;
 mod leases;
 mod output;

@@ -5,6 +5,7 @@
 //! puppet session PTS -- COMMAND…
 //! puppet hidden FOLDER
 //! puppet end FOLDER INSTANCE GROUP GRACE_MS
+//! puppet errand FOLDER [NAME=VALUE]… -- COMMAND…
 //! ```
 
 use std::ffi::OsString;
@@ -15,7 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use onus_dispatch::{Hooks, Passing, Renewal, Spec, Terms, Trampoline, Waiting, supervise, trampoline};
+use onus_dispatch::{
+    Errand, Hooks, Interrupts, Log, Passing, Renewal, Spec, Terms, Trampoline, Waiting, Watch, supervise,
+    trampoline, warden,
+};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -24,6 +28,8 @@ fn main() -> ExitCode {
     let first = words.next().unwrap_or_default();
     let outcome = match first.to_str() {
         Some(trampoline::NAME) => return trampoline::run(words),
+        Some(warden::NAME) => return warden::run(words),
+        Some("errand") => errand(words),
         Some("supervise") => run(words),
         Some("session") => session(words),
         Some("hidden") => hidden(words),
@@ -133,6 +139,45 @@ fn run(words: impl Iterator<Item = OsString>) -> Fallible<u8> {
     append(&folder, "report", &format!("left {:?}", report.left));
     append(&folder, "report", "over");
     report.rest.finish();
+    Ok(0)
+}
+
+fn errand(words: impl Iterator<Item = OsString>) -> Fallible<u8> {
+    let (before, command) = split(words);
+    let folder = PathBuf::from(before.first().ok_or("which folder?")?);
+    let setting = |name: &str| {
+        let words = before.iter().filter_map(|word| word.to_str()?.split_once('='));
+        words.filter(|(this, _)| *this == name).map(|(_, value)| value.to_owned()).next_back()
+    };
+    let ms = |name: &str, default: u64| -> Fallible<Duration> {
+        Ok(Duration::from_millis(setting(name).map_or(Ok(default), |value| value.parse())?))
+    };
+    let errand = Errand {
+        argv: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        env: std::env::vars_os().filter(|(name, _)| name == "PATH").collect(),
+        folder: folder.clone(),
+        limit: ms("limit", 600_000)?,
+        grace: ms("grace", 30_000)?,
+    };
+    let interrupts = Interrupts::hold()?;
+    let (mut log, mut heard) = (Log::default(), 0);
+    let mut hear = |bytes: &[u8]| {
+        log.push(bytes);
+        heard += bytes.len();
+    };
+    let asked = folder.clone();
+    let mut renewing = move || renew(&asked, false, None);
+    let renew: Option<&mut dyn FnMut() -> Renewal> =
+        if setting("renew").is_some() { Some(&mut renewing) } else { None };
+    let ended = errand.run(&mut hear, Watch { renew, interrupts: Some(&interrupts) })?;
+    append(&folder, "heard", &heard.to_string());
+    std::fs::write(folder.join("log"), log.bytes())?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    append(&folder, "peak", peak.trim().trim_end_matches(" kB"));
+    append(&folder, "interrupted", &format!("{:?}", interrupts.signal()));
+    append(&folder, "fenced", &format!("{:?}", ended.fenced));
+    append(&folder, "outcome", &format!("{:?}", ended.outcome));
     Ok(0)
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use onus_core::actor::{Actor, ActorName, Caller};
 use onus_core::command::{Act, Edit};
 use onus_core::decide::{
-    Copied, Named, ObstacleKind, Redactable, Surroundings, Upstream, View, Wish, reserves,
+    Copied, Named, ObstacleKind, Redactable, Reserving, Surroundings, Upstream, View, reserves,
 };
-use onus_core::ids::{TaskRef, Token, Uid, Version};
+use onus_core::gate::JudgementRow;
+use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Seen};
 use onus_core::policy::Policy;
 use onus_core::rescue::{KeptFiles, RescueState};
@@ -25,6 +26,9 @@ use crate::snapshot::Snapshot;
 /// How many of the tasks that another waits for a refusal may choose from.
 const WAITS: u64 = 20;
 
+/// How many judgements of one task are looked at: more than anybody runs before the work has changed.
+pub(crate) const MOST_JUDGED: u64 = 500;
+
 /// The parts of a [`View`] that were read.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -41,6 +45,7 @@ pub(crate) struct Evidence {
     has_reserved: bool,
     rescued: Option<Lease>,
     kept: Vec<KeptFiles>,
+    judged: Vec<JudgementRow>,
     named: Named,
     waits_for: Vec<Upstream>,
     around: Option<Surroundings>,
@@ -73,6 +78,7 @@ impl Evidence {
             has_reserved: false,
             rescued: None,
             kept: Vec::new(),
+            judged: Vec::new(),
             named: Named::default(),
             waits_for: waits_for(snapshot, task)?,
             around: None,
@@ -85,13 +91,13 @@ impl Evidence {
         snapshot: &mut Snapshot<'_>,
         caller: &Caller,
         task: &Task,
-        wish: Wish,
+        reserving: Reserving,
     ) -> onus_store::Result<()> {
         let lease = self.lease.as_ref().filter(|lease| lease.is_usable(task.fenced_token));
-        let mut asked = wish.scope;
+        let mut asked = reserving.scope;
         let (mut all, mut own_len) = (None, 0);
         if let Some(lease) = lease {
-            if wish.revives || wish.counts {
+            if reserving.revives || reserving.counts {
                 let reserved = snapshot.scope_of(lease.task, lease.token)?;
                 own_len = reserved.rows().len();
                 asked.extend(reserved.rows().iter().map(|row| row.glob.clone()));
@@ -153,6 +159,7 @@ impl Evidence {
             has_reserved: self.has_reserved,
             rescued: self.rescued.as_ref(),
             kept: &self.kept,
+            judged: &self.judged,
         }
     }
 }
@@ -181,6 +188,9 @@ impl UnitOfWork<'_> {
             evidence.has_reserved = self.write.scope_len(lease.task, lease.token)? > 0;
         }
         let actor = self.caller.actor.clone();
+        if act.is_some_and(asks_for_gates) {
+            evidence.judged = self.write.judgements_of(task.uid, MOST_JUDGED)?;
+        }
         match act {
             Some(Act::Rescue { token, .. } | Act::DropRescue { token, .. }) => {
                 evidence.rescued = self.write.lease(task.uid, *token)?;
@@ -193,7 +203,7 @@ impl UnitOfWork<'_> {
                 self.lock_scopes()?;
                 evidence.indefinite = self.write.indefinite_leases(&actor)?;
             }
-            Some(Act::Move { verb: Verb::Approve, .. }) => {
+            Some(Act::Move { verb: Verb::Approve, .. } | Act::Judge(_)) => {
                 evidence.caller_worked_on_it = self.write.held_above(task.uid, task.opened_token, &actor)?;
             }
             Some(Act::Correct { token, .. }) => {
@@ -218,8 +228,8 @@ impl UnitOfWork<'_> {
             && reserves(&self.view(task, &evidence), act).is_some()
         {
             self.lock_scopes()?;
-            if let Some(wish) = reserves(&self.view(task, &evidence), act) {
-                evidence.look_around(&mut self.snapshot(), &caller, task, wish)?;
+            if let Some(reserving) = reserves(&self.view(task, &evidence), act) {
+                evidence.look_around(&mut self.snapshot(), &caller, task, reserving)?;
             }
         }
         Ok(evidence)
@@ -340,9 +350,23 @@ impl UnitOfWork<'_> {
         Ok(Some(ids))
     }
 
+    pub(crate) fn id(&self, number: Number) -> String {
+        self.project.prefix.id(number)
+    }
+
     pub(super) fn id_of(&mut self, uid: Uid) -> Result<String> {
         let task = self.write.task(uid)?;
         Ok(task.map_or_else(|| uid.to_string(), |task| self.project.prefix.id(task.number)))
+    }
+}
+
+/// Whether what was judged before decides the act.
+fn asks_for_gates(act: &Act) -> bool {
+    match act {
+        Act::Claim(terms) | Act::Takeover(terms) => terms.demand.is_some(),
+        Act::Move { demand, .. } => demand.is_some(),
+        Act::Land(_) => true,
+        _ => false,
     }
 }
 

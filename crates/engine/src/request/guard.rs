@@ -427,7 +427,7 @@ impl UnitOfWork<'_> {
     /// False: that is not possible any more, and is left as it is.
     fn finish(&mut self, lease: &Lease, verb: Verb, message: Option<String>) -> Result<bool> {
         self.write.savepoint()?;
-        match self.on_task(lease.task, &Act::Move { verb, message, uncommitted: None }, None) {
+        match self.on_task(lease.task, &Act::Move { verb, message, uncommitted: None, demand: None }, None) {
             Ok(_) => {
                 self.write.release()?;
                 Ok(true)

@@ -33,6 +33,7 @@ use onus_core::time::Moment;
 use onus_store::{CallerRows, KnownInstance, StoreError, Window, Write};
 
 use crate::execution::{Purpose, SignOfLife};
+use crate::landing::Unsettled;
 use crate::notices::CallerRecord;
 use crate::orphans::Orphan;
 use crate::view::{Notice, TouchedView};
@@ -50,6 +51,8 @@ pub(crate) enum Stop {
     Failed(StoreError),
     /// A dead holder's processes must be ended first: then the batch is run again.
     Orphan(Orphan),
+    /// A landing that was begun must be settled first: then the batch is run again.
+    Unsettled(Unsettled),
 }
 
 impl Stop {
@@ -58,7 +61,9 @@ impl Stop {
         match self {
             Stop::Refused(refusal) => Ok(refusal),
             Stop::Failed(error) => Err(error),
-            Stop::Orphan(_) => Err(StoreError::Unexpected("a question met an orphan".to_owned())),
+            Stop::Orphan(_) | Stop::Unsettled(_) => {
+                Err(StoreError::Unexpected("a question met what only a change meets".to_owned()))
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ impl UnitOfWork<'_> {
         task: &mut Option<Task>,
         mut drafts: Vec<Draft>,
     ) -> Result<()> {
+        self.settle_first(task.as_ref(), &drafts)?;
         say_once(&mut drafts, &mut self.said);
         for draft in drafts {
             let (version, head) =

@@ -88,6 +88,8 @@ impl Rows {
             | Change::AddStretches(_)
             | Change::AddUsage(_)
             | Change::AddCommit(_)
+            | Change::AddJudgement(_)
+            | Change::VoidJudgements { .. }
             | Change::Index(_)
             | Change::Unindex(_) => {}
         }

@@ -171,7 +171,7 @@ fn force() -> Option<Force> {
 }
 
 fn verb(verb: Verb) -> Act {
-    Act::Move { verb, message: Some("a note".into()), uncommitted: None }
+    Act::Move { verb, message: Some("a note".into()), uncommitted: None, demand: None }
 }
 
 fn edit(change: impl FnOnce(&mut Edit)) -> Act {

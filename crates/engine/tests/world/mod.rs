@@ -153,6 +153,7 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         }),
         new_salt: Box::new(move || u128::from(counted(&salts)).to_le_bytes()),
         end_orphan: Box::new(|_| Vec::new()),
+        settle: Box::new(|_| onus_engine::Settling::Elsewhere),
         look: Box::new(move |_, paths| {
             let fate = looked.lock().unwrap();
             let said = |path: &String| fate.files.get(path).copied().unwrap_or(Looked::Unknown);
@@ -217,7 +218,7 @@ pub fn takeover() -> Act {
 }
 
 pub fn verb(verb: Verb) -> Act {
-    Act::Move { verb, message: Some("a note".into()), uncommitted: None }
+    Act::Move { verb, message: Some("a note".into()), uncommitted: None, demand: None }
 }
 
 pub fn new_task(title: &str) -> Command {

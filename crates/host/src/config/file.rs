@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::SHARED_FILE;
 use super::keys::{KEYS, Key, Kind, check, nearest};
-use super::tables::{TABLES, Tables};
+use super::tables::{Reader, TABLES, Table, Tables};
 
 /// A file.
 #[derive(Clone, Copy)]
@@ -29,6 +29,10 @@ pub(super) enum Layer<'a> {
 pub(super) struct Settings {
     pub(super) values: Vec<(&'static Key, String)>,
     pub(super) tables: Tables,
+}
+
+fn of_a_project(place: &Spanned<impl Sized>, form: &str) -> Fault {
+    Fault::at(place, format!("[{form}] says what a project is: write it in its {SHARED_FILE}"))
 }
 
 /// What is wrong in a file, and where.
@@ -111,17 +115,20 @@ impl Layer<'_> {
             let near = near.unwrap_or_default();
             return Err(Fault::at(place, format!("unknown table; the nearest is [{near}]")));
         }
+        if let Some(Table { form, read: Reader::List(read), .. }) = table {
+            return match self.is_own() {
+                true => Err(of_a_project(place, form)),
+                false => read(&mut settings.tables, content),
+            };
+        }
         let Some(content) = content.get_ref().as_table() else {
             let form = table.map_or(name, |table| table.form);
             return Err(Fault::at(place, format!("it is a table: write [{form}], and the keys below it")));
         };
         match table {
-            Some(table) if self.is_own() => Err(Fault::at(
-                place,
-                format!("[{}] says what a project is: write it in its {SHARED_FILE}", table.form),
-            )),
-            Some(table) => (table.read)(&mut settings.tables, content),
-            None => {
+            Some(Table { form, .. }) if self.is_own() => Err(of_a_project(place, form)),
+            Some(Table { read: Reader::ByName(read), .. }) => read(&mut settings.tables, content),
+            Some(Table { read: Reader::List(_), .. }) | None => {
                 for (key, value) in content {
                     let full = format!("{name}.{}", key.get_ref());
                     let key = self.key(&full).map_err(|why| Fault::at(key, why))?;

@@ -1,6 +1,7 @@
 //! Every key with one value: what it may be, who may set it, and what it does.
 
 use onus_core::actor::ActorName;
+use onus_core::landing::{DepsMet, LandStyle};
 use onus_core::policy::{AcrossWorktrees, GuardPeople, ScopeMode, Unclaimed};
 use onus_core::scope::{Scope, ScopeError};
 use onus_core::task::is_word;
@@ -20,6 +21,8 @@ pub enum Kind {
     ScopeMode,
     Unclaimed,
     GuardPeople,
+    LandStyle,
+    DepsMet,
     AcrossWorktrees,
     /// One on a line.
     Globs,
@@ -58,6 +61,8 @@ impl Kind {
             Kind::ScopeMode => "strict, warn or off",
             Kind::Unclaimed => "adopt, warn or refuse",
             Kind::GuardPeople => "warn, refuse or off",
+            Kind::LandStyle => "merge, squash or rebase",
+            Kind::DepsMet => "done or landed",
             Kind::AcrossWorktrees => "tell, refuse or ignore",
             Kind::Switch => "on or off",
             Kind::Rates => "a list of actors and amounts, such as [\"human:ada=90.50\"]",
@@ -387,6 +392,54 @@ pub const KEYS: &[Key] = &[
         about: "how long the set-up command may take",
     },
     Key {
+        name: "land.style",
+        env: "ONUS_LAND_STYLE",
+        default: None,
+        kind: Kind::LandStyle,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "how a task's branch becomes part of its target: merge (a commit with both as parents; the default), squash (one \
+                commit), rebase (each commit again)",
+    },
+    Key {
+        name: "land.union",
+        env: "ONUS_LAND_UNION",
+        default: None,
+        kind: Kind::Globs,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "globs of files to which everyone only adds lines: where two sides conflict in one, the lines of both are kept",
+    },
+    Key {
+        name: "land.remote",
+        env: "ONUS_LAND_REMOTE",
+        default: None,
+        kind: Kind::Text,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "the remote whose branch is the target: it is fetched before each landing, and pushed to",
+    },
+    Key {
+        name: "land.pr",
+        env: "ONUS_LAND_PR",
+        default: None,
+        kind: Kind::Argv,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "a command that opens a pull request for a pushed branch, once a person has approved it (onus trust): {branch}, \
+                {target}, {id} and {title} stand for the task's",
+    },
+    Key {
+        name: "deps.met",
+        env: "ONUS_DEPS_MET",
+        default: None,
+        kind: Kind::DepsMet,
+        shared: true,
+        strictness: Strictness::Neither,
+        about: "when a task with a branch of its own counts as done for those that depend on it: done or landed; default: landed \
+                where [land] is configured",
+    },
+    Key {
         name: "refs.unique",
         env: "ONUS_REFS_UNIQUE",
         default: None,
@@ -465,6 +518,8 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::ScopeMode => value.parse::<ScopeMode>().is_ok(),
         Kind::Unclaimed => value.parse::<Unclaimed>().is_ok(),
         Kind::GuardPeople => value.parse::<GuardPeople>().is_ok(),
+        Kind::LandStyle => value.parse::<LandStyle>().is_ok_and(|style| style != LandStyle::Elsewhere),
+        Kind::DepsMet => value.parse::<DepsMet>().is_ok(),
         Kind::AcrossWorktrees => value.parse::<AcrossWorktrees>().is_ok(),
         Kind::Switch => matches!(value, "on" | "off"),
         Kind::Rates => value.lines().all(|line| rate(line).is_some()),

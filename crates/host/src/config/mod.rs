@@ -10,25 +10,29 @@
 //! | file | story |
 //! | --- | --- |
 //! | `keys.rs` | the keys, and what their values may be |
-//! | `tables.rs` | tables that a project fills by name, such as its areas |
+//! | `tables.rs` | tables that a project fills, such as its areas |
+//! | `gate.rs` | one of them: the checks that its tasks must pass |
 //! | `file.rs` | one file: read, understood, or refused with line and column |
 //! | `edit.rs` | one key in one file, changed with everything else left as it is |
 //! | `places.rs` | where the user's files are |
 
 mod edit;
 mod file;
+mod gate;
 mod keys;
 mod places;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onus_core::gate::Gate;
 use onus_core::ids::shortened;
+use onus_core::landing::{DepsMet, LandStyle};
 use onus_core::policy::{AcrossWorktrees, GuardPeople, Policy, ScopeMode, Unclaimed};
 use onus_core::refusal::Refusal;
-use onus_core::scope::AreaName;
+use onus_core::scope::{AreaName, Scope};
 use onus_core::time::Span;
 use onus_engine::Billing;
 use onus_intake::{Channel, Mapper};
@@ -92,6 +96,18 @@ pub fn key(name: &str) -> Result<&'static Key, Refusal> {
     })
 }
 
+/// How tasks' branches land.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LandSettings {
+    pub style: LandStyle,
+    /// Files to which everyone only adds.
+    pub union: Scope,
+    /// Where the target is, if not here.
+    pub remote: Option<String>,
+    /// What opens a pull request.
+    pub pr: Option<Definition>,
+}
+
 /// How tasks' worktrees are made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeSettings {
@@ -109,6 +125,11 @@ pub struct Config {
     tables: Tables,
     /// The repository's file, which defines the tables.
     shared: Option<PathBuf>,
+}
+
+/// The gates that this text of an `onus.toml` defines: landing reads them from the target's tree.
+pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
+    Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
 impl Config {
@@ -213,6 +234,11 @@ impl Config {
         Err(Refusal::usage(format!("{said}; the nearest is {near}; defined: {}{more}", known.join(", "))))
     }
 
+    /// The checks that tasks must pass here.
+    pub fn gates(&self) -> &[Gate] {
+        &self.tables.gates
+    }
+
     /// What the project says about a channel that asks come by.
     pub fn intake(&self, channel: &str) -> Option<&IntakeChannel> {
         self.tables.intake.get(channel)
@@ -273,6 +299,34 @@ impl Config {
             unique_machines: self.text("lease.unique_machines") == "true",
             refs_unique: self.text("refs.unique").lines().map(str::to_lowercase).collect(),
             force_needs_link: self.text("force.needs_link") == "true",
+            deps_met: self.deps_met(),
+        }
+    }
+
+    /// Whether tasks land here, and whether those who depend on one wait for that.
+    fn deps_met(&self) -> Option<DepsMet> {
+        let said = self.get("deps.met").and_then(|(value, _)| value.parse().ok());
+        let lands =
+            ["land.style", "land.union", "land.remote", "land.pr"].iter().any(|key| self.get(key).is_some());
+        said.or(lands.then_some(DepsMet::Landed)).filter(|met| lands || *met == DepsMet::Landed)
+    }
+
+    /// How tasks' branches land here.
+    pub fn landing(&self) -> LandSettings {
+        let said = |name| self.get(name).map(|(value, _)| value.to_owned());
+        let argv = said("land.pr").map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
+        LandSettings {
+            style: self.text("land.style").parse().unwrap_or(LandStyle::Merge),
+            union: globs(self.text("land.union")).unwrap_or_default(),
+            remote: said("land.remote"),
+            pr: argv.filter(|argv| !argv.is_empty()).map(|argv| Definition {
+                kind: onus_repo::approval::Kind::PullRequest,
+                name: "pr".to_owned(),
+                argv,
+                env: BTreeSet::new(),
+                folder: String::new(),
+                timeout_ms: 120_000,
+            }),
         }
     }
 

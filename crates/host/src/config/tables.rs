@@ -1,10 +1,11 @@
-//! Tables that a project fills by name. Each is a line of [`TABLES`], a typed field of [`Tables`], and a function that reads the
+//! Tables that a project fills. Each is a line of [`TABLES`], a typed field of [`Tables`], and a function that reads the
 //! one into the other; what such a function does not know, it refuses where it stands.
 //!
 //! They say what a project *is*, so they are the repository's: a user's own file has none.
 
 use std::collections::BTreeMap;
 
+use onus_core::gate::Gate;
 use onus_core::scope::{AreaName, Glob};
 use onus_core::task::{MAX_SCOPE, is_word};
 use onus_intake::{Channel, FieldPath, Paths};
@@ -12,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::Fault;
+use super::gate::gates;
 use super::keys::nearest;
 
 /// A kind of table.
@@ -22,7 +24,16 @@ pub struct Table {
     /// How one is written.
     pub form: &'static str,
     pub about: &'static str,
-    pub(super) read: fn(&mut Tables, &DeTable<'_>) -> Result<(), Fault>,
+    pub(super) read: Reader,
+}
+
+/// How a table is read.
+#[derive(Debug)]
+pub(super) enum Reader {
+    /// One table by name: `[area.NAME]`.
+    ByName(fn(&mut Tables, &DeTable<'_>) -> Result<(), Fault>),
+    /// A list of them: `[[gate]]`.
+    List(fn(&mut Tables, &Spanned<DeValue<'_>>) -> Result<(), Fault>),
 }
 
 /// All that the tables of a file say.
@@ -31,6 +42,8 @@ pub struct Tables {
     pub areas: BTreeMap<AreaName, Area>,
     /// By the channel's name.
     pub intake: BTreeMap<String, IntakeChannel>,
+    /// In the order of the file.
+    pub gates: Vec<Gate>,
 }
 
 pub const TABLES: &[Table] = &[
@@ -38,13 +51,19 @@ pub const TABLES: &[Table] = &[
         name: "area",
         form: "area.NAME",
         about: "a name for some paths: area:NAME stands for them wherever a glob is taken, and may be a task's area",
-        read: areas,
+        read: Reader::ByName(areas),
     },
     Table {
         name: "intake",
         form: "intake.NAME",
         about: "a channel that asks come by: whether it is trusted, and where its JSON has which field",
-        read: intake,
+        read: Reader::ByName(intake),
+    },
+    Table {
+        name: "gate",
+        form: "[gate]",
+        about: "a check that tasks must pass: a command, a person's word or a review, before work, for done or for landing",
+        read: Reader::List(gates),
     },
 ];
 
@@ -163,7 +182,7 @@ fn paths(name: &Spanned<impl Sized>, fields: &DeTable<'_>) -> Result<Paths, Faul
 }
 
 /// Refuses a field that nothing reads. `form`: the table, as people write it.
-fn only(fields: &DeTable<'_>, form: &str, known: &[&'static str]) -> Result<(), Fault> {
+pub(super) fn only(fields: &DeTable<'_>, form: &str, known: &[&'static str]) -> Result<(), Fault> {
     match fields.keys().find(|field| !known.contains(&&**field.get_ref())) {
         Some(field) => {
             let near = nearest(field.get_ref(), known.iter().copied()).unwrap_or_default();
@@ -174,7 +193,7 @@ fn only(fields: &DeTable<'_>, form: &str, known: &[&'static str]) -> Result<(), 
 }
 
 /// The items of a list, each with its place.
-fn strings<'t>(
+pub(super) fn strings<'t>(
     value: &'t Spanned<DeValue<'_>>,
     wanted: &str,
 ) -> Result<Vec<(&'t Spanned<DeValue<'t>>, String)>, Fault> {

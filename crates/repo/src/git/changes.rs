@@ -226,7 +226,7 @@ pub fn pushed(place: &Place, lines: &str) -> Result<Vec<(CommitId, Vec<String>)>
 pub fn add_trailers(place: &Place, message: &Path, trailers: &[String]) -> Result<(), GitError> {
     let failed = |error: std::io::Error| GitError(error.to_string());
     let text = std::fs::read(message).map_err(failed)?;
-    if let Some(with) = std::str::from_utf8(&text).ok().and_then(|text| with_trailers(text, trailers)) {
+    if let Some(with) = std::str::from_utf8(&text).ok().and_then(|text| if_plain(text, trailers)) {
         return std::fs::write(message, with).map_err(failed);
     }
     if is_empty(place, &text)? {
@@ -240,12 +240,15 @@ pub fn add_trailers(place: &Place, message: &Path, trailers: &[String]) -> Resul
 }
 
 /// The same without git, for messages in which nothing can be a comment: most of them. None: git has to look.
-fn with_trailers(text: &str, trailers: &[String]) -> Option<String> {
+fn if_plain(text: &str, trailers: &[String]) -> Option<String> {
     let is_plain = |line: &str| line.starts_with(|c: char| c.is_ascii_alphanumeric()) || line.is_empty();
     let body = text.trim_end();
-    if body.is_empty() || !body.lines().all(is_plain) {
-        return None;
-    }
+    (!body.is_empty() && body.lines().all(is_plain)).then(|| with_trailers(body, trailers))
+}
+
+/// A message without comments, with these lines at its end, unless they are there.
+pub(crate) fn with_trailers(text: &str, trailers: &[String]) -> String {
+    let body = text.trim_end();
     let is_trailer = |line: &str| {
         let key = line.split_once(": ").map(|(key, _)| key);
         key.is_some_and(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'))
@@ -256,10 +259,10 @@ fn with_trailers(text: &str, trailers: &[String]) -> Option<String> {
     let new: Vec<&str> =
         trailers.iter().map(String::as_str).filter(|trailer| !there.contains(trailer)).collect();
     let gap = if there.is_empty() { "\n\n" } else { "\n" };
-    Some(match new.is_empty() {
+    match new.is_empty() {
         true => format!("{body}\n"),
         false => format!("{body}{gap}{}\n", new.join("\n")),
-    })
+    }
 }
 
 /// Whether nothing is left of a message without its comments.
@@ -305,7 +308,7 @@ mod tests {
             "title\n\nOnus-Task: ON-1\nOnus-Token: ON-1#2\n",
             "fix: not a trailer",
         ] {
-            let own = with_trailers(message, &trailers).unwrap();
+            let own = if_plain(message, &trailers).unwrap();
             std::fs::write(&file, message).unwrap();
             let words = ["interpret-trailers", "--in-place", "--no-divider", "--if-exists", "addIfDifferent"];
             let call = Call::at(&place).unwrap().words(&words);
@@ -314,7 +317,7 @@ mod tests {
             assert_eq!(own.trim_end(), std::fs::read_to_string(&file).unwrap().trim_end(), "{message:?}");
         }
         for message in ["", "\n", "# a comment", "title\n# a comment\n", "- a list"] {
-            assert_eq!(with_trailers(message, &trailers), None, "{message:?}");
+            assert_eq!(if_plain(message, &trailers), None, "{message:?}");
         }
     }
 }

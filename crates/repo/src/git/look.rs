@@ -105,11 +105,9 @@ const STATUS_LIMIT: Duration = Duration::from_secs(30);
 impl Call<'_> {
     /// A program that converts files is not run: whatever it would make of them, they changed.
     pub(crate) fn without(self, filters: &[String]) -> Self {
-        let call = self.env("GIT_CONFIG_COUNT", filters.len().to_string());
-        filters.iter().enumerate().fold(call, |call, (n, key)| {
-            let value = if key.ends_with(".required") { "false" } else { "" };
-            call.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
-        })
+        let value = |key: &str| if key.ends_with(".required") { "false" } else { "" };
+        let values: Vec<(String, &str)> = filters.iter().map(|key| (key.clone(), value(key))).collect();
+        self.overriding(&values)
     }
 }
 

@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::discover::Place;
 use crate::owner::Foreign;
 
+pub(crate) use changes::with_trailers;
 pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
 pub use look::{are_committed, uncommitted};
 pub(crate) use look::{dirty, drivers, filters};
@@ -69,6 +70,12 @@ impl Repository {
     pub(crate) fn call<'a>(&self) -> Call<'a> {
         Call::new(hardened()).words(&["--git-dir"]).word(&self.common_dir)
     }
+
+    /// The same, where the user's wish about signing is to be seen.
+    pub(crate) fn call_with_signing<'a>(&self) -> Call<'a> {
+        let command = with_settings(settings_but("commit.gpgSign="));
+        Call::new(command).words(&["--git-dir"]).word(&self.common_dir)
+    }
 }
 
 /// What a hook or an alias may have set: the repository, index, objects and configuration of somebody else's errand.
@@ -107,6 +114,10 @@ const SETTINGS: [&str; 7] = [
 /// Git with nothing of the repository's that could run or reach out.
 fn hardened() -> Command {
     with_settings(SETTINGS.iter().map(|setting| OsString::from(*setting)))
+}
+
+fn settings_but(setting: &str) -> impl Iterator<Item = OsString> {
+    SETTINGS.iter().filter(move |it| !it.starts_with(setting)).map(|it| OsString::from(*it))
 }
 
 fn with_settings(settings: impl Iterator<Item = OsString>) -> Command {
@@ -173,13 +184,20 @@ impl<'a> Call<'a> {
     /// The same, where git is to run its hooks: those of a folder, or as it is configured.
     pub(crate) fn at_with_hooks(place: &Place, hooks: Option<&Path>) -> Result<Call<'a>, GitError> {
         place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
-        let settings = SETTINGS.iter().filter(|setting| !setting.starts_with("core.hooksPath="));
         let hooks = hooks.map(|folder| {
             let mut setting = OsString::from("core.hooksPath=");
             setting.push(folder);
             setting
         });
-        let mut command = with_settings(settings.map(|setting| OsString::from(*setting)).chain(hooks));
+        let mut command = with_settings(settings_but("core.hooksPath=").chain(hooks));
+        command.current_dir(&place.root);
+        Ok(Call::new(command))
+    }
+
+    /// In a checkout of the user's, to write files there as the user's own git would: with the user's attributes.
+    pub(crate) fn in_checkout(place: &Place) -> Result<Call<'a>, GitError> {
+        place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
+        let mut command = with_settings(settings_but("core.attributesFile="));
         command.current_dir(&place.root);
         Ok(Call::new(command))
     }
@@ -203,6 +221,26 @@ impl<'a> Call<'a> {
 
     pub(crate) fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Call<'a> {
         self.command.env(name, value);
+        self
+    }
+
+    /// Where it runs, and where what it starts puts its files.
+    pub(crate) fn within(mut self, folder: &Path) -> Call<'a> {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// With these values, whatever is configured.
+    pub(crate) fn overriding(self, values: &[(String, impl AsRef<OsStr>)]) -> Call<'a> {
+        let call = self.env("GIT_CONFIG_COUNT", values.len().to_string());
+        values.iter().enumerate().fold(call, |call, (n, (key, value))| {
+            call.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
+        })
+    }
+
+    /// For what commits in the user's name: now, not when somebody else's errand was.
+    pub(crate) fn by_user(mut self) -> Call<'a> {
+        self.command.env_remove("GIT_AUTHOR_DATE").env_remove("GIT_COMMITTER_DATE");
         self
     }
 

@@ -19,7 +19,7 @@ mod look;
 mod object;
 mod obstacle;
 mod restore;
-mod spool;
+pub(crate) mod spool;
 mod writing;
 
 use std::path::PathBuf;
@@ -134,6 +134,18 @@ pub fn keep(
         }
     };
     Ok(Kept { at: Some(at), files: dirt.files(), left_out: dirt.left_out })
+}
+
+/// What is on a worktree's disk as a tree, what git ignores apart. An error names a file that it could not have.
+pub(crate) fn tree_on_disk(place: &Place, limits: Limits) -> Result<String, GitError> {
+    let look = look::Look::new(place)?;
+    let mut dirt = look.uncommitted(What::All)?;
+    object::spool(&look, &mut dirt, limits)?;
+    let lost = dirt.left_out.iter().find(|left_out| left_out.why != Why::NestedRepository);
+    if let Some(LeftOut { path, why }) = lost {
+        return Err(GitError(format!("{} cannot be read: {}", path.display(), why.as_str())));
+    }
+    object::on_disk(&look, &dirt)
 }
 
 enum Found {

@@ -144,6 +144,11 @@ pub(super) fn trees(look: &Look<'_>, dirt: &Dirt) -> Result<Trees, GitError> {
     Ok(Trees { head: look.head.clone(), on_disk, staged, rest })
 }
 
+/// The one tree of what is on disk.
+pub(super) fn on_disk(look: &Look<'_>, dirt: &Dirt) -> Result<String, GitError> {
+    trees(look, dirt).map(|trees| trees.on_disk)
+}
+
 fn below(folder: &str, path: &[u8]) -> Vec<u8> {
     [folder.as_bytes(), b"/", path].concat()
 }

@@ -19,14 +19,14 @@ const PREFIX: &str = "rescue-";
 const TRIES: usize = 20;
 
 #[derive(Debug)]
-pub(super) struct Spool {
+pub(crate) struct Spool {
     folder: TempDir,
     _lock: File,
 }
 
 impl Spool {
     /// A folder of its own below `ours`. What was left behind there is removed.
-    pub(super) fn new(ours: &Path) -> io::Result<Spool> {
+    pub(crate) fn new(ours: &Path) -> io::Result<Spool> {
         fs::create_dir_all(ours)?;
         remove_all(&left_in(ours));
         for _ in 0..TRIES {
@@ -45,7 +45,7 @@ impl Spool {
         Err(io::Error::other("no private folder could be made"))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }
 

@@ -37,6 +37,8 @@ pub enum Action {
     /// It was there, and is given to another holder.
     Entering,
     Removing,
+    /// Gates are run in it; it is nobody's.
+    Scratch,
 }
 
 /// What is being done with a worktree, in a file that is locked while it is done.
@@ -210,15 +212,28 @@ impl Worktrees {
 
     /// Brings to rest what was interrupted. `is_recorded`: whether the store has this worktree's branch as that task's.
     pub fn settle(&self, is_recorded: &dyn Fn(&Journal) -> bool) -> Result<Vec<Settled>, Refusal> {
+        self.settle_where(&|_| true, is_recorded)
+    }
+
+    /// The same for some of it.
+    pub(super) fn settle_where(
+        &self,
+        concerns: &dyn Fn(&Journal) -> bool,
+        is_recorded: &dyn Fn(&Journal) -> bool,
+    ) -> Result<Vec<Settled>, Refusal> {
         if !self.folder().exists() {
             return Ok(Vec::new());
         }
         let lock = self.lock()?;
         let mut settled = Vec::new();
         for (journal, left) in self.journals(&lock) {
-            let Some(left) = left else { continue };
+            let Some(left) = left.filter(|_| concerns(&journal)) else { continue };
             let outcome = match journal.action {
                 _ if journal.path.as_os_str().is_empty() => Outcome::Gone,
+                Action::Scratch => {
+                    self.scrap_scratch(&lock, &journal.path)?;
+                    Outcome::Gone
+                }
                 Action::Making if is_recorded(&journal) => Outcome::Finished,
                 Action::Entering => Outcome::Finished,
                 Action::Making | Action::Removing => self.scrap(&lock, &journal)?,

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use onus_core::quote;
 use onus_core::refusal::Refusal;
 use serde::Serialize;
 
@@ -53,7 +54,7 @@ const UNDER_WAY: [(&str, &str); 6] = [
     ("BISECT_LOG", "bisect"),
 ];
 
-pub(super) fn under_way(git_dir: &Path) -> Option<UnderWay> {
+pub(crate) fn under_way(git_dir: &Path) -> Option<UnderWay> {
     UNDER_WAY.iter().find_map(|(file, what)| {
         let since = git_dir.join(file).symlink_metadata().ok()?.modified().ok()?;
         let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
@@ -96,10 +97,9 @@ impl State {
 
 pub(super) fn counted(count: u64, what: &str) -> String {
     match count {
-        1 => format!("1 {what}"),
         // Where they could not be counted.
         u64::MAX => format!("{what}s"),
-        count => format!("{count} {what}s"),
+        count => quote::counted(count, what),
     }
 }
 

@@ -19,6 +19,7 @@
 //! | set-up at work | the same | the same |
 //! | recorded in the store | the journal | removes the journal, keeps the worktree |
 //! | removing | a folder that is partly gone | goes on, if what is left is committed |
+//! | a scratch worktree in use (`scratch.rs`) | a folder that is nobody's | removes it with all that is in it |
 //!
 //! **Nothing outside our own root is deleted**, and nothing that is uncommitted, untracked, under way, locked or in no other
 //! branch. A worktree whose folder is missing may have been moved: it is never forgotten here.
@@ -30,6 +31,7 @@ mod look;
 mod make;
 mod ports;
 mod remove;
+mod scratch;
 mod target;
 
 use std::fs;
@@ -47,10 +49,12 @@ use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
 
 pub use journal::{Journal, Lock, Settled};
+pub(crate) use look::under_way;
 pub use look::{DiskUse, State, UnderWay};
-pub use make::{Making, Wanted};
+pub use make::{Making, NewWorktree};
 pub use ports::{PORTS, ports_of};
 pub use remove::{Removed, Whereabouts};
+pub use scratch::Scratch;
 pub use target::Target;
 
 /// A checkout of many files takes its time.
@@ -147,6 +151,10 @@ impl Worktrees {
         self.repository.common_dir()
     }
 
+    pub(crate) fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
     fn git(&self) -> Call<'static> {
         self.repository.call()
     }
@@ -184,8 +192,14 @@ impl Worktrees {
         Ok(real)
     }
 
-    /// All of them, the main checkout first.
+    /// All of them, the main checkout first; without those that gates are run in.
     pub fn list(&self) -> Result<Vec<Linked>, GitError> {
+        let mut all = self.list_all()?;
+        all.retain(|linked| linked.is_main || !scratch::is_scratch(&linked.path));
+        Ok(all)
+    }
+
+    fn list_all(&self) -> Result<Vec<Linked>, GitError> {
         let out = self.git().words(&["worktree", "list", "--porcelain", "-z"]).run()?;
         let dirs = self.git_dirs();
         let mut found = Vec::new();

@@ -153,6 +153,13 @@ impl Worktrees {
     }
 
     /// Deletes a branch that still is where it was, and that nobody has checked out.
+    /// Deletes a branch that nobody has checked out, if it is still at this commit: what it was is elsewhere.
+    pub fn forget_branch(&self, branch: &str, commit: &str) {
+        if let Ok(lock) = self.lock() {
+            self.delete_branch(&lock, branch, commit);
+        }
+    }
+
     pub(super) fn delete_branch(&self, _: &Lock, branch: &str, commit: &str) {
         let is_out =
             self.list().map_or(true, |all| all.iter().any(|it| it.branch.as_deref() == Some(branch)));

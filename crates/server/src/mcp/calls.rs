@@ -70,16 +70,18 @@ pub(super) fn carry_out(
                 connection,
                 asker,
                 done.id,
-                Act::Move { verb, message: Some(done.message), uncommitted: None },
+                Act::Move { verb, message: Some(done.message), uncommitted: None, demand: None },
                 past,
             )
         }
         Call::Release(moved) => {
-            let act_ = Act::Move { verb: Verb::Release, message: moved.message, uncommitted: None };
+            let act_ =
+                Act::Move { verb: Verb::Release, message: moved.message, uncommitted: None, demand: None };
             act(connection, asker, moved.id, act_, "is free again")
         }
         Call::Block(moved) => {
-            let act_ = Act::Move { verb: Verb::Block, message: moved.message, uncommitted: None };
+            let act_ =
+                Act::Move { verb: Verb::Block, message: moved.message, uncommitted: None, demand: None };
             act(connection, asker, moved.id, act_, "is blocked")
         }
         Call::Add(add) => {

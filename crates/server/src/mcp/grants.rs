@@ -42,7 +42,7 @@ impl Grant {
     pub(super) fn give_back(self, connection: &Connection) -> Result<(), Refusal> {
         let mut engine = connection.host()?.engine(Access::Write)?;
         let message = Some("the claim was cancelled".to_owned());
-        let act = Act::Move { verb: Verb::Release, message, uncommitted: None };
+        let act = Act::Move { verb: Verb::Release, message, uncommitted: None, demand: None };
         let command = Command::OnTask { task: Some(self.task), act, force: None };
         engine.run(&Request { identity: self.identity, command, key: None }).map(drop)
     }
@@ -55,7 +55,7 @@ pub(super) fn give_back_all(connection: &Connection, identity: &Identity) -> Res
     let status = engine.status(Some(identity))?.value;
     for held in status.held.iter().chain(&status.stalled).filter(|held| status.yours.contains(&held.id)) {
         let message = Some("the connection ended".to_owned());
-        let act = Act::Move { verb: Verb::Release, message, uncommitted: None };
+        let act = Act::Move { verb: Verb::Release, message, uncommitted: None, demand: None };
         let command = Command::OnTask { task: Some(held.id.parse()?), act, force: None };
         engine.run(&Request { identity: identity.clone(), command, key: None })?;
     }

@@ -77,6 +77,10 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::LocalStore => person("put the store on a local file system"),
         Step::LeaveSandbox => person("run this server outside the sandbox"),
         Step::MakeWritable(_) => person("make the store writable for this server"),
+        Step::Gates(_) => person("see which gates the task has to pass"),
+        Step::RunGates(_) => person("run the gates that the task has still to pass"),
+        Step::PassGate { .. } => person("judge that gate"),
+        Step::Land(_) => person("land the task"),
         Step::ApproveCommand(_) => person("read and approve the command that this repository configures"),
         Step::Plain(text) => Some(text.to_string()),
         // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.

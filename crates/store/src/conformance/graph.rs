@@ -46,7 +46,8 @@ fn depend(write: &mut dyn Write, task: u32, upstream: &[u32]) -> Result<()> {
 
 fn finish(write: &mut dyn Write, task: u32) -> Result<()> {
     let token = claim(write, t(task), ("h", "1"), None)?;
-    append(write, t(task), Draft::new(Body::TaskDone { lease: end() }).token(token)).map(drop)
+    append(write, t(task), Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token))
+        .map(drop)
 }
 
 fn reopen(write: &mut dyn Write, task: u32) -> Result<()> {

@@ -64,7 +64,9 @@ fn ended<S: Store>(store: &mut S) {
         append(
             write,
             uid(1, 1),
-            Draft::new(Body::TaskDone { lease: end() }).token(Token(1)).text(Field::Note, note),
+            Draft::new(Body::TaskDone { lease: end(), awaits_landing: None })
+                .token(Token(1))
+                .text(Field::Note, note),
         )
     });
     let lease = look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap();
@@ -115,7 +117,7 @@ fn recorded_work<S: Store>(store: &mut S) {
     let lease = look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap();
     assert_eq!(lease.worked, Worked { active_ms: 642, stretches: 2, waited_ms: 77 });
     assert_eq!(lease.pulse.work, Work { waiting: Vec::new(), ..some_work(&now) }, "the open one goes on");
-    let ended = Draft::new(Body::TaskDone { lease: end() }).token(Token(1));
+    let ended = Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(Token(1));
     let last = some_stretches(&now)[..1].to_vec();
     let task = commit(store, |write| {
         append_as(write, uid(1, 1), Draft { stretches: last.clone(), ..ended.clone() }, ("h", "1"))

@@ -91,7 +91,9 @@ fn grows_and_shrinks<S: Store>(store: &mut S) {
     assert_eq!(reserved.scope(), scope(&["a", "{c,d}/**"]));
     assert_eq!(look(store, |read| read.scope_len(t(1), token)), 2);
     assert!(near(store, &["b", "f/x"]).is_empty());
-    commit(store, |write| append(write, t(1), Draft::new(Body::TaskDone { lease: end() }).token(token)));
+    commit(store, |write| {
+        append(write, t(1), Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token))
+    });
     assert_eq!(look(store, |read| read.scope_of(t(1), token)), reserved, "the record stays");
 }
 
@@ -126,7 +128,7 @@ fn rebuild_scopes<S: Store>(store: &mut S) {
         let token = claim(write, 1, &["a", "b/{c,d}/**"])?;
         append(write, t(1), Draft::new(declared(&["x y/ü"])).token(token))?;
         claim(write, 2, &["z"])?;
-        append(write, t(2), Draft::new(Body::TaskDone { lease: end() }).token(Token(1)))
+        append(write, t(2), Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(Token(1)))
     });
     assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, []);
     assert_eq!(near(store, &["**"]), ["a", "b/{c,d}/**", "x y/ü"]);

@@ -56,6 +56,7 @@ fn rich_facts() -> Facts {
         },
         mode: onus_core::lease::Mode::Shared,
         constraints: [Constraint::ReadOnly, Constraint::MaxLines(40)].into_iter().collect(),
+        gates: BTreeSet::from(["design".parse().unwrap(), "tests".parse().unwrap()]),
         not_before_ms: Some(1_750_000_000_000),
         max_attempts: Some(5),
         ad_hoc: true,
@@ -168,7 +169,7 @@ fn acceptance<S: Store>(store: &mut S) {
     assert!(row.started_at_ms.is_some() && row.completed_at_ms.is_none(), "{row:?}");
     assert_eq!(look(store, |read| read.search(&["fast".into()], false, 9)), [task]);
     commit(store, |write| {
-        let done = Draft::new(Body::TaskDone { lease: end() }).token(row.token);
+        let done = Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(row.token);
         append(write, task, done)
     });
     let row = look(store, |read| read.task(task)).unwrap();
@@ -293,7 +294,11 @@ fn branched<S: Store>(store: &mut S) {
         }
         append(write, uid(4, 4), Draft::new(Body::TaskDropped { lease: None }))?;
         let token = claim(write, uid(6, 6), ("agent:a", "a-1"), None)?;
-        append(write, uid(6, 6), Draft::new(Body::TaskDone { lease: end() }).token(token))
+        append(
+            write,
+            uid(6, 6),
+            Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token),
+        )
     });
     let mut found = |limit| {
         let tasks = look(store, |read| read.branched(limit));
@@ -392,7 +397,11 @@ fn erased_texts<S: Store>(store: &mut S) {
             .text(Field::Note, Some("hunter2".into()));
         append(write, uid(1, 1), note)?;
         claim(write, uid(1, 1), ("h", "1"), None)?;
-        append(write, uid(1, 1), Draft::new(Body::TaskDone { lease: end() }).token(onus_core::ids::Token(1)))
+        append(
+            write,
+            uid(1, 1),
+            Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(onus_core::ids::Token(1)),
+        )
     });
     assert_eq!(look(store, |read| read.text(key)).map(|stored| stored.text), Some("hunter2".to_owned()));
     let same = |store: &mut S, words: &str| look(store, |read| read.same_texts(uid(1, 1), words));

@@ -191,7 +191,7 @@ fn finished<S: Store>(store: &mut S) {
         }
         claim(write, uid(1, 1), ("h", "1"), Some(5_000))?;
         claim(write, uid(2, 2), ("h", "1"), Some(5_000))?;
-        let done = Draft::new(Body::TaskDone { lease: end() }).token(Token(1));
+        let done = Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(Token(1));
         append_as(write, uid(2, 2), done, ("h", "1"))
     });
     let done_at_ms = look(store, |read| read.task(uid(2, 2))).unwrap().completed_at_ms.unwrap();

@@ -3,7 +3,7 @@ DO $$ BEGIN IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'onus_app') THEN
     GRANT USAGE ON SCHEMA onus TO onus_app;
     GRANT SELECT ON onus.format TO onus_app;
     GRANT SELECT, INSERT, UPDATE ON onus.project, onus.task, onus.seat TO onus_app;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON onus.actor, onus.alias, onus.lease, onus.stretch, onus.usage, onus.made_commit, onus.dep, onus.ref, onus.scope, onus.text,
+    GRANT SELECT, INSERT, UPDATE, DELETE ON onus.actor, onus.alias, onus.lease, onus.stretch, onus.usage, onus.made_commit, onus.judgement, onus.dep, onus.ref, onus.scope, onus.text,
         onus.instance, onus.loss, onus.notice, onus.request, onus.chore TO onus_app;
     GRANT DELETE ON onus.task, onus.seat TO onus_app;
     GRANT SELECT, INSERT ON onus.event TO onus_app;

@@ -107,11 +107,14 @@ CREATE TABLE task (
     scope_areas text COLLATE "C" NOT NULL,
     mode text COLLATE "C" NOT NULL,
     constraints text COLLATE "C" NOT NULL,
+    gates text COLLATE "C",
     ad_hoc boolean NOT NULL,
     attempts bigint NOT NULL,
     effort_ms bigint NOT NULL,
     fenced_token bigint NOT NULL,
     branch text COLLATE "C",
+    landing text COLLATE "C",
+    landed text COLLATE "C",
     met boolean NOT NULL,
     finished boolean NOT NULL,
     unmet bigint NOT NULL,
@@ -130,6 +133,7 @@ CREATE INDEX task_scheduled ON task (project, not_before_ms)
 CREATE INDEX task_unfinished ON task (project, priority, number) WHERE NOT finished;
 CREATE INDEX task_state ON task (project, state, priority, number, ad_hoc);
 CREATE INDEX task_ad_hoc ON task (project, number) WHERE ad_hoc AND NOT finished;
+CREATE INDEX task_landing ON task (project, number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (project, completed_at_ms, number) WHERE completed_at_ms IS NOT NULL;
 CREATE INDEX task_branched ON task (project, finished, number DESC) WHERE branch IS NOT NULL;
 
@@ -260,6 +264,17 @@ CREATE TABLE made_commit (
     PRIMARY KEY (project, task, version)
 );
 CREATE INDEX made_commit_hash ON made_commit (project, hash);
+
+CREATE TABLE judgement (
+    project uuid NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    verdict text COLLATE "C" NOT NULL,
+    actor text COLLATE "C" NOT NULL,
+    at_ms bigint NOT NULL,
+    judgement text COLLATE "C" NOT NULL,
+    PRIMARY KEY (project, task, version)
+);
 
 CREATE TABLE scope (
     project uuid NOT NULL,

@@ -4,6 +4,7 @@ use onus_core::actor::Actor;
 use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::ids::{Token, Uid};
+use onus_core::landing::Landing;
 use onus_core::lease::{Ended, Grant, Lease, LeaseEnd, Process, Pulse};
 use onus_core::rescue::Rescue;
 use onus_core::scope::{Basis, Reservation, ReservationKind, Scope, Touched};
@@ -62,6 +63,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
         effort_ms: 0,
         fenced_token: Token(0),
         branch: None,
+        landing: Landing::default(),
         counts: Counts::default(),
     };
     task.facts.parent = cells.optional_parsed()?;
@@ -72,11 +74,14 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
     task.facts.scope_areas = cells.json()?;
     task.facts.mode = cells.parsed()?;
     task.facts.constraints = cells.json()?;
+    task.facts.gates = cells.optional_json()?.unwrap_or_default();
     task.facts.ad_hoc = cells.get()?;
     task.attempts = cells.get()?;
     task.effort_ms = cells.get()?;
     task.fenced_token = cells.get()?;
     task.branch = cells.optional_json()?;
+    task.landing = cells.optional_json()?.unwrap_or_default();
+    task.landing.landed = cells.optional_json()?;
     // What follows from the state: whether it is met, and finished.
     cells.skip(2);
     task.counts = Counts { unmet: cells.get()?, open_children: cells.get()?, open_dependents: cells.get()? };

@@ -24,11 +24,13 @@ use super::columns::{PROJECT_COLUMNS, lease_values, task_values};
 use super::seat::seat_values;
 use super::sql::sql;
 use super::tables::{
-    ACTOR, ALIAS, COMMITS, DEPS, LEASES, REFS, RowValues, SCOPES, SEATS, STRETCHES, TASKS, Table, USAGE,
-    is_same,
+    ACTOR, ALIAS, COMMITS, DEPS, JUDGEMENTS, LEASES, REFS, RowValues, SCOPES, SEATS, STRETCHES, TASKS, Table,
+    USAGE, is_same,
 };
 use super::write::PUT_PROJECT;
-use super::{Ask as _, Cells, Sql, Statements, Value, commit, ledger, near, stretch, usage, values};
+use super::{
+    Ask as _, Cells, Sql, Statements, Value, commit, judgement, ledger, near, stretch, usage, values,
+};
 
 /// How many events are read at a time.
 const PAGE: u64 = 5_000;
@@ -302,6 +304,8 @@ impl Comparison<'_> {
         self.compare_table(&USAGE, range, usage.map(|row| owned(usage::row_values(row))))?;
         let commits = tasks.iter().flat_map(|fold| &fold.commits);
         self.compare_table(&COMMITS, range, commits.map(|row| owned(commit::row_values(row))))?;
+        let judgements = tasks.iter().flat_map(|fold| &fold.judgements);
+        self.compare_table(&JUDGEMENTS, range, judgements.map(|row| owned(judgement::row_values(row))))?;
         self.compare_table(&DEPS, range, tasks.iter().flat_map(dep_rows))?;
         self.compare_table(&REFS, range, tasks.iter().flat_map(ref_rows))?;
         self.compare_table(&SCOPES, range, tasks.iter().flat_map(scope_rows))?;

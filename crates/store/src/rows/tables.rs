@@ -5,6 +5,7 @@ use super::columns::{
     INSERT_LEASE, INSERT_TASK, LEASE, LEASE_COLUMNS, PULSE, TASK, TASK_COLUMNS, TASK_COUNTS,
 };
 use super::commit::INSERT_COMMIT;
+use super::judgement::INSERT_JUDGEMENT;
 use super::seat::{INSERT_SEAT, SEAT_COLUMNS};
 use super::sql::sql;
 use super::stretch::INSERT_STRETCH;
@@ -116,6 +117,18 @@ pub(super) const COMMITS: Table = Table {
     ),
     delete: sql!("DELETE FROM made_commit WHERE {project = $1 AND }task = ?1 AND version = ?2"),
     insert: INSERT_COMMIT,
+    carry_over: |_, _| (),
+};
+
+pub(super) const JUDGEMENTS: Table = Table {
+    name: "judgement",
+    key: &[0, 1],
+    select: sql!(
+        "SELECT task, version, verdict, actor, at_ms, judgement FROM judgement \
+         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+    ),
+    delete: sql!("DELETE FROM judgement WHERE {project = $1 AND }task = ?1 AND version = ?2"),
+    insert: INSERT_JUDGEMENT,
     carry_over: |_, _| (),
 };
 

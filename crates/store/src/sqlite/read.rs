@@ -9,6 +9,7 @@ use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
 use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
+use onus_core::gate::JudgementRow;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
 use onus_core::lease::{Lease, Process};
 use onus_core::rescue::RescueState;

@@ -223,7 +223,7 @@ fn a_lease_that_was_renewed_meanwhile_is_not_ended_by_what_was_seen_before() {
         runs += 1;
         let mut lease = end();
         lease.renewals += u64::from(runs > 1);
-        append(write, uid(1, 1), Draft::new(Body::TaskDone { lease }).token(token))
+        append(write, uid(1, 1), Draft::new(Body::TaskDone { lease, awaits_landing: None }).token(token))
     });
     assert_eq!(runs, 2);
 }

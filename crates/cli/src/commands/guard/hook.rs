@@ -239,7 +239,7 @@ impl GitHook<'_> {
             };
         }
         let is_free = leases.iter().all(|lease| lease.constraints.is_empty()) && identity.token.is_none();
-        if names.is_empty() || is_free && engine.call(&conversation, names, Files::Wanted)?.is_settled {
+        if names.is_empty() || is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
             return Ok(());
         }
         let asked = Guard {

@@ -11,7 +11,7 @@ use onus_dispatch::Renewal;
 use onus_engine::{Answer, Identity, Notice, Reply, Request, TaskView};
 use onus_host::{Host, attachment, own_branch, run_set_up};
 use onus_repo::approval::Definition;
-use onus_repo::worktrees::{Making, Wanted, Worktrees};
+use onus_repo::worktrees::{Making, NewWorktree, Worktrees};
 use onus_store::Access;
 use serde_json::{Value, json};
 
@@ -32,26 +32,9 @@ pub(crate) struct WorktreeArgs {
     pub(crate) rescue: bool,
 }
 
-impl WorktreeArgs {
-    /// Of a command that makes a worktree only if asked to.
-    pub(crate) fn check(&self, with_worktree: bool) -> Result<(), Refusal> {
-        match self.rescue && !with_worktree {
-            true => {
-                Err(Refusal::usage("--rescue lays files out in the task's worktree: it needs --worktree")
-                    .next(Step::plain("in the checkout you are in: onus rescue restore TASK")))
-            }
-            false => Ok(()),
-        }
-    }
-}
-
-/// Options of a claim that may come with a worktree.
-#[derive(clap::Args, Clone, Debug)]
+/// The same for a command that makes a worktree only if asked to.
+#[derive(clap::Args, Debug)]
 pub(crate) struct WithWorktree {
-    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
-    /// released again
-    #[arg(long)]
-    worktree: bool,
     /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
     #[arg(long, requires = "worktree")]
     fetch: bool,
@@ -65,17 +48,40 @@ pub(crate) struct WithWorktree {
 }
 
 impl WithWorktree {
+    pub(crate) fn prepared(&self, context: &Context, worktree: bool) -> Result<Option<Prepared>, Refusal> {
+        let WithWorktree { fetch, no_setup, rescue } = *self;
+        match worktree {
+            true => Prepared::new(context, &WorktreeArgs { fetch, no_setup, rescue }).map(Some),
+            false if rescue => {
+                Err(Refusal::usage("--rescue lays files out in the task's worktree: it needs --worktree")
+                    .next(Step::plain("in the checkout you are in: onus rescue restore TASK")))
+            }
+            false => Ok(None),
+        }
+    }
+}
+
+/// The same for a claim or a takeover.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClaimWorktree {
+    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// released again
+    #[arg(long)]
+    worktree: bool,
+    #[command(flatten)]
+    with: WithWorktree,
+}
+
+impl ClaimWorktree {
     /// What the worktree needs, if one is wanted; then the lease is nowhere before it is there.
     pub(crate) fn prepare(
         &self,
         context: &Context,
         terms: Terms,
     ) -> Result<(Terms, Option<Prepared>), Refusal> {
-        let how = WorktreeArgs { fetch: self.fetch, no_setup: self.no_setup, rescue: self.rescue };
-        how.check(self.worktree)?;
-        match self.worktree {
-            true => Ok((super::without_place(terms), Some(Prepared::new(context, &how)?))),
-            false => Ok((terms, None)),
+        match self.with.prepared(context, self.worktree)? {
+            Some(prepared) => Ok((super::without_place(terms), Some(prepared))),
+            None => Ok((terms, None)),
         }
     }
 }
@@ -95,16 +101,16 @@ pub(crate) fn answer(context: &Context, prepared: Option<Prepared>, claimed: &Re
 #[derive(Debug)]
 pub(crate) struct Prepared {
     worktrees: Worktrees,
-    wanted: Wanted,
+    new: NewWorktree,
     set_up: Option<Definition>,
     rescue: bool,
 }
 
 impl Prepared {
     pub(crate) fn new(context: &Context, args: &WorktreeArgs) -> Result<Prepared, Refusal> {
-        let (worktrees, wanted) = context.host.wanted(args.fetch)?;
+        let (worktrees, new) = context.host.new_worktree(args.fetch)?;
         let set_up = if args.no_setup { None } else { context.host.set_up()? };
-        Ok(Prepared { worktrees, wanted, set_up, rescue: args.rescue })
+        Ok(Prepared { worktrees, new, set_up, rescue: args.rescue })
     }
 }
 
@@ -237,6 +243,7 @@ pub(crate) fn make(
                 verb: Verb::Release,
                 message: Some(message),
                 uncommitted: None,
+                demand: None,
             }) {
                 Ok(_) => format!("{} was released again, it has no worktree: {why}", task.id),
                 Err(also) => {
@@ -269,16 +276,16 @@ fn made(
     task: &TaskView,
     holder: &dyn Holder,
 ) -> Result<Made, Refusal> {
-    let Prepared { worktrees, wanted, set_up, rescue } = prepared;
-    let wanted = Wanted {
+    let Prepared { worktrees, new, set_up, rescue } = prepared;
+    let new = NewWorktree {
         task: task.uid.clone(),
         id: task.id.clone(),
         title: task.title.clone(),
         own: own_branch(task),
-        ..wanted
+        ..new
     };
-    let mut making = worktrees.make(&wanted)?;
-    match recorded(&mut making, &wanted, set_up.as_ref(), holder) {
+    let mut making = worktrees.make(&new)?;
+    match recorded(&mut making, &new, set_up.as_ref(), holder) {
         Ok(mut reply) => {
             let made = Made {
                 path: making.path().to_owned(),
@@ -313,12 +320,12 @@ fn made(
 /// Everything between the folder and the record.
 fn recorded(
     making: &mut Making,
-    wanted: &Wanted,
+    new: &NewWorktree,
     set_up: Option<&Definition>,
     holder: &dyn Holder,
 ) -> Result<Reply, Refusal> {
     if !making.info.ready {
-        making.equip(wanted.state.as_deref())?;
+        making.equip(new.state.as_deref())?;
         if let Some(definition) = set_up {
             run_set_up(definition, making, holder.renewing()?)?;
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::task::TaskBranch;
 use onus_engine::{Answer, Notice};
@@ -27,10 +28,12 @@ use view::{All, Seen, holders, leases, target_of};
 /// A task's worktree is a folder beside the repository, ../REPOSITORY.onus/ID-TITLE, on branch onus/ID-TITLE, which is the
 /// task's branch from then on, whoever holds it. Ignored files that .worktreeinclude names (patterns as in .gitignore) are
 /// copied from the main checkout, and the set-up command (worktree.setup) runs in it once a person approved it.
+///
+/// Without a command, it lists the worktrees.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -44,6 +47,7 @@ enum Action {
     /// Use a worktree that you made yourself for your task
     Adopt(Adopt),
     /// Remove a worktree, if no work is lost by it
+    #[command(visible_alias = "rm")]
     Remove(Remove),
     /// Remove every worktree that onus made and that holds no work
     Prune(Prune),
@@ -105,7 +109,7 @@ struct Repair {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action {
+    match args.action.unwrap_or(Action::List(List { size: false })) {
         Action::Add(add) => run_add(context, add),
         Action::List(list) => run_list(context, list),
         Action::Show(one) => run_show(context, one),
@@ -287,7 +291,7 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
 }
 
 /// Removes it, or only says whether it would go.
-fn removed(
+pub(crate) fn removed(
     context: &Context,
     worktrees: &Worktrees,
     linked: &Linked,
@@ -481,7 +485,8 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
         format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
     }));
     if news.is_empty() && all.seen.len() > 1 {
-        news.push(format!("{} worktrees, each with a live holder", all.seen.len() - 1));
+        let worktrees = counted(all.seen.len() as u64 - 1, "worktree");
+        news.push(format!("{worktrees}, each with a live holder"));
     }
     Ok(Findings { settled, interrupted: interrupted.collect(), news })
 }

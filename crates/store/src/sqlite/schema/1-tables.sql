@@ -1,4 +1,4 @@
--- Rows that are a fold of the ledger: project, actor, alias, task, seat, lease, stretch, usage, made_commit, dep, ref, scope, and which texts
+-- Rows that are a fold of the ledger: project, actor, alias, task, seat, lease, stretch, usage, made_commit, judgement, dep, ref, scope, and which texts
 -- are indexed.
 -- Rows that are not: event (the ledger itself), text (erasable), a live lease's pulse, instance, loss, notice, request, latest (a
 -- reading of the clock), and chore (what must still be done to the files themselves).
@@ -99,11 +99,14 @@ CREATE TABLE task (
     scope_areas TEXT NOT NULL,
     mode TEXT NOT NULL,
     constraints TEXT NOT NULL,
+    gates TEXT,
     ad_hoc INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
     effort_ms INTEGER NOT NULL,
     fenced_token INTEGER NOT NULL,
     branch TEXT,
+    landing TEXT,
+    landed TEXT,
     met INTEGER NOT NULL,
     finished INTEGER NOT NULL,
     unmet INTEGER NOT NULL,
@@ -120,6 +123,7 @@ CREATE INDEX task_scheduled ON task (not_before_ms)
 CREATE INDEX task_unfinished ON task (priority, number) WHERE NOT finished;
 CREATE INDEX task_state ON task (state, priority, number, ad_hoc);
 CREATE INDEX task_ad_hoc ON task (number) WHERE ad_hoc AND NOT finished;
+CREATE INDEX task_landing ON task (number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (completed_at_ms) WHERE completed_at_ms IS NOT NULL;
 CREATE INDEX task_branched ON task (finished, number DESC) WHERE branch IS NOT NULL;
 
@@ -240,6 +244,16 @@ CREATE TABLE made_commit (
     PRIMARY KEY (task, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX made_commit_hash ON made_commit (hash);
+
+CREATE TABLE judgement (
+    task TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    verdict TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    judgement TEXT NOT NULL,
+    PRIMARY KEY (task, version)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE scope (
     task TEXT NOT NULL,

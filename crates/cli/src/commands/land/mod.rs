@@ -1,0 +1,251 @@
+mod findings;
+mod report;
+mod tidy;
+
+pub(crate) use findings::findings;
+
+use std::time::Duration;
+
+use onus_core::command::{Act, Command};
+use onus_core::ids::TaskRef;
+use onus_core::landing::LandStyle;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::task::State;
+use onus_core::transition::Verb;
+use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
+use onus_host::target;
+use serde_json::json;
+
+use crate::args::{ForceArgs, Target, parse_ms, text_or_stdin};
+use crate::context::Context;
+use crate::output::{escape_line, note};
+
+/// Bring a task's branch into its target branch, if the result passes its gates
+///
+/// The merge is computed without a checkout, and gates of stage 'land' run on the merged result: they are those of the target's
+/// own onus.toml. Then the target moves, once, or nothing does. One landing at a time per target.
+///
+/// A holder lands its task and finishes it (-m says what was done). A task that is done or approved is landed by anyone. If it
+/// conflicts, nothing moves: a holder keeps its task, a done task is open again, kept for whoever did it. If the target
+/// is checked out, that checkout is brought forward, unless its own changes are in the way; they are never touched.
+///
+/// Settings: land.style, land.union, land.remote, land.pr, deps.met.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The branch to land in; default: the one that the task's branch was made for
+    #[arg(long, value_name = "BRANCH")]
+    onto: Option<String>,
+    /// A commit with both as its parents (the default, unless land.style says otherwise)
+    #[arg(long, group = "style")]
+    merge: bool,
+    /// One commit with everything that the branch changes
+    #[arg(long, group = "style")]
+    squash: bool,
+    /// Each commit of the branch again, on top of the target
+    #[arg(long, group = "style")]
+    rebase: bool,
+    /// For a task you hold: what was done; it is finished when it has landed (- reads standard input)
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Land everything that is done and has still to land, in the order of dependencies
+    #[arg(long, conflicts_with_all = ["message", "check", "via"])]
+    queue: bool,
+    /// With --queue: go on, and land what is approved from now on; Ctrl-C ends it
+    #[arg(long, requires = "queue")]
+    watch: bool,
+    /// Only find out whether it would land: merge and run the gates, and move nothing
+    #[arg(long, conflicts_with = "via")]
+    check: bool,
+    /// Push the branch and open a pull request by the command in land.pr, instead of landing here
+    #[arg(long, value_name = "HOW", value_parser = ["pr"])]
+    via: Option<String>,
+    /// How long to wait while somebody else lands in the same target (90s, 15m, 2h)
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_ms)]
+    wait: i64,
+    /// Keep the task's branch and worktree, which otherwise go once everything in them is in the target
+    #[arg(long)]
+    keep: bool,
+    #[command(flatten)]
+    force: ForceArgs,
+}
+
+impl Args {
+    fn style(&self) -> Option<LandStyle> {
+        match (self.merge, self.squash, self.rebase) {
+            (true, _, _) => Some(LandStyle::Merge),
+            (_, true, _) => Some(LandStyle::Squash),
+            (_, _, true) => Some(LandStyle::Rebase),
+            _ => None,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.wait.unsigned_abs())
+    }
+}
+
+pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+    if args.queue && args.target.task.is_some() {
+        return Err(Refusal::usage("--queue lands everything that waits: name no task with it"));
+    }
+    if args.queue {
+        return queue(context, &args);
+    }
+    let named = target(args.target.task.clone())?;
+    if args.via.is_some() {
+        return pull_request(context, &args, named.as_ref());
+    }
+    one(context, &args, named.as_ref())
+}
+
+/// The target that a task lands in, and all that is needed for it.
+fn landings<'h>(
+    context: &'h Context,
+    args: &Args,
+    named: Option<&TaskRef>,
+) -> Result<(Landings<'h>, Candidate), Refusal> {
+    let mut landings =
+        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    let candidate = landings.candidate(named)?;
+    if args.onto.is_none() {
+        landings.target = landings.target_of(&candidate);
+    }
+    Ok((landings, candidate))
+}
+
+fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCode {
+    let (mut landings, mut candidate) = landings(context, args, named)?;
+    let id = candidate.id().to_owned();
+    let message = args.message.clone().map(text_or_stdin).transpose()?;
+    let is_held = candidate.state() == State::InProgress;
+    let finish = is_held.then(|| finishing(&id, message)).transpose()?;
+    if let Some(finish) = finish.clone().filter(|_| !args.check) {
+        // What keeps it from being done keeps it from landing: asked before anything is merged or run.
+        context.rehearse(finish, None)?;
+    }
+    let seated = take_seat(&mut landings, args.patience())?;
+    // Whatever a killed lander left, and whatever happened while we waited.
+    let (notices, left) = landings.settle()?;
+    context.out.notices(&notices);
+    left.into_iter().next().map_or(Ok(()), Err)?;
+    candidate = landings.candidate(Some(&id.parse()?))?;
+    let mut run = |running: &Running<'_>| report::run_gate(context, running);
+    let mut report = match args.check {
+        true => landings.check_only(&seated, candidate, &mut run)?,
+        false => landings.land(&seated, candidate, &mut run)?,
+    };
+    drop(seated);
+    if let Some(refused) = report.refused.pop() {
+        return Err(refused.refusal);
+    }
+    if !report.red.is_empty() {
+        return Err(red(&landings.target, &report));
+    }
+    let mut reply = None;
+    if let Some(finish) = finish.filter(|_| !args.check) {
+        reply = Some(context.run(finish, None)?);
+    }
+    let tidied = match args.check || args.keep {
+        true => Vec::new(),
+        false => tidy::tidy(context, &landings, &report),
+    };
+    report::print(context, &landings, &report, &tidied, args.check, reply.as_ref());
+    Ok(0)
+}
+
+/// What finishes a task that its holder lands.
+fn finishing(id: &str, message: Option<String>) -> Result<Command, Refusal> {
+    let Some(message) = message else {
+        let text = format!("{id} is in progress: landing finishes it, so say what was done");
+        return Err(Refusal::usage(text).next(Step::plain("repeat it with -m 'what was done'")));
+    };
+    let act = Act::Move { verb: Verb::Done, message: Some(message), uncommitted: None, demand: None };
+    Ok(Command::OnTask { task: Some(id.parse()?), act, force: None })
+}
+
+/// Pushes the branch and opens a pull request for it. That it landed is recognised later, by what the target contains.
+fn pull_request(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCode {
+    let (mut landings, candidate) = landings(context, args, named)?;
+    let opened = landings.open_pull_request(&candidate)?;
+    let value = json!({
+        "task": candidate.id(), "branch": candidate.branch, "target": landings.target,
+        "remote": opened.remote, "link": opened.link,
+    });
+    match context.out.json {
+        true => context.out.document(value, &[]),
+        false => {
+            let link = opened.link.map(|link| format!(": {}", escape_line(&link))).unwrap_or_default();
+            let (branch, remote) = (escape_line(&candidate.branch), escape_line(&opened.remote));
+            context.out.line(&format!(
+                "{}: pushed {branch} to {remote} and opened a pull request{link}",
+                candidate.id()
+            ));
+        }
+    }
+    Ok(0)
+}
+
+fn take_seat(landings: &mut Landings<'_>, patience: Duration) -> Result<Seated, Refusal> {
+    let target = landings.target.clone();
+    landings.take_seat(patience, &mut |refusal| {
+        note(&format!("onus: {}: waiting for my turn to land in {target}", refusal.message));
+    })
+}
+
+/// A target on which a gate fails by itself.
+fn red(target: &str, report: &Report) -> Refusal {
+    let gates: Vec<&str> = report.red.iter().map(|gate| gate.as_str()).collect();
+    let plural = if gates.len() == 1 { "gate" } else { "gates" };
+    let message = format!(
+        "{target} is red: {plural} {} failed on {target} alone, so nothing lands and nobody is sent back",
+        gates.join(", ")
+    );
+    Refusal::new(Code::Gate, message).next(Step::plain(format!("mend {target} first, then land again")))
+}
+
+fn queue(context: &Context, args: &Args) -> super::ExitCode {
+    let mut landings =
+        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    let mut watch = match args.watch {
+        true => Some(landings.watch()?),
+        false => None,
+    };
+    loop {
+        let code = land_waiting(context, args, &mut landings);
+        let Some(watch) = &mut watch else { return code };
+        if let Err(refusal) = code {
+            crate::output::refuse(context.out.json, &refusal);
+        }
+        // A remote moves without the store hearing of it.
+        let until = landings.remote().map(|_| std::time::Instant::now() + Duration::from_secs(60));
+        watch.wait(until, &[])?;
+    }
+}
+
+/// Lands what waits now, if anything does.
+fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> super::ExitCode {
+    if landings.queued()?.is_empty() && landings.is_settled()? {
+        if args.watch {
+            return Ok(0);
+        }
+        let message = format!("nothing waits to land in {}", landings.target);
+        return Err(Refusal::new(Code::Nothing, message).next(Step::Status));
+    }
+    let seated = take_seat(landings, args.patience())?;
+    let (notices, left) = landings.settle()?;
+    context.out.notices(&notices);
+    let mut run = |running: &Running<'_>| report::run_gate(context, running);
+    let mut report = landings.land_queue(&seated, &mut run)?;
+    drop(seated);
+    report.refuse(left);
+    let tidied = if args.keep { Vec::new() } else { tidy::tidy(context, landings, &report) };
+    report::print(context, landings, &report, &tidied, false, None);
+    let first = report.refused.first().map(|refused| refused.refusal.clone());
+    match (report.red.is_empty(), first) {
+        (false, _) => Ok(report::refused_code(context, &red(&landings.target, &report))),
+        (true, Some(refusal)) => Ok(refusal.exit_code()),
+        (true, None) => Ok(0),
+    }
+}

@@ -1,0 +1,140 @@
+//! What people and programs read of a landing.
+
+use onus_core::commit::CommitId;
+use onus_core::gate::{GateKey, Run, Verdict};
+use onus_core::refusal::Refusal;
+use onus_dispatch::Watch;
+use onus_engine::Reply;
+use onus_host::gates::{self, Live};
+use onus_host::landing::{LandedTask, Landings, Report, Running};
+use onus_repo::landing::{Checkout, Forward, Left};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::output::{escape_line, note, path_line, path_text, refuse};
+use crate::wording;
+
+pub(super) fn print(
+    context: &Context,
+    landings: &Landings<'_>,
+    report: &Report,
+    tidied: &[String],
+    is_check: bool,
+    reply: Option<&Reply>,
+) {
+    let notices = reply.map(|reply| reply.notices.as_slice()).unwrap_or_default();
+    if context.out.json {
+        context.out.document(document(landings, report, tidied, is_check), notices);
+        return;
+    }
+    let target = escape_line(&landings.target);
+    for (id, _) in &report.found {
+        context.out.line(&format!("{id}: {target} has everything that its branch changes"));
+    }
+    for landed in &report.landed {
+        context.out.line(&line(landed, &target, is_check));
+    }
+    for refused in &report.refused {
+        refuse(false, &refused.refusal);
+        if refused.is_reopened {
+            note(&format!("  {} is open again, kept for whoever did it", refused.id));
+        }
+    }
+    for checkout in &report.checkouts {
+        if let Some(left) = left(checkout) {
+            let path = path_line(&checkout.path);
+            context.out.prose(&format!("{path} is left as it is, behind {target}: {left}"));
+        }
+    }
+    for line in tidied {
+        context.out.prose(line);
+    }
+    context.out.notices(notices);
+}
+
+fn line(landed: &LandedTask, target: &str, is_check: bool) -> String {
+    let how = match is_check {
+        true => format!("would land in {target}"),
+        false => format!("landed in {target} as {}", landed.commit.short()),
+    };
+    let gates: Vec<&str> = landed.gates.iter().map(GateKey::as_str).collect();
+    let gates = if gates.is_empty() { String::new() } else { format!("; passed {}", gates.join(", ")) };
+    let lines = match landed.resolved_lines {
+        0 => String::new(),
+        1 => "; 1 conflicting line kept from both sides".to_owned(),
+        count => format!("; {count} conflicting lines kept from both sides"),
+    };
+    format!("{} {how}: {}{gates}{lines}", landed.id, escape_line(&landed.title))
+}
+
+/// Why a checkout of the target was left behind; None: it was not.
+pub(crate) fn left(checkout: &Checkout) -> Option<String> {
+    let Forward::Left(left) = &checkout.outcome else { return None };
+    let names = |paths: &[String]| onus_core::quote::some_names(paths);
+    Some(match left {
+        Left::InTheWay(paths) => format!("uncommitted changes there are in the way: {}", names(paths)),
+        Left::Submodules(paths) => format!("submodules there would move: {}", names(paths)),
+        Left::UnderWay(what) => format!("{what} is under way there"),
+        Left::Diverged => {
+            "something was committed there that has not landed; the next landing merges both".to_owned()
+        }
+        Left::Twice => "the branch is checked out more than once".to_owned(),
+        Left::Missing => "its folder is not there".to_owned(),
+        Left::Busy => "another git is at work there".to_owned(),
+        Left::Refused(why) => format!("git says: {}", escape_line(why)),
+    })
+}
+
+fn document(landings: &Landings<'_>, report: &Report, tidied: &[String], is_check: bool) -> Value {
+    let found = |(id, commit): &(String, CommitId)| json!({ "task": id, "commit": commit });
+    let checkout = |checkout: &Checkout| json!({ "path": path_text(&checkout.path), "left": left(checkout) });
+    let mut value = json!({
+        "target": landings.target,
+        "checked_only": is_check,
+        "landed": report.landed.iter().map(landed).collect::<Vec<_>>(),
+        "found": report.found.iter().map(found).collect::<Vec<_>>(),
+        "red": report.red,
+        "checkouts": report.checkouts.iter().map(checkout).collect::<Vec<_>>(),
+        "tidied": tidied,
+    });
+    let refused = report.refused.iter().map(|refused| {
+        json!({
+            "task": refused.id,
+            "reopened": refused.is_reopened,
+            "error": wording::refusal(&refused.refusal),
+        })
+    });
+    value["refused"] = refused.collect();
+    if let Some(first) = report.refused.first() {
+        value["error"] = json!(wording::refusal(&first.refusal));
+    }
+    value
+}
+
+fn landed(landed: &LandedTask) -> Value {
+    json!({
+        "task": landed.id,
+        "title": landed.title,
+        "actor": landed.actor,
+        "branch": landed.branch,
+        "commit": landed.commit,
+        "conflict_lines": landed.resolved_lines,
+        "gates": landed.gates,
+    })
+}
+
+/// A refusal beside a report that was printed.
+pub(super) fn refused_code(context: &Context, refusal: &Refusal) -> u8 {
+    match context.out.json {
+        true => refusal.exit_code(),
+        false => refuse(false, refusal),
+    }
+}
+
+/// Runs the gates of a landing, with their output on standard error.
+pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verdict, Run), Refusal> {
+    note(&format!("onus: gate {} on {}", running.gate.key, running.what));
+    let (gate, root) = (running.gate, running.folder);
+    let running = gates::Running { gate, root, told: Vec::new(), live: Live::Plain };
+    context.host.run_gate(running, Watch { renew: None, interrupts: None })
+}

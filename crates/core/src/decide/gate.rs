@@ -1,0 +1,133 @@
+//! Gates: who may say that one is passed, and what a task has still to pass.
+
+use crate::command::{Force, Judging};
+use crate::event::{Body, Draft};
+use crate::gate::{Demand, Gate, GateKind, Missing, Verdict, Why};
+use crate::quote::name;
+use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::task::State;
+use crate::text::Field;
+
+use super::standing::{Standing, standing_of_claimant};
+use super::tasks::{own_token, standing_beside};
+use super::{Decision, View, overridden};
+
+/// What a gate came to. A command's outcome is anybody's to report; what needs a judge needs the right one.
+pub(super) fn judge(view: &View<'_>, judging: &Judging, force: Option<&Force>) -> Result<Decision, Refusal> {
+    let is_done = view.task.state == State::Done && view.caller.token.is_none();
+    // On what is done, being superseded is no bar.
+    let (mut drafts, standing) = match is_done {
+        true => (Vec::new(), standing_of_claimant(view)),
+        false => standing_beside(view, force)?,
+    };
+    let Judging { gate, verdict, judgement, message } = judging;
+    let message = message.as_deref().map(|text| Field::Note.check(text)).transpose()?;
+    if let Some(refusal) = may_not_judge(view, &standing, judging) {
+        match force {
+            Some(force) => drafts.push(overridden("gate", force)),
+            None => return Err(refusal),
+        }
+    }
+    if judgement.gate != gate.key || judgement.definition != gate.digest() {
+        return Err(Refusal::new(Code::Unexpected, "a gate was judged by another definition"));
+    }
+    let body = match verdict {
+        Verdict::Passed => Body::GatePassed(judgement.clone()),
+        Verdict::Failed => Body::GateFailed(judgement.clone()),
+    };
+    drafts.push(own_token(&standing, Draft::new(body)).text(Field::Note, message));
+    Ok(Decision::of(drafts))
+}
+
+fn may_not_judge(view: &View<'_>, standing: &Standing<'_>, judging: &Judging) -> Option<Refusal> {
+    let Judging { gate, verdict, judgement, .. } = judging;
+    let (id, actor) = (view.id, &view.caller.actor);
+    let refused =
+        |code, message: String| Some(Refusal::new(code, message).task(id).next(Step::Gates(id.to_owned())));
+    match gate.kind {
+        GateKind::Command | GateKind::RedGreen if judgement.run.is_none() => {
+            let run = Step::RunGates(id.to_owned());
+            let message = format!("gate {} is judged by running it", gate.key);
+            refused(Code::Gate, message).map(|refusal| Refusal { next: vec![run], ..refusal })
+        }
+        GateKind::Command | GateKind::RedGreen => None,
+        // Whoever may not pass it may still say that it fails.
+        GateKind::Manual | GateKind::Review if *verdict == Verdict::Failed => None,
+        GateKind::Manual if actor.is_person() || gate.by.contains(actor) => None,
+        GateKind::Manual => {
+            let whom = pass(id, gate, Reader::Person);
+            let message = format!("gate {} is passed by a person{}", gate.key, or_named(gate));
+            refused(Code::PeopleOnly, message).map(|refusal| refusal.next(whom))
+        }
+        GateKind::Review => {
+            let holds = matches!(standing, Standing::Holder { .. });
+            let worked = holds || view.caller_worked_on_it;
+            worked
+                .then(|| {
+                    let whom = pass(id, gate, Reader::Person);
+                    let message = format!(
+                        "gate {} is passed by somebody who did not work on {id}: {actor} did",
+                        gate.key
+                    );
+                    refused(Code::NotAllowed, message).map(|refusal| refusal.next(whom))
+                })
+                .flatten()
+        }
+    }
+}
+
+fn or_named(gate: &Gate) -> String {
+    let named: Vec<String> = gate.by.iter().map(ToString::to_string).collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" or {}", named.join(", ")),
+    }
+}
+
+fn pass(id: &str, gate: &Gate, by: Reader) -> Step {
+    Step::PassGate { task: id.to_owned(), gate: gate.key.to_string(), by }
+}
+
+/// Refuses a step whose gates are not all passed; a person's force is an event.
+pub(super) fn asked_for(
+    view: &View<'_>,
+    demand: &Demand,
+    force: Option<&Force>,
+) -> Result<Option<Draft>, Refusal> {
+    let missing = demand.missing(&view.task.facts, view.judged);
+    match (missing.is_empty(), force) {
+        (true, _) => Ok(None),
+        (false, Some(force)) => Ok(Some(overridden("gates", force))),
+        (false, None) => Err(missing_refusal(view.id, &missing)),
+    }
+}
+
+/// Exit 6: gates that are not passed, and how they can be.
+pub fn missing_refusal(id: &str, missing: &[Missing]) -> Refusal {
+    let why = |missing: &Missing| {
+        let why = match missing.why {
+            Why::NotJudged => "not run",
+            Why::Stale => "the work has changed since",
+            Why::Failed => "failed",
+            Why::Unknown => "not defined",
+        };
+        let why = match (missing.why, missing.kind) {
+            (Why::NotJudged, Some(GateKind::Manual | GateKind::Review)) => "not passed yet",
+            _ => why,
+        };
+        format!("{} ({why})", missing.key)
+    };
+    let gates: Vec<String> = missing.iter().map(why).collect();
+    let plural = if missing.len() == 1 { "a gate" } else { "gates" };
+    let mut refusal =
+        Refusal::new(Code::Gate, format!("{} has {plural} to pass: {}", name(id), gates.join(", "))).task(id);
+    if missing.iter().any(|missing| missing.kind.is_some_and(GateKind::is_run)) {
+        refusal = refusal.next(Step::RunGates(id.to_owned()));
+    }
+    let judged = |missing: &&Missing| matches!(missing.kind, Some(GateKind::Manual | GateKind::Review));
+    for missing in missing.iter().filter(judged) {
+        let gate = missing.key.to_string();
+        refusal = refusal.next(Step::PassGate { task: id.to_owned(), gate, by: Reader::Person });
+    }
+    refusal.next(Step::Gates(id.to_owned()))
+}

@@ -1,0 +1,149 @@
+//! Landing, as far as the record goes: who may begin one, and what became of it. See [`crate::landing`].
+
+use crate::command::Force;
+use crate::commit::CommitId;
+use crate::constraint::Constraint;
+use crate::event::{Body, Draft};
+use crate::landing::{Checked, Failure, Landed, Settled};
+use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::task::State;
+use crate::text::Field;
+use crate::transition::Verb;
+
+use super::standing::{Standing, held_refusal, standing, standing_of_claimant};
+use super::tasks::{kept_for, own_token};
+use super::{Decision, View, gate, overridden};
+
+/// Whether an event changes who has a task, or what it is: an intent to land it must be settled before.
+pub fn moves_task(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::TaskBlocked { .. }
+            | Body::TaskSubmitted { .. }
+            | Body::TaskRejected { .. }
+            | Body::TaskDone { .. }
+            | Body::TaskFailed { .. }
+            | Body::TaskDropped { .. }
+            | Body::TaskReopened {}
+            | Body::TaskReset { .. }
+            | Body::TaskBranched(_)
+            | Body::LeaseAcquired { .. }
+            | Body::LeaseReleased { .. }
+            | Body::LeaseLapsed { .. }
+            | Body::LeaseTakenOver { .. }
+            | Body::LeaseRevoked { .. }
+            | Body::LeaseHandedOff { .. }
+            | Body::LandingIntended(_)
+            | Body::LandingFailed { .. }
+    )
+}
+
+/// What is done is anybody's to land: being superseded on it is no bar.
+fn standing_to_land<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
+    match (view.task.state, view.caller.token) {
+        (State::Done, None) => Ok(standing_of_claimant(view)),
+        _ => standing(view),
+    }
+}
+
+/// Exit 6 or 4, unless the caller may land the task as it was looked at: its holder while it works, anyone when it is done.
+pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -> Result<Decision, Refusal> {
+    let id = view.id;
+    let standing = standing_to_land(view)?;
+    if let Standing::Held(lease) = standing {
+        return Err(held_refusal(view, lease));
+    }
+    let is_holder = matches!(standing, Standing::Holder { .. });
+    match view.task.state {
+        State::Done => {}
+        State::InProgress if is_holder => {}
+        State::Review => {
+            return Err(Refusal::new(
+                Code::NotAllowed,
+                format!("{id} is in review: it lands when it is approved"),
+            )
+            .task(id)
+            .next(Step::verb(Verb::Approve, id)));
+        }
+        state => {
+            let message =
+                format!("{id} is {}: only what is done, or in progress by its holder, lands", state.spoken());
+            return Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)));
+        }
+    }
+    if view.task.token != checked.token || view.task.state != checked.state {
+        let message = format!("{id} has changed since it was checked: nothing was landed");
+        return Err(Refusal::new(Code::Changed, message).task(id).next(Step::Land(id.to_owned())));
+    }
+    let mut drafts = Vec::new();
+    let of_task = &view.task.facts.constraints;
+    let constraints = match standing {
+        Standing::Holder { lease, .. } => lease.constraints_now(of_task),
+        _ => of_task.clone(),
+    };
+    let may_not = constraints.iter().any(|constraint| constraint == Constraint::NoLand);
+    if may_not && !view.caller.actor.is_person() {
+        let message = format!("{id} was given with the constraint {}: a person lands it", Constraint::NoLand);
+        return Err(Refusal::new(Code::Constraint, message).task(id).next(Step::note(id, Reader::Person)));
+    }
+    let demand = &checked.demand;
+    let missing = demand.missing(&view.task.facts, view.judged);
+    if !missing.is_empty() {
+        match force {
+            Some(force) => drafts.push(overridden("gates", force)),
+            None => return Err(gate::missing_refusal(id, &missing)),
+        }
+    }
+    drafts.push(own_token(&standing, Draft::new(Body::LandingIntended(checked.intent.clone()))));
+    Ok(Decision::of(drafts))
+}
+
+/// What became of the landing that was begun. Whoever says so says what git's references show; it is said once.
+pub(super) fn settle(view: &View<'_>, commit: &CommitId, settled: &Settled) -> Result<Decision, Refusal> {
+    let intent = view.task.landing.intent.as_ref().filter(|intent| intent.commit == *commit);
+    let body = intent.map(|intent| match settled {
+        Settled::Landed => Body::TaskLanded(Landed::of(intent)),
+        Settled::Withdrawn => Body::LandingWithdrawn { commit: commit.clone() },
+    });
+    Ok(Decision::of(body.map(Draft::new).into_iter().collect()))
+}
+
+/// Its changes were found in the target. Nothing is moved by saying so.
+pub(super) fn found(view: &View<'_>, landed: &Landed) -> Result<Decision, Refusal> {
+    let is_known = view.task.landing.landed.as_ref().is_some_and(|known| known.target == landed.target);
+    if is_known || view.task.landing.intent.is_some() {
+        return Ok(Decision::default());
+    }
+    match view.task.state {
+        State::Done => Ok(Decision::of(vec![Draft::new(Body::TaskLanded(landed.clone()))])),
+        state => {
+            let message = format!("{} is {}: only what is done has landed", view.id, state.spoken());
+            Err(Refusal::new(Code::NotAllowed, message).task(view.id).next(Step::show(view.id)))
+        }
+    }
+}
+
+/// A holder keeps its lease and resolves it; what was done is open again, kept for whoever did it.
+pub(super) fn fail(view: &View<'_>, failure: &Failure) -> Result<Decision, Refusal> {
+    if let Standing::Held(lease) = standing_to_land(view)? {
+        return Err(held_refusal(view, lease));
+    }
+    let message = Field::Note.check(&failure.message)?;
+    if view.task.token != failure.token {
+        let text = format!("{} has changed since it was checked", view.id);
+        return Err(Refusal::new(Code::Changed, text).task(view.id).next(Step::Land(view.id.to_owned())));
+    }
+    let was_done = view.task.state == State::Done;
+    let last = view.lease.filter(|_| was_done);
+    let kept_for = last.map(|lease| kept_for(view, &lease.actor));
+    let reopened = was_done.then(|| Draft::new(Body::TaskReopened {}));
+    let failed = Draft::new(Body::LandingFailed {
+        target: failure.target.clone(),
+        onto: failure.onto.clone(),
+        head: failure.head.clone(),
+        why: failure.why.clone(),
+        kept_for,
+    });
+    let failed = failed.text(Field::Note, Some(message));
+    Ok(Decision::of(reopened.into_iter().chain([failed]).collect()))
+}

@@ -1,0 +1,176 @@
+//! Landings that were begun: whoever changes such a task settles them first, and what has still to land.
+//!
+//! A landing's intent is a reference of git's and an event ([`onus_core::landing`]). What became of it only git knows, and git is
+//! not asked inside a transaction: the request is rolled back, the references are looked at, what they show is recorded in a
+//! transaction of its own, and the request is made again. How to look at them is not the engine's business.
+
+use onus_core::command::{Act, Command};
+use onus_core::decide::moves_task;
+use onus_core::event::Draft;
+use onus_core::gate::JudgementRow;
+use onus_core::ids::{TaskRef, Token, Uid};
+use onus_core::landing::{Intent, Settled};
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::task::Task;
+use onus_store::Store;
+
+use crate::execution::Purpose;
+use crate::query::WithNotices;
+use crate::request::evidence::MOST_JUDGED;
+use crate::request::{Stop, UnitOfWork};
+use crate::view::{Notice, NoticeKind};
+use crate::{Engine, Identity, Request, TaskView};
+
+/// So many tasks that have still to land are looked at.
+const MOST: u64 = 10_000;
+
+/// A landing that was begun and of which nobody has said what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    pub task: Uid,
+    /// The task's id, as people say it.
+    pub id: String,
+    pub intent: Intent,
+}
+
+/// What looking at the references came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settling {
+    Done(Settled),
+    /// Its references are elsewhere.
+    Elsewhere,
+    Failed(String),
+}
+
+/// A task as whoever lands it needs it.
+#[derive(Clone, Debug)]
+pub struct Landable {
+    pub task: Task,
+    pub view: TaskView,
+    /// What gates came to, the newest first.
+    pub judged: Vec<JudgementRow>,
+    /// Who held it last.
+    pub last_actor: Option<String>,
+}
+
+impl UnitOfWork<'_> {
+    /// Stops a request that would change a task whose landing was begun.
+    pub(crate) fn settle_first(&self, task: Option<&Task>, drafts: &[Draft]) -> Result<(), Stop> {
+        let begun = task.and_then(|task| Some((task, task.landing.intent.as_ref()?)));
+        let Some((task, intent)) = begun.filter(|_| self.purpose == Purpose::Keep) else { return Ok(()) };
+        match drafts.iter().any(|draft| moves_task(&draft.body)) {
+            true => Err(Stop::Unsettled(Unsettled {
+                task: task.uid,
+                id: self.id(task.number),
+                intent: intent.clone(),
+            })),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// Says what became of a landing, by what its references show. Returns what the caller should know.
+    pub(crate) fn settle(&mut self, by: &Identity, unsettled: &Unsettled) -> Result<Notice, Refusal> {
+        let Unsettled { id, intent, .. } = unsettled;
+        let settled = match (self.outside.settle)(unsettled) {
+            Settling::Done(settled) => settled,
+            Settling::Elsewhere => {
+                let on = intent.place.machine.as_deref().map(|machine| format!(" on machine {machine}"));
+                let message = format!(
+                    "{id} is being landed in {}{}: what became of that only shows there",
+                    quote::name(&intent.place.repository),
+                    on.unwrap_or_default()
+                );
+                return Err(Refusal::new(Code::Held, message).task(id).next(Step::MendStore));
+            }
+            Settling::Failed(why) => {
+                let message = format!("what became of the landing of {id} cannot be told: {why}");
+                return Err(Refusal::new(Code::Unavailable, message).task(id).next(Step::MendStore));
+            }
+        };
+        let told = match settled {
+            Settled::Landed => {
+                format!("{id} had landed in {}: that is recorded now", quote::name(&intent.target))
+            }
+            Settled::Withdrawn => format!("a landing of {id} was begun and not finished: it is withdrawn"),
+        };
+        self.record_settled(by, unsettled, settled)?;
+        Ok(Notice::new(NoticeKind::Info, Some(id.clone()), told))
+    }
+
+    /// Records what became of a landing.
+    pub fn record_settled(
+        &mut self,
+        by: &Identity,
+        unsettled: &Unsettled,
+        settled: Settled,
+    ) -> Result<(), Refusal> {
+        let act = Act::SettleLanding { commit: unsettled.intent.commit.clone(), settled };
+        let command = Command::OnTask { task: Some(TaskRef::from(unsettled.task)), act, force: None };
+        let identity = Identity { token: None, ..by.clone() };
+        self.attempt_one(&Request { identity, command, key: None }).map(drop)
+    }
+
+    /// Settles every landing that was begun. Returns what the caller should know, and what could not be settled.
+    pub fn settle_all(&mut self, by: &Identity) -> Result<(Vec<Notice>, Vec<Refusal>), Refusal> {
+        let (mut notices, mut left) = (Vec::new(), Vec::new());
+        for unsettled in self.unsettled()? {
+            match self.settle(by, &unsettled) {
+                Ok(notice) => notices.push(notice),
+                Err(refusal) => left.push(refusal),
+            }
+        }
+        Ok((notices, left))
+    }
+
+    /// Landings that were begun, and of which nobody has said what became of them.
+    pub fn unsettled(&mut self) -> Result<Vec<Unsettled>, Refusal> {
+        let found = self.ask(None, |snapshot| {
+            let tasks = snapshot.read.to_land(MOST)?;
+            let begun = tasks.into_iter().filter_map(|task| {
+                let intent = task.landing.intent?;
+                Some(Unsettled { task: task.uid, id: snapshot.id(task.number), intent })
+            });
+            Ok(begun.collect())
+        })?;
+        Ok(found.value)
+    }
+
+    /// A task with all that landing it needs to know.
+    pub fn landable(
+        &mut self,
+        identity: Option<&Identity>,
+        task: Option<&TaskRef>,
+    ) -> Result<WithNotices<Landable>, Refusal> {
+        self.ask(identity, |snapshot| {
+            let task = snapshot.named_task(task, identity)?;
+            Ok(snapshot.landable(task)?)
+        })
+    }
+
+    /// Tasks that are done and have still to land.
+    pub fn to_land(&mut self) -> Result<Vec<Landable>, Refusal> {
+        let found = self.ask(None, |snapshot| {
+            let tasks = snapshot.read.to_land(MOST)?;
+            let awaited = tasks.into_iter().filter(|task| task.landing.awaited.is_some());
+            let mut landable = Vec::new();
+            for task in awaited {
+                landable.push(snapshot.landable(task)?);
+            }
+            Ok(landable)
+        })?;
+        Ok(found.value)
+    }
+}
+
+impl crate::snapshot::Snapshot<'_> {
+    fn landable(&mut self, task: Task) -> onus_store::Result<Landable> {
+        let view = self.task_view(&task)?;
+        let judged = self.read.judgements_of(task.uid, MOST_JUDGED)?;
+        let last = if task.token > Token(0) { self.lease(task.uid, task.token)? } else { None };
+        let last_actor = last.map(|lease| lease.actor.to_string());
+        Ok(Landable { task, view, judged, last_actor })
+    }
+}

@@ -1,0 +1,306 @@
+//! Running a command that a repository configures: approved, with a clean environment, in a folder of the work tree, within its
+//! time, until nothing of it is left ([`onus_dispatch::Errand`]). Gates and set-up commands have no other way.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onus_core::command::{Act, Command as Asked, Judging};
+use onus_core::gate::{Gate, Judgement, Run, TreeId, Verdict};
+use onus_core::ids::TaskRef;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::time::Span;
+use onus_dispatch::{Ended, Errand, Log, Outcome, Prefixed, Watch, to_stderr};
+use onus_engine::{Engine, Identity, Reply, Request};
+use onus_repo::approval::{Definition, Kind, environment};
+use onus_store::Store;
+
+use super::logs::Logs;
+use crate::Host;
+
+/// How long a command may take to end when it is stopped.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where a command's output goes while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Live {
+    Silent,
+    /// To our standard error, unchanged.
+    Plain,
+    /// The same by whole lines, each with this before it: several commands run at once.
+    Prefixed(String),
+}
+
+impl Live {
+    /// A remark of ours between what commands write.
+    fn say(&self, text: &str) {
+        match self {
+            Live::Silent => {}
+            Live::Plain => to_stderr(text.as_bytes()),
+            Live::Prefixed(prefix) => Prefixed::new(prefix.clone()).push(text.as_bytes()),
+        }
+    }
+}
+
+/// One place that a gate's command is run in.
+pub(super) struct Part<'a> {
+    pub(super) root: &'a Path,
+    /// What is there, if there is more than one.
+    pub(super) heading: String,
+    pub(super) must_fail: bool,
+}
+
+impl Part<'_> {
+    fn heading(&self) -> String {
+        let what = if self.must_fail { "must fail" } else { "must pass" };
+        match self.heading.is_empty() {
+            true => String::new(),
+            false => format!("[onus: {}: it {what}]\n", self.heading),
+        }
+    }
+}
+
+/// A command that the user approved, where it is to run.
+pub(crate) struct Command<'a> {
+    pub(crate) definition: &'a Definition,
+    /// The work tree.
+    pub(crate) root: &'a Path,
+    /// What it is told by variables of ours.
+    pub(crate) told: Vec<(String, String)>,
+    pub(crate) live: Live,
+}
+
+/// Runs it to its end. Returns what it wrote, too.
+pub(crate) fn run(command: Command<'_>, watch: Watch<'_>) -> Result<(Ended, Log), Refusal> {
+    let Command { definition, root, told, mut live } = command;
+    let mut env: Vec<(OsString, OsString)> = environment(&definition.env, std::env::vars_os());
+    env.extend(told.into_iter().map(|(name, value)| (name.into(), value.into())));
+    let errand = Errand {
+        argv: definition.argv.clone(),
+        env,
+        folder: folder_in(root, definition)?,
+        limit: Duration::from_millis(definition.timeout_ms),
+        grace: GRACE,
+    };
+    let mut log = Log::default();
+    let mut prefixed = match &mut live {
+        Live::Prefixed(prefix) => Some(Prefixed::new(std::mem::take(prefix))),
+        Live::Silent | Live::Plain => None,
+    };
+    let mut hear = |bytes: &[u8]| {
+        log.push(bytes);
+        match (&mut prefixed, &live) {
+            (Some(prefixed), _) => prefixed.push(bytes),
+            (None, Live::Plain) => to_stderr(bytes),
+            (None, _) => {}
+        }
+    };
+    let ended = errand.run(&mut hear, watch);
+    if let Some(prefixed) = &mut prefixed {
+        prefixed.flush();
+    }
+    let ended = ended.map_err(|error| {
+        Refusal::new(Code::Unexpected, format!("cannot run {}: {error}", definition.name))
+    })?;
+    Ok((ended, log))
+}
+
+/// Where in a work tree a command runs. A link does not lead out of it.
+fn folder_in(root: &Path, definition: &Definition) -> Result<PathBuf, Refusal> {
+    let wrong = |why: &str| {
+        let message = format!("{}: its folder {why}", definition.name);
+        Refusal::new(Code::NotAllowed, message).next(Step::plain("correct its folder where it is configured"))
+    };
+    let root = root.canonicalize().map_err(|error| {
+        Refusal::new(Code::Unavailable, format!("cannot enter {}: {error}", root.display()))
+    })?;
+    let folder = root.join(&definition.folder).canonicalize();
+    let folder = folder.ok().filter(|folder| folder.is_dir()).ok_or_else(|| wrong("is not there"))?;
+    match folder.starts_with(&root) {
+        true => Ok(folder),
+        false => Err(wrong("is not inside the work tree")),
+    }
+}
+
+/// How a command ended that did not succeed; None: it did.
+pub(crate) fn outcome_in_words(outcome: &Outcome, definition: &Definition) -> Option<String> {
+    match outcome {
+        Outcome::Exited(0) => None,
+        Outcome::Exited(code) => Some(format!("failed with exit code {code}")),
+        Outcome::Killed(signal) => Some(format!("was killed by {}", onus_dispatch::signal_name(*signal))),
+        Outcome::OutOfTime => {
+            let limit = i64::try_from(definition.timeout_ms).unwrap_or(i64::MAX);
+            Some(format!("took longer than {}", Span::from_ms(limit)))
+        }
+        Outcome::Stopped => Some("was interrupted".to_owned()),
+        Outcome::NotStarted(_, why) => Some(format!("was not started: {why}")),
+        Outcome::Unknown => Some("was watched by a process that was killed".to_owned()),
+    }
+}
+
+/// A gate that is to be run.
+#[derive(Debug)]
+pub struct Running<'a> {
+    pub gate: &'a Gate,
+    /// The work tree that is judged.
+    pub root: &'a Path,
+    /// What it is told by variables of ours.
+    pub told: Vec<(String, String)>,
+    pub live: Live,
+}
+
+/// A gate's command, as it is approved.
+pub fn definition(gate: &Gate) -> Option<Definition> {
+    let command = gate.command.as_ref()?;
+    Some(Definition {
+        kind: Kind::Gate,
+        name: gate.key.to_string(),
+        argv: command.argv.clone(),
+        env: command.env.clone(),
+        folder: command.folder.clone(),
+        timeout_ms: command.timeout_ms,
+    })
+}
+
+impl Host {
+    /// A gate's command, which must have been approved.
+    pub fn approved_gate(&self, gate: &Gate) -> Result<Definition, Refusal> {
+        let definition = definition(gate).ok_or_else(|| {
+            Refusal::usage(format!("gate {} is passed by a judge: there is nothing to run", gate.key))
+        })?;
+        self.require_approved(&definition)?;
+        Ok(definition)
+    }
+
+    pub(crate) fn require_approved(&self, definition: &Definition) -> Result<(), Refusal> {
+        match self.approvals()?.require(definition) {
+            Err(refusal) if refusal.code == Code::Unapproved => {
+                Err(Refusal { next: vec![Step::ApproveCommand(definition.name.clone())], ..refusal })
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a gate's command in a work tree, and keeps what it wrote. A gate that was stopped in the middle was not judged.
+    pub fn run_gate(&self, running: Running<'_>, watch: Watch<'_>) -> Result<(Verdict, Run), Refusal> {
+        let whole = Part { root: running.root, heading: String::new(), must_fail: false };
+        self.run_parts(running, &[whole], watch)
+    }
+
+    /// Runs a gate's command in one place after another, until one does not come out as it must.
+    pub(super) fn run_parts(
+        &self,
+        running: Running<'_>,
+        parts: &[Part<'_>],
+        mut watch: Watch<'_>,
+    ) -> Result<(Verdict, Run), Refusal> {
+        let Running { gate, told, live, .. } = running;
+        let definition = self.approved_gate(gate)?;
+        let mut whole = Log::default();
+        let mut duration = Duration::ZERO;
+        let mut verdict = Verdict::Passed;
+        let mut outcome = None;
+        for part in parts {
+            let heading = part.heading();
+            whole.push(heading.as_bytes());
+            live.say(&heading);
+            let command =
+                Command { definition: &definition, root: part.root, told: told.clone(), live: live.clone() };
+            let (ended, log) = run(command, watch.again())?;
+            whole.push(&log.bytes());
+            duration += ended.duration;
+            let came_to = part_came_to(gate, &definition, part, &ended)?;
+            outcome = Some(ended.outcome);
+            if let Some(why) = came_to {
+                let said = format!("[onus: {why}]\n");
+                whole.push(said.as_bytes());
+                live.say(&said);
+                verdict = Verdict::Failed;
+                break;
+            }
+        }
+        let exit = match &outcome {
+            Some(Outcome::Exited(code)) => Some(*code),
+            _ => None,
+        };
+        let run = Run {
+            exit,
+            timed_out: outcome == Some(Outcome::OutOfTime),
+            duration_ms: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
+            // A log that cannot be kept is no reason to run it again.
+            log: self.gate_logs().and_then(|logs| logs.keep(&gate.key, &whole.bytes()).ok()),
+            machine: crate::worktree::this_machine(),
+        };
+        Ok((verdict, run))
+    }
+
+    /// Where the logs of this clone's gates are: beside its store, or with what onus keeps for the user.
+    fn gate_logs(&self) -> Option<Logs> {
+        let common = self.place.as_ref().and_then(|place| place.common_dir.as_ref());
+        let folder = common.map(|common| common.join("onus")).or_else(|| self.state_folder())?;
+        Some(Logs::at(folder.join("gates")))
+    }
+
+    /// What a gate wrote when it was run; None: it is not here any more, or was run elsewhere.
+    pub fn gate_log(&self, run: &Run) -> Option<Vec<u8>> {
+        let name = run.log.as_ref().filter(|_| run.machine == crate::worktree::this_machine())?;
+        self.gate_logs()?.read(name).ok()?
+    }
+}
+
+/// Why a part did not come out as it must; None: it did.
+fn part_came_to(
+    gate: &Gate,
+    definition: &Definition,
+    part: &Part<'_>,
+    ended: &Ended,
+) -> Result<Option<String>, Refusal> {
+    let words = outcome_in_words(&ended.outcome, definition);
+    match (&ended.outcome, part.must_fail) {
+        (Outcome::Stopped, _) => {
+            let why = ended.fenced.clone();
+            let code = if why.is_some() { Code::Fenced } else { Code::NotAllowed };
+            let why = why.unwrap_or_else(|| "it was interrupted".to_owned());
+            Err(Refusal::new(code, format!("gate {} was stopped: {why}", gate.key)))
+        }
+        (Outcome::Unknown, _) => {
+            let message = format!("gate {} was not judged: the process that watched it was killed", gate.key);
+            Err(Refusal::new(Code::Unexpected, message))
+        }
+        (Outcome::Exited(0), true) => {
+            Ok(Some("it passes without the work: its tests prove nothing".to_owned()))
+        }
+        (Outcome::Exited(_) | Outcome::Killed(_), true) => Ok(None),
+        // What neither failed nor passed.
+        (Outcome::OutOfTime | Outcome::NotStarted(..), _) | (_, false) => {
+            Ok(words.map(|why| format!("it {why}")))
+        }
+    }
+}
+
+/// Records what a gate came to.
+pub fn judge<S: Store>(
+    engine: &mut Engine<S>,
+    identity: &Identity,
+    task: &TaskRef,
+    judged: Judged<'_>,
+) -> Result<Reply, Refusal> {
+    let Judged { gate, verdict, tree, run, flaky, message } = judged;
+    let judgement = Judgement { gate: gate.key.clone(), definition: gate.digest(), tree, flaky, run };
+    let act = Act::Judge(Judging { gate: gate.clone(), verdict, judgement, message });
+    let command = Asked::OnTask { task: Some(task.clone()), act, force: None };
+    engine.run(&Request { identity: identity.clone(), command, key: None })
+}
+
+/// What a gate came to, on what.
+#[derive(Clone, Debug)]
+pub struct Judged<'a> {
+    pub gate: &'a Gate,
+    pub verdict: Verdict,
+    pub tree: Option<TreeId>,
+    /// How it was run, for those that are.
+    pub run: Option<Run>,
+    /// It came out differently before, with the same tree.
+    pub flaky: bool,
+    pub message: Option<String>,
+}

@@ -1,0 +1,213 @@
+//! Gates of a landing: those of the target's own tree, run on what the target would be.
+//!
+//! A branch that is judged does not choose its judges: what it changes about gates counts from the next landing on.
+//!
+//! A gate that fails may not be the branches' fault. It is run again on the bare target: if it fails there, too, the target is
+//! red, and nobody is sent back for it. If it passes there, it is run once more on the result: one that passes then is flaky, and is
+//! recorded as that.
+
+use std::path::Path;
+
+use onus_core::command::{Act, Command, Judging};
+use onus_core::commit::CommitId;
+use onus_core::gate::{Demand, Gate, GateKey, Judgement, Run, Stage, Verdict};
+use onus_core::ids::TaskRef;
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{Identity, Request};
+use onus_repo::landing::Scratch;
+
+use super::round::Built;
+use super::{Candidate, Landings, refused};
+use crate::config::SHARED_FILE;
+
+/// A gate that is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    pub gate: &'a Gate,
+    /// Where the result is checked out.
+    pub folder: &'a Path,
+    pub commit: &'a CommitId,
+    /// What it was before.
+    pub base: &'a CommitId,
+    /// What is checked, in words.
+    pub what: &'a str,
+}
+
+/// Runs a gate, if the user approved its command.
+pub type GateRun<'a> = dyn FnMut(&Running<'_>) -> Result<(Verdict, Run), Refusal> + 'a;
+
+/// What the gates of a round came to.
+#[derive(Debug)]
+pub(super) enum Checked {
+    Passed,
+    /// These fail on the bare target.
+    Red(Vec<GateKey>),
+    /// These fail on the result, and on nothing else.
+    Failed(Vec<GateKey>),
+}
+
+/// The gates that a target asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) gates: Vec<Gate>,
+    known: std::collections::BTreeSet<GateKey>,
+}
+
+impl Asked {
+    /// What one task has to pass, given what it changes and what the target would be.
+    pub(super) fn demand(&self, changed: &[String], tree: &str, read: &str) -> Demand {
+        Demand {
+            gates: self.gates.clone(),
+            known: self.known.clone(),
+            tree: Some(tree.to_owned()),
+            read: Some(read.to_owned()),
+            changed: Some(changed.to_vec()),
+        }
+    }
+}
+
+impl Landings<'_> {
+    /// The gates of the target's tree.
+    pub(super) fn asked(&self, tip: &CommitId) -> Result<Asked, Refusal> {
+        let text = self.lander.file_at(tip, SHARED_FILE).map_err(refused)?;
+        let gates = text.map(|text| crate::config::gates_in(&text)).transpose();
+        let all = gates.map_err(|refusal| {
+            let message = format!("{SHARED_FILE} of {}: {}", self.target, refusal.message);
+            Refusal { message, ..refusal }
+        })?;
+        let all = all.unwrap_or_default();
+        let known = all.iter().map(|gate| gate.key.clone()).collect();
+        Ok(Asked { gates: all.into_iter().filter(|gate| gate.stage == Stage::Land).collect(), known })
+    }
+
+    /// What a candidate lacks that no run can give it: judgements of people and reviewers.
+    pub(super) fn lacks_judges(&self, candidate: &Candidate, demand: &Demand) -> Option<Refusal> {
+        let missing = demand.missing(&candidate.of.task.facts, &candidate.of.judged);
+        let judged: Vec<_> =
+            missing.into_iter().filter(|missing| missing.kind.is_none_or(|kind| !kind.is_run())).collect();
+        (!judged.is_empty()).then(|| onus_core::decide::missing_refusal(candidate.id(), &judged))
+    }
+
+    /// Runs what has not passed on this result yet, and records it of every task that has to pass it.
+    pub(super) fn check(
+        &mut self,
+        tip: &CommitId,
+        built: &[Built],
+        run: &mut GateRun<'_>,
+    ) -> Result<Checked, Refusal> {
+        let Some(last) = built.last() else { return Ok(Checked::Passed) };
+        let mut needed: Vec<Gate> = Vec::new();
+        for part in built {
+            for gate in part.demand.asked(&part.candidate.of.task.facts).filter(|gate| gate.kind.is_run()) {
+                let lacks = part.demand.standing(gate, &part.candidate.of.judged).is_some();
+                if lacks && !needed.iter().any(|known| known.key == gate.key) {
+                    needed.push(gate.clone());
+                }
+            }
+        }
+        if needed.is_empty() {
+            return Ok(Checked::Passed);
+        }
+        let scratch = self.lander.scratch(&self.root, &last.commit)?;
+        let mut checked = Checked::Passed;
+        let mut failed = Ok(());
+        for gate in &needed {
+            match self.judge(gate, &scratch, tip, built, run) {
+                Ok(Checked::Passed) => {}
+                Ok(other) => {
+                    checked = other;
+                    break;
+                }
+                Err(refusal) => {
+                    failed = Err(refusal);
+                    break;
+                }
+            }
+        }
+        let removed = scratch.remove();
+        failed?;
+        removed?;
+        Ok(checked)
+    }
+
+    /// One gate, run as often as it takes to know whose fault it is.
+    fn judge(
+        &mut self,
+        gate: &Gate,
+        scratch: &Scratch,
+        tip: &CommitId,
+        built: &[Built],
+        run: &mut GateRun<'_>,
+    ) -> Result<Checked, Refusal> {
+        let Some(last) = built.last() else { return Ok(Checked::Passed) };
+        let target = self.target.clone();
+        let running = |what, commit| Running { gate, folder: scratch.path(), commit, base: tip, what };
+        scratch.move_to(last.commit.as_str())?;
+        let (verdict, how) = run(&running("the merged result", &last.commit))?;
+        if verdict == Verdict::Passed {
+            self.record(gate, verdict, how, false, built)?;
+            return Ok(Checked::Passed);
+        }
+        scratch.move_to(tip.as_str())?;
+        let bare = format!("{target} as it is");
+        if run(&running(&bare, tip))?.0 == Verdict::Failed {
+            return Ok(Checked::Red(vec![gate.key.clone()]));
+        }
+        scratch.move_to(last.commit.as_str())?;
+        let (again, how_again) = run(&running("the merged result, again", &last.commit))?;
+        // It failed once: that is recorded, too, so that nobody has to believe the second run.
+        self.record(gate, Verdict::Failed, how, false, built)?;
+        self.record(gate, again, how_again, again == Verdict::Passed, built)?;
+        Ok(match again {
+            Verdict::Passed => Checked::Passed,
+            Verdict::Failed => Checked::Failed(vec![gate.key.clone()]),
+        })
+    }
+
+    fn record(
+        &mut self,
+        gate: &Gate,
+        verdict: Verdict,
+        run: Run,
+        flaky: bool,
+        built: &[Built],
+    ) -> Result<(), Refusal> {
+        let asks = |part: &&Built| {
+            part.demand.asked(&part.candidate.of.task.facts).any(|asked| asked.key == gate.key)
+        };
+        let requests: Vec<Request> = built
+            .iter()
+            .filter(asks)
+            .map(|part| {
+                let judgement = Judgement {
+                    gate: gate.key.clone(),
+                    definition: gate.digest(),
+                    tree: part.demand.tree.clone(),
+                    flaky,
+                    run: Some(run.clone()),
+                };
+                let judging = Judging { gate: gate.clone(), verdict, judgement, message: None };
+                let task = Some(TaskRef::from(part.candidate.of.task.uid));
+                let command = Command::OnTask { task, act: Act::Judge(judging), force: None };
+                Request { identity: self.identity_for(&part.candidate), command, key: None }
+            })
+            .collect();
+        for answer in self.engine.execute(&requests) {
+            match answer {
+                Ok(_) => {}
+                // Whatever became of that task meanwhile, it is noticed before anything moves.
+                Err(refusal) if matches!(refusal.code, Code::Held | Code::Fenced) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(())
+    }
+
+    /// Who acts on a task: its holder under its token, anybody on what is done.
+    pub(super) fn identity_for(&self, candidate: &Candidate) -> Identity {
+        match candidate.is_done() {
+            true => Identity { token: None, ..self.identity.clone() },
+            false => self.identity.clone(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The seat of a target: one landing at a time, and whoever lost it moves nothing.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onus_core::command::{Act, Command, SeatAct, SeatTerms};
+use onus_core::ids::{TaskRef, Token};
+use onus_core::refusal::{Code, Refusal};
+use onus_core::seat::SeatName;
+use onus_engine::{Answer, Identity, Request};
+use onus_os::process;
+use onus_store::Access;
+
+use super::Landings;
+use crate::Host;
+
+/// How often a sign of life is given while gates run.
+const RENEW_EVERY: Duration = Duration::from_secs(15);
+
+/// The seat of a target, for as long as this lives. Gates may run for hours: meanwhile the seat is renewed, and with it the leases
+/// that the caller holds.
+#[derive(Debug)]
+pub struct Seated {
+    pub(super) seat: SeatName,
+    pub(super) token: Token,
+    stop: Option<Sender<()>>,
+    renewing: Option<JoinHandle<()>>,
+    host: Option<Host>,
+    identity: Identity,
+}
+
+impl Landings<'_> {
+    /// Takes the seat of the target, or waits for it.
+    pub fn take_seat(
+        &mut self,
+        patience: Duration,
+        waiting: &mut dyn FnMut(&Refusal),
+    ) -> Result<Seated, Refusal> {
+        let seat: SeatName = format!("land:{}", self.target).parse()?;
+        let terms = SeatTerms {
+            process: Some(process::identify(std::process::id())?),
+            worktree: self.host.place.as_ref().map(|place| place.root.to_string_lossy().into_owned()),
+            ..SeatTerms::default()
+        };
+        let command = Command::OnSeat { seat: seat.clone(), act: SeatAct::Take(terms), force: None };
+        // A token that is left in the environment is a task's.
+        let identity = Identity { token: None, ..self.identity.clone() };
+        let request = Request { identity: identity.clone(), command, key: None };
+        let reply = self.engine.run_or_wait(&request, patience, None, waiting)?;
+        let Answer::Seat { seat: view, .. } = reply.answer else {
+            return Err(Refusal::new(Code::Unexpected, "a seat was asked for, and the answer has none"));
+        };
+        let token = Token(view.token);
+        let (stop, stopped) = mpsc::channel();
+        let (host, by, name) = (self.host.again()?, self.identity.clone(), seat.clone());
+        let renewing = std::thread::spawn(move || {
+            while stopped.recv_timeout(RENEW_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // Whatever fails here, the store compares the token before anything moves.
+                drop(renew(&host, &by, &name, token));
+            }
+        });
+        let host = self.host.again().ok();
+        Ok(Seated { seat, token, stop: Some(stop), renewing: Some(renewing), host, identity })
+    }
+}
+
+fn renew(host: &Host, by: &Identity, seat: &SeatName, token: Token) -> Result<(), Refusal> {
+    let mut engine = host.engine(Access::Write)?;
+    let act = SeatAct::Renew { ttl_ms: None };
+    let command = Command::OnSeat { seat: seat.clone(), act, force: None };
+    let identity = Identity { token: Some((None, token)), ..by.clone() };
+    engine.run(&Request { identity, command, key: None })?;
+    // The task that the caller lands while it holds it.
+    if let Some((Some(task), _)) = &by.token {
+        let act = Act::Renew { ttl_ms: None, progress: true };
+        let command = Command::OnTask { task: Some(TaskRef::clone(task)), act, force: None };
+        engine.run(&Request { identity: by.clone(), command, key: None })?;
+    }
+    Ok(())
+}
+
+impl Seated {
+    /// The same command, done only if the seat is still ours.
+    pub(super) fn guard(&self, command: Command) -> Command {
+        Command::Seated { seat: self.seat.clone(), token: self.token, command: Box::new(command) }
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(renewing) = self.renewing.take() {
+            drop(renewing.join());
+        }
+        // If it cannot be given up, it lapses with this process.
+        if let Some(mut engine) = self.host.take().and_then(|host| host.engine(Access::Write).ok()) {
+            let command = Command::OnSeat { seat: self.seat.clone(), act: SeatAct::Release, force: None };
+            let identity = Identity { token: Some((None, self.token)), ..self.identity.clone() };
+            drop(engine.run(&Request { identity, command, key: None }));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What the commit of a landing says.
+
+use onus_core::gate::GateKey;
+use onus_core::quote::is_hidden;
+use onus_repo::landing::Words;
+
+use super::Candidate;
+
+/// The first line has the task's id and its title, as people look for both; programs read the trailers.
+pub(super) fn words(candidate: &Candidate, gates: &[GateKey]) -> Words {
+    let title: String = candidate.title().chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
+    let mut trailers = vec![format!("Onus-Task: {}", candidate.id())];
+    trailers.extend(candidate.actor().map(|actor| format!("Onus-Actor: {actor}")));
+    if !gates.is_empty() {
+        let gates: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
+        trailers.push(format!("Onus-Gates: {}", gates.join(", ")));
+    }
+    Words { message: format!("{}: {}\n", candidate.id(), title.trim()), trailers }
+}
+
+impl Candidate {
+    /// Who did it: its holder, else who submitted or finished it.
+    pub fn actor(&self) -> Option<String> {
+        let held = self.of.view.lease.as_ref().map(|lease| lease.actor.clone());
+        held.or_else(|| self.of.view.submitter.clone()).or_else(|| self.of.last_actor.clone())
+    }
+}

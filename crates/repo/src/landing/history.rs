@@ -1,0 +1,43 @@
+//! What a range of commits changed, and for which tasks.
+
+use onus_core::commit::CommitId;
+
+use super::{Error, Lander, shown};
+
+/// So many tasks are named for one file.
+const MOST_TASKS: usize = 5;
+
+impl Lander {
+    /// The files that differ between two commits, from the repository's root. A renamed file is two.
+    pub fn changed(&self, from: &CommitId, to: &CommitId) -> Result<Vec<String>, Error> {
+        let words = ["diff-tree", "-r", "-z", "--name-only", "--no-renames"];
+        let out = self.git().words(&words).words(&[from.as_str(), to.as_str()]).run()?;
+        let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(shown).collect())
+    }
+
+    /// The commit that two began at; None: they have nothing in common.
+    pub fn fork_of(&self, one: &CommitId, other: &CommitId) -> Option<CommitId> {
+        self.git().words(&["merge-base", one.as_str(), other.as_str()]).line().ok()?.parse().ok()
+    }
+
+    /// The tasks whose landing changed a file since a branch left the target, by the trailers of what landed; the newest first.
+    pub fn tasks_behind(&self, path: &str, branch: &CommitId, target: &CommitId) -> Vec<String> {
+        let Some(fork) = self.fork_of(branch, target) else { return Vec::new() };
+        let format = "--format=%(trailers:key=Onus-Task,valueonly,separator=%x20)";
+        let words =
+            ["log", "--first-parent", "-m", "--no-show-signature", "--no-renames", "-n", "200", format];
+        let range = format!("{fork}..{target}");
+        let Ok(said) = self.git().words(&words).words(&[&range, "--", &format!(":(literal){path}")]).line()
+        else {
+            return Vec::new();
+        };
+        let mut tasks: Vec<String> = Vec::new();
+        for task in said.split_whitespace() {
+            if tasks.len() < MOST_TASKS && !tasks.iter().any(|known| known == task) {
+                tasks.push(task.to_owned());
+            }
+        }
+        tasks
+    }
+}

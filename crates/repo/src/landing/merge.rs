@@ -1,0 +1,361 @@
+//! Two commits merged in memory: no checkout, no index and no reference is touched, and nothing but the commits decides.
+//!
+//! **What decides.** `.gitattributes` are the target's (`--attr-source`), never those of a checkout, and the user's own
+//! (`core.attributesFile`) are left out; `info/attributes` of the repository still applies, since git has no way to leave it out.
+//! Settings that change how git merges are git's defaults. So a bare repository, a dirty checkout and another machine get the same tree.
+//!
+//! **Drivers.** `merge=union`, `merge=binary` and `-merge` in the target's `.gitattributes` are git's own, and apply. Any other name stands
+//! for a program in somebody's configuration, which is not run: the file is merged as text, as git does in every clone that has not
+//! configured that program. (`merge=ours` is such a name.)
+//!
+//! **Union.** A conflict in the text of a regular file that a union glob covers is merged once more by `git merge-file --union`: the lines of
+//! both sides stay. Nothing else is: a file that one side deleted, two that were renamed to one name, a mode, a link, a submodule, a binary file remain conflicts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use onus_core::commit::CommitId;
+use onus_core::scope::Scope;
+
+use super::{Error, Lander, shown};
+use crate::git::{Call, GitError};
+use crate::rescue::spool::{self, Spool};
+
+/// A merge of many renamed files takes its time.
+pub(super) const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// What changes how git merges, at git's defaults. Converting programs would run for `merge.renormalize`.
+const SETTINGS: [&str; 8] = [
+    "merge.renames=true",
+    "merge.directoryRenames=conflict",
+    "merge.renameLimit=7000",
+    "merge.renormalize=false",
+    "merge.conflictStyle=merge",
+    "diff.algorithm=histogram",
+    "diff.renames=true",
+    "core.quotePath=false",
+];
+
+/// In place of every configured driver: git's own merge of text. What is not text remains a conflict.
+const AS_TEXT: &str = "git merge-file --quiet --marker-size=%L %A %O %B || exit 1";
+
+/// Two commits, merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merge {
+    Clean(Merged),
+    /// What is left for somebody to decide; never empty.
+    Conflicts(Vec<Conflict>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    pub tree: String,
+    /// Files that would have been conflicts.
+    pub unions: Vec<Union>,
+}
+
+/// A file of which the lines of both sides were kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    pub path: String,
+    /// So many lines somebody would have had to look at.
+    pub conflict_lines: u64,
+}
+
+/// A file that both sides changed so that git does not know what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub path: String,
+    /// Git's word for it: `contents`, `modify/delete`, `rename/rename`, …
+    pub kind: String,
+    /// What git says about it.
+    pub says: String,
+    /// Lines between the marks, of both sides.
+    pub conflict_lines: u64,
+}
+
+/// One side of a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stage {
+    mode: String,
+    object: String,
+}
+
+/// What git says of a merge, as it comes.
+#[derive(Debug, Default)]
+struct Answer {
+    tree: String,
+    /// By path, then by stage: 1 the base, 2 the target, 3 the branch.
+    stages: BTreeMap<Vec<u8>, BTreeMap<u8, Stage>>,
+    /// The paths of each conflict, its kind, and what git says.
+    conflicts: Vec<(Vec<Vec<u8>>, String, String)>,
+}
+
+impl Lander {
+    /// What the target would be with the branch in it.
+    pub fn merge(&self, target: &CommitId, branch: &CommitId, union: &Scope) -> Result<Merge, Error> {
+        self.check_git()?;
+        self.three_way(target, None, target.as_str(), branch, union, LIMIT)
+    }
+
+    /// The changes from `base` to `theirs` (from where both began, without one), brought into `ours`, by the attributes of `attributes`.
+    pub(super) fn three_way(
+        &self,
+        attributes: &CommitId,
+        base: Option<&CommitId>,
+        ours: &str,
+        theirs: &CommitId,
+        union: &Scope,
+        limit: Duration,
+    ) -> Result<Merge, Error> {
+        let spool = Spool::new(&self.own_folder())?;
+        let drivers: Vec<(String, &str)> = self.drivers()?.into_iter().map(|key| (key, AS_TEXT)).collect();
+        // Where drivers put their files.
+        let call = self.git().within(spool.path()).overriding(&drivers).limit(limit);
+        let call = call.word(format!("--attr-source={attributes}"));
+        let call = SETTINGS.iter().fold(call, |call, setting| call.words(&["-c", setting]));
+        let call = call.words(&["merge-tree", "--write-tree", "-z", "--messages"]);
+        let call = match base {
+            Some(base) => call.word(format!("--merge-base={base}")),
+            None => call,
+        };
+        let outcome = call.words(&[ours, theirs.as_str()]).outcome()?;
+        let is_clean = match outcome.status.code() {
+            Some(0) => true,
+            Some(1) => false,
+            _ => return Err(Error::Git(GitError(outcome.err))),
+        };
+        let answer =
+            read(&outcome.out).ok_or_else(|| unexpected("its answer about a merge is not understood"))?;
+        if is_clean {
+            return Ok(Merge::Clean(Merged { tree: answer.tree, unions: Vec::new() }));
+        }
+        let lines = self.conflict_lines(&answer);
+        let is_covered = |path: &[u8]| std::str::from_utf8(path).is_ok_and(|path| union.covers(path));
+        let both_added =
+            |(path, stages): (&Vec<u8>, &BTreeMap<u8, Stage>)| is_covered(path) && !stages.contains_key(&1);
+        let renamed = match answer.stages.iter().any(both_added) {
+            true => self.renamed(base, ours, theirs)?,
+            false => BTreeSet::new(),
+        };
+        let mut united: Vec<(Vec<u8>, Stage)> = Vec::new();
+        for (path, stages) in &answer.stages {
+            let may_be = is_covered(path) && answer.is_only_text(path) && !renamed.contains(path);
+            if let Some(mode) = merged_mode(stages).filter(|_| may_be)
+                && let Some(object) = self.unite(&spool, stages)?
+            {
+                united.push((path.clone(), Stage { mode, object }));
+            }
+        }
+        let left = answer.without(&united, &lines, (ours, theirs.as_str()));
+        if !left.is_empty() {
+            return Ok(Merge::Conflicts(left));
+        }
+        let tree = self.tree_with(&spool, &answer.tree, &united)?;
+        let unions = united.iter().map(|(path, _)| Union {
+            path: shown(path),
+            conflict_lines: lines.get(path).copied().unwrap_or_default(),
+        });
+        Ok(Merge::Clean(Merged { tree, unions: unions.collect() }))
+    }
+
+    /// The keys of all programs that merge files.
+    fn drivers(&self) -> Result<Vec<String>, Error> {
+        let words = ["config", "-z", "--name-only", "--get-regexp", r"^merge\..*\.driver$"];
+        let outcome = self.git().words(&words).outcome()?;
+        match outcome.status.code() {
+            Some(0) => {
+                let keys = outcome.out.split(|byte| *byte == 0).filter(|key| !key.is_empty());
+                Ok(keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect())
+            }
+            Some(1) => Ok(Vec::new()),
+            _ => Err(Error::Git(GitError(outcome.err))),
+        }
+    }
+
+    /// What either side gave a new name. Git does not say which of two files of one name were others before.
+    fn renamed(
+        &self,
+        base: Option<&CommitId>,
+        ours: &str,
+        theirs: &CommitId,
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let base = match base {
+            Some(base) => base.to_string(),
+            None => self.git().words(&["merge-base", ours, theirs.as_str()]).limit(LIMIT).line()?,
+        };
+        let mut found = BTreeSet::new();
+        for side in [ours, theirs.as_str()] {
+            let words = ["diff-tree", "-r", "-z", "-M", "-l7000", "--diff-filter=R", "--name-status"];
+            let out = self.git().words(&words).words(&[&base, side]).limit(LIMIT).run()?;
+            // `R100 NUL OLD NUL NEW NUL`
+            let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
+            found.extend(fields.chunks_exact(3).map(|fields| fields[2].to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// The lines of both sides, as an object. None: it is not text.
+    fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Stage>) -> Result<Option<String>, Error> {
+        let folder = tempfile::tempdir_in(spool.path())?;
+        for (stage, name) in [(1, "base"), (2, "target"), (3, "branch")] {
+            let content = match stages.get(&stage) {
+                Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run()?,
+                None => Vec::new(),
+            };
+            spool::write(&folder.path().join(name), &content)?;
+        }
+        let words = ["merge-file", "--stdout", "--quiet", "--union", "target", "base", "branch"];
+        let outcome = self.git().within(folder.path()).words(&words).outcome()?;
+        match outcome.status.success() {
+            true => {
+                let words = ["hash-object", "-w", "--no-filters", "--stdin"];
+                Ok(Some(self.git().words(&words).input(&outcome.out).line()?))
+            }
+            false => Ok(None),
+        }
+    }
+
+    /// The same tree with other files in some places.
+    fn tree_with(&self, spool: &Spool, tree: &str, files: &[(Vec<u8>, Stage)]) -> Result<String, Error> {
+        let index = spool.path().join("index");
+        let call = || -> Call<'_> { self.git().env("GIT_INDEX_FILE", &index).limit(LIMIT) };
+        call().words(&["read-tree", tree]).run()?;
+        let lines = files.iter().flat_map(|(path, Stage { mode, object })| {
+            [format!("{mode} {object} 0\t").as_bytes(), path, b"\0"].concat()
+        });
+        let lines: Vec<u8> = lines.collect();
+        call().words(&["update-index", "-z", "--index-info"]).input(&lines).run()?;
+        Ok(call().words(&["write-tree"]).line()?)
+    }
+
+    /// How many lines are between the marks that git left in each conflicting text.
+    fn conflict_lines(&self, answer: &Answer) -> BTreeMap<Vec<u8>, u64> {
+        let texts = answer.stages.keys().filter(|path| answer.is_only_text(path) && !path.contains(&b'\n'));
+        let texts: Vec<&Vec<u8>> = texts.collect();
+        let names = texts.iter().flat_map(|path| [answer.tree.as_bytes(), b":", path, b"\n"].concat());
+        let names: Vec<u8> = names.collect();
+        // A count is said, not decided by: where it cannot be had, there is none.
+        let out =
+            self.git().words(&["cat-file", "--batch"]).input(&names).limit(LIMIT).run().unwrap_or_default();
+        let (mut found, mut rest) = (BTreeMap::new(), out.as_slice());
+        for path in texts {
+            // `OBJECT blob SIZE<newline>CONTENT<newline>`
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { break };
+            let header = String::from_utf8_lossy(&rest[..end]).into_owned();
+            rest = &rest[end + 1..];
+            let size = header.split_once(" blob ").and_then(|(_, size)| size.parse::<usize>().ok());
+            let Some(content) = size.and_then(|size| rest.get(..size)) else { continue };
+            found.insert(path.clone(), between_marks(content));
+            rest = rest.get(content.len() + 1..).unwrap_or_default();
+        }
+        found
+    }
+}
+
+fn unexpected(why: &str) -> Error {
+    Error::Git(GitError(why.to_owned()))
+}
+
+impl Answer {
+    /// Whether both sides changed the text of this very file, and nothing else is the matter with it.
+    fn is_only_text(&self, path: &[u8]) -> bool {
+        let mut about =
+            self.conflicts.iter().filter(|(paths, _, _)| paths.iter().any(|it| it == path)).peekable();
+        about.peek().is_some() && about.all(|(paths, kind, _)| kind == "contents" && paths.len() == 1)
+    }
+
+    /// What is left when these are settled, each file once.
+    fn without(
+        &self,
+        settled: &[(Vec<u8>, Stage)],
+        lines: &BTreeMap<Vec<u8>, u64>,
+        (ours, theirs): (&str, &str),
+    ) -> Vec<Conflict> {
+        let is_settled = |path: &[u8]| settled.iter().any(|(it, _)| it == path);
+        let of = |path: &[u8]| {
+            let about = self.conflicts.iter().find(|(paths, _, _)| paths.iter().any(|it| it == path));
+            let (kind, says) = about.map_or(("", ""), |(_, kind, says)| (kind, says));
+            // A file that cannot be where it was is called by its side: `src~HASH`.
+            let name = shown(path);
+            let side = name.rsplit_once('~').filter(|(_, side)| *side == ours || *side == theirs);
+            Conflict {
+                path: side.map_or(name.as_str(), |(name, _)| name).to_owned(),
+                kind: kind.to_owned(),
+                says: says.replace(ours, "the target").replace(theirs, "the branch"),
+                conflict_lines: lines.get(path).copied().unwrap_or_default(),
+            }
+        };
+        let open = self.stages.keys().filter(|path| !is_settled(path));
+        // Some conflicts have no sides, such as one about where a renamed folder's files belong.
+        let rest = self.conflicts.iter().filter(|(paths, _, _)| {
+            !paths.iter().any(|path| is_settled(path) || self.stages.contains_key(path))
+        });
+        let rest: BTreeSet<&Vec<u8>> = rest.flat_map(|(paths, _, _)| paths).collect();
+        let mut found: Vec<Conflict> = Vec::new();
+        for conflict in open.chain(rest).map(|path| of(path)) {
+            if found.iter().all(|it| it.path != conflict.path) {
+                found.push(conflict);
+            }
+        }
+        found
+    }
+}
+
+/// The mode of a regular file that both sides have. None: it is something else, or the sides disagree.
+fn merged_mode(stages: &BTreeMap<u8, Stage>) -> Option<String> {
+    let mode = |stage| stages.get(&stage).map(|stage| stage.mode.as_str());
+    let (base, ours, theirs) = (mode(1), mode(2)?, mode(3)?);
+    let is_regular = |mode: &str| matches!(mode, "100644" | "100755");
+    let merged = match (ours == theirs, base) {
+        (true, _) => ours,
+        (false, Some(base)) if base == ours => theirs,
+        (false, Some(base)) if base == theirs => ours,
+        (false, _) => return None,
+    };
+    (is_regular(ours) && is_regular(theirs) && base.is_none_or(is_regular)).then(|| merged.to_owned())
+}
+
+/// `TREE NUL (MODE OBJECT STAGE TAB PATH NUL)* NUL (COUNT NUL (PATH NUL)* KIND NUL TEXT NUL)*`
+fn read(out: &[u8]) -> Option<Answer> {
+    let mut fields = out.split(|byte| *byte == 0);
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let mut answer = Answer { tree: text(fields.next()?), ..Answer::default() };
+    for field in fields.by_ref() {
+        if field.is_empty() {
+            break;
+        }
+        let tab = field.iter().position(|byte| *byte == b'\t')?;
+        let facts = text(&field[..tab]);
+        let [mode, object, stage] = facts.split(' ').collect::<Vec<&str>>()[..] else { return None };
+        let side = Stage { mode: mode.to_owned(), object: object.to_owned() };
+        answer.stages.entry(field[tab + 1..].to_vec()).or_default().insert(stage.parse().ok()?, side);
+    }
+    while let Some(count) = fields.next().filter(|count| !count.is_empty()) {
+        let count: usize = text(count).trim().parse().ok()?;
+        let paths: Vec<Vec<u8>> = fields.by_ref().take(count).map(<[u8]>::to_vec).collect();
+        let (kind, says) = (text(fields.next()?), text(fields.next()?));
+        let is_conflict = ["CONFLICT (", "ERROR ("].iter().find_map(|begin| kind.strip_prefix(begin));
+        if let Some(kind) = is_conflict.and_then(|kind| kind.strip_suffix(')')) {
+            answer.conflicts.push((paths, kind.to_owned(), says.trim().to_owned()));
+        }
+    }
+    let is_hash =
+        matches!(answer.tree.len(), 40 | 64) && answer.tree.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then_some(answer)
+}
+
+/// Lines of both sides between git's marks, without the marks.
+fn between_marks(content: &[u8]) -> u64 {
+    let (mut count, mut is_inside) = (0, false);
+    for line in content.split(|byte| *byte == b'\n') {
+        match line {
+            _ if line.starts_with(b"<<<<<<< ") => is_inside = true,
+            _ if line.starts_with(b">>>>>>> ") => is_inside = false,
+            b"=======" if is_inside => {}
+            _ if is_inside => count += 1,
+            _ => {}
+        }
+    }
+    count
+}

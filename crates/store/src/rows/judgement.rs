@@ -1,0 +1,93 @@
+//! What gates came to, a row per event that tells it; and which tasks have a branch, or have still to land.
+
+use onus_core::gate::JudgementRow;
+use onus_core::ids::Uid;
+use onus_core::task::Task;
+
+use crate::Result;
+
+use super::columns::{TASK_COLUMNS, TASK_ROW, json};
+use super::sql::sql;
+use super::value::{Cells, Decoded};
+use super::{Ask as _, Expect, Sql, Statements, Value, decode, values};
+
+const COLUMNS: &str = "task, version, verdict, actor, at_ms, judgement";
+
+pub(super) const INSERT_JUDGEMENT: Sql<'static> =
+    sql!("INSERT INTO judgement ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6)");
+
+pub(super) fn row_values(row: &JudgementRow) -> [Value<'_>; 6] {
+    [
+        row.task.into(),
+        row.version.into(),
+        row.verdict.as_str().into(),
+        (&row.actor).into(),
+        row.at_ms.into(),
+        json(&row.judgement).into(),
+    ]
+}
+
+pub(super) fn add(session: &mut dyn Statements, row: &JudgementRow) -> Result<()> {
+    session.run_later(INSERT_JUDGEMENT, &row_values(row), Expect::Success)
+}
+
+/// Forgets what was judged of a task: the ledger still tells it.
+pub(super) fn void(session: &mut dyn Statements, task: Uid) -> Result<()> {
+    let statement = sql!("DELETE FROM judgement WHERE {project = $1 AND }task = ?1");
+    session.run_later(statement, values![task], Expect::Success)
+}
+
+fn decoded(cells: &mut Cells<'_>) -> Decoded<JudgementRow> {
+    Ok(JudgementRow {
+        task: cells.parsed()?,
+        version: cells.get()?,
+        verdict: cells.parsed()?,
+        actor: cells.parsed()?,
+        at_ms: cells.get()?,
+        judgement: cells.json()?,
+    })
+}
+
+/// The last so many judgements of a task, the newest first.
+pub(crate) fn judgements_of(
+    session: &mut dyn Statements,
+    task: Uid,
+    limit: u64,
+) -> Result<Vec<JudgementRow>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            COLUMNS,
+            " FROM judgement WHERE {project = $1 AND }task = ?1 ORDER BY version DESC LIMIT ?2"
+        ),
+        values![task, limit],
+        decoded,
+    )
+}
+
+/// Tasks that are done and have still to land, and those whose landing was begun, by their numbers.
+pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            TASK_ROW,
+            " FROM task WHERE {project = $1 AND }landing IS NOT NULL ORDER BY number LIMIT ?1"
+        ),
+        values![limit],
+        decode::task,
+    )
+}
+
+/// Tasks with a branch of their own that were not dropped: the unfinished ones first, then the newest.
+pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            TASK_COLUMNS,
+            " FROM task[ INDEXED BY task_branched] WHERE {project = $1 AND }branch IS NOT NULL AND state <> 'dropped' \
+             ORDER BY finished, number DESC LIMIT ?1"
+        ),
+        values![limit],
+        decode::task,
+    )
+}
