@@ -7,6 +7,7 @@ mod keeping;
 mod killed;
 mod kit;
 mod landing;
+mod losing;
 mod making;
 mod rescued;
 mod storm;

@@ -95,6 +95,13 @@ impl Host {
         }
     }
 
+    /// The same task, with where its own worktree is.
+    pub fn with_worktree(&self, task: TaskView) -> TaskView {
+        let worktrees = self.place.as_ref().and_then(|place| Worktrees::of(place).ok().flatten());
+        let path = worktrees.and_then(|worktrees| worktrees.of_task(&task.uid));
+        TaskView { worktree: path.map(|path| path.to_string_lossy().into_owned()), ..task }
+    }
+
     /// Which worktree this is, by its mark.
     pub fn id_of(place: &Place) -> Option<WorktreeId> {
         marked(place)

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use onus_core::command::{Act, Command};
+use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
@@ -58,6 +58,42 @@ impl WithWorktree {
             }
             false => Ok(None),
         }
+    }
+}
+
+/// The same for a claim or a takeover.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClaimWorktree {
+    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// released again
+    #[arg(long)]
+    worktree: bool,
+    #[command(flatten)]
+    with: WithWorktree,
+}
+
+impl ClaimWorktree {
+    /// What the worktree needs, if one is wanted; then the lease is nowhere before it is there.
+    pub(crate) fn prepare(
+        &self,
+        context: &Context,
+        terms: Terms,
+    ) -> Result<(Terms, Option<Prepared>), Refusal> {
+        match self.with.prepared(context, self.worktree)? {
+            Some(prepared) => Ok((super::without_place(terms), Some(prepared))),
+            None => Ok((terms, None)),
+        }
+    }
+}
+
+/// Answers a claim, and makes its worktree first if one is wanted.
+pub(crate) fn answer(context: &Context, prepared: Option<Prepared>, claimed: &Reply) -> Result<(), Refusal> {
+    match prepared {
+        Some(prepared) => {
+            let made = make(context, prepared, claimed, &Caller::of(context, claimed)?)?;
+            super::print_made(context, claimed, made)
+        }
+        None => super::super::claim::print(context, claimed),
     }
 }
 
