@@ -6,6 +6,7 @@ mod foreseen;
 mod keeping;
 mod killed;
 mod kit;
+mod landing;
 mod making;
 mod rescued;
 mod storm;

@@ -93,6 +93,10 @@ pub enum Change {
     AddUsage(UsageRow),
     AddCommit(CommitRow),
     AddJudgement(JudgementRow),
+    /// What gates of the task came to counts no longer.
+    VoidJudgements {
+        task: Uid,
+    },
     /// A lease that was only reserved has been started.
     StartLease {
         task: Uid,
@@ -306,6 +310,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.submitter = None;
             task.landing = Landing::default();
             acceptance::void(task);
+            changes.push(Change::VoidJudgements { task: task.uid });
             end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
         }
         Body::TaskRetried { attempt } => {

@@ -55,6 +55,17 @@ pub struct Watch<'a> {
     pub interrupts: Option<&'a Interrupts>,
 }
 
+impl Watch<'_> {
+    /// The same for another errand.
+    pub fn again(&mut self) -> Watch<'_> {
+        let renew = match &mut self.renew {
+            Some(renew) => Some(&mut **renew as &mut dyn FnMut() -> Renewal),
+            None => None,
+        };
+        Watch { renew, interrupts: self.interrupts }
+    }
+}
+
 impl std::fmt::Debug for Watch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()

@@ -34,6 +34,7 @@ mod query;
 mod reports;
 mod request;
 mod rescue;
+mod round;
 mod scopes;
 mod seats;
 mod sessions;
@@ -69,6 +70,7 @@ pub use reports::{
     ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
     StandupView, StandupWork,
 };
+pub use round::{RoundGate, RoundRow, RoundView};
 pub use rescue::{Due, RescueView, Tried};
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};

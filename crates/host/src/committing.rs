@@ -34,13 +34,10 @@ impl Host {
         }
     }
 
-    /// The same command, with what git says of the worktree where an agent calls a task done. Git looks before the transaction.
-    pub fn looked_at(
-        &self,
-        engine: &mut Engine<AnyStore>,
-        identity: &Identity,
-        mut command: Command,
-    ) -> Command {
+    /// The same command, with what git says of the worktree where an agent calls a task done, and the gates that are asked for. Git
+    /// looks before the transaction.
+    pub fn looked_at(&self, engine: &mut Engine<AnyStore>, identity: &Identity, command: Command) -> Command {
+        let mut command = self.with_gates(engine, identity, command);
         if let Command::OnTask { task, act: Act::Move { verb, uncommitted, .. }, .. } = &mut command
             && matches!(verb, Verb::Done | Verb::Submit)
             && !identity.actor.is_person()

@@ -52,8 +52,13 @@ pub fn changed_between(place: &Place, one: &str, other: &str) -> Result<Vec<Stri
 }
 
 /// Path, mode and object on the other side; no object: it is not there.
-fn differences(place: &Place, one: &str, other: &str) -> Result<Vec<(String, String, Option<String>)>, GitError> {
-    let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--end-of-options", one, other];
+fn differences(
+    place: &Place,
+    one: &str,
+    other: &str,
+) -> Result<Vec<(String, String, Option<String>)>, GitError> {
+    let args =
+        ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--end-of-options", one, other];
     let out = Call::at(place)?.words(&args).run()?;
     let mut fields = out.split(|byte| *byte == 0);
     let mut found = Vec::new();
@@ -69,7 +74,12 @@ fn differences(place: &Place, one: &str, other: &str) -> Result<Vec<(String, Str
 }
 
 /// A commit with what `base` has, except that the files which `tests` match are those of `tree`. And how many of them differ.
-pub fn with_tests_of(place: &Place, base: &str, tree: &str, tests: &Scope) -> Result<(String, usize), GitError> {
+pub fn with_tests_of(
+    place: &Place,
+    base: &str,
+    tree: &str,
+    tests: &Scope,
+) -> Result<(String, usize), GitError> {
     let fail = |error: std::io::Error| GitError(error.to_string());
     let folder = tempfile::tempdir().map_err(fail)?;
     let call = || Ok::<_, GitError>(Call::at(place)?.env("GIT_INDEX_FILE", folder.path().join("index")));
@@ -80,11 +90,13 @@ pub fn with_tests_of(place: &Place, base: &str, tree: &str, tests: &Scope) -> Re
     laid.sort_by_key(|(_, _, object)| object.is_some());
     let info: Vec<u8> = laid
         .iter()
-        .flat_map(|(path, mode, object)| match object {
-            Some(object) => format!("{mode} {object} 0\t{path}\0"),
-            None => format!("0 {} 0\t{path}\0", "0".repeat(base.len())),
-        }
-        .into_bytes())
+        .flat_map(|(path, mode, object)| {
+            match object {
+                Some(object) => format!("{mode} {object} 0\t{path}\0"),
+                None => format!("0 {} 0\t{path}\0", "0".repeat(base.len())),
+            }
+            .into_bytes()
+        })
         .collect();
     call()?.words(&["update-index", "-z", "--index-info"]).input(&info).run()?;
     let tree = call()?.words(&["write-tree"]).line()?;

@@ -18,6 +18,7 @@ mod files;
 pub mod forecast;
 mod git;
 pub mod guard;
+pub mod judged;
 pub mod landing;
 pub mod last;
 mod name;

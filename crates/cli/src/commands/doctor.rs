@@ -20,14 +20,15 @@ const AGENTS: &str = "agents";
 /// What is not about the store: nothing is damaged.
 const WORKTREE: &str = "worktree";
 const GUARD: &str = "guard";
+const LANDING: &str = "landing";
 
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
 /// It also checks onus's entries in agents' configuration, and whether the agents run its hooks. Exits with 0 if all is well, 6 if
-/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree whose making was interrupted, 8 if anything else is wrong.
+/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree or a landing that was interrupted, 8 if anything else is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees
+    /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees and landings
     #[arg(long)]
     fix: bool,
 }
@@ -54,6 +55,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             findings.extend(
                 rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
             );
+            let landings = super::land::findings(context, &mut engine, args.fix);
+            fixed.extend(landings.fixed);
+            let bad = landings.bad.into_iter().map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
+            findings.extend(bad.chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))));
             match super::worktree::findings(context, args.fix) {
                 Ok(Findings { settled, interrupted, news }) => {
                     fixed.extend(settled);
@@ -117,7 +122,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         }
     }
-    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE)) {
+    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING)) {
         _ if ok => 0,
         true => Code::Unmet.exit_code(),
         false => Code::Damaged.exit_code(),

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use jiff::tz::TimeZone;
 use onus_core::actor::ActorName;
 use onus_core::refusal::Refusal;
-use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, StandupView, UsageView};
+use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, RoundGate, StandupView, UsageView};
 
 use crate::args::parse;
 use crate::bars;
@@ -28,6 +28,7 @@ enum Report {
     Actor(OneActor),
     Flow(Flow),
     Cost(Cost),
+    Round(Round),
 }
 
 /// What was done, is in progress, is blocked or waits for you
@@ -88,6 +89,19 @@ struct Cost {
     md: bool,
 }
 
+/// Who did which task on which branch, what conflicted, what it passed, and where it landed
+///
+/// One row for each task with a branch of its own on which something happened in this time.
+#[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
+struct Round {
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum CostByArg {
     Task,
@@ -102,6 +116,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Report::Actor(args) => actor(context, &args),
         Report::Flow(args) => flow(context, &args),
         Report::Cost(args) => cost(context, &args),
+        Report::Round(args) => round(context, &args),
     }
 }
 
@@ -318,6 +333,69 @@ fn flow(context: &Context, args: &Flow) -> super::Result {
     page.end();
     out.notices(&looked.notices);
     Ok(())
+}
+
+fn round(context: &Context, args: &Round) -> super::Result {
+    let calendar = args.days.calendar("yesterday")?;
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.round(identity.as_ref(), &calendar)?;
+    let (out, view) = (&context.out, &looked.value);
+    if out.json {
+        out.document(view, &looked.notices);
+        return Ok(());
+    }
+    let mut grid = Grid::new(vec![
+        ("task", Kind::Word),
+        ("title", Kind::Title),
+        ("who", Kind::Word),
+        ("state", Kind::Word),
+        ("conflict lines", Kind::Number),
+        ("kept from both", Kind::Number),
+        ("gates", Kind::Word),
+        ("landed", Kind::Word),
+    ]);
+    for row in &view.rows {
+        let who = row.actor.as_deref().map(escape_line).unwrap_or_default();
+        let who = if row.holders > 1 { format!("{who} ({} holders)", row.holders) } else { who };
+        let landed = row.landed.as_ref().map(|commit| format!("{} {}", escape_line(&row.target), &commit[..10]));
+        grid.push(vec![
+            row.task.clone(),
+            escape_line(&row.title),
+            who,
+            row.state.spoken().to_owned(),
+            row.conflict_lines.to_string(),
+            row.resolved_lines.to_string(),
+            row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", "),
+            landed.unwrap_or_default(),
+        ]);
+    }
+    let mut page = Page::new(out, args.md, &format!("Round: {} to {}", view.since, view.until));
+    if view.rows.is_empty() {
+        page.item("", "nothing happened on a task with a branch of its own");
+    } else {
+        page.lines.push(String::new());
+        page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
+        page.lines.push(String::new());
+    }
+    let sum = format!(
+        "{} of {} landed; {} conflict lines resolved by hand, {} kept from both sides",
+        view.landed,
+        view.rows.len(),
+        view.conflict_lines,
+        view.resolved_lines
+    );
+    page.item("", &sum);
+    page.end();
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn gate_word(gate: &RoundGate) -> String {
+    match (gate.passed, gate.flaky) {
+        (true, false) => gate.gate.clone(),
+        (true, true) => format!("{} (flaky)", gate.gate),
+        (false, _) => format!("{} (failed)", gate.gate),
+    }
 }
 
 fn cost(context: &Context, args: &Cost) -> super::Result {

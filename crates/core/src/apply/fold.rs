@@ -70,6 +70,7 @@ impl TaskFold {
                 Change::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
                 Change::AddCommit(row) => self.commits.push(row),
                 Change::AddJudgement(row) => self.judgements.push(row),
+                Change::VoidJudgements { .. } => self.judgements.clear(),
                 Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
                 Change::EndLease { token, worked, ended, .. } => {
                     let lease = self.lease(token)?;

@@ -381,7 +381,7 @@ pub(super) fn shift(
     }
     let left = found.uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
     let left = left.map(|left| constrained::all_committed(view, left)).transpose()?.flatten();
-    if let Some(demand) = found.demand.filter(|_| matches!(verb, Verb::Done | Verb::Submit)) {
+    if let Some(demand) = found.demand.filter(|_| is_said_to_be_done(verb)) {
         drafts.extend(gate::asked_for(view, demand, force)?);
     }
     if matches!(verb, Verb::Done | Verb::Approve) {

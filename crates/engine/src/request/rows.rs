@@ -89,6 +89,7 @@ impl Rows {
             | Change::AddUsage(_)
             | Change::AddCommit(_)
             | Change::AddJudgement(_)
+            | Change::VoidJudgements { .. }
             | Change::Index(_)
             | Change::Unindex(_) => {}
         }

@@ -2,11 +2,18 @@
 //!
 //! | file | story |
 //! | --- | --- |
+//! | `asking.rs` | what is asked for: the gates of a project, and the tree that is there to be judged |
 //! | `running.rs` | a command that a repository configures, run from beginning to end: gates and set-up commands |
+//! | `judging.rs` | one gate of a task, judged: run, red and green, and recorded |
 //! | `logs.rs` | what they wrote, kept beside the store, bounded |
 
+mod asking;
+mod judging;
 mod logs;
 mod running;
+
+pub use asking::{Workplace, check_known, unknown_gate};
+pub use judging::On;
 
 pub use running::{Judged, Live, Running, definition, judge};
 

@@ -31,6 +31,35 @@ pub enum Live {
     Prefixed(String),
 }
 
+impl Live {
+    /// A remark of ours between what commands write.
+    fn say(&self, text: &str) {
+        match self {
+            Live::Silent => {}
+            Live::Plain => to_stderr(text.as_bytes()),
+            Live::Prefixed(prefix) => Prefixed::new(prefix.clone()).push(text.as_bytes()),
+        }
+    }
+}
+
+/// One place that a gate's command is run in.
+pub(super) struct Part<'a> {
+    pub(super) root: &'a Path,
+    /// What is there, if there is more than one.
+    pub(super) heading: String,
+    pub(super) must_fail: bool,
+}
+
+impl Part<'_> {
+    fn heading(&self) -> String {
+        let what = if self.must_fail { "must fail" } else { "must pass" };
+        match self.heading.is_empty() {
+            true => String::new(),
+            false => format!("[onus: {}: it {what}]\n", self.heading),
+        }
+    }
+}
+
 /// A command that the user approved, where it is to run.
 pub(crate) struct Command<'a> {
     pub(crate) definition: &'a Definition,
@@ -154,40 +183,54 @@ impl Host {
 
     /// Runs a gate's command in a work tree, and keeps what it wrote. A gate that was stopped in the middle was not judged.
     pub fn run_gate(&self, running: Running<'_>, watch: Watch<'_>) -> Result<(Verdict, Run), Refusal> {
-        let Running { gate, root, told, live } = running;
+        let whole = Part { root: running.root, heading: String::new(), must_fail: false };
+        self.run_parts(running, &[whole], watch)
+    }
+
+    /// Runs a gate's command in one place after another, until one does not come out as it must.
+    pub(super) fn run_parts(
+        &self,
+        running: Running<'_>,
+        parts: &[Part<'_>],
+        mut watch: Watch<'_>,
+    ) -> Result<(Verdict, Run), Refusal> {
+        let Running { gate, told, live, .. } = running;
         let definition = self.approved_gate(gate)?;
-        let (ended, mut log) = run(Command { definition: &definition, root, told, live }, watch)?;
-        match &ended.outcome {
-            Outcome::Stopped => {
-                let why = ended.fenced.clone();
-                let code = if why.is_some() { Code::Fenced } else { Code::NotAllowed };
-                let why = why.unwrap_or_else(|| "it was interrupted".to_owned());
-                return Err(Refusal::new(code, format!("gate {} was stopped: {why}", gate.key)));
-            }
-            Outcome::Unknown => {
-                let message =
-                    format!("gate {} was not judged: the process that watched it was killed", gate.key);
-                return Err(Refusal::new(Code::Unexpected, message));
-            }
-            Outcome::Exited(_) | Outcome::Killed(_) => {}
-            Outcome::OutOfTime | Outcome::NotStarted(..) => {
-                let why = outcome_in_words(&ended.outcome, &definition).unwrap_or_default();
-                log.push(format!("[onus: it {why}]\n").as_bytes());
+        let mut whole = Log::default();
+        let mut duration = Duration::ZERO;
+        let mut verdict = Verdict::Passed;
+        let mut outcome = None;
+        for part in parts {
+            let heading = part.heading();
+            whole.push(heading.as_bytes());
+            live.say(&heading);
+            let command =
+                Command { definition: &definition, root: part.root, told: told.clone(), live: live.clone() };
+            let (ended, log) = run(command, watch.again())?;
+            whole.push(&log.bytes());
+            duration += ended.duration;
+            let came_to = part_came_to(gate, &definition, part, &ended)?;
+            outcome = Some(ended.outcome);
+            if let Some(why) = came_to {
+                let said = format!("[onus: {why}]\n");
+                whole.push(said.as_bytes());
+                live.say(&said);
+                verdict = Verdict::Failed;
+                break;
             }
         }
-        let exit = match ended.outcome {
-            Outcome::Exited(code) => Some(code),
+        let exit = match &outcome {
+            Some(Outcome::Exited(code)) => Some(*code),
             _ => None,
         };
         let run = Run {
             exit,
-            timed_out: ended.outcome == Outcome::OutOfTime,
-            duration_ms: i64::try_from(ended.duration.as_millis()).unwrap_or(i64::MAX),
+            timed_out: outcome == Some(Outcome::OutOfTime),
+            duration_ms: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
             // A log that cannot be kept is no reason to run it again.
-            log: self.gate_logs().and_then(|logs| logs.keep(&gate.key, &log.bytes()).ok()),
+            log: self.gate_logs().and_then(|logs| logs.keep(&gate.key, &whole.bytes()).ok()),
             machine: crate::worktree::this_machine(),
         };
-        let verdict = if exit == Some(0) { Verdict::Passed } else { Verdict::Failed };
         Ok((verdict, run))
     }
 
@@ -202,6 +245,36 @@ impl Host {
     pub fn gate_log(&self, run: &Run) -> Option<Vec<u8>> {
         let name = run.log.as_ref().filter(|_| run.machine == crate::worktree::this_machine())?;
         self.gate_logs()?.read(name).ok()?
+    }
+}
+
+/// Why a part did not come out as it must; None: it did.
+fn part_came_to(
+    gate: &Gate,
+    definition: &Definition,
+    part: &Part<'_>,
+    ended: &Ended,
+) -> Result<Option<String>, Refusal> {
+    let words = outcome_in_words(&ended.outcome, definition);
+    match (&ended.outcome, part.must_fail) {
+        (Outcome::Stopped, _) => {
+            let why = ended.fenced.clone();
+            let code = if why.is_some() { Code::Fenced } else { Code::NotAllowed };
+            let why = why.unwrap_or_else(|| "it was interrupted".to_owned());
+            Err(Refusal::new(code, format!("gate {} was stopped: {why}", gate.key)))
+        }
+        (Outcome::Unknown, _) => {
+            let message = format!("gate {} was not judged: the process that watched it was killed", gate.key);
+            Err(Refusal::new(Code::Unexpected, message))
+        }
+        (Outcome::Exited(0), true) => {
+            Ok(Some("it passes without the work: its tests prove nothing".to_owned()))
+        }
+        (Outcome::Exited(_) | Outcome::Killed(_), true) => Ok(None),
+        // What neither failed nor passed.
+        (Outcome::OutOfTime | Outcome::NotStarted(..), _) | (_, false) => {
+            Ok(words.map(|why| format!("it {why}")))
+        }
     }
 }
 

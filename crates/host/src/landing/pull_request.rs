@@ -10,7 +10,7 @@ use onus_engine::{Identity, Request};
 use onus_repo::approval::Definition;
 use onus_repo::landing::{Change, Fetched, Push};
 
-use super::round::push_failed;
+use super::round::{push_failed, unreachable};
 use super::settle::REMOTE_LIMIT;
 use super::{Candidate, Landings, refused};
 use crate::gates::{Live, outcome_in_words, run};
@@ -60,16 +60,12 @@ impl Landings<'_> {
     }
 
     fn push_branch(&self, remote: &str, candidate: &Candidate) -> Result<(), Refusal> {
-        let unreachable = |why: &str| {
-            let message = format!("{} cannot be reached: {}", quote::name(remote), quote::visible_line(why));
-            Refusal::new(Code::Unavailable, message).next(Step::plain("check the remote, then try again"))
-        };
         let branch = &candidate.branch;
         let old = match self.lander.fetch_target(remote, branch, REMOTE_LIMIT).map_err(refused)? {
             Fetched::At(there) if there == candidate.head => return Ok(()),
             Fetched::At(there) => Some(there),
             Fetched::NoBranch => None,
-            Fetched::Unreachable(why) => return Err(unreachable(&why)),
+            Fetched::Unreachable(why) => return Err(unreachable(remote, &why)),
         };
         let change =
             Change { reference: format!("refs/heads/{branch}"), old, new: Some(candidate.head.clone()) };
@@ -79,7 +75,7 @@ impl Landings<'_> {
                 let message = format!("{branch} at {} has moved meanwhile", quote::name(remote));
                 Err(Refusal::new(Code::Changed, message).task(candidate.id()))
             }
-            failed => Err(unreachable(&push_failed(&failed))),
+            failed => Err(unreachable(remote, &push_failed(&failed))),
         }
     }
 }

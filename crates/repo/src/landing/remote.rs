@@ -71,7 +71,7 @@ impl Lander {
         let words = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
         let call = self.git().reaching_out().limit(limit).words(&words);
         match call.words(&["--no-auto-maintenance", "--end-of-options", remote]).word(refs).run() {
-            Ok(_) => self.commit_of(&ours).map(Fetched::At).ok_or_else(|| Error::NoBranch(ours)),
+            Ok(_) => self.commit_of(&ours).map(Fetched::At).ok_or(Error::NoBranch(ours)),
             Err(GitError(why)) if why.contains("couldn't find remote ref") => Ok(Fetched::NoBranch),
             Err(GitError(why)) => Ok(Fetched::Unreachable(why)),
         }

@@ -293,6 +293,8 @@ fn walk(is_linked: bool) {
                     Forward::Left(_) => {
                         assert_eq!(yard.at("main"), before, "{what}: the branch moved under it");
                         assert_eq!(files(&root), all, "{what}: its files changed");
+                        let moves = yard.git(&["reflog", "show", "--format=%gs", "main"]);
+                        assert!(!moves.contains("land"), "{what}: it moved and came back: {moves}");
                     }
                 }
             }

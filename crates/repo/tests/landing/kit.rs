@@ -161,8 +161,23 @@ pub(crate) fn words(message: &str) -> Words {
 /// Lands a branch, however often others are faster. The commit, and how often they were.
 #[track_caller]
 pub(crate) fn land(lander: &Lander, id: &str, target: &str, branch: &CommitId) -> (CommitId, usize) {
+    land_from(lander, id, target, branch, &|| {})
+}
+
+/// The same, where something happens after the first look at the target.
+#[track_caller]
+pub(crate) fn land_from(
+    lander: &Lander,
+    id: &str,
+    target: &str,
+    branch: &CommitId,
+    looked: &dyn Fn(),
+) -> (CommitId, usize) {
     for lost in 0..200 {
         let tip = tip(lander, target);
+        if lost == 0 {
+            looked();
+        }
         let plan = plan(lander, &tip.commit, branch, Style::Merge);
         let result = lander.commit(&plan, &words(&format!("Land {id}"))).unwrap();
         assert_eq!(lander.intend(id, &result, &tip).unwrap(), Intended::Written);

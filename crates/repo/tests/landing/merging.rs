@@ -154,9 +154,9 @@ fn random_histories_merge_as_git_merges_them_in_a_checkout_and_bare_and_dirty_on
         for name in NAMES {
             write(&repo, name, &lines(name));
         }
-        if dice.roll(2) == 0 {
-            let kind = ["*.log merge=union", "*.md -merge", "*.txt merge=binary", "*.rs text eol=crlf"]
-                [dice.roll(4)];
+        if dice.roll(3) > 0 {
+            let kind =
+                ["* merge=union", "* -merge", "*.txt merge=binary", "*.rs text eol=crlf"][dice.roll(4)];
             write(&repo, ".gitattributes", &format!("{kind}\n"));
         }
         yard.commit("more");
@@ -245,7 +245,7 @@ fn three_branches_that_append_to_one_log_and_one_list_cost_nobody_a_conflict() {
 #[test]
 fn union_keeps_to_the_text_of_regular_files() {
     let yard = Yard::new();
-    for name in ["del.md", "bin.md", "mode.md", "link.md", "ren.md"] {
+    for name in ["del.md", "bin.md", "mode.md", "link.md", "ren.md", "from-one.md", "from-two.md", "col.md"] {
         write(&yard.repo(), name, &lines(name));
     }
     fs::write(yard.repo().join("bin.md"), b"\0binary\n").unwrap();
@@ -256,6 +256,9 @@ fn union_keeps_to_the_text_of_regular_files() {
         fs::remove_file(root.join("link.md")).unwrap();
         symlink("a.txt", root.join("link.md")).unwrap();
         fs::rename(root.join("ren.md"), root.join("one.md")).unwrap();
+        fs::rename(root.join("from-one.md"), root.join("to.md")).unwrap();
+        fs::remove_file(root.join("col.md")).unwrap();
+        write(root, "lide.md", &lines("col.md").replace("col.md 3\n", "ours\n"));
         write(root, "mode.md", &lines("ours"));
         write(root, "both.md", "ours\n");
         fs::set_permissions(root.join("mode.md"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -266,13 +269,16 @@ fn union_keeps_to_the_text_of_regular_files() {
         fs::remove_file(root.join("link.md")).unwrap();
         symlink("b.txt", root.join("link.md")).unwrap();
         fs::rename(root.join("ren.md"), root.join("two.md")).unwrap();
+        fs::rename(root.join("from-two.md"), root.join("to.md")).unwrap();
+        write(root, "col.md", &lines("col.md").replace("col.md 3\n", "theirs\n"));
+        write(root, "lide.md", "added\n");
         write(root, "mode.md", &lines("theirs"));
         write(root, "both.md", "theirs\n");
     });
     let merge = yard.lander().merge(&ours, &theirs, &union(&["**"])).unwrap();
     let Merge::Conflicts(left) = merge else { panic!("{merge:?}") };
     let paths: BTreeSet<&str> = left.iter().map(|it| it.path.as_str()).collect();
-    let expected = ["bin.md", "del.md", "link.md", "one.md", "ren.md", "two.md"];
+    let expected = ["bin.md", "del.md", "lide.md", "link.md", "one.md", "ren.md", "to.md", "two.md"];
     assert_eq!(paths, BTreeSet::from(expected), "{left:?}");
     // The rest was united: the mode that one side changed, and a file that both added.
     yard.git(&["checkout", "--quiet", "-B", "ours2", "main"]);
@@ -289,6 +295,38 @@ fn union_keeps_to_the_text_of_regular_files() {
     let listed = yard.git(&["ls-tree", "-r", &merged.tree]);
     assert!(listed.lines().any(|line| line.starts_with("100755") && line.ends_with("\tmode.md")), "{listed}");
     assert_eq!(yard.git(&["show", &format!("{}:both.md", merged.tree)]), "ours\ntheirs");
+}
+
+#[test]
+fn the_targets_own_attributes_decide_and_nobody_elses() {
+    let yard = Yard::new();
+    write(&yard.repo(), ".gitattributes", "log.md merge=union\na.txt -merge\n");
+    yard.commit("attributes");
+    let edit = |root: &Path, at: usize, what: &str| {
+        let mut text: Vec<String> = lines("a.txt").lines().map(str::to_owned).collect();
+        text[at] = what.to_owned();
+        write(root, "a.txt", &(text.join("\n") + "\n"));
+        write(root, "log.md", &format!("# log\n- {what}\n"));
+    };
+    let ours = yard.branch("ours", "main", |root| edit(root, 2, "ours"));
+    let theirs = yard.branch("theirs", "main", |root| {
+        edit(root, 15, "theirs");
+        // For what is merged after this has landed.
+        write(root, ".gitattributes", "log.md -merge\n");
+    });
+    let bare = yard.path().join("bare.git");
+    yard.git(&["clone", "--quiet", "--bare", ".", &bare.display().to_string()]);
+    write(&yard.repo(), ".gitattributes", "* merge=binary\n");
+    for folder in [yard.repo(), bare] {
+        let conflicts = in_memory(&folder, "ours", "theirs").unwrap_err();
+        let paths: Vec<&str> = conflicts.iter().map(|it| it.path.as_str()).collect();
+        assert_eq!(paths, ["a.txt"], "{}: {conflicts:?}", folder.display());
+    }
+    // The other way round, the other's attributes decide.
+    let Merge::Conflicts(left) = yard.lander().merge(&theirs, &ours, &Scope::default()).unwrap() else {
+        panic!("log.md is not to be merged there")
+    };
+    assert_eq!(left.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["log.md"], "{left:?}");
 }
 
 #[test]

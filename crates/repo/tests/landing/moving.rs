@@ -1,11 +1,12 @@
 //! The target moves exactly once for each landing, or not at all.
 
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use onus_repo::landing::{Error, Intended, Moved, Settled, Style};
 
-use crate::kit::{Yard, count, land, plan, tip, union, words, write};
+use crate::kit::{Yard, count, land_from, plan, tip, union, words, write};
 
 /// Landers at once, and the branches of each.
 fn race(yard: &Yard) {
@@ -22,7 +23,10 @@ fn race(yard: &Yard) {
             (0..each).map(branch).collect()
         })
         .collect();
+    // All begin at the same value, so all but one are too late.
+    let begin = Barrier::new(branches.len());
     let lost: usize = std::thread::scope(|scope| {
+        let begin = &begin;
         let threads: Vec<_> = branches
             .iter()
             .enumerate()
@@ -31,7 +35,12 @@ fn race(yard: &Yard) {
                     let lander = yard.lander();
                     let mut lost = 0;
                     for (n, branch) in branches.iter().enumerate() {
-                        lost += land(&lander, &format!("ON-{who}-{n}"), "main", branch).1;
+                        let looked = || {
+                            if n == 0 {
+                                begin.wait();
+                            }
+                        };
+                        lost += land_from(&lander, &format!("ON-{who}-{n}"), "main", branch, &looked).1;
                     }
                     lost
                 })
@@ -39,7 +48,7 @@ fn race(yard: &Yard) {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    assert!(lost > 0, "nobody was ever too late: this shows nothing");
+    assert!(lost >= 3, "{lost} were too late");
     let tip = tip(&yard.lander(), "main");
     let log = yard.file(&tip.commit, "log.md").unwrap();
     for lander in 0..landers {
@@ -81,7 +90,7 @@ fn a_lander_and_a_settler_at_once_agree_who_was_first() {
     let yard = Yard::new();
     yard.git(&["checkout", "--quiet", "--detach"]);
     let lander = yard.lander();
-    let (mut moved, mut withdrawn) = (0, 0);
+    let (mut moved, mut withdrawn, mut took) = (0, 0, Duration::ZERO);
     for n in 0..count("LANDING_SETTLES", 20) {
         let branch = yard.branch(&format!("b{n}"), "main", |root| write(root, &format!("n{n}"), "x\n"));
         let tip = tip(&lander, "main");
@@ -89,34 +98,49 @@ fn a_lander_and_a_settler_at_once_agree_who_was_first() {
             lander.commit(&plan(&lander, &tip.commit, &branch, Style::Merge), &words("land")).unwrap();
         assert_eq!(lander.intend("ON-1", &result, &tip).unwrap(), Intended::Written);
         assert_eq!(lander.intend("ON-1", &result, &tip).unwrap(), Intended::Taken);
-        let pause = Duration::from_millis(n * 2 % 24);
+        // One is surely first, then the other; in between they meet, as far as this machine's speed can be told.
+        let pause = took.mul_f64((n % 8) as f64 / 5.0);
+        let (lander, result) = (&lander, &result);
+        let (settler_is_first, lander_is_first) = (n % 8 == 1, n % 8 == 0);
         let (outcome, settled) = std::thread::scope(|scope| {
-            let settled = scope.spawn(|| {
-                std::thread::sleep(pause);
+            let (done, is_done) = std::sync::mpsc::channel();
+            let settled = scope.spawn(move || {
+                match lander_is_first {
+                    true => is_done.recv().unwrap(),
+                    false => std::thread::sleep(if settler_is_first { Duration::ZERO } else { pause }),
+                }
                 // With and without what the ledger knows.
-                lander.settle("ON-1", "main", (n % 2 == 0).then_some(&result)).unwrap()
+                lander.settle("ON-1", "main", (n % 2 == 0).then_some(result)).unwrap()
             });
-            let outcome = lander.move_target("ON-1", &tip, &result, "land").unwrap();
+            if settler_is_first {
+                let settled = settled.join().unwrap();
+                return (lander.move_target("ON-1", &tip, result, "land").unwrap(), settled);
+            }
+            let began = Instant::now();
+            let outcome = lander.move_target("ON-1", &tip, result, "land").unwrap();
+            took = if took.is_zero() { began.elapsed() } else { took };
+            // Only a settler that comes second waits for it.
+            let _ = done.send(());
             (outcome, settled.join().unwrap())
         });
         match outcome {
             Moved::Moved { .. } => {
                 moved += 1;
-                assert_eq!(yard.at("main"), result);
+                assert_eq!(yard.at("main"), *result);
                 // Nobody who asks later, and knows what was intended, is told otherwise.
                 assert_eq!(
-                    lander.settle("ON-1", "main", Some(&result)).unwrap(),
+                    lander.settle("ON-1", "main", Some(result)).unwrap(),
                     Settled::Landed(result.clone())
                 );
                 if n % 2 == 0 {
-                    assert_eq!(settled, Settled::Landed(result));
+                    assert_eq!(settled, Settled::Landed(result.clone()));
                 }
             }
             Moved::IntentGone => {
                 withdrawn += 1;
                 assert_eq!(yard.at("main"), tip.commit);
                 assert_eq!(settled, Settled::Withdrawn);
-                assert_eq!(lander.settle("ON-1", "main", Some(&result)).unwrap(), Settled::Withdrawn);
+                assert_eq!(lander.settle("ON-1", "main", Some(result)).unwrap(), Settled::Withdrawn);
             }
             Moved::TargetMoved | Moved::BranchMoved => panic!("nobody else landed"),
         }

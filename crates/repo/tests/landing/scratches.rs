@@ -13,7 +13,7 @@ fn scratch_worktrees_are_many_private_and_gone_afterwards() {
     let (main, listed) = (yard.at("main"), lander.worktrees().list().unwrap());
     let scratches: Vec<_> = std::thread::scope(|scope| {
         let make = |n: usize| {
-            let commit = if n % 2 == 0 { &main } else { &branch };
+            let commit = if n.is_multiple_of(2) { &main } else { &branch };
             yard.lander().scratch(&yard.root(), commit).unwrap()
         };
         let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || make(n))).collect();

@@ -31,6 +31,12 @@ pub(super) fn add(session: &mut dyn Statements, row: &JudgementRow) -> Result<()
     session.run_later(INSERT_JUDGEMENT, &row_values(row), Expect::Success)
 }
 
+/// Forgets what was judged of a task: the ledger still tells it.
+pub(super) fn void(session: &mut dyn Statements, task: Uid) -> Result<()> {
+    let statement = sql!("DELETE FROM judgement WHERE {project = $1 AND }task = ?1");
+    session.run_later(statement, values![task], Expect::Success)
+}
+
 fn decoded(cells: &mut Cells<'_>) -> Decoded<JudgementRow> {
     Ok(JudgementRow {
         task: cells.parsed()?,

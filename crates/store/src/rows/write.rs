@@ -253,6 +253,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
         Change::AddUsage(row) => super::usage::add(session, row),
         Change::AddCommit(row) => super::commit::add(session, row),
         Change::AddJudgement(row) => super::judgement::add(session, row),
+        Change::VoidJudgements { task } => super::judgement::void(session, *task),
         Change::EndLease { task, token, worked, ended } => {
             // Judged by a row from before a renewal, it must be judged again.
             let end = &ended.end;

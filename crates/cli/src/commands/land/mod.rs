@@ -1,5 +1,8 @@
+mod findings;
 mod report;
 mod tidy;
+
+pub(crate) use findings::findings;
 
 use std::time::Duration;
 

@@ -86,8 +86,10 @@ impl Hold {
             None => Command::ClaimNext(terms),
         };
         // The host's engine: a claim may take over, and then keeps what was left uncommitted here.
+        let mut engine = context.host.engine(Access::Write)?;
+        let command = context.host.looked_at(&mut engine, &hold.identity, command);
         let request = Request { identity: hold.identity.clone(), command, key: None };
-        let reply = context.host.engine(Access::Write)?.run(&request)?;
+        let reply = engine.run(&request)?;
         let Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
             return Err(super::super::unexpected());
         };
