@@ -174,8 +174,13 @@ fn act(
     act: Act,
     past: &str,
 ) -> Result<(Answer, Known), Refusal> {
+    let moves = matches!(act, Act::Move { .. });
     let command = Command::OnTask { task: target(task)?, act, force: None };
-    let (reply, identity) = change(connection, asker, command)?;
+    let (mut reply, identity) = change(connection, asker, command)?;
+    if let (true, onus_engine::Answer::Task(task)) = (moves, &reply.answer) {
+        let left = connection.host()?.left_to_land(task);
+        reply.notices.extend(left);
+    }
     Ok((answers::changed(&reply, past)?, Some(identity)))
 }
 
