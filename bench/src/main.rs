@@ -15,6 +15,7 @@ mod graph;
 mod guard;
 mod harness;
 mod hook;
+mod land;
 mod lists;
 mod measure;
 mod pages;
@@ -54,12 +55,13 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "hook", about: hook::ABOUT, run: hook::run },
     Benchmark { name: "shell", about: shell::ABOUT, run: shell::run },
     Benchmark { name: "guard", about: guard::ABOUT, run: guard::run },
+    Benchmark { name: "land", about: land::ABOUT, run: land::run },
     Benchmark { name: "postgres", about: postgres::ABOUT, run: postgres::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];
 
 /// What they measure they are linked with: there is nothing to build for them.
-const IN_THIS_PROCESS: [&str; 2] = ["batch", "postgres"];
+const IN_THIS_PROCESS: [&str; 3] = ["batch", "land", "postgres"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

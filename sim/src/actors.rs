@@ -23,6 +23,10 @@ use crate::dice::Dice;
 use crate::fate::{Fate, HOST, PLACES, WORKTREES, worktree};
 use crate::oracle::UNIVERSE;
 
+use chance::*;
+
+mod chance;
+
 /// What globs are made of: literals, one level, any depth, and ways that only an exact comparison tells apart.
 const GLOBS: [&str; 16] = [
     "a/x",
@@ -615,104 +619,5 @@ impl Actors {
             reason: Some("to do it".to_owned()),
             ..Terms::default()
         }
-    }
-}
-
-/// Files that an agent is about to change. Some harnesses tell it what is answered, others only a refusal.
-fn guard(dice: &mut Dice, being: &Being) -> Command {
-    Command::Guard(Guard {
-        paths: paths(dice),
-        process: being.process.clone(),
-        touched: touched(dice, being),
-        is_heard: dice.one_in(3),
-        ..Guard::default()
-    })
-}
-
-/// Where somebody changes files: mostly in a worktree of its own, now and then by a sub-agent.
-fn touched(dice: &mut Dice, being: &Being) -> Touched {
-    let home = being.instance.bytes().fold(0, |sum, byte| sum + usize::from(byte)) % WORKTREES;
-    let at = if dice.one_in(5) { dice.below(WORKTREES) } else { home };
-    let part = dice.one_in(4).then(|| parsed(&format!("{}/{}", being.instance, dice.below(2))));
-    Touched { worktree: worktree(at), part }
-}
-
-/// Some globs are spoken of by the name of an area.
-fn areas(dice: &mut Dice, scope: &Scope) -> Areas {
-    let mut areas = Areas::default();
-    if dice.one_in(3) && !scope.is_empty() {
-        areas.insert(parsed(["api", "docs"][dice.below(2)]), scope.globs().iter().take(1).cloned());
-    }
-    areas
-}
-
-fn named(command: &Command) -> Option<u64> {
-    match command {
-        Command::OnTask { task: Some(TaskRef::Number(number)), .. }
-        | Command::Reset { task: Some(TaskRef::Number(number)), .. }
-        | Command::Retry { task: Some(TaskRef::Number(number)), .. } => Some(number.0),
-        _ => None,
-    }
-}
-
-fn number(id: &str) -> Option<u64> {
-    id.rsplit('-').next()?.parse().ok()
-}
-
-fn scope(dice: &mut Dice) -> Scope {
-    let picked: BTreeSet<&str> = (0..1 + dice.below(2)).filter_map(|_| dice.pick(&GLOBS).copied()).collect();
-    picked.into_iter().map(parsed::<onus_core::scope::Glob>).collect()
-}
-
-fn paths(dice: &mut Dice) -> Vec<String> {
-    let picked: BTreeSet<&str> =
-        (0..1 + dice.below(2)).filter_map(|_| dice.pick(&UNIVERSE).copied()).collect();
-    picked.into_iter().map(str::to_owned).collect()
-}
-
-/// What something is called in another system, by few names: some tasks share one.
-fn called(dice: &mut Dice) -> (String, String) {
-    ("jira".to_owned(), format!("WEB-{}", dice.below(40)))
-}
-
-fn elsewhere(dice: &mut Dice) -> TaskRef {
-    let (system, reference) = called(dice);
-    TaskRef::External { system, reference }
-}
-
-fn constraints(dice: &mut Dice) -> Constraints {
-    let some = (0..dice.below(3)).map(|_| match dice.below(4) {
-        0 => Constraint::ReadOnly,
-        1 => Constraint::NoLand,
-        2 => Constraint::MaxFiles(1 + dice.below(5) as u64),
-        _ => Constraint::MaxLines(1 + dice.below(50) as u64),
-    });
-    some.collect()
-}
-
-fn edit(dice: &mut Dice) -> Edit {
-    let mut edit = Edit { priority: Some([Priority::P0, Priority::P3][dice.below(2)]), ..Edit::default() };
-    match dice.below(9) {
-        0 => {
-            edit.add_scope = scope(dice);
-            edit.add_scope_areas = areas(dice, &edit.add_scope);
-        }
-        1 => edit.remove_scope = scope(dice),
-        2 => edit.title = Some("something else".to_owned()),
-        3 => edit.acceptance = vec!["one more thing".to_owned()],
-        4 => edit.constraints = constraints(dice),
-        5 => edit.lift = [ConstraintKind::ALL[dice.below(5)]].into(),
-        6 => edit.refs = [called(dice)].map(|(system, id)| (system, Some(id))).into(),
-        7 => edit.refs = [("jira".to_owned(), None)].into(),
-        _ => edit.required_tier = Some(Tier::DEFAULT),
-    }
-    edit
-}
-
-/// What is written in this file is well formed.
-fn parsed<T: std::str::FromStr>(text: &str) -> T {
-    match text.parse() {
-        Ok(value) => value,
-        Err(_) => unreachable!("'{text}' is well formed"),
     }
 }

@@ -8,12 +8,19 @@ use std::collections::BTreeMap;
 use onus_core::lease::Mode;
 use onus_core::refusal::RefusalView as Refusal;
 use onus_engine::{
-    ActorView, CostView, DayView, FlowView, GraphView, InstanceView, LeaseView, LinksView, RescueView,
-    SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView, TouchedView, Verified,
+    ActorView, ConflictView, CostView, DayView, FlowView, ForecastView, GraphView, InstanceView, LeaseView,
+    LinksView, RescueView, SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView,
+    TouchedView, Verified,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use hours::*;
+use setup::*;
+
+mod hours;
+mod setup;
 
 // What has steps in it, in words.
 type HeldView = onus_engine::HeldView<String>;
@@ -218,10 +225,20 @@ pub(crate) struct WorktreeAnswer {
     unlanded: Option<u64>,
     /// Commits of the target that it does not have.
     behind: Option<u64>,
+    /// What its branch cannot be merged with.
+    conflicts: Vec<ConflictView>,
     port_base: Option<u16>,
     /// In `worktree show` and `list --size`: disk space.
     bytes: Option<u64>,
     next: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct WorktreeShownAnswer {
+    #[serde(flatten)]
+    worktree: WorktreeAnswer,
+    #[serde(flatten)]
+    beside: Beside,
 }
 
 /// A branch of a task's that is checked out nowhere, with commits that are nowhere else.
@@ -502,6 +519,8 @@ pub(crate) struct ExplainedAnswer {
 pub(crate) struct WhyAnswer {
     #[serde(flatten)]
     why: WhyView,
+    /// What its branch cannot be merged with.
+    forecast: ForecastView,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -562,69 +581,12 @@ pub(crate) struct EventsAnswer {
     beside: Beside,
 }
 
-/// Work sessions, the newest first.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SessionsAnswer {
-    sessions: Vec<SessionView>,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct TimesheetAnswer {
-    #[serde(flatten)]
-    sheet: SheetView,
-    /// With `--explain`: what stands behind the sums, by its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stretches: Option<Vec<SheetPart>>,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-/// The month as it was sealed.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct TimesheetSealAnswer {
-    sealed: Option<SealedView>,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct StandupAnswer {
-    #[serde(flatten)]
-    standup: StandupView,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct DayAnswer {
-    #[serde(flatten)]
-    day: DayView,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct CostAnswer {
-    #[serde(flatten)]
-    cost: CostView,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct FlowAnswer {
-    #[serde(flatten)]
-    flow: FlowView,
-    #[serde(flatten)]
-    beside: Beside,
-}
-
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct StatusAnswer {
     #[serde(flatten)]
     status: StatusView,
+    /// Which branches of tasks cannot be merged.
+    forecast: ForecastView,
     #[serde(flatten)]
     beside: Beside,
 }
@@ -687,265 +649,6 @@ pub(crate) struct SealAnswer {
     signature: Option<String>,
     /// The commit that anchors it in git.
     commit: Option<String>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigValue {
-    key: String,
-    value: Option<SettingValue>,
-    source: Option<String>,
-    /// Null for a table.
-    env: Option<String>,
-    about: String,
-    /// What files say, too, and does not count because another is stricter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    looser: Vec<LooserValue>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct LooserValue {
-    value: SettingValue,
-    source: String,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigAnswer {
-    config: Vec<ConfigValue>,
-    /// The tables that a project may define.
-    tables: Vec<ConfigTable>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigTable {
-    /// How it is written, such as `area.NAME`.
-    table: String,
-    about: String,
-}
-
-/// A key's value: a text, a list, or a table.
-#[derive(JsonSchema, Serialize)]
-#[serde(untagged)]
-pub(crate) enum SettingValue {
-    Text(String),
-    Number(i64),
-    Flag(bool),
-    List(Vec<String>),
-    Area { paths: Vec<String> },
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigEditAnswer {
-    key: String,
-    /// As the file has it; null: no longer set there.
-    value: Option<SettingValue>,
-    file: String,
-    /// The file is new.
-    created: bool,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigGetAnswer {
-    key: String,
-    value: SettingValue,
-    source: String,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct ConfigFilesAnswer {
-    repository: Option<String>,
-    user: Option<String>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct Check {
-    name: String,
-    ok: bool,
-    detail: String,
-    /// Whether `doctor --fix` can mend it.
-    mendable: bool,
-}
-
-/// The doctor's report. Exit 8 and an `error` if something is not well.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct DoctorAnswer {
-    ok: bool,
-    checks: Vec<Check>,
-    fixed: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Refusal>,
-}
-
-/// Whose configuration it is: the repository's or the user's.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SetupLevel {
-    Project,
-    User,
-}
-
-/// What an agent's sandbox means for the store, and the lines that leave it writable.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupSandbox {
-    says: String,
-    /// Whether those lines are written.
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lines: Option<Vec<String>>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupFile {
-    path: String,
-    /// `created`, `changed`, `restored` (as it was, byte for byte), `removed` or `unchanged`.
-    done: String,
-    /// What bore the name or mark of onus, was not as it is written, and is put right: lines and keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    differed: Option<Vec<String>>,
-    /// With `--print`: line by line, `-` what goes and `+` what comes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diff: Option<String>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupAgent {
-    name: String,
-    title: String,
-    /// By what it was found here: its program or its folder.
-    detected: Option<String>,
-    files: Vec<SetupFile>,
-    /// When set up: what its user has to know or do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notes: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sandbox: Option<SetupSandbox>,
-}
-
-/// What was written for each agent, or taken out.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupAnswer {
-    level: SetupLevel,
-    /// `setup` or `remove`.
-    action: String,
-    /// With `--print`: nothing was written.
-    dry_run: bool,
-    onus_on_path: bool,
-    /// Whether git's hooks check commits here; null: outside git, or for the user's own configuration.
-    guard: Option<bool>,
-    agents: Vec<SetupAgent>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupPart {
-    path: String,
-    /// `hooks`, `mcp server` or `instructions`.
-    part: String,
-    /// `present`, `changed` or `missing`.
-    state: String,
-    /// If it is changed: how, by lines and keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    differences: Option<Vec<String>>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupChecked {
-    name: String,
-    title: String,
-    detected: Option<String>,
-    set_up: bool,
-    parts: Vec<SetupPart>,
-    /// Why the agent does not run the hooks that are there.
-    untrusted: Option<String>,
-    sandbox: SetupSandbox,
-}
-
-/// What became of one of git's hooks.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardHook {
-    hook: String,
-    /// `created`, `added` (to a hook that runs as before), `restored` (as it was, byte for byte), `removed`, `taken_out` (of a hook that
-    /// was changed since) or `unchanged`.
-    done: String,
-}
-
-/// A line to add by hand to a hook in a folder that is not git's own.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardLine {
-    hook: String,
-    line: String,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardAnswer {
-    /// The folder in which git looks for hooks.
-    hooks_path: String,
-    installed: bool,
-    hooks: Vec<GuardHook>,
-    /// Hooks from before that others have replaced since: they are kept here.
-    left: Vec<String>,
-    add: Vec<GuardLine>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardReached {
-    hook: String,
-    /// `ours`, `both` (another hook runs after ours), `others` or `nothing`.
-    found: String,
-    /// Whether git, asked to run it, reached onus.
-    reached: bool,
-}
-
-/// Whether git reaches the guard. Exit 6 and an `error` if it does not.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardStatusAnswer {
-    hooks_path: String,
-    ok: bool,
-    hooks: Vec<GuardReached>,
-    add: Vec<GuardLine>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Refusal>,
-}
-
-/// These files may be changed now.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct GuardCheckAnswer {
-    ok: bool,
-    paths: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notices: Option<Vec<Notice>>,
-}
-
-/// Which parts are where. Exit 6 and an `error` if something is missing.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupCheckAnswer {
-    level: SetupLevel,
-    action: String,
-    ok: bool,
-    onus_on_path: bool,
-    agents: Vec<SetupChecked>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Refusal>,
-}
-
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupListed {
-    name: String,
-    title: String,
-    detected: Option<String>,
-    /// `yes`, `partly`, `no`, or `unknown` if a file of it is broken.
-    set_up: String,
-    /// What is wrong with that file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trouble: Option<String>,
-}
-
-/// The agents that onus can set up.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct SetupListAnswer {
-    level: SetupLevel,
-    action: String,
-    agents: Vec<SetupListed>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -1030,6 +733,134 @@ pub(crate) struct ManAnswer {
     folder: Option<String>,
 }
 
+/// A gate, as the project defines it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateDefinition {
+    key: String,
+    title: Option<String>,
+    kind: String,
+    stage: String,
+    /// What is run; null: a judge passes it.
+    command: Option<GateCommandAnswer>,
+    /// Red-green: which files are tests.
+    tests: Vec<String>,
+    /// Manual: who may pass it, beside people.
+    by: Vec<String>,
+    only_named: bool,
+    types: Vec<String>,
+    tags: Vec<String>,
+    areas: Vec<String>,
+    paths: Vec<String>,
+    /// What a judgement counts for: another definition was not judged.
+    digest: String,
+    /// In `gate list` of a project: whether a person approved its command; null: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved: Option<bool>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateCommandAnswer {
+    argv: Vec<String>,
+    env: Vec<String>,
+    folder: String,
+    timeout_ms: u64,
+}
+
+/// What a gate came to once.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateJudgement {
+    /// The task's event that records it.
+    version: u64,
+    /// `passed` or `failed`.
+    verdict: String,
+    actor: String,
+    at: String,
+    /// The tree that was judged; null: nothing that git knows.
+    tree: Option<String>,
+    definition: String,
+    /// It came out differently before, with the same tree.
+    flaky: bool,
+    run: Option<onus_core::gate::Run>,
+}
+
+/// How a gate of a task stands.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateStanding {
+    key: String,
+    title: Option<String>,
+    kind: Option<String>,
+    stage: Option<String>,
+    passed: bool,
+    /// `not_judged`, `stale`, `failed` or `unknown`; null: it has passed.
+    why: Option<String>,
+    last: Option<GateJudgement>,
+}
+
+/// What the project defines.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GatesAnswer {
+    gates: Vec<GateDefinition>,
+}
+
+/// What a task must pass.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GatesOfTaskAnswer {
+    task: String,
+    /// What is there to be judged; null: no gate asks for it, or there is no git.
+    tree: Option<String>,
+    gates: Vec<GateStanding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+/// What one gate came to when it was run.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateRan {
+    key: String,
+    /// `passed` or `failed`; null: it was not judged, `error` says why.
+    verdict: Option<String>,
+    exit: Option<i32>,
+    timed_out: bool,
+    duration_ms: Option<i64>,
+    /// The name of its log, on the machine where it ran.
+    log: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateRunAnswer {
+    task: String,
+    tree: Option<String>,
+    passed: bool,
+    gates: Vec<GateRan>,
+    /// Gates that a judge has still to pass.
+    for_judges: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateShowAnswer {
+    task: String,
+    gate: GateDefinition,
+    /// Whether the task has to pass it.
+    asked: bool,
+    passed: bool,
+    why: Option<String>,
+    /// The newest first.
+    judgements: Vec<GateJudgement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateLogAnswer {
+    task: String,
+    gate: String,
+    version: u64,
+    log: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
 macro_rules! answers {
     ($($answer:ident: $($command:literal),*;)*) => {
         /// Which commands give which answer.
@@ -1048,7 +879,7 @@ answers! {
     Failure: ;
     TaskAnswer: "add", "intake", "show", "edit", "tick", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
         "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact", "undo", "session record",
-        "session correct", "rescue drop";
+        "session correct", "rescue drop", "gate pass", "gate fail";
     SeveralAnswer: ;
     IntakeLine: ;
     LinksAnswer: "dep list";
@@ -1062,10 +893,15 @@ answers! {
     LeaseAnswer: "claim", "renew", "assign", "handoff", "takeover", "scope add", "scope rm", "touch",
         "worktree add", "worktree adopt";
     WorktreesAnswer: "worktree list";
-    WorktreeAnswer: "worktree show";
+    WorktreeShownAnswer: "worktree show";
     WorktreeRemovedAnswer: "worktree remove";
     WorktreePrunedAnswer: "worktree prune";
     WorktreeRepairedAnswer: "worktree repair";
+    GatesAnswer: "gate list";
+    GatesOfTaskAnswer: "gate list ID";
+    GateRunAnswer: "gate run";
+    GateShowAnswer: "gate show";
+    GateLogAnswer: "gate log";
     CommandsAnswer: "trust list";
     CommandAnswer: "trust approve", "trust revoke";
     SeatAnswer: "seat take", "seat renew", "seat release", "seat takeover";

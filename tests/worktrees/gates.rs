@@ -71,10 +71,7 @@ fn a_task_is_done_when_its_gates_passed_on_these_very_files() {
     assert_eq!(verdicts, ["passed", "passed", "failed"]);
     assert_eq!(done().ok().json()["state"], "done");
     yard.run(&human("ada"), &["ledger", "verify"]).ok();
-    assert_eq!(
-        yard.json(&human("ada"), &["ledger", "rebuild"]).ok().json()["changed"].as_u64().unwrap_or(0),
-        0
-    );
+    assert_eq!(yard.json(&human("ada"), &["ledger", "rebuild"]).ok().json()["changed"], json!({}));
 }
 
 #[test]
@@ -183,7 +180,7 @@ fn a_reset_voids_what_was_judged() {
     yard.json(&ada, &["reset", &id, "--reason", "again", "--force"]).ok();
     let listed = yard.json(&ada, &["gate", "list", &id]).ok().json();
     assert!(listed["gates"].as_array().unwrap().iter().all(|gate| gate["why"] == "not_judged"), "{listed}");
-    assert_eq!(yard.json(&ada, &["ledger", "rebuild"]).ok().json()["changed"].as_u64().unwrap_or(0), 0);
+    assert_eq!(yard.json(&ada, &["ledger", "rebuild"]).ok().json()["changed"], json!({}));
 }
 
 #[test]

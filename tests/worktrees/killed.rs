@@ -7,7 +7,7 @@ use crate::kit::Yard;
 use crate::support::{agent, human};
 
 /// How often; `ONUS_KILLS=200` for a long run (`scripts/long`).
-fn kills() -> u64 {
+pub(crate) fn kills() -> u64 {
     std::env::var("ONUS_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12)
 }
 

@@ -1,6 +1,7 @@
 //! Arguments that several commands share.
 
 use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
 use onus_core::actor::ActorName;
 use onus_core::command::{Act, Command, Force, Schedule};
@@ -102,6 +103,27 @@ impl PassOn {
         let force = force_of(self.force, Some(&self.reason), self.link.as_ref());
         let task = onus_host::target(self.target.task)?;
         Ok((Command::OnTask { task, act: act(self.to, self.reason), force }, self.key.key))
+    }
+}
+
+/// Any text, as what is unknown is refused where it is looked up; for completions, the words there are.
+#[derive(Clone, Debug)]
+pub(crate) struct AnyOf(pub(crate) fn() -> Vec<&'static str>);
+
+impl TypedValueParser for AnyOf {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
 }
 

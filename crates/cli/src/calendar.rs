@@ -31,6 +31,12 @@ pub(crate) struct Days {
 }
 
 impl Days {
+    /// The option that says the first day, with what counts if nobody says.
+    pub(crate) fn starting(option: clap::Arg, default: &str) -> clap::Arg {
+        let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+        option.help(format!("{help}. Default: {default}"))
+    }
+
     /// From yesterday to today, here.
     pub(crate) fn lately() -> Result<(Calendar, TimeZone), Refusal> {
         let days = Days { since: None, until: None, month: None, zone: None };

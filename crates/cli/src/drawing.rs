@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onus_core::quote::counted;
 use onus_core::task::State;
 use onus_engine::{EdgeKind, GraphView, NodeView};
 
@@ -69,7 +70,7 @@ impl Tree<'_> {
             self.lines.push(self.out.dim("(none)"));
         }
         if alone > 0 {
-            let what = if alone == 1 { "1 unconnected task" } else { &format!("{alone} unconnected tasks") };
+            let what = counted(alone as u64, "unconnected task");
             self.lines.push(self.out.dim(&format!("{what}: onus list")));
         }
         self.say_what_is_left_out();

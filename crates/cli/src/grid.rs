@@ -42,19 +42,35 @@ impl Grid {
         };
         let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
         let whole: usize = widths.iter().map(|width| width + GAP).sum();
-        if let (Some(room), Some(at)) =
-            (out.width, self.columns.iter().position(|(_, kind)| *kind == Kind::Title))
-        {
-            let least = widths[at].min(MIN_WIDTH);
-            widths[at] = widths[at].saturating_sub((whole - GAP).saturating_sub(room)).max(least);
+        let mut folds = vec![false; self.columns.len()];
+        if let Some(room) = out.width {
+            let excess = (whole - GAP).saturating_sub(room);
+            let title = self.columns.iter().position(|(_, kind)| *kind == Kind::Title);
+            match title.filter(|at| widths[*at] >= excess + MIN_WIDTH || excess == 0) {
+                Some(at) => widths[at] -= excess,
+                None if excess > 0 => folds = fold(&mut widths, room),
+                None => {}
+            }
         }
         let line = |cells: &[String]| {
-            let padded = cells.iter().zip(&widths).zip(&self.columns).map(|((cell, width), (_, kind))| {
+            let mut text = String::new();
+            let columns = self.columns.iter().zip(&widths).zip(&folds);
+            for (at, (cell, (((_, kind), width), folds))) in cells.iter().zip(columns).enumerate() {
+                if *folds {
+                    text.truncate(text.trim_end().len());
+                    text.push('\n');
+                }
+                text.push_str(&" ".repeat(if at > 0 { GAP } else { 0 }));
                 let cell = if *kind == Kind::Title { shortened(cell, *width) } else { cell.clone() };
                 let space = " ".repeat(width.saturating_sub(cell.width()));
-                if *kind == Kind::Number { format!("{space}{cell}") } else { format!("{cell}{space}") }
-            });
-            padded.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned()
+                text.push_str(&if *kind == Kind::Number {
+                    format!("{space}{cell}")
+                } else {
+                    format!("{cell}{space}")
+                });
+            }
+            text.truncate(text.trim_end().len());
+            text
         };
         let head: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         let rows = self.rows.iter().map(|row| line(row));
@@ -80,6 +96,18 @@ impl Grid {
         }));
         lines.join("\n")
     }
+}
+
+/// Which columns begin another line of a row, indented, where one line has no room for all of them. None is wider than its line.
+fn fold(widths: &mut [usize], room: usize) -> Vec<bool> {
+    let mut taken = 0;
+    let begins = |width: &mut usize| {
+        *width = (*width).min(room.saturating_sub(GAP));
+        let begins = taken > 0 && taken + GAP + *width > room;
+        taken = if begins { GAP + *width } else { taken + *width + if taken > 0 { GAP } else { 0 } };
+        begins
+    };
+    widths.iter_mut().map(begins).collect()
 }
 
 /// A text that others wrote, as Markdown that says only what it says.
@@ -122,6 +150,11 @@ mod tests {
         assert_eq!(
             grid("A title that is far too long for this").text(&out),
             "task   title                 hours\nWS-1   A title that is…    1:00:00\nWS-12  b                  -0:30:00"
+        );
+        out.width = Some(20);
+        assert_eq!(
+            grid("A title that is far too long for this").text(&out),
+            "task\n  title\n     hours\nWS-1\n  A title that is f…\n   1:00:00\nWS-12\n  b\n  -0:30:00"
         );
         out.width = None;
         assert!(grid("A title that is far too long for this").text(&out).contains("for this   1:00:00"));

@@ -129,6 +129,12 @@ const OTHER_WORDS: &[(&str, &str, &str)] = &[
 /// What was meant by a word that is no command but is often tried as one.
 fn meant(error: &clap::Error) -> Option<Refusal> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // Within a group the parser knows better what is near.
+    let commands = Cli::command();
+    let before = std::env::args().skip(1).take_while(|before| before != word);
+    if before.into_iter().any(|before| commands.find_subcommand(&before).is_some()) {
+        return None;
+    }
     let (word, command, why) = OTHER_WORDS.iter().find(|(other, ..)| other == word)?;
     Some(Refusal::usage(format!("there is no command '{word}': {why}")).next(Step::HelpOn(command)))
 }

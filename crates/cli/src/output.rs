@@ -1,6 +1,7 @@
 //! Answers for people and programs. With `--json`: exactly one document on stdout, prose only on stderr.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal, Write as _};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
@@ -30,7 +31,7 @@ impl Output {
             "never" => false,
             _ => std::io::stdout().is_terminal() && !no_color,
         };
-        Output { json, color: color && !json, width: screen_width() }
+        Output { json, color: color && !json, width: screen_width(&std::io::stdout()) }
     }
 
     /// For documents, one per line, whatever else was asked for.
@@ -141,7 +142,7 @@ impl Output {
             return self.document(value, &reply.notices);
         }
         let again = if reply.replayed { " (already done, under the same key)" } else { "" };
-        self.line(&format!("{}{again}", prose()));
+        self.prose(&format!("{}{again}", prose()));
         self.notices(&reply.notices);
     }
 
@@ -185,11 +186,10 @@ pub(crate) fn state_style(state: State) -> Style {
 }
 
 /// `COLUMNS`, where it is set; else what the terminal says, if there is one.
-fn screen_width() -> Option<usize> {
+fn screen_width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     said.filter(|columns| (1..=10_000).contains(columns)).or_else(|| {
-        let size =
-            std::io::stdout().is_terminal().then(|| terminal_size::terminal_size_of(std::io::stdout()));
+        let size = stream.is_terminal().then(|| terminal_size::terminal_size_of(stream));
         size.flatten().map(|(terminal_size::Width(columns), _)| usize::from(columns))
     })
 }
@@ -284,7 +284,13 @@ pub(crate) fn unwritten(error: &std::io::Error) -> ! {
 /// A line on stderr, with nothing hidden in it.
 pub(crate) fn note(text: &str) {
     // Nobody listens: nothing to do about it.
-    let _ = writeln!(std::io::stderr().lock(), "{}", escape(text));
+    let text = escape(text);
+    let stderr = std::io::stderr();
+    let shown = match screen_width(&stderr) {
+        Some(columns) => wrap::wrapped(&text, columns),
+        None => text,
+    };
+    let _ = writeln!(stderr.lock(), "{shown}");
 }
 
 pub(crate) use onus_core::quote::{visible as escape, visible_line as escape_line};

@@ -9,7 +9,7 @@ use onus_core::lease::LapseCause;
 use onus_core::quote::{NAME_BYTES, quoted};
 use onus_core::task::{NoteKind, Priority, State};
 use onus_core::time::{SECOND_MS, Span, parse_rfc3339};
-use onus_engine::{AcceptanceView, LeaseView, NoteView, ReservationView, TaskView};
+use onus_engine::{AcceptanceView, ForecastView, LeaseView, NoteView, ReservationView, TaskView};
 
 use crate::output::{Output, escape, escape_line, state_style};
 use crate::table::{Aside, Row, table};
@@ -25,6 +25,29 @@ pub(crate) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Which branches cannot be merged, or nothing.
+pub(crate) fn forecast(out: &Output, forecast: &ForecastView) {
+    if forecast.conflicts.is_empty() && forecast.incomplete.is_none() {
+        return;
+    }
+    out.prose("");
+    out.prose(&out.bold("conflicts to come"));
+    for conflict in &forecast.conflicts {
+        let holder = conflict.holder.as_ref().map(|holder| format!(", {holder}")).unwrap_or_default();
+        let branch = escape_line(&conflict.branch);
+        out.prose(&format!("  {} ({branch}{holder})", out.bold(&conflict.task)));
+        out.prose(&format!("    {}", escape_line(&conflict.message())));
+    }
+    if let Some(why) = &forecast.incomplete {
+        out.prose(&out.dim(&format!("  {}", escape_line(&incomplete(why.clone())))));
+    }
+}
+
+/// Why a forecast is not all there is to say.
+pub(crate) fn incomplete(why: String) -> String {
+    format!("not every conflict to come is known: {why}")
 }
 
 /// A moment in local time: the time of day if it is today, otherwise with the date.

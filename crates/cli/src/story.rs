@@ -8,7 +8,7 @@ use onus_core::gate::Judgement;
 use onus_core::ids::Uid;
 use onus_core::landing::{LandStyle, Obstruction};
 use onus_core::lease::{LapseCause, LeaseEnd};
-use onus_core::quote;
+use onus_core::quote::{self, counted};
 use onus_core::rescue::RescueState;
 use onus_core::scope::Scope;
 use onus_core::session::{Corrected, Usage, UsageSource};
@@ -201,15 +201,16 @@ fn what(page: &LogPage, record: &Record) -> String {
         }
         Body::RescueKept { kept, .. } => {
             let files = kept.iter().map(|kept| kept.files).sum::<u64>();
-            let plural = if files == 1 { "" } else { "s" };
-            format!("kept {files} uncommitted file{plural}{token}")
+            format!("kept {}{token}", counted(files, "uncommitted file"))
         }
         Body::RescueSettled { outcome: RescueState::Gone, .. } => {
             format!("found no worktree to keep files of{token}")
         }
         Body::RescueSettled { .. } => format!("found nothing uncommitted{token}"),
         Body::RescueDropped { .. } => format!("dropped the files that were kept{token}"),
-        Body::TaskBranched(own) => format!("keeps its work on branch {}, for {}", own.branch, own.target),
+        Body::TaskBranched(own) => {
+            format!("keeps its work on branch {}, to be merged into {}", own.branch, own.target)
+        }
         Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {

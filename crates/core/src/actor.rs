@@ -316,6 +316,8 @@ words! {
         Merge = "merge",
         /// A command changed it past its holder.
         Changed = "changed",
+        /// A branch cannot be merged in it with the task's.
+        Conflict = "conflict",
         /// A task was opened for it, and the one who changes it could not be told at once.
         Opened = "opened",
     }

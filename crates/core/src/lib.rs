@@ -23,6 +23,7 @@ pub mod commit;
 pub mod constraint;
 pub mod decide;
 pub mod event;
+pub mod forecast;
 pub mod gate;
 pub mod graph;
 pub mod ids;

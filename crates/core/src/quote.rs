@@ -20,6 +20,11 @@ pub const TITLE_BYTES: usize = 120;
 /// How many names of a list a sentence has.
 const SOME: usize = 3;
 
+/// How many of something whose plural ends in s: 1 task, 2 tasks.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Characters that cannot be seen, or that change how others are seen: controls, separators of lines, what turns the
 /// direction of writing, and what Unicode lets a reader ignore. The one that asks for an emoji's colours is let through.
 pub fn is_hidden(c: char) -> bool {

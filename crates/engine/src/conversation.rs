@@ -40,7 +40,7 @@ pub struct Conversation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     /// They are about to be changed.
-    Wanted,
+    ToChange,
     /// They were.
     Changed,
 }
@@ -99,7 +99,7 @@ impl<S: Store> Engine<S> {
             is_settled = is_settled
                 && match files {
                     _ if paths.is_empty() => true,
-                    Files::Wanted => {
+                    Files::ToChange => {
                         covers(snapshot, &leases, paths, |own, path| {
                             own.are_of(part, path, worktree.as_ref())
                         })? && !is_constrained(snapshot, &leases)?

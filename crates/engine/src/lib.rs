@@ -22,6 +22,7 @@ mod circles;
 mod commits;
 mod conversation;
 mod execution;
+mod forecast;
 mod graph;
 mod intake;
 mod landing;
@@ -33,6 +34,7 @@ mod query;
 mod reports;
 mod request;
 mod rescue;
+mod round;
 mod scopes;
 mod seats;
 mod sessions;
@@ -57,6 +59,7 @@ use onus_store::Store;
 
 pub use commits::{CommitLease, Finishing, Pushed};
 pub use conversation::{Conversation, Files, HookCall};
+pub use forecast::{BranchView, ConflictView, ForecastView, LiveBranch, Warning};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
 pub use landing::{Landable, Settling, Unsettled};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
@@ -67,6 +70,7 @@ pub use reports::{
     ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
     StandupView, StandupWork,
 };
+pub use round::{RoundGate, RoundRow, RoundView};
 pub use rescue::{Due, RescueView, Tried};
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};

@@ -96,6 +96,7 @@ impl Snapshot<'_> {
         news.notices.extend(self.stray_writes(&rows.notices)?);
         news.notices.extend(self.news_of_a_circle(caller, record)?);
         news.notices.extend(self.merges_to_come(&rows.notices)?);
+        news.notices.extend(self.conflicts_to_come(&rows.notices)?);
         news.notices.extend(self.opened(&rows.notices)?);
         news.pending.clone_from(&rows.notices);
         let notices = &mut news.notices;

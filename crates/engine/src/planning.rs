@@ -240,9 +240,10 @@ impl Snapshot<'_> {
         let (caller, actor) = self.as_caller(identity)?;
         let mut evidence = self.evidence(&caller, task)?;
         let claim = Act::Claim(Terms::default());
-        let wish = decide::reserves(&evidence.view(self.now, self.policy, (&caller, &actor), task), &claim);
-        if let Some(wish) = wish {
-            evidence.look_around(self, &caller, task, wish)?;
+        let reserving =
+            decide::reserves(&evidence.view(self.now, self.policy, (&caller, &actor), task), &claim);
+        if let Some(reserving) = reserving {
+            evidence.look_around(self, &caller, task, reserving)?;
         }
         let view = evidence.view(self.now, self.policy, (&caller, &actor), task);
         let mut obstacles: Vec<ObstacleView> = decide::obstacles(&view)

@@ -155,11 +155,11 @@ impl StandupView {
     }
 }
 
-fn window(calendar: &Calendar) -> Window {
+pub(crate) fn window(calendar: &Calendar) -> Window {
     Window { since_ms: calendar.start_ms(), until_ms: calendar.end_ms() }
 }
 
-fn dates(calendar: &Calendar) -> (String, String) {
+pub(crate) fn dates(calendar: &Calendar) -> (String, String) {
     let date = |day: Option<&onus_core::timesheet::Day>| day.map(|day| day.date.clone()).unwrap_or_default();
     (date(calendar.days().first()), date(calendar.days().last()))
 }

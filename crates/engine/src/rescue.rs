@@ -8,7 +8,7 @@ use onus_core::command::{Act, Command};
 use onus_core::event::Body;
 use onus_core::ids::{TaskRef, Token, Uid, Version};
 use onus_core::lease::Lease;
-use onus_core::quote;
+use onus_core::quote::{self, counted};
 use onus_core::refusal::{Refusal, Step};
 use onus_core::rescue::{KeptFiles, LeftFile, RescueState, Rescued, is_own_worktree};
 use onus_core::scope::{Reservations, WorktreeId};
@@ -195,8 +195,8 @@ impl<S: Store> Engine<S> {
         });
         let (holder, view) = last.ok()?.value?;
         let files: u64 = view.kept.iter().map(|kept| kept.files).sum();
-        let (plural, are) = if files == 1 { ("", "is") } else { ("s", "are") };
-        let message = format!("{files} file{plural} that {holder} left uncommitted {are} kept");
+        let (files, are) = (counted(files, "file"), if files == 1 { "is" } else { "are" });
+        let message = format!("{files} that {holder} left uncommitted {are} kept");
         let notice = Notice::new(NoticeKind::Rescue, Some(task.id.clone()), message);
         Some(notice.next(Step::Rescued(task.id.clone())))
     }
@@ -244,8 +244,8 @@ fn told(due: &Due, rescued: &Rescued) -> Option<String> {
     match rescued {
         Rescued::Kept { kept, left_out } => {
             let files: u64 = kept.iter().map(|kept| kept.files).sum();
-            let plural = if files == 1 { "" } else { "s" };
-            Some(format!("kept {files} uncommitted file{plural} of {}{}", due.holder, left(left_out)))
+            let files = counted(files, "uncommitted file");
+            Some(format!("kept {files} of {}{}", due.holder, left(left_out)))
         }
         Rescued::Nothing { left_out } if left_out.is_empty() => None,
         Rescued::Nothing { left_out } => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{Actor, Caller, InstanceId};
 use onus_core::command::Terms;
-use onus_core::decide::{Rival, wanted};
+use onus_core::decide::{Rival, reservations_of};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Liveness};
 use onus_core::policy::ScopeMode;
@@ -95,7 +95,7 @@ impl Snapshot<'_> {
 
     /// Whether a claim on these terms would collide with nobody.
     pub(crate) fn is_free(&mut self, task: &Task, terms: &Terms) -> Result<bool> {
-        let (wanted, mode) = wanted(task, terms);
+        let (wanted, mode) = reservations_of(task, terms);
         if self.policy.scope_mode != ScopeMode::Strict {
             return Ok(true);
         }

@@ -332,6 +332,8 @@ pub enum NoticeKind {
     Circle,
     /// Somebody changes a file in another worktree that you change in yours.
     Merge,
+    /// Your task's branch cannot be merged with its target, or with another task's branch.
+    Conflict,
     /// What a holder left uncommitted is kept, or still to be kept.
     Rescue,
     Info,

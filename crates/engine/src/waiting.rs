@@ -40,7 +40,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use onus_core::actor::{KnownBy, Tier};
 use onus_core::command::{Act, Command, SeatAct, Terms};
-use onus_core::decide::{opens_at, wanted};
+use onus_core::decide::{opens_at, reservations_of};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::lease::{Lease, Liveness, Process, Seen};
 use onus_core::refusal::{Code, Refusal};
@@ -255,7 +255,7 @@ impl Snapshot<'_> {
         let Some(task) = self.task_named(reference)? else { return Ok(InTheWay::default()) };
         let last = self.last_lease(&task)?;
         let mut scope = match terms(request) {
-            Some(terms) => wanted(&task, terms).0.scope(),
+            Some(terms) => reservations_of(&task, terms).0.scope(),
             None => task.facts.scope.clone(),
         };
         if let Some(lease) = &last

@@ -466,7 +466,7 @@ fn call(world: &mut World<AnyStore>, pid: u32, part: Option<&str>, paths: &[&str
         is_alone: true,
     };
     let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-    let call = world.engine.call(&conversation, &paths, Files::Wanted).unwrap();
+    let call = world.engine.call(&conversation, &paths, Files::ToChange).unwrap();
     (call.instance.to_string(), call.registers, call.is_settled)
 }
 

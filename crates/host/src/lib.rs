@@ -10,6 +10,7 @@
 mod committing;
 pub mod config;
 mod connection;
+mod forecast;
 pub mod gates;
 mod host;
 mod joining;

@@ -10,7 +10,7 @@ use onus_dispatch::{Interrupts, Renewal, Watch};
 use onus_engine::TaskView;
 use onus_repo::Place;
 use onus_repo::approval::{Approvals, Definition};
-use onus_repo::worktrees::{Info, Linked, Making, Wanted, Worktrees, ports_of};
+use onus_repo::worktrees::{Info, Linked, Making, NewWorktree, Worktrees, ports_of};
 
 use crate::Host;
 use crate::config::state_folder;
@@ -48,12 +48,12 @@ impl Host {
     }
 
     /// The worktree that a task is to have. Nothing is known of the task yet: what can be refused now is.
-    pub fn wanted(&self, fetch: bool) -> Result<(Worktrees, Wanted), Refusal> {
+    pub fn new_worktree(&self, fetch: bool) -> Result<(Worktrees, NewWorktree), Refusal> {
         let worktrees = self.worktrees()?;
         let settings = self.config.worktrees();
         let root = worktrees.root(settings.root.as_deref())?;
         worktrees.target(settings.target.as_deref(), false)?;
-        let wanted = Wanted {
+        let new = NewWorktree {
             task: String::new(),
             id: String::new(),
             title: String::new(),
@@ -63,7 +63,7 @@ impl Host {
             fetch: fetch || settings.fetch,
             state: self.state_folder(),
         };
-        Ok((worktrees, wanted))
+        Ok((worktrees, new))
     }
 
     /// Notes that a worktree is one that onus knows, and gives it ports; both stay what they are if it was known. Whatever fails

@@ -15,6 +15,7 @@ pub mod calls;
 mod consent;
 mod discover;
 mod files;
+pub mod forecast;
 mod git;
 pub mod guard;
 pub mod judged;

@@ -483,6 +483,8 @@ pub trait Read {
     ) -> Result<Vec<Lease>>;
     /// Every lease of a task that has not ended, in the order of `ready`.
     fn open_leases(&mut self, limit: u64) -> Result<Vec<(Task, Lease)>>;
+    /// The tasks that have a branch of their own and were not dropped: unfinished ones first, the newest of each first.
+    fn branched(&mut self, limit: u64) -> Result<Vec<Task>>;
     /// The first leases that a holder lost to another and was not told of yet ([`Write::put_loss`]).
     fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
     /// The leases whose files were to be kept when they were lost, in this state or in any.

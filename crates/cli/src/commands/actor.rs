@@ -7,10 +7,12 @@ use crate::args::{Key, parse};
 use crate::context::Context;
 
 /// List and manage actors: people, agents and CI, with their tiers and aliases
+///
+/// Without a command, it lists them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -53,7 +55,7 @@ enum Verb {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (command, key) = match args.verb {
+    let (command, key) = match args.verb.unwrap_or(Verb::List) {
         Verb::List => return list(context),
         Verb::Register { actor, tier, key } => (Command::RegisterActor { actor, tier }, key),
         Verb::Tier { actor, tier, key } => (Command::SetTier { actor, tier }, key),

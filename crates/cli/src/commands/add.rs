@@ -7,6 +7,7 @@ use onus_core::constraint::Constraint;
 use onus_core::gate::GateKey;
 use onus_core::ids::TaskRef;
 use onus_core::lease::Mode;
+use onus_core::quote::counted;
 use onus_core::refusal::Refusal;
 use onus_core::task::{Facts, Origin, Priority, TaskType};
 use onus_engine::Answer;
@@ -203,8 +204,7 @@ fn add_plan(context: &Context, file: &Path, dry_run: bool, key: Option<String>) 
             format!("{name}{}: {}", task.id, escape_line(&task.title))
         });
         let how = if dry_run { "would be added" } else { "added" };
-        let plural = if tasks.len() == 1 { "task" } else { "tasks" };
-        lines.chain([format!("{} {plural} {how}", tasks.len())]).collect::<Vec<_>>().join("\n")
+        lines.chain([format!("{} {how}", counted(tasks.len() as u64, "task"))]).collect::<Vec<_>>().join("\n")
     });
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::output::{escape_line, note};
 use crate::render;
 use onus_host::target;
 
-use super::worktree::making::{Caller, Prepared, WorktreeArgs, make};
+use super::worktree::making::{Caller, WithWorktree, make};
 use super::worktree::{print_made, without_place};
 
 /// Take a task: it is yours alone until you finish it, give it up or your lease lapses
@@ -37,16 +37,8 @@ pub(crate) struct Args {
     /// released again
     #[arg(long)]
     worktree: bool,
-    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
-    #[arg(long, requires = "worktree")]
-    fetch: bool,
-    /// With --worktree: do not run the set-up command (worktree.setup)
-    #[arg(long, requires = "worktree")]
-    no_setup: bool,
-    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
-    /// laid out, the rest is named
-    #[arg(long)]
-    rescue: bool,
+    #[command(flatten)]
+    with: WithWorktree,
     /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
@@ -100,17 +92,12 @@ impl TermArgs {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let how = WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup, rescue: args.rescue };
-    how.check(args.worktree)?;
     let mut terms =
         Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
-    let prepared = match args.worktree {
-        true => {
-            terms = without_place(terms);
-            Some(Prepared::new(context, &how)?)
-        }
-        false => None,
-    };
+    let prepared = args.with.prepared(context, args.worktree)?;
+    if prepared.is_some() {
+        terms = without_place(terms);
+    }
     let command = if args.next {
         Command::ClaimNext(terms)
     } else {

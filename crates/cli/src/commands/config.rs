@@ -1,10 +1,10 @@
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::Notice;
 use onus_host::config::{self, Area, Edited, IntakeChannel, KEYS, Key, Owner, Source, TABLES, user_file};
 use onus_host::env;
 use serde_json::{Value, json};
 
+use crate::args::AnyOf;
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
 use crate::wrap::wrapped;
@@ -26,7 +26,7 @@ enum Verb {
     /// Print one value
     Get {
         /// The key, such as lease.ttl or area.auth
-        #[arg(value_parser = KeyName, hide_possible_values = true)]
+        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
     },
     /// Set a key in the repository's onus.toml, or in your own file
@@ -34,7 +34,7 @@ enum Verb {
     /// Comments and order stay. The value is checked first; nothing is written that could not be read again.
     Set {
         /// The key, such as lease.ttl or area.auth.paths
-        #[arg(value_parser = KeyName, hide_possible_values = true)]
+        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
         /// The value; for a list, its items
         #[arg(value_name = "VALUE", required = true)]
@@ -46,7 +46,7 @@ enum Verb {
     /// Remove a key from the repository's onus.toml, or from your own file
     Unset {
         /// The key, such as lease.ttl or area.auth
-        #[arg(value_parser = KeyName, hide_possible_values = true)]
+        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
         /// From your own file instead of the repository's
         #[arg(long)]
@@ -56,25 +56,9 @@ enum Verb {
     Files,
 }
 
-/// Any text, as an unknown key is refused with the nearest; for completions, the keys there are.
-#[derive(Clone, Debug)]
-struct KeyName;
-
-impl TypedValueParser for KeyName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(KEYS.iter().map(|key| PossibleValue::new(key.name))))
-    }
+/// For completions: an unknown key is refused with the nearest.
+fn keys() -> Vec<&'static str> {
+    KEYS.iter().map(|key| key.name).collect()
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {

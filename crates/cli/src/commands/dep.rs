@@ -10,10 +10,12 @@ use onus_engine::LinkView;
 use onus_host::target;
 
 /// Change which tasks must be done before another
+///
+/// Without a command, it lists what the one task you hold depends on.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -49,7 +51,7 @@ struct Edge {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (edge, adds) = match args.action {
+    let (edge, adds) = match args.action.unwrap_or(Action::List(One { target: Target { task: None } })) {
         Action::Add(edge) => (edge, true),
         Action::Rm(edge) => (edge, false),
         Action::List(one) => return list(context, one),

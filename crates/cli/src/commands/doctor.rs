@@ -1,3 +1,4 @@
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_engine::RescueView;
@@ -10,6 +11,7 @@ use crate::output::escape_line;
 use crate::wording;
 use onus_host::StoreAt;
 
+use super::ledger::intact;
 use super::worktree::Findings;
 
 /// The check of agents' configuration, the only one that is not about the store.
@@ -18,14 +20,15 @@ const AGENTS: &str = "agents";
 /// What is not about the store: nothing is damaged.
 const WORKTREE: &str = "worktree";
 const GUARD: &str = "guard";
+const LANDING: &str = "landing";
 
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
 /// It also checks onus's entries in agents' configuration, and whether the agents run its hooks. Exits with 0 if all is well, 6 if
-/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree whose making was interrupted, 8 if anything else is wrong.
+/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree or a landing that was interrupted, 8 if anything else is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees
+    /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees and landings
     #[arg(long)]
     fix: bool,
 }
@@ -52,6 +55,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             findings.extend(
                 rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
             );
+            let landings = super::land::findings(context, &mut engine, args.fix);
+            fixed.extend(landings.fixed);
+            let bad = landings.bad.into_iter().map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
+            findings.extend(bad.chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))));
             match super::worktree::findings(context, args.fix) {
                 Ok(Findings { settled, interrupted, news }) => {
                     fixed.extend(settled);
@@ -115,7 +122,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         }
     }
-    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE)) {
+    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING)) {
         _ if ok => 0,
         true => Code::Unmet.exit_code(),
         false => Code::Damaged.exit_code(),
@@ -204,7 +211,9 @@ fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusa
     match engine.store().rebuild(&mut |_| {}) {
         Ok(rebuilt) => {
             let changed = rebuilt.changed.iter();
-            fixed.extend(changed.map(|(table, rows)| format!("{rows} rows of {table}, from the ledger")));
+            fixed.extend(
+                changed.map(|(table, rows)| format!("{} of {table}, from the ledger", counted(*rows, "row"))),
+            );
         }
         Err(
             error @ (StoreError::ReadOnly(_)
@@ -306,11 +315,7 @@ fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Res
 
 fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {
     match engine.verify(&[], &mut |_| {}) {
-        Ok(verified) => finding(
-            "ledger",
-            true,
-            format!("{} events, {} tasks, all chains intact", verified.events, verified.tasks),
-        ),
+        Ok(verified) => finding("ledger", true, intact(&verified)),
         Err(refusal) => finding("ledger", false, refusal.message),
     }
 }

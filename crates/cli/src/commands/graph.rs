@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use onus_core::ids::TaskRef;
+use onus_core::quote::counted;
 use onus_core::refusal::Refusal;
 use onus_engine::{GraphQuery, GraphView, NodeView};
 use onus_store::Direction;
@@ -133,7 +134,7 @@ fn critical_path(out: &Output, view: &GraphView, most: u32) -> String {
         _ => count,
     };
     let nodes = by_id(view);
-    let mut lines = vec![out.bold(&format!("critical path: {count} tasks"))];
+    let mut lines = vec![out.bold(&format!("critical path: {}", counted(count as u64, "task")))];
     for id in &view.critical_path[..shown] {
         lines.extend(nodes.get(id.as_str()).map(|node| format!("  {}", drawing::label(out, node))));
     }

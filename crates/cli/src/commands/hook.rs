@@ -1,5 +1,6 @@
 mod shell;
 mod usage;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -15,7 +16,7 @@ use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
 use onus_core::session::Reading;
-use onus_engine::{Ancestry, Conversation, Engine, Files, HookCall, Identity, Notice, Reply, Request};
+use onus_engine::{Ancestry, Conversation, Engine, Files, HookCall, Identity, Reply, Request};
 use onus_os::process;
 use onus_store::{Access, AnyStore};
 
@@ -23,6 +24,10 @@ use crate::output::{Output, note};
 use crate::{primer, wording};
 use onus_host::{Checkout, Host, env};
 use onus_repo::Named;
+
+use words::{joined, said};
+
+pub(super) use words::{is_answer, is_unwritable, refused, told};
 
 /// How long a hook waits for other writers: less than a harness waits for its hook, which at the end of a session is at
 /// most 3 s in Codex.
@@ -228,7 +233,7 @@ impl<'a> Hook<'a> {
         }
         let mut calls = Vec::with_capacity(files.len());
         let answer = self.in_each(files.clone(), |hook, paths| {
-            let call = engine.call(&hook.conversation, &paths, Files::Wanted)?;
+            let call = engine.call(&hook.conversation, &paths, Files::ToChange)?;
             calls.push(call.clone());
             match call.is_settled {
                 true => Ok(Answer::default()),
@@ -292,6 +297,7 @@ impl<'a> Hook<'a> {
             Moment::BeforeTool => Ok(Answer::default()),
             Moment::Start => {
                 self.host.adopt_here();
+                self.host.tell_of_conflicts(engine);
                 let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
                 let identity = self.identity(&call);
                 let mut text = primer::primer(engine, Some(&identity), false)?;
@@ -308,8 +314,11 @@ impl<'a> Hook<'a> {
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
             Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins | Moment::PartBegins => {
-                let presence =
-                    if moment == Moment::TurnBegins { Presence::TurnBegun } else { Presence::Here };
+                let begins = moment == Moment::TurnBegins;
+                if begins {
+                    self.host.tell_of_conflicts(engine);
+                }
+                let presence = if begins { Presence::TurnBegun } else { Presence::Here };
                 let reply = self.run(engine, &call, Command::Presence(presence))?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
@@ -438,48 +447,6 @@ impl<'a> Hook<'a> {
     }
 }
 
-/// Whether the store can be read, but not be written now.
-pub(super) fn is_unwritable(refusal: &Refusal) -> bool {
-    matches!(refusal.code, Code::Busy | Code::ReadOnly)
-}
-
-/// Whether the refusal is about what the agent does, not about the state of the store.
-pub(super) fn is_answer(refusal: &Refusal) -> bool {
-    matches!(refusal.exit_code(), 4..=6)
-}
-
-pub(super) fn refused(refusal: &Refusal) -> String {
-    let mut text = format!("onus: {}", refusal.message);
-    for step in refusal.next.iter().filter_map(wording::step) {
-        text.push_str(&format!("\n  next: {step}"));
-    }
-    if refusal.conflict.is_some() {
-        text.push_str("\nDo not work around this: another has the file for now.");
-    }
-    text
-}
-
-/// What an agent hears of its files: its news, and that a task was opened for them.
-fn said(reply: &Reply) -> Option<String> {
-    let news = told(&reply.notices);
-    match &reply.answer {
-        onus_engine::Answer::Guarded { task: Some(task), adopted: true } => {
-            let (id, news) = (&task.id, news.unwrap_or_default());
-            Some(format!(
-                "You hold no task, so onus opened {id} for your edits; it ends with this conversation. If this is planned \
-                 work: onus release {id}, then onus claim the task it belongs to.\n{news}"
-            ))
-        }
-        _ => news,
-    }
-}
-
-pub(super) fn told(notices: &[Notice]) -> Option<String> {
-    let lines: Vec<String> =
-        notices.iter().map(|notice| format!("onus: {}", wording::notice_line(notice))).collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
 /// The files inside the repository, by the root of their worktree, which may not be the one that the agent is in. Nobody owns
 /// what lies elsewhere or in git's own folder.
 fn guarded(host: &Host, files: &[PathBuf]) -> BTreeMap<PathBuf, Vec<String>> {
@@ -495,52 +462,4 @@ fn guarded(host: &Host, files: &[PathBuf]) -> BTreeMap<PathBuf, Vec<String>> {
         }
     }
     found.into_iter().map(|(root, names)| (root, Vec::from_iter(names))).collect()
-}
-
-fn joined(one: Option<String>, other: Option<String>) -> Option<String> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(format!("{one}\n{other}")),
-        (one, other) => one.or(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use onus_core::quote::name;
-    use onus_engine::NoticeKind;
-    use onus_fuzz::texts::{Cast, assert_quoted, assert_visible};
-
-    use super::*;
-
-    #[test]
-    fn nothing_that_others_wrote_breaks_out_of_a_hooks_answer() {
-        onus_fuzz::run(&onus_fuzz::corpus("text"), onus_fuzz::execs(2_000), |bytes| {
-            let cast = Cast::of(bytes);
-            let message = format!(
-                "{} is reserved by ON-1, held by agent:a ({})",
-                name(cast.text(0)),
-                name(cast.text(1))
-            );
-            let refusal = Refusal::new(Code::Scope, message.clone()).next(Step::TakeAnother);
-            let notice = Notice::new(NoticeKind::Wanted, None, message).next(Step::Status);
-            // Text composed elsewhere and never quoted is at least visible.
-            let raw = Refusal::new(Code::Damaged, cast.text(2));
-            let answer = Answer {
-                refusal: Some(refused(&refusal)),
-                context: told(&[notice.clone(), notice]),
-                warning: Some(raw.message.clone()),
-            };
-            for dialect in Dialect::ALL {
-                let written = answer.write(dialect, "PreToolUse").unwrap_or_default();
-                let specific = &written["hookSpecificOutput"];
-                let reason = specific["permissionDecisionReason"].as_str().or(written["reason"].as_str());
-                assert_quoted(reason.unwrap_or_default(), cast.texts());
-                assert_eq!(reason.unwrap_or_default().lines().count(), 2, "{written}");
-                let context = specific["additionalContext"].as_str().unwrap_or_default();
-                assert_quoted(context, cast.texts());
-                assert_eq!(context.lines().count(), 2, "{written}");
-                assert_visible(written["systemMessage"].as_str().unwrap_or_default());
-            }
-        });
-    }
 }

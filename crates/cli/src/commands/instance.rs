@@ -11,10 +11,12 @@ use crate::output::escape_line;
 use crate::render::local_time;
 
 /// List and register instances: which process acts as which actor
+///
+/// Without a command, it lists them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -33,7 +35,7 @@ enum Verb {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.verb {
+    match args.verb.unwrap_or(Verb::List) {
         Verb::List => list(context),
         Verb::Register { pid, instance } => register(context, pid, instance),
     }

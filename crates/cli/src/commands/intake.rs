@@ -1,7 +1,6 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use onus_core::command::{Command, Intake};
 use onus_core::refusal::Refusal;
 use onus_engine::{Answer, Reply, Request, TaskView};
@@ -10,7 +9,7 @@ use onus_repo::name_of;
 use onus_store::Access;
 use serde_json::{Value, json};
 
-use crate::args::Key;
+use crate::args::{AnyOf, Key};
 use crate::context::Context;
 use crate::lines::{Line, Lines};
 use crate::output::{Output, escape_line};
@@ -36,7 +35,7 @@ use crate::wording;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// cli, stdin, file, mail, github, gitlab, jira, chat, or a channel of onus.toml
-    #[arg(value_name = "CHANNEL", value_parser = ChannelName, hide_possible_values = true)]
+    #[arg(value_name = "CHANNEL", value_parser = AnyOf(channels), hide_possible_values = true)]
     channel: String,
     /// The title for cli, else the file to read; default: standard input (-)
     #[arg(value_name = "TITLE|FILE")]
@@ -67,25 +66,9 @@ pub(crate) struct Args {
     key: Key,
 }
 
-/// Any text, as a project may have channels of its own; for completions, those that onus knows.
-#[derive(Clone, Debug)]
-struct ChannelName;
-
-impl TypedValueParser for ChannelName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Channel::ALL.into_iter().map(|channel| PossibleValue::new(channel.as_str()))))
-    }
+/// For completions: a project may have channels of its own.
+fn channels() -> Vec<&'static str> {
+    Channel::ALL.into_iter().map(|channel| channel.as_str()).collect()
 }
 
 /// How the asks of a channel become tasks here.

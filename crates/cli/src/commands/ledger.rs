@@ -2,8 +2,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Command;
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_engine::{Engine, Request, SealDocument};
+use onus_engine::{Engine, Request, SealDocument, Verified};
 use onus_repo::{Repository, SEALS};
 use onus_store::{Access, AnyStore, OWN_FOLDER, Store as _, StoreError, file_mode, make_folder, new_file};
 use serde_json::json;
@@ -71,6 +72,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
 }
 
+/// What was verified, in short.
+pub(super) fn intact(verified: &Verified) -> String {
+    let (events, tasks) = (counted(verified.events, "event"), counted(verified.tasks, "task"));
+    format!("{events}, {tasks}, all chains intact")
+}
+
 fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let seals = seals_to_compare(context, files)?;
@@ -82,13 +89,7 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
         context.out.document(&verified, &[]);
         return Ok(());
     }
-    let tasks = if verified.tasks == 1 { "task" } else { "tasks" };
-    context.out.line(&format!(
-        "{}: {} events, {} {tasks}, all chains intact",
-        context.out.good("OK"),
-        verified.events,
-        verified.tasks
-    ));
+    context.out.line(&format!("{}: {}", context.out.good("OK"), intact(&verified)));
     for seal in &verified.seals {
         context.out.line(&format!("  agrees with {}", escape_line(seal)));
     }
@@ -175,7 +176,11 @@ fn rebuild(context: &Context) -> super::Result {
         );
         return Ok(());
     }
-    context.out.line(&format!("rebuilt {} tasks from {} events", rebuilt.tasks, rebuilt.events));
+    context.out.line(&format!(
+        "rebuilt {} from {}",
+        counted(rebuilt.tasks, "task"),
+        counted(rebuilt.events, "event")
+    ));
     match rebuilt.changed.as_slice() {
         [] => context.out.line("every row was correct; nothing changed"),
         changed => {
@@ -258,7 +263,7 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     if context.out.json {
         context.out.document(json!({ "file": path_text(path), "events": events }), &[]);
     } else {
-        context.out.line(&format!("wrote {events} events to {}", path_line(path)));
+        context.out.line(&format!("wrote {} to {}", counted(events, "event"), path_line(path)));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use jiff::tz::TimeZone;
 use onus_core::actor::ActorName;
 use onus_core::refusal::Refusal;
-use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, StandupView, UsageView};
+use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, RoundGate, StandupView, UsageView};
 
 use crate::args::parse;
 use crate::bars;
@@ -28,10 +28,12 @@ enum Report {
     Actor(OneActor),
     Flow(Flow),
     Cost(Cost),
+    Round(Round),
 }
 
 /// What was done, is in progress, is blocked or waits for you
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
 struct Standup {
     #[command(flatten)]
     days: Days,
@@ -42,6 +44,7 @@ struct Standup {
 
 /// One actor's day as it went by
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "today")))]
 struct OneActor {
     /// The actor: human:NAME, agent:NAME or ci:NAME
     #[arg(value_name = "ACTOR", value_parser = parse::<ActorName>)]
@@ -58,6 +61,7 @@ struct OneActor {
 /// Lead time runs from the request to done, cycle time from the start of work to done. Percentiles are exact to 1 %. Waiting is
 /// the part of the cycle in which nobody held the task: review, a block, or waiting for somebody to take it.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "83d")))]
 struct Flow {
     #[command(flatten)]
     days: Days,
@@ -73,10 +77,24 @@ struct Flow {
 ///
 /// As far as it was recorded, by agents' hooks or by onus session record. What nobody reported is left empty: it is unknown, not zero.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "29d")))]
 struct Cost {
     /// A row for each of these; tag: all tags of a task together
     #[arg(long, value_name = "WHAT", default_value = "task")]
     by: CostByArg,
+    #[command(flatten)]
+    days: Days,
+    /// As Markdown
+    #[arg(long)]
+    md: bool,
+}
+
+/// Who did which task on which branch, what conflicted, what it passed, and where it landed
+///
+/// One row for each task with a branch of its own on which something happened in this time.
+#[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
+struct Round {
     #[command(flatten)]
     days: Days,
     /// As Markdown
@@ -98,6 +116,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Report::Actor(args) => actor(context, &args),
         Report::Flow(args) => flow(context, &args),
         Report::Cost(args) => cost(context, &args),
+        Report::Round(args) => round(context, &args),
     }
 }
 
@@ -151,9 +170,14 @@ impl<'a> Page<'a> {
     }
 
     fn end(self) {
-        let out = self.out;
-        out.line(&self.text());
+        let (out, md) = (self.out, self.md);
+        show(out, md, &self.text());
     }
+}
+
+/// Markdown is broken into lines by whoever shows it.
+fn show(out: &Output, md: bool, page: &str) {
+    if md { out.line(page) } else { out.prose(page) }
 }
 
 fn standup(context: &Context, args: &Standup) -> super::Result {
@@ -165,7 +189,7 @@ fn standup(context: &Context, args: &Standup) -> super::Result {
         out.document(standup.worded(&wording::step), &looked.notices);
         return Ok(());
     }
-    out.line(&standup_page(out, args.md, standup, &zone));
+    show(out, args.md, &standup_page(out, args.md, standup, &zone));
     out.notices(&looked.notices);
     Ok(())
 }
@@ -309,6 +333,69 @@ fn flow(context: &Context, args: &Flow) -> super::Result {
     page.end();
     out.notices(&looked.notices);
     Ok(())
+}
+
+fn round(context: &Context, args: &Round) -> super::Result {
+    let calendar = args.days.calendar("yesterday")?;
+    let (mut engine, identity) = context.host.reader()?;
+    let looked = engine.round(identity.as_ref(), &calendar)?;
+    let (out, view) = (&context.out, &looked.value);
+    if out.json {
+        out.document(view, &looked.notices);
+        return Ok(());
+    }
+    let mut grid = Grid::new(vec![
+        ("task", Kind::Word),
+        ("title", Kind::Title),
+        ("who", Kind::Word),
+        ("state", Kind::Word),
+        ("conflict lines", Kind::Number),
+        ("kept from both", Kind::Number),
+        ("gates", Kind::Word),
+        ("landed", Kind::Word),
+    ]);
+    for row in &view.rows {
+        let who = row.actor.as_deref().map(escape_line).unwrap_or_default();
+        let who = if row.holders > 1 { format!("{who} ({} holders)", row.holders) } else { who };
+        let landed = row.landed.as_ref().map(|commit| format!("{} {}", escape_line(&row.target), &commit[..10]));
+        grid.push(vec![
+            row.task.clone(),
+            escape_line(&row.title),
+            who,
+            row.state.spoken().to_owned(),
+            row.conflict_lines.to_string(),
+            row.resolved_lines.to_string(),
+            row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", "),
+            landed.unwrap_or_default(),
+        ]);
+    }
+    let mut page = Page::new(out, args.md, &format!("Round: {} to {}", view.since, view.until));
+    if view.rows.is_empty() {
+        page.item("", "nothing happened on a task with a branch of its own");
+    } else {
+        page.lines.push(String::new());
+        page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
+        page.lines.push(String::new());
+    }
+    let sum = format!(
+        "{} of {} landed; {} conflict lines resolved by hand, {} kept from both sides",
+        view.landed,
+        view.rows.len(),
+        view.conflict_lines,
+        view.resolved_lines
+    );
+    page.item("", &sum);
+    page.end();
+    out.notices(&looked.notices);
+    Ok(())
+}
+
+fn gate_word(gate: &RoundGate) -> String {
+    match (gate.passed, gate.flaky) {
+        (true, false) => gate.gate.clone(),
+        (true, true) => format!("{} (flaky)", gate.gate),
+        (false, _) => format!("{} (failed)", gate.gate),
+    }
 }
 
 fn cost(context: &Context, args: &Cost) -> super::Result {

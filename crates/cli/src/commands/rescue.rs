@@ -1,3 +1,5 @@
+mod file;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -8,10 +10,7 @@ use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_core::scope::Touched;
-use onus_core::time::rfc3339;
 use onus_engine::RescueView;
-use onus_os::clock;
-use onus_repo::last::{How, Last, Version};
 use onus_repo::rescue::{self as kept, Brought, KeptAt};
 use onus_repo::{Place, Repository};
 use onus_store::Access;
@@ -23,15 +22,19 @@ use crate::grid::{Grid, Kind};
 use crate::output::{escape_line, path_text};
 use crate::render;
 
+use file::{restore_file, show_file};
+
 /// Uncommitted work that was kept: when a task changed hands, or when a file was overwritten
 ///
 /// When a task is taken over or reset, what its holder left uncommitted becomes a commit that no branch has
 /// (refs/onus/rescue/ID/TOKEN); the worktree is not touched. And the last contents of files that agents have reserved are kept for
 /// 14 days, whoever overwrites them.
+///
+/// Without a command, it lists what was kept.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -99,7 +102,7 @@ struct Drop {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action {
+    match args.action.unwrap_or(Action::List { all: false }) {
         Action::List { all } => list(context, all),
         Action::Show { what, token } => match subject(context, &what, token.token)? {
             Subject::Rescue(view) => show(context, &view),
@@ -435,124 +438,6 @@ fn guard(context: &Context, paths: Vec<String>) -> Result<(), Refusal> {
         ..Guard::default()
     };
     context.run(Command::Guard(guard), None).map(drop)
-}
-
-/// The file's name from its worktree's root, and what is kept of it.
-fn versions(context: &Context, file: &Path) -> Result<(String, Last, Vec<Version>), Refusal> {
-    let (place, _) = here(context)?;
-    let (names, _) = context.host.touched(&[file])?;
-    let name = names.into_iter().next().unwrap_or_default();
-    let last = Last::of(place).ok_or_else(|| Refusal::usage("this is not a checkout"))?;
-    let versions = last.versions(Some(&name));
-    if versions.is_empty() {
-        let message = format!("no content of {} is kept here", quote::name(&name));
-        return Err(Refusal::new(Code::NotFound, message));
-    }
-    Ok((name, last, versions))
-}
-
-fn how(version: &Version) -> String {
-    let by: Vec<String> = version.by.iter().map(|(actor, _)| actor.to_string()).collect();
-    let by = match by.as_slice() {
-        [] => String::new(),
-        by => format!(" of {}", by.join(", ")),
-    };
-    match version.how {
-        How::Edited => format!("after an edit{by}"),
-        How::Seen => "before a command".to_owned(),
-        How::Changed if version.by.is_empty() => "changed by somebody".to_owned(),
-        How::Changed => format!("changed while a command{by} ran"),
-        How::Replaced => "replaced by a restore".to_owned(),
-        How::Restored => "restored".to_owned(),
-    }
-}
-
-/// As many digits as tell contents apart.
-fn digits(version: &Version) -> &str {
-    version.sha256.get(..12).unwrap_or(&version.sha256)
-}
-
-fn show_file(context: &Context, file: &Path) -> super::Result {
-    let (name, last, versions) = versions(context, file)?;
-    if context.out.json {
-        let versions: Vec<_> = versions
-            .iter()
-            .map(|version| {
-                json!({
-                    "version": digits(version),
-                    "at": rfc3339(version.at_ms),
-                    "bytes": version.bytes,
-                    "how": how(version),
-                    "there": last.is_there(version),
-                })
-            })
-            .collect();
-        context.out.document(json!({ "file": name, "versions": versions }), &[]);
-        return Ok(());
-    }
-    for version in &versions {
-        let there = if last.is_there(version) { ", there now" } else { "" };
-        context.out.line(&format!(
-            "{}  {}  {} bytes, {}{there}",
-            digits(version),
-            ago(&rfc3339(version.at_ms)),
-            version.bytes,
-            how(version)
-        ));
-    }
-    Ok(())
-}
-
-fn restore_file(context: &Context, file: &Path, args: &Restore) -> super::Result {
-    let (name, last, versions) = versions(context, file)?;
-    let identity =
-        context.host.engine(Access::Read).and_then(|mut engine| context.host.identity(&mut engine)).ok();
-    let is_wanted = |version: &&Version| match &args.version {
-        Some(digest) => !digest.is_empty() && version.sha256.starts_with(digest.as_str()),
-        // What another's command made of it is not what its owner looks for.
-        None => {
-            let own = identity.as_ref().filter(|identity| !identity.actor.is_person());
-            let is_own = own.is_none_or(|own| version.is_own((&own.actor, &own.instance)));
-            let is_anothers = version.how == How::Changed && last.is_there(version);
-            is_own && version.how != How::Replaced && !is_anothers
-        }
-    };
-    let wanted = versions.iter().find(is_wanted);
-    let Some(version) = wanted.filter(|version| args.version.is_some() || !last.is_there(version)) else {
-        let message = match &args.version {
-            Some(_) => format!("no content of {} is called that", quote::name(&name)),
-            None => format!("{} has the last content that was seen of it", quote::name(&name)),
-        };
-        return Err(Refusal::new(Code::NotFound, message));
-    };
-    match &args.to {
-        Some(folder) => {
-            let content = last.content(version).map_err(failed)?;
-            let to = folder.join(Path::new(&name).file_name().unwrap_or_default());
-            std::fs::create_dir_all(folder).map_err(failed)?;
-            let file = std::fs::File::create_new(&to);
-            file.and_then(|mut file| std::io::Write::write_all(&mut file, content.bytes()))
-                .map_err(failed)?;
-        }
-        None => {
-            guard(context, vec![name.clone()])?;
-            last.bring_back(version, clock::now().wall_ms).map_err(failed)?;
-        }
-    }
-    if context.out.json {
-        let value =
-            json!({ "file": name, "version": digits(version), "bytes": version.bytes, "how": how(version) });
-        context.out.document(value, &[]);
-    } else {
-        context.out.line(&format!(
-            "restored {} ({} bytes, {}, {})",
-            escape_line(&name),
-            version.bytes,
-            how(version),
-            ago(&rfc3339(version.at_ms))
-        ));
-    }
-    Ok(())
 }
 
 /// The record first: whatever is gone then was dropped by somebody, for a reason.

@@ -1,4 +1,5 @@
 use onus_core::command::Command;
+use onus_core::quote::counted;
 use onus_core::refusal::Refusal;
 use onus_engine::{Answer, TouchedView};
 use serde_json::json;
@@ -59,8 +60,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 
 /// `was` goes before each task's state, which is its state before the reset.
 fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> String {
-    let plural = if touched.len() == 1 { "task" } else { "tasks" };
-    let mut lines = vec![format!("{} {plural} {what}", touched.len())];
+    let mut lines = vec![format!("{} {what}", counted(touched.len() as u64, "task"))];
     for task in touched {
         let held = task.lease.as_ref().map(|lease| {
             let alive = if lease.live { "live" } else { "lapsed" };

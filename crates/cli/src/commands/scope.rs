@@ -13,10 +13,12 @@ use onus_host::target;
 ///
 /// Globs start at the repository's root: * and ? within a name, ** across folders, [a-z], {a,b}. `src/` is everything in
 /// src. No two live leases reserve the same path, unless both share it.
+///
+/// Without a command, it shows those of the one task you hold.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -48,7 +50,7 @@ struct Show {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (change, adds) = match args.action {
+    let (change, adds) = match args.action.unwrap_or(Action::Show(Show { target: Target { task: None } })) {
         Action::Show(show) => return run_show(context, show),
         Action::Add(change) => (change, true),
         Action::Rm(change) => (change, false),

@@ -21,10 +21,12 @@ use crate::render;
 /// A seat is a lease without a task: for other parts of onus, and for scripts that must run once. It works like
 /// a task's lease: tokens, lapse, takeover. Taking a new name creates the seat: a role in lower case (dispatch), or a role
 /// and what it is for (land:main).
+///
+/// Without a command, it lists the seats.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -185,7 +187,7 @@ struct Redact {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action {
+    match args.action.unwrap_or(Action::List) {
         Action::Take(take) => run_take(context, take),
         Action::Renew(Renew { seat, ttl, token, key }) => {
             let command = Command::OnSeat { seat, act: SeatAct::Renew { ttl_ms: ttl }, force: None };

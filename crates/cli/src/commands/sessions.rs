@@ -19,6 +19,7 @@ use crate::render::{grouped, local_time};
 /// time from the claim to its end. Waited is the time at permission prompts, as agents' hooks report it, and in review: neither is
 /// work.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("since", |since| Days::starting(since, "7d")))]
 pub(crate) struct Args {
     /// Only this task's, whenever they were
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
@@ -85,7 +86,7 @@ fn table(sessions: &[SessionView]) -> Grid {
             Some(how) => how.as_str().replace('_', " "),
             None if !session.live => "lapsed".to_owned(),
             None if session.waits => "asks".to_owned(),
-            None => "goes on".to_owned(),
+            None => "running".to_owned(),
         };
         let cells = [
             session.session.clone(),

@@ -1,5 +1,6 @@
 use onus_core::task::State;
 use onus_engine::{AwaitedView, HeldView};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::output::{Output, escape_line};
@@ -9,16 +10,20 @@ use crate::{render, wording};
 /// Show what waits for you, who holds what, and task counts by state
 ///
 /// It also names tasks in review, blocked tasks, and leases that have lapsed, gone stale (a person's, without a sign of
-/// life) or stalled (an agent's, without progress). Ad-hoc tasks are counted separately.
+/// life) or stalled (an agent's, without progress). Ad-hoc tasks are counted separately. Where tasks have branches, it says
+/// which of them cannot be merged with one another or with the branch to land in.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.status(identity.as_ref())?;
+    let forecast = context.host.forecast(&mut engine);
     let (out, status) = (&context.out, &looked.value);
     if out.json {
-        out.document(status.worded(&wording::step), &looked.notices);
+        let mut value = json!(status.worded(&wording::step));
+        value["forecast"] = json!(forecast);
+        out.document(value, &looked.notices);
         return Ok(());
     }
     // In the order of a task's life.
@@ -63,6 +68,7 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
             out.prose(&out.dim(&format!("    next: {next}")));
         }
     }
+    render::forecast(out, &forecast);
     out.notices(&looked.notices);
     Ok(())
 }

@@ -1,3 +1,4 @@
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, Forced, Override, Refusal, Step};
 use onus_engine::Engine;
 use onus_os::process;
@@ -126,9 +127,9 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
         );
     } else {
         context.out.line(&format!(
-            "copied and verified {} events of {} tasks: {}",
-            copied.events,
-            copied.tasks,
+            "copied and verified {} of {}: {}",
+            counted(copied.events, "event"),
+            counted(copied.tasks, "task"),
             escape_line(&to.to_string())
         ));
         context.out.line("next: set ONUS_STORE, or store.path in your configuration, to the new store");

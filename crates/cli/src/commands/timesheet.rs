@@ -21,6 +21,7 @@ use crate::render::local_time;
 /// counts for both days. What goes on now and is not recorded yet is named below the table, and in no sum.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(mut_arg("since", |since| Days::starting(since, "monday")))]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
@@ -322,7 +323,10 @@ pub(super) fn totals(sheet: &SheetView) -> Vec<String> {
             ));
         }
         if actor.pending_seconds > 0.0 {
-            lines.push(format!("{name} goes on: {} not recorded yet", hours::spoken(actor.pending_seconds)));
+            lines.push(format!(
+                "{name} is still at work: {} not recorded yet",
+                hours::spoken(actor.pending_seconds)
+            ));
         }
     }
     lines

@@ -13,10 +13,12 @@ use crate::output::escape_line;
 /// Anyone may have written them, so none runs before a person approved exactly that command in this clone: its words, its
 /// variables and its time limit. A changed command must be approved again. An agent approves nothing; a pipeline approves by a
 /// digest that was recorded outside the repository.
+///
+/// Without a command, it lists them.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -54,7 +56,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let own = config.worktrees().setup.into_iter().chain(config.landing().pr);
     let gates = config.gates().iter().filter_map(onus_host::gates::definition);
     let definitions: Vec<Definition> = own.chain(gates).collect();
-    match args.action {
+    match args.action.unwrap_or(Action::List) {
         Action::List => list(context, &definitions),
         Action::Approve(args) => approve(context, &definitions, args),
         Action::Revoke(revoke) => {

@@ -1,15 +1,16 @@
-use onus_engine::WhyView;
+use onus_engine::{ForecastView, WhyView};
+use serde_json::json;
 
 use crate::args::Target;
 use crate::context::Context;
 use crate::output::{Output, escape_line};
-use crate::wording;
+use crate::{render, wording};
 use onus_host::target;
 
 /// Explain why a task cannot be claimed now, and what would help
 ///
 /// Lists every obstacle with its next step: unmet dependencies, unfinished parts, a holder, scope conflicts, a schedule, a
-/// tier.
+/// tier. Below that, what its branch cannot be merged with: another task's branch, or the one to land in.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -19,10 +20,15 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.why(identity.as_ref(), target(args.target.task)?.as_ref())?;
+    let all = context.host.forecast(&mut engine);
+    let forecast = ForecastView { conflicts: all.of(|task, _| task == looked.value.id), ..all };
     if context.out.json {
-        context.out.document(looked.value.worded(&wording::step), &looked.notices);
+        let mut value = json!(looked.value.worded(&wording::step));
+        value["forecast"] = json!(forecast);
+        context.out.document(value, &looked.notices);
     } else {
         context.out.prose(&prose(&context.out, &looked.value));
+        render::forecast(&context.out, &forecast);
         context.out.notices(&looked.notices);
     }
     Ok(())

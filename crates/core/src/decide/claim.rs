@@ -111,7 +111,7 @@ pub(super) fn acquire(
     if let Some(demand) = &terms.demand {
         drafts.extend(super::gate::asked_for(view, demand, Verb::Claim, force)?);
     }
-    let (wanted, mode) = super::scope::wanted(view.task, terms);
+    let (wanted, mode) = super::scope::reservations_of(view.task, terms);
     super::scope::check_len(view, wanted.rows().len())?;
     let careful = super::scope::check(view, &wanted, mode)?;
     let of_kin = super::scope::ask_kin(view, &wanted)?;

@@ -29,7 +29,7 @@ pub use ready::{
     Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
 };
 pub use rescue::is_lost;
-pub use scope::{MAX_GLOBS, Merge, Rival, Surroundings, Wish, reserved_by, reserves, wanted};
+pub use scope::{MAX_GLOBS, Merge, Reserving, Rival, Surroundings, reservations_of, reserved_by, reserves};
 pub use seat::{Need, decide_seat, holds_seat};
 pub use standing::{held_refusal, spoken_place};
 pub use tasks::create;

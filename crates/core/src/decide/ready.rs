@@ -119,6 +119,8 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
         let holder = first.holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
         format!("{} ({}{holder})", first.id, first.state.spoken())
     });
+    // What is done and still in the way has to land.
+    let what = if named.first().is_some_and(|first| first.state == State::Done) { "has not landed" } else { what };
     let more = match count {
         0 | 1 => String::new(),
         2 => ", nor is another".to_owned(),
@@ -127,7 +129,10 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
     let mut refusal =
         Refusal::new(Code::Unmet, format!("{} {how} {first}, which {what}{more}", view.id)).task(view.id);
     if let Some(first) = named.first() {
-        refusal = refusal.next(Step::why(&first.id));
+        refusal = refusal.next(match first.state {
+            State::Done => Step::Land(first.id.clone()),
+            _ => Step::why(&first.id),
+        });
     }
     refusal.next(Step::why(view.id)).next(Step::TakeAnother)
 }
@@ -171,7 +176,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     found.extend(kept_refusal(view).map(|refusal| of(ObstacleKind::Kept, refusal)));
     found.extend(view.waits_for.iter().map(upstream_obstacle));
     found.extend(schedule_refusal(view).map(|refusal| of(ObstacleKind::Schedule, refusal)));
-    let (wanted, mode) = super::scope::wanted(task, &Terms::default());
+    let (wanted, mode) = super::scope::reservations_of(task, &Terms::default());
     if let Some(refusal) = super::scope::collision(view, &wanted, mode) {
         let conflict = refusal.conflict.clone();
         found.push(Obstacle {
@@ -234,10 +239,12 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
     let Upstream { id, state, kind, holder, waits } = upstream;
     let held = holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
     let message = match kind {
+        _ if *state == State::Done => format!("it depends on {id}, which is done and has not landed"),
         ObstacleKind::Child => format!("its part {id} is {}{held}", state.spoken()),
         _ => format!("it depends on {id}, which is {}{held}", state.spoken()),
     };
     let next = match (kind, state) {
+        (_, State::Done) => Step::Land(id.clone()),
         (ObstacleKind::Child, _)
         | (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => Step::why(id),
         (_, State::Failed) => Step::verb(Verb::Retry, id),

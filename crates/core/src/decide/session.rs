@@ -59,8 +59,10 @@ pub(super) fn correct(
         return Err(refused(Code::NotFound, format!("{id} has no session {token}")));
     };
     if lease.ended.is_none() {
-        let message =
-            format!("the session of {} on {id} goes on: it can be corrected when it has ended", lease.actor);
+        let message = format!(
+            "the session of {} on {id} is still running: it can be corrected when it has ended",
+            lease.actor
+        );
         return Err(refused(Code::NotAllowed, message));
     }
     // Parts of it may be different actors' after an earlier correction.

@@ -194,49 +194,12 @@ impl UnitOfWork<'_> {
         if acquired {
             notices.extend(task.as_ref().and_then(|task| self.work_elsewhere(task, act)));
         }
-        let effect = match act {
-            Act::Claim(_)
-            | Act::Takeover(_)
-            | Act::Renew { .. }
-            | Act::Handoff { .. }
-            | Act::Assign { .. }
-            | Act::AddScope { .. }
-            | Act::RemoveScope { .. }
-            | Act::Touch { .. }
-            | Act::Attach(_) => {
-                let hands_on = matches!(act, Act::Handoff { .. } | Act::Assign { .. });
-                Effect::Lease { renewed: !acquired && !hands_on, takeover }
-            }
-            Act::Edit(_)
-            | Act::AddDeps { .. }
-            | Act::RemoveDeps { .. }
-            | Act::Change(_)
-            | Act::Yield(_)
-            | Act::Rescue { .. }
-            | Act::DropRescue { .. }
-            | Act::Note { .. }
-            | Act::Tick { .. }
-            | Act::Move { .. }
-            | Act::RecordUsage(_)
-            | Act::Commit(_)
-            | Act::Judge(_)
-            | Act::Land(_)
-            | Act::SettleLanding { .. }
-            | Act::FoundLanded(_)
-            | Act::FailLanding(_)
-            | Act::Correct { .. }
-            | Act::Redact { .. } => Effect::Task,
+        let hands_on = matches!(act, Act::Handoff { .. } | Act::Assign { .. });
+        let effect = match act.gives_lease() {
+            true => Effect::Lease { renewed: !acquired && !hands_on, takeover },
+            false => Effect::Task,
         };
-        let got_lease = matches!(
-            act,
-            Act::Claim(_)
-                | Act::Takeover(_)
-                | Act::Renew { .. }
-                | Act::AddScope { .. }
-                | Act::RemoveScope { .. }
-                | Act::Touch { .. }
-                | Act::Attach(_)
-        );
+        let got_lease = act.gives_lease() && !hands_on;
         Ok(Outcome { token: token.filter(|_| got_lease), notices, unchanged, ..Outcome::on(effect, uid) })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use onus_core::actor::{Actor, ActorName, Caller};
 use onus_core::command::{Act, Edit};
 use onus_core::decide::{
-    Copied, Named, ObstacleKind, Redactable, Surroundings, Upstream, View, Wish, reserves,
+    Copied, Named, ObstacleKind, Redactable, Reserving, Surroundings, Upstream, View, reserves,
 };
 use onus_core::gate::JudgementRow;
 use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
@@ -91,13 +91,13 @@ impl Evidence {
         snapshot: &mut Snapshot<'_>,
         caller: &Caller,
         task: &Task,
-        wish: Wish,
+        reserving: Reserving,
     ) -> onus_store::Result<()> {
         let lease = self.lease.as_ref().filter(|lease| lease.is_usable(task.fenced_token));
-        let mut asked = wish.scope;
+        let mut asked = reserving.scope;
         let (mut all, mut own_len) = (None, 0);
         if let Some(lease) = lease {
-            if wish.revives || wish.counts {
+            if reserving.revives || reserving.counts {
                 let reserved = snapshot.scope_of(lease.task, lease.token)?;
                 own_len = reserved.rows().len();
                 asked.extend(reserved.rows().iter().map(|row| row.glob.clone()));
@@ -228,8 +228,8 @@ impl UnitOfWork<'_> {
             && reserves(&self.view(task, &evidence), act).is_some()
         {
             self.lock_scopes()?;
-            if let Some(wish) = reserves(&self.view(task, &evidence), act) {
-                evidence.look_around(&mut self.snapshot(), &caller, task, wish)?;
+            if let Some(reserving) = reserves(&self.view(task, &evidence), act) {
+                evidence.look_around(&mut self.snapshot(), &caller, task, reserving)?;
             }
         }
         Ok(evidence)

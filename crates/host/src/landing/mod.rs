@@ -14,6 +14,7 @@
 //! A round whose target, branch or intent changed under it is withdrawn and built again. `queue.rs` says which tasks share a round.
 
 mod checks;
+mod pull_request;
 mod queue;
 mod round;
 mod seat;
@@ -21,6 +22,7 @@ mod settle;
 mod words;
 
 pub use checks::{GateRun, Running};
+pub use pull_request::Opened;
 pub use queue::Queued;
 pub use round::{LandedTask, Refused, Report};
 pub use seat::Seated;

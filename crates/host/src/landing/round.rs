@@ -626,7 +626,10 @@ fn style(style: LandStyle) -> Style {
     }
 }
 
-fn unreachable(remote: &str, why: &str) -> Refusal {
+pub(super) fn unreachable(remote: &str, why: &str) -> Refusal {
+    // Git's advice that follows is for people who typed the command.
+    let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let why = why.trim_start_matches("fatal: ");
     let message = format!("{} cannot be reached: {}", quote::name(remote), quote::visible_line(why));
     Refusal::new(Code::Unavailable, message).next(Step::plain("check the remote, then try again"))
 }

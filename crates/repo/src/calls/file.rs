@@ -1,4 +1,4 @@
-//! The file that remembers: two lines of JSON in the worktree's own git directory, read and written under a lock.
+//! The file that remembers: two lines of JSON in a git directory, read and written under a lock.
 //!
 //! It is a memory and no record: whatever is missing or broken in it is forgotten, and the agents go on. It is never removed, since
 //! others may wait for its lock, and never followed through a link.
@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-const NAME: &str = "onus-calls";
-
 /// The most that is read.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -21,18 +19,18 @@ const PATIENCE: Duration = Duration::from_millis(1_000);
 
 /// The file, locked until it is dropped.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(crate) struct Locked {
     file: File,
 }
 
 impl Locked {
     /// None: it cannot be had. `creates`: also where there is none yet.
-    pub(super) fn open(git_dir: &Path, creates: bool) -> Option<Locked> {
+    pub(crate) fn open(path: &Path, creates: bool) -> Option<Locked> {
         let mut how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         if creates {
             how |= OFlags::CREATE;
         }
-        let file = File::from(rustix::fs::open(git_dir.join(NAME), how, Mode::RUSR | Mode::WUSR).ok()?);
+        let file = File::from(rustix::fs::open(path, how, Mode::RUSR | Mode::WUSR).ok()?);
         file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         if file.try_lock().is_ok() {
             return Some(Locked { file });
@@ -46,7 +44,7 @@ impl Locked {
     }
 
     /// Both lines.
-    pub(super) fn read(&mut self) -> (String, String) {
+    pub(crate) fn read(&mut self) -> (String, String) {
         let mut text = String::new();
         let is_read = self.file.rewind().is_ok()
             && (&self.file).take(MAX_BYTES + 1).read_to_string(&mut text).is_ok()
@@ -58,12 +56,13 @@ impl Locked {
     }
 
     /// What cannot be written is not remembered.
-    pub(super) fn write(&mut self, first: &str, second: &str) {
+    pub(crate) fn write(&mut self, first: &str, second: &str) {
         let text = format!("{first}\n{second}");
+        // Emptied first: whoever is killed meanwhile leaves the beginning of the new text, and nothing of the old one.
         let is_written = text.len() as u64 <= MAX_BYTES
+            && self.file.set_len(0).is_ok()
             && self.file.rewind().is_ok()
-            && self.file.write_all(text.as_bytes()).is_ok()
-            && self.file.set_len(text.len() as u64).is_ok();
+            && self.file.write_all(text.as_bytes()).is_ok();
         if !is_written {
             // Half of it would be worse than nothing.
             let _ = self.file.set_len(0);

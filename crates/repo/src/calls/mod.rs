@@ -25,10 +25,13 @@ use onus_core::lease::Process;
 
 use crate::discover::{Place, worktree};
 use crate::last::{How, Last};
-use file::Locked;
 use print::Print;
 
+pub(crate) use file::Locked;
 pub(crate) use print::TICK_MS;
+
+/// The file, in the worktree's own git directory.
+const NAME: &str = "onus-calls";
 
 /// Bounds on what is remembered.
 const MAX_CALLS: usize = 200;
@@ -151,7 +154,7 @@ impl Calls {
     /// None: outside git, or it cannot be had. `creates`: also where nothing is remembered yet.
     pub fn open(place: &Place, now_ms: i64, creates: bool) -> Option<Calls> {
         let (root, git_dir) = home(place)?;
-        let mut file = Locked::open(&git_dir, creates)?;
+        let mut file = Locked::open(&git_dir.join(NAME), creates)?;
         let (head, unread) = file.read();
         let head = serde_json::from_str(&head).unwrap_or_default();
         let last = Last::of(place);

@@ -113,7 +113,15 @@ impl Call<'_> {
 
 /// The keys of all programs that convert files.
 pub(crate) fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
-    let keys = r"^filter\..*\.(clean|process|smudge|required)$";
+    configured(repository, r"^filter\..*\.(clean|process|smudge|required)$", limit)
+}
+
+/// The keys of all programs that merge files.
+pub(crate) fn drivers(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
+    configured(repository, r"^merge\..*\.driver$", limit)
+}
+
+fn configured(repository: &Repository, keys: &str, limit: Duration) -> Result<Vec<String>, GitError> {
     let call = repository.call().words(&["config", "-z", "--name-only", "--get-regexp", keys]);
     match call.limit(limit).run() {
         Ok(out) => {

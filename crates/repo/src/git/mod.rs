@@ -29,7 +29,7 @@ use crate::owner::Foreign;
 pub(crate) use changes::with_trailers;
 pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
 pub use look::{are_committed, uncommitted};
-pub(crate) use look::{dirty, filters};
+pub(crate) use look::{dirty, drivers, filters};
 pub use seals::{SEALS, anchor, anchored, show};
 
 /// The longest that a call may take. All of these are small; a disk may be slow.

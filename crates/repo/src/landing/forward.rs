@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use onus_core::commit::CommitId;
 
+use super::refs::LANDED;
 use super::{Error, Lander, shown};
 use crate::discover::{Place, discover};
 use crate::files::read_small;
@@ -112,6 +113,17 @@ impl Lander {
         });
         let place = place.filter(|_| !is_elsewhere());
         Out { path: linked.path, place, under_way: under_way(&linked.git_dir).map(|it| it.what) }
+    }
+
+    /// Targets whose branch is behind what landed, since somebody has it checked out.
+    pub fn targets_ahead(&self) -> Result<Vec<String>, Error> {
+        let listed = self.git().words(&["for-each-ref", "--format=%(refname)", LANDED]).line()?;
+        Ok(listed.lines().filter_map(|name| name.strip_prefix(LANDED)).map(str::to_owned).collect())
+    }
+
+    /// Where a branch is checked out.
+    pub fn checkouts_of(&self, target: &str) -> Result<Vec<PathBuf>, Error> {
+        Ok(checked_out(self, target)?.into_iter().map(|out| out.path).collect())
     }
 
     /// Brings every checkout of the target forward to what landed, as far as nothing there is in the way. Any number of times, by

@@ -9,7 +9,7 @@
 //! configured that program. (`merge=ours` is such a name.)
 //!
 //! **Union.** A conflict in the text of a regular file that a union glob covers is merged once more by `git merge-file --union`: the lines of
-//! both sides stay. Nothing else is: a file that one side deleted or renamed, a mode, a link, a submodule, a binary file remain conflicts.
+//! both sides stay. Nothing else is: a file that one side deleted, two that were renamed to one name, a mode, a link, a submodule, a binary file remain conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -131,16 +131,23 @@ impl Lander {
             return Ok(Merge::Clean(Merged { tree: answer.tree, unions: Vec::new() }));
         }
         let lines = self.conflict_lines(&answer);
+        let is_covered = |path: &[u8]| std::str::from_utf8(path).is_ok_and(|path| union.covers(path));
+        let both_added =
+            |(path, stages): (&Vec<u8>, &BTreeMap<u8, Stage>)| is_covered(path) && !stages.contains_key(&1);
+        let renamed = match answer.stages.iter().any(both_added) {
+            true => self.renamed(base, ours, theirs)?,
+            false => BTreeSet::new(),
+        };
         let mut united: Vec<(Vec<u8>, Stage)> = Vec::new();
         for (path, stages) in &answer.stages {
-            let is_covered = std::str::from_utf8(path).is_ok_and(|path| union.covers(path));
-            if let Some(mode) = merged_mode(stages).filter(|_| is_covered && answer.is_only_text(path))
+            let may_be = is_covered(path) && answer.is_only_text(path) && !renamed.contains(path);
+            if let Some(mode) = merged_mode(stages).filter(|_| may_be)
                 && let Some(object) = self.unite(&spool, stages)?
             {
                 united.push((path.clone(), Stage { mode, object }));
             }
         }
-        let left = answer.without(&united, &lines);
+        let left = answer.without(&united, &lines, (ours, theirs.as_str()));
         if !left.is_empty() {
             return Ok(Merge::Conflicts(left));
         }
@@ -164,6 +171,28 @@ impl Lander {
             Some(1) => Ok(Vec::new()),
             _ => Err(Error::Git(GitError(outcome.err))),
         }
+    }
+
+    /// What either side gave a new name. Git does not say which of two files of one name were others before.
+    fn renamed(
+        &self,
+        base: Option<&CommitId>,
+        ours: &str,
+        theirs: &CommitId,
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let base = match base {
+            Some(base) => base.to_string(),
+            None => self.git().words(&["merge-base", ours, theirs.as_str()]).limit(LIMIT).line()?,
+        };
+        let mut found = BTreeSet::new();
+        for side in [ours, theirs.as_str()] {
+            let words = ["diff-tree", "-r", "-z", "-M", "-l7000", "--diff-filter=R", "--name-status"];
+            let out = self.git().words(&words).words(&[&base, side]).limit(LIMIT).run()?;
+            // `R100 NUL OLD NUL NEW NUL`
+            let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
+            found.extend(fields.chunks_exact(3).map(|fields| fields[2].to_vec()));
+        }
+        Ok(found)
     }
 
     /// The lines of both sides, as an object. None: it is not text.
@@ -203,14 +232,24 @@ impl Lander {
     /// How many lines are between the marks that git left in each conflicting text.
     fn conflict_lines(&self, answer: &Answer) -> BTreeMap<Vec<u8>, u64> {
         let texts = answer.stages.keys().filter(|path| answer.is_only_text(path) && !path.contains(&b'\n'));
-        let counted = texts.filter_map(|path| {
-            let name = [answer.tree.as_bytes(), b":", path].concat();
-            use std::os::unix::ffi::OsStrExt as _;
-            let call = self.git().words(&["cat-file", "blob"]).word(std::ffi::OsStr::from_bytes(&name));
-            // A count is said, not decided by: one that cannot be had is none.
-            Some((path.clone(), between_marks(&call.run().ok()?)))
-        });
-        counted.collect()
+        let texts: Vec<&Vec<u8>> = texts.collect();
+        let names = texts.iter().flat_map(|path| [answer.tree.as_bytes(), b":", path, b"\n"].concat());
+        let names: Vec<u8> = names.collect();
+        // A count is said, not decided by: where it cannot be had, there is none.
+        let out =
+            self.git().words(&["cat-file", "--batch"]).input(&names).limit(LIMIT).run().unwrap_or_default();
+        let (mut found, mut rest) = (BTreeMap::new(), out.as_slice());
+        for path in texts {
+            // `OBJECT blob SIZE<newline>CONTENT<newline>`
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { break };
+            let header = String::from_utf8_lossy(&rest[..end]).into_owned();
+            rest = &rest[end + 1..];
+            let size = header.split_once(" blob ").and_then(|(_, size)| size.parse::<usize>().ok());
+            let Some(content) = size.and_then(|size| rest.get(..size)) else { continue };
+            found.insert(path.clone(), between_marks(content));
+            rest = rest.get(content.len() + 1..).unwrap_or_default();
+        }
+        found
     }
 }
 
@@ -226,27 +265,40 @@ impl Answer {
         about.peek().is_some() && about.all(|(paths, kind, _)| kind == "contents" && paths.len() == 1)
     }
 
-    /// What is left when these are settled.
-    fn without(&self, settled: &[(Vec<u8>, Stage)], lines: &BTreeMap<Vec<u8>, u64>) -> Vec<Conflict> {
+    /// What is left when these are settled, each file once.
+    fn without(
+        &self,
+        settled: &[(Vec<u8>, Stage)],
+        lines: &BTreeMap<Vec<u8>, u64>,
+        (ours, theirs): (&str, &str),
+    ) -> Vec<Conflict> {
         let is_settled = |path: &[u8]| settled.iter().any(|(it, _)| it == path);
         let of = |path: &[u8]| {
             let about = self.conflicts.iter().find(|(paths, _, _)| paths.iter().any(|it| it == path));
             let (kind, says) = about.map_or(("", ""), |(_, kind, says)| (kind, says));
+            // A file that cannot be where it was is called by its side: `src~HASH`.
+            let name = shown(path);
+            let side = name.rsplit_once('~').filter(|(_, side)| *side == ours || *side == theirs);
             Conflict {
-                path: shown(path),
+                path: side.map_or(name.as_str(), |(name, _)| name).to_owned(),
                 kind: kind.to_owned(),
-                says: says.to_owned(),
+                says: says.replace(ours, "the target").replace(theirs, "the branch"),
                 conflict_lines: lines.get(path).copied().unwrap_or_default(),
             }
         };
-        let open: Vec<Conflict> =
-            self.stages.keys().filter(|path| !is_settled(path)).map(|path| of(path)).collect();
+        let open = self.stages.keys().filter(|path| !is_settled(path));
         // Some conflicts have no sides, such as one about where a renamed folder's files belong.
         let rest = self.conflicts.iter().filter(|(paths, _, _)| {
             !paths.iter().any(|path| is_settled(path) || self.stages.contains_key(path))
         });
         let rest: BTreeSet<&Vec<u8>> = rest.flat_map(|(paths, _, _)| paths).collect();
-        open.into_iter().chain(rest.into_iter().map(|path| of(path))).collect()
+        let mut found: Vec<Conflict> = Vec::new();
+        for conflict in open.chain(rest).map(|path| of(path)) {
+            if found.iter().all(|it| it.path != conflict.path) {
+                found.push(conflict);
+            }
+        }
+        found
     }
 }
 

@@ -71,7 +71,7 @@ impl Lander {
         let words = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
         let call = self.git().reaching_out().limit(limit).words(&words);
         match call.words(&["--no-auto-maintenance", "--end-of-options", remote]).word(refs).run() {
-            Ok(_) => self.commit_of(&ours).map(Fetched::At).ok_or_else(|| Error::NoBranch(ours)),
+            Ok(_) => self.commit_of(&ours).map(Fetched::At).ok_or(Error::NoBranch(ours)),
             Err(GitError(why)) if why.contains("couldn't find remote ref") => Ok(Fetched::NoBranch),
             Err(GitError(why)) => Ok(Fetched::Unreachable(why)),
         }
@@ -99,14 +99,24 @@ impl Lander {
             Ok(outcome) => outcome,
             Err(GitError(why)) => return Ok(Push::Unreachable(why)),
         };
+        // `!<tab>FROM:TO<tab>[rejected] (why)`, and `=` for one that is so already, which git does not hold against a lease.
+        let listed = String::from_utf8_lossy(&outcome.out).into_owned();
+        let is_so = |change: &&Change| {
+            let to = format!(":{}\t", change.reference);
+            change.old != change.new
+                && listed.lines().any(|line| line.starts_with("=\t") && line.contains(&to))
+        };
+        if changes.iter().any(|change| is_so(&change)) {
+            return Ok(Push::Moved);
+        }
         if outcome.status.success() {
             return Ok(Push::Pushed);
         }
-        // `!<tab>FROM:TO<tab>[rejected] (why)`
-        let listed = String::from_utf8_lossy(&outcome.out).into_owned();
         let refused: Vec<&str> = listed.lines().filter(|line| line.starts_with("!\t")).collect();
         let is_stale = |text: &str| STALE.iter().any(|words| text.contains(words));
-        if refused.iter().any(|line| is_stale(line)) {
+        // A server that finds out only at the end says so beside it.
+        let at_the_end = refused.iter().any(|line| line.contains("atomic transaction failed"));
+        if refused.iter().any(|line| is_stale(line)) || at_the_end && is_stale(&outcome.err) {
             return Ok(Push::Moved);
         }
         Ok(match refused.is_empty() {

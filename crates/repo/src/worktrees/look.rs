@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use onus_core::quote;
 use onus_core::refusal::Refusal;
 use serde::Serialize;
 
@@ -96,10 +97,9 @@ impl State {
 
 pub(super) fn counted(count: u64, what: &str) -> String {
     match count {
-        1 => format!("1 {what}"),
         // Where they could not be counted.
         u64::MAX => format!("{what}s"),
-        count => format!("{count} {what}s"),
+        count => quote::counted(count, what),
     }
 }
 

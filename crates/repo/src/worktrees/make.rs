@@ -12,9 +12,9 @@ use super::journal::{Action, Journal, LOOK_AGAIN, Lock, Outcome, PATIENCE, Writi
 use super::remove::missing;
 use super::{CHECKOUT_LIMIT, Info, Linked, Target, Worktrees, failed, name_for, ports_of, refuse, unwritten};
 
-/// A worktree that is wanted.
+/// A worktree to make, or to enter if the task has one.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct NewWorktree {
     /// The task's uid, id and title.
     pub task: String,
     pub id: String,
@@ -106,16 +106,16 @@ impl Making {
 
 impl Worktrees {
     /// The worktree of a task: the one that has its branch, or a new one.
-    pub fn make(&self, wanted: &Wanted) -> Result<Making, Refusal> {
+    pub fn make(&self, new: &NewWorktree) -> Result<Making, Refusal> {
         // It may reach out, so nobody waits for it.
-        let target = self.target(wanted.target.as_deref(), wanted.fetch)?;
+        let target = self.target(new.target.as_deref(), new.fetch)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(making) = self.try_make(wanted, &target)? {
+            if let Some(making) = self.try_make(new, &target)? {
                 return Ok(making);
             }
             if Instant::now() >= deadline {
-                let id = &wanted.id;
+                let id = &new.id;
                 return Err(refuse(format!(
                     "another process has been busy with the worktree of {id} for long"
                 ))
@@ -127,15 +127,15 @@ impl Worktrees {
     }
 
     /// None: another process is making or entering it now.
-    fn try_make(&self, wanted: &Wanted, target: &Target) -> Result<Option<Making>, Refusal> {
+    fn try_make(&self, new: &NewWorktree, target: &Target) -> Result<Option<Making>, Refusal> {
         let lock = self.lock()?;
         let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
-        let name = name_for(&wanted.id, &wanted.title);
-        let path = wanted.root.join(&name);
+        let name = name_for(&new.id, &new.title);
+        let path = new.root.join(&name);
         // One that another process of the same holder made meanwhile, which the caller could not know.
-        let meanwhile = all.iter().filter(|_| wanted.own.is_none()).find(|linked| {
+        let meanwhile = all.iter().filter(|_| new.own.is_none()).find(|linked| {
             let info = linked.info.as_ref().filter(|info| info.made);
-            let is_the_tasks = info.is_some_and(|info| info.task.as_ref() == Some(&wanted.task));
+            let is_the_tasks = info.is_some_and(|info| info.task.as_ref() == Some(&new.task));
             let is_its_branch = info.is_some_and(|info| {
                 info.own.as_ref().is_some_and(|own| Some(&own.branch) == linked.branch.as_ref())
             });
@@ -148,17 +148,17 @@ impl Worktrees {
             if let Some(own) =
                 linked.info.as_ref().filter(|info| info.ready).and_then(|info| info.own.clone())
             {
-                return self.enter(&lock, wanted, &own, linked.clone());
+                return self.enter(&lock, new, &own, linked.clone());
             }
         }
         let own =
-            wanted.own.as_ref().filter(|own| self.commit_of(&format!("refs/heads/{}", own.branch)).is_some());
+            new.own.as_ref().filter(|own| self.commit_of(&format!("refs/heads/{}", own.branch)).is_some());
         if let Some(own) = own
             && let Some(linked) = all.iter().find(|linked| linked.branch.as_ref() == Some(&own.branch))
         {
             match linked.is_missing {
                 true => return Err(missing(linked)),
-                false => return self.enter(&lock, wanted, own, linked.clone()),
+                false => return self.enter(&lock, new, own, linked.clone()),
             }
         }
         let made = own.cloned().unwrap_or_else(|| TaskBranch {
@@ -172,8 +172,8 @@ impl Worktrees {
         let journal = Journal {
             action: Action::Making,
             path: path.clone(),
-            task: Some(wanted.task.clone()),
-            id: Some(wanted.id.clone()),
+            task: Some(new.task.clone()),
+            id: Some(new.id.clone()),
             branch: Some(made.branch.clone()),
             commit: commit.clone(),
             with_branch,
@@ -184,7 +184,7 @@ impl Worktrees {
         }
         self.check_free(&path, &made, with_branch)?;
         let Some(writing) = self.begin(&lock, &name, &journal)? else { return Ok(None) };
-        let made = make_root(&wanted.root).and_then(|()| {
+        let made = make_root(&new.root).and_then(|()| {
             let call =
                 self.git().holding(lock.file()).map_err(|error| failed("cannot make a worktree", &error))?;
             let call = call.words(&["-c", "worktree.useRelativePaths=false", "worktree", "add", "--quiet"]);
@@ -203,8 +203,8 @@ impl Worktrees {
             let linked = linked.ok_or_else(|| refuse("git made no worktree, and did not say why"))?;
             let info = Info {
                 made: true,
-                task: Some(wanted.task.clone()),
-                id: Some(wanted.id.clone()),
+                task: Some(new.task.clone()),
+                id: Some(new.id.clone()),
                 own: Some(made.clone()),
                 ..Info::default()
             };
@@ -240,7 +240,7 @@ impl Worktrees {
     fn enter(
         &self,
         lock: &Lock,
-        wanted: &Wanted,
+        new: &NewWorktree,
         own: &TaskBranch,
         linked: Linked,
     ) -> Result<Option<Making>, Refusal> {
@@ -248,9 +248,9 @@ impl Worktrees {
         let Some(mut info) = linked.info.clone().filter(|_| !linked.is_main) else {
             return Err(refuse(format!(
                 "branch {} of {} is checked out in {where_it_is}",
-                own.branch, wanted.id
+                own.branch, new.id
             ))
-            .task(&wanted.id)
+            .task(&new.id)
             .next(Step::plain("check out another branch there, or go on there")));
         };
         let name =
@@ -258,8 +258,8 @@ impl Worktrees {
         let journal = Journal {
             action: Action::Entering,
             path: linked.path.clone(),
-            task: Some(wanted.task.clone()),
-            id: Some(wanted.id.clone()),
+            task: Some(new.task.clone()),
+            id: Some(new.id.clone()),
             branch: Some(own.branch.clone()),
             commit: linked.head.clone(),
             with_branch: false,
@@ -268,7 +268,7 @@ impl Worktrees {
         info.own = Some(own.clone());
         let state = self.state(&linked, None)?;
         let uncommitted = state.changed.len() + state.untracked.len();
-        let mut remarks = vec![format!("{where_it_is} was there and has its branch: the work goes on in it")];
+        let mut remarks = vec![format!("{where_it_is} has its branch already: continue there")];
         if uncommitted > 0 {
             let files = super::look::counted(uncommitted as u64, "file");
             remarks.push(format!("{files} there with changes that nobody committed"));

@@ -51,7 +51,7 @@ use crate::owner::Foreign;
 pub use journal::{Journal, Lock, Settled};
 pub(crate) use look::under_way;
 pub use look::{DiskUse, State, UnderWay};
-pub use make::{Making, Wanted};
+pub use make::{Making, NewWorktree};
 pub use ports::{PORTS, ports_of};
 pub use remove::{Removed, Whereabouts};
 pub use scratch::Scratch;

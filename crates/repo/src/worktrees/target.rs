@@ -45,7 +45,8 @@ impl Worktrees {
         Ok(Target { commit: newest.unwrap_or(first).clone(), name, remarks })
     }
 
-    fn target_name(&self, configured: Option<&str>) -> Result<String, Refusal> {
+    /// `configured`, else the branch that origin calls its main one, else the one of the main checkout.
+    pub fn target_name(&self, configured: Option<&str>) -> Result<String, Refusal> {
         let short = |name: &str| self.git().words(&["symbolic-ref", "--quiet", "--short", name]).line().ok();
         let origins = || short("refs/remotes/origin/HEAD")?.strip_prefix("origin/").map(str::to_owned);
         let name = match configured {

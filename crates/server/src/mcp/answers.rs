@@ -17,8 +17,8 @@ use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
 use onus_core::time::{SECOND_MS, Span};
 use onus_engine::{
-    self as engine, AwaitedView, HeldView, Identity, KeptView, LeaseView, NoteView, Notice, Page, Reply,
-    StatusView, TaskView, WithNotices,
+    self as engine, AwaitedView, ConflictView, ForecastView, HeldView, Identity, KeptView, LeaseView,
+    NoteView, Notice, Page, Reply, StatusView, TaskView, WithNotices,
 };
 
 use onus_core::gate::Verdict;
@@ -420,7 +420,11 @@ fn entry(
     (value, line)
 }
 
-pub(super) fn status(identity: &Identity, looked: &WithNotices<StatusView>) -> Answer {
+pub(super) fn status(
+    identity: &Identity,
+    looked: &WithNotices<StatusView>,
+    forecast: &ForecastView,
+) -> Answer {
     let status = looked.value.worded(&wording::step);
     let yours = if status.yours.is_empty() { "nothing".to_owned() } else { status.yours.join(", ") };
     let mut text = format!("you are {} and hold {yours}", identity.actor);
@@ -449,6 +453,7 @@ pub(super) fn status(identity: &Identity, looked: &WithNotices<StatusView>) -> A
         ("stalled", held(&status.stalled)),
         ("review", awaited(&status.review)),
         ("blocked", awaited(&status.blocked)),
+        ("conflicts_to_come", forecast.conflicts.iter().map(conflict).collect()),
     ];
     for (name, entries) in lists.into_iter().filter(|(_, entries)| !entries.is_empty()) {
         let (more, spoken) = (entries.len().saturating_sub(MAX_NAMED), name.replace('_', " "));
@@ -461,6 +466,13 @@ pub(super) fn status(identity: &Identity, looked: &WithNotices<StatusView>) -> A
         }
     }
     Answer::new(value, text, &looked.notices)
+}
+
+/// A conflict to come, as a document and as a line.
+fn conflict(conflict: &ConflictView) -> (Value, String) {
+    let with = conflict.with.task.as_ref().unwrap_or(&conflict.with.branch);
+    let value = json!({ "task": conflict.task, "with": with, "files": conflict.files });
+    (value, visible(&format!("{} {}", conflict.task, conflict.message())))
 }
 
 /// A document in which nothing is hidden.

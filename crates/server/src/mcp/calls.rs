@@ -48,7 +48,8 @@ pub(super) fn carry_out(
             let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Read)?;
             let mut status = engine.status(Some(&identity))?;
             tell(connection, notices, &mut status.notices);
-            Ok((answers::status(&identity, &status), None))
+            let forecast = connection.host()?.forecast(&mut engine);
+            Ok((answers::status(&identity, &status, &forecast), None))
         }
         Call::GateRun(asked) => run_gates(connection, asker, asked),
         // A claim can be cancelled, and what it was granted must not be lost: see `claim`.

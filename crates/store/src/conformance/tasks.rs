@@ -6,7 +6,7 @@ use onus_core::actor::Tier;
 use onus_core::constraint::Constraint;
 use onus_core::event::{Body, Draft, KeptFor};
 use onus_core::ids::{Number, TaskRef, Uid, Version};
-use onus_core::task::{Facts, NoteKind, Priority, State, TaskType};
+use onus_core::task::{Facts, NoteKind, Priority, State, TaskBranch, TaskType};
 use onus_core::text::{Field, TextKey};
 
 use crate::{After, Filter, Store, StoreError};
@@ -24,6 +24,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
         ("lists are ordered by priority, then number, and go on after a cursor", lists),
         ("lists are narrowed by every filter", filters),
         ("tasks that wait are found, and those that are kept for somebody", waiting),
+        ("tasks with a branch of their own are found, unfinished ones first", branched),
         ("a task is found by what it is called elsewhere, as long as it is called so", external_references),
         ("acceptance lines, ticks and times are kept in the task's row", acceptance),
         ("tasks are counted by state, ad-hoc ones apart", counts),
@@ -279,6 +280,33 @@ fn waiting<S: Store>(store: &mut S) {
     assert_eq!(numbers(Filter { kept_for: Some(kept_for.actor.clone()), ..Filter::default() }), [4]);
     let other = Some("human:bob".parse().unwrap());
     assert!(numbers(Filter { kept_for: other, ..Filter::default() }).is_empty());
+}
+
+fn branched<S: Store>(store: &mut S) {
+    assert!(look(store, |read| read.branched(10)).is_empty());
+    commit(store, |write| {
+        for i in 1..=6 {
+            create(write, uid(i, i), "t", Facts::default())?;
+        }
+        for i in [1, 3, 4, 5, 6] {
+            let own = TaskBranch { branch: format!("b{i}"), base: "0".repeat(40), target: "main".into() };
+            append(write, uid(i, i), Draft::new(Body::TaskBranched(own)))?;
+        }
+        append(write, uid(4, 4), Draft::new(Body::TaskDropped { lease: None }))?;
+        let token = claim(write, uid(6, 6), ("agent:a", "a-1"), None)?;
+        append(
+            write,
+            uid(6, 6),
+            Draft::new(Body::TaskDone { lease: end(), awaits_landing: None }).token(token),
+        )
+    });
+    let mut found = |limit| {
+        let tasks = look(store, |read| read.branched(limit));
+        tasks.into_iter().map(|task| (task.number.0, task.branch.unwrap().branch)).collect::<Vec<_>>()
+    };
+    let expected = [5, 3, 1, 6].map(|number| (number, format!("b{number}")));
+    assert_eq!(found(10), expected);
+    assert_eq!(found(2), expected[..2]);
 }
 
 fn counts<S: Store>(store: &mut S) {

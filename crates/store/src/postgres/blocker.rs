@@ -17,16 +17,16 @@ const LOOKING: Duration = Duration::from_secs(1);
 
 /// A lock that was asked for: its number, and whether it would have been shared.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct AdvisoryLock {
     pub(super) key: i64,
     pub(super) shared: bool,
 }
 
 /// The same error with the name of the session that has this lock, if it was given up for a lock and one has it still. What
 /// was waited for may have been something else, a row: so only who cannot but have been in the way is named.
-pub(super) fn named(error: StoreError, address: &Address, wanted: Wanted) -> StoreError {
+pub(super) fn named(error: StoreError, address: &Address, lock: AdvisoryLock) -> StoreError {
     match error {
-        StoreError::Busy { pid: None, waited } => match in_the_way(address, wanted) {
+        StoreError::Busy { pid: None, waited } => match in_the_way(address, lock) {
             Some(by) => StoreError::Blocked { by, waited },
             None => StoreError::Busy { pid: None, waited },
         },
@@ -36,7 +36,7 @@ pub(super) fn named(error: StoreError, address: &Address, wanted: Wanted) -> Sto
 
 /// Who has this lock, alone if it would have been shared, or alone what can only be a writer's mark. Not the session that
 /// asks: if it holds a part of it, it is the one that just failed.
-fn in_the_way(address: &Address, wanted: Wanted) -> Option<Blocker> {
+fn in_the_way(address: &Address, lock: AdvisoryLock) -> Option<Blocker> {
     let sql = format!(
         "SELECT pid, usename::text, application_name FROM pg_locks LEFT JOIN pg_stat_activity USING (pid) \
          WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid IS NOT NULL \
@@ -47,7 +47,7 @@ fn in_the_way(address: &Address, wanted: Wanted) -> Option<Blocker> {
          ORDER BY mode = 'ExclusiveLock' DESC, pid LIMIT 1"
     );
     let rows =
-        Connection::open(&address.within(LOOKING)).ok()?.query(&sql, &[&wanted.key, &wanted.shared]).ok()?;
+        Connection::open(&address.within(LOOKING)).ok()?.query(&sql, &[&lock.key, &lock.shared]).ok()?;
     let row = rows.first()?;
     Some(Blocker { pid: row.try_get(0).ok()?, role: row.try_get(1).ok()?, program: row.try_get(2).ok()? })
 }

@@ -21,9 +21,10 @@ use onus_core::time::Moment;
 
 use crate::rows::columns::{INSTANCE_COLUMNS, LEASE_COLUMNS, TEXT_COLUMNS};
 use crate::rows::graph::NEEDS;
-use crate::rows::read::{self, no_project, shared_reads};
+use crate::rows::read::{no_project, shared_reads};
 use crate::rows::sql::sql;
 use crate::rows::{self, Cells, Decoded, decode};
+use crate::rows::{lease, news};
 use crate::{
     After, CallerRows, ClosingRows, Details, Direction, EventQuery, Filter, Finished, KeptRequest,
     KnownInstance, LATEST, LOSSES, LedgerLine, Loss, NOTICES, NoteLeft, PendingNotice, Read, Result, Seats,
@@ -122,11 +123,11 @@ impl Read for Session<'_> {
         let of_wishes: [Value<'_>; 4] = [&actor, &instance, &since_ms, &wishes];
         let of_shown: [Value<'_>; 2] = [&uid, &versions];
         let mut questions: Vec<(&str, &[Value<'_>])> =
-            vec![(read::LEASES_HELD.postgres, &holder), (LEASES_LOST, &of_losses)];
-        questions.push((read::NOTICES_LEFT.postgres, &of_notices));
+            vec![(lease::LEASES_HELD.postgres, &holder), (LEASES_LOST, &of_losses)];
+        questions.push((news::NOTICES_LEFT.postgres, &of_notices));
         if since_ms.is_some() {
-            questions.push((read::NOTES_LEFT.postgres, &of_notes));
-            questions.push((read::WISHES_LEFT.postgres, &of_wishes));
+            questions.push((news::NOTES_LEFT.postgres, &of_notes));
+            questions.push((news::WISHES_LEFT.postgres, &of_wishes));
         }
         if shown.is_some() {
             questions.push((DETAILS, &of_shown));
@@ -145,7 +146,7 @@ impl Read for Session<'_> {
 
     /// In one round trip.
     fn leases_held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>> {
-        read::leases_held_by(self, actor, instance)
+        lease::leases_held_by(self, actor, instance)
     }
 
     fn details(&mut self, shown: &Shown) -> Result<Details> {

@@ -17,7 +17,7 @@
 use crate::{Migrated, Result, StoreError};
 
 use super::address::Address;
-use super::blocker::{Wanted, named};
+use super::blocker::{AdvisoryLock, named};
 use super::connection::{Connection, Failure, Value};
 use super::failed;
 use super::rebuild::LONG;
@@ -62,7 +62,7 @@ pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<
     // Two that migrate at once: the second finds what the first has done.
     let begun = connection.begin("BEGIN", ("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]), None);
     begun.map_err(|failure| {
-        named(failed(failure, address), address, Wanted { key: MIGRATING, shared: false })
+        named(failed(failure, address), address, AdvisoryLock { key: MIGRATING, shared: false })
     })?;
     connection.set_patience(LONG);
     let found = take_steps(connection, address);

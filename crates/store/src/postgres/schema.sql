@@ -135,6 +135,7 @@ CREATE INDEX task_state ON task (project, state, priority, number, ad_hoc);
 CREATE INDEX task_ad_hoc ON task (project, number) WHERE ad_hoc AND NOT finished;
 CREATE INDEX task_landing ON task (project, number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (project, completed_at_ms, number) WHERE completed_at_ms IS NOT NULL;
+CREATE INDEX task_branched ON task (project, finished, number DESC) WHERE branch IS NOT NULL;
 
 CREATE TABLE dep (
     project uuid NOT NULL,

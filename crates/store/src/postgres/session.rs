@@ -10,7 +10,7 @@ use crate::rows::{Cells, Decoded, Expect};
 use crate::{Clock, Result, StoreError};
 
 use super::address::Address;
-use super::blocker::{Wanted, named};
+use super::blocker::{AdvisoryLock, named};
 use super::connection::{Connection, Value};
 use super::failed;
 
@@ -193,9 +193,11 @@ impl<'a> Session<'a> {
                         .begin(words, asked, first)
                         .map_err(|failure| failed(failure, self.address))
                 }
-                error => {
-                    Err(named(error, self.address, Wanted { key: whole, shared: self.mode != Mode::Alone }))
-                }
+                error => Err(named(
+                    error,
+                    self.address,
+                    AdvisoryLock { key: whole, shared: self.mode != Mode::Alone },
+                )),
             },
             Ok(begun) => Ok(begun),
         };
@@ -370,10 +372,9 @@ impl<'a> Session<'a> {
         let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
         // The clock is read above what has waited.
         let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");
-        let rows = self
-            .connection
-            .query(&sql, &[&key])
-            .map_err(|failure| named(failed(failure, self.address), self.address, Wanted { key, shared }))?;
+        let rows = self.connection.query(&sql, &[&key]).map_err(|failure| {
+            named(failed(failure, self.address), self.address, AdvisoryLock { key, shared })
+        })?;
         if let Some(wall_ms) = rows.first().and_then(|row| row.try_get(0).ok()) {
             let now = self.read(wall_ms);
             self.read_with_lock = Some(now);

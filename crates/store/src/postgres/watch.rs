@@ -24,7 +24,7 @@ use tokio_postgres::Client;
 
 use crate::{Result, Watch, Woken};
 
-use super::blocker::{Wanted, named};
+use super::blocker::{AdvisoryLock, named};
 use super::connection::runtime;
 use super::session::{Lock, lowest, settled_up_to};
 use super::{Address, PostgresStore, failed};
@@ -114,7 +114,7 @@ impl PostgresWatch {
             listening.map_err(|error| failed(error.into(), &self.address))?;
             Ok(Listener { client, news, driver })
         });
-        listening.map_err(|error| named(error, &self.address, Wanted { key: lock, shared: true }))
+        listening.map_err(|error| named(error, &self.address, AdvisoryLock { key: lock, shared: true }))
     }
 
     fn ask<T: tokio_postgres::types::FromSqlOwned>(

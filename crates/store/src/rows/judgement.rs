@@ -1,4 +1,4 @@
-//! What gates came to, a row per event that tells it; and which tasks have still to land.
+//! What gates came to, a row per event that tells it; and which tasks have a branch, or have still to land.
 
 use onus_core::gate::JudgementRow;
 use onus_core::ids::Uid;
@@ -6,7 +6,7 @@ use onus_core::task::Task;
 
 use crate::Result;
 
-use super::columns::{TASK_ROW, json};
+use super::columns::{TASK_COLUMNS, TASK_ROW, json};
 use super::sql::sql;
 use super::value::{Cells, Decoded};
 use super::{Ask as _, Expect, Sql, Statements, Value, decode, values};
@@ -72,6 +72,20 @@ pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Ta
             "SELECT ",
             TASK_ROW,
             " FROM task WHERE {project = $1 AND }landing IS NOT NULL ORDER BY number LIMIT ?1"
+        ),
+        values![limit],
+        decode::task,
+    )
+}
+
+/// Tasks with a branch of their own that were not dropped: the unfinished ones first, then the newest.
+pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            TASK_COLUMNS,
+            " FROM task[ INDEXED BY task_branched] WHERE {project = $1 AND }branch IS NOT NULL AND state <> 'dropped' \
+             ORDER BY finished, number DESC LIMIT ?1"
         ),
         values![limit],
         decode::task,

@@ -5,13 +5,16 @@
 //! A store adds what really differs: how it is reached and locked, its clock, its search index, and the statements that save a
 //! round trip. What a store has to provide is the trait [`Statements`].
 
+pub(crate) mod actor;
 pub(crate) mod columns;
 pub(crate) mod commit;
 pub(crate) mod decode;
 pub(crate) mod graph;
 pub(crate) mod judgement;
+pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod near;
+pub(crate) mod news;
 pub(crate) mod read;
 pub(crate) mod rebuild;
 pub(crate) mod seat;

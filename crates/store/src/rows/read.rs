@@ -1,27 +1,16 @@
-//! The questions that both stores answer alike. Each function implements the method of that name in [`crate::Read`].
+//! The questions that both stores answer alike: here tasks, texts and requests, with the list of them all. Each function implements the method of that name in [`crate::Read`].
 
-use std::collections::BTreeMap;
-
-use onus_core::actor::{Actor, ActorName, InstanceId};
+use onus_core::actor::ActorName;
 use onus_core::apply::Project;
-use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
-use onus_core::lease::{Lease, Process};
-use onus_core::rescue::RescueState;
-use onus_core::scope::{Glob, Reservations, WorktreeId};
+use onus_core::ids::{Number, TaskRef, Uid, Version};
 use onus_core::task::{Origin, Priority, State, Task};
 use onus_core::text::TextKey;
 
-use crate::{
-    After, Filter, KeptRequest, KnownInstance, LATEST, LOSSES, Loss, NOTICES, NoteLeft, PendingNotice,
-    Result, StoreError, StoredText, WISHES, Wish,
-};
+use crate::{After, Filter, KeptRequest, Result, StoreError, StoredText};
 
-use super::columns::{
-    INSTANCE_COLUMNS, INSTANCE_ROW, LEASE_COLUMNS, LEASE_ROW, NOTICE_COLUMNS, PROJECT_COLUMNS,
-    REQUEST_COLUMNS, SCOPE_COLUMNS, TASK_COLUMNS, TASK_ROW, TEXT_COLUMNS,
-};
+use super::columns::{PROJECT_COLUMNS, REQUEST_COLUMNS, TASK_COLUMNS, TASK_ROW, TEXT_COLUMNS};
 use super::sql::sql;
-use super::{Ask as _, Dialect, Sql, Statements, Value, decode, graph, values};
+use super::{Ask as _, Dialect, Sql, Statements, Value, decode, values};
 
 /// How many tasks an ambiguous reference may list.
 const CANDIDATES: i64 = 10;
@@ -43,6 +32,17 @@ macro_rules! shared_reads {
             fn resolve(reference: &TaskRef) -> Vec<Uid>;
             fn task(uid: Uid) -> Option<Task>;
             fn task_by_origin(origin: &Origin) -> Option<Uid>;
+            fn list(filter: &Filter, after: Option<After>, limit: u64) -> Vec<Task>;
+            fn count_by_state() -> Vec<(State, u64)>;
+            fn count_ad_hoc() -> u64;
+            fn text(key: TextKey) -> Option<StoredText>;
+            fn same_texts(stream: Uid, words: &str) -> Vec<TextKey>;
+            fn texts(stream: Uid, version: Version) -> Vec<StoredText>;
+            fn last_number() -> Number;
+            fn request(actor: &ActorName, key: &str) -> Option<KeptRequest>;
+            fn requests() -> Vec<(ActorName, String, KeptRequest)>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::lease =>
             fn lease(task: Uid, token: Token) -> Option<Lease>;
             fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
             fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
@@ -56,13 +56,8 @@ macro_rules! shared_reads {
             fn indefinite_leases(actor: &ActorName) -> (u64, u64);
             fn scope_of(task: Uid, token: Token) -> Reservations;
             fn scope_len(task: Uid, token: Token) -> usize;
-            fn list(filter: &Filter, after: Option<After>, limit: u64) -> Vec<Task>;
-            fn count_by_state() -> Vec<(State, u64)>;
-            fn count_ad_hoc() -> u64;
-            fn text(key: TextKey) -> Option<StoredText>;
-            fn same_texts(stream: Uid, words: &str) -> Vec<TextKey>;
-            fn texts(stream: Uid, version: Version) -> Vec<StoredText>;
-            fn last_number() -> Number;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::actor =>
             fn actor(name: &ActorName) -> Option<Actor>;
             fn alias(name: &ActorName) -> Option<ActorName>;
             fn actors() -> Vec<Actor>;
@@ -71,12 +66,12 @@ macro_rules! shared_reads {
             fn instances(limit: u64) -> Vec<KnownInstance>;
             fn instances_of(process: &Process, limit: u64) -> Vec<KnownInstance>;
             fn running_parts(actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
+        }
+        $crate::rows::read::shared_reads! { $crate::rows::news =>
             fn notes_left_on(lease: &Lease, since_ms: i64) -> Vec<NoteLeft>;
             fn wishes_for(task: Uid, since_ms: i64) -> Vec<Wish>;
             fn notices_for(actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
             fn notices() -> Vec<PendingNotice>;
-            fn request(actor: &ActorName, key: &str) -> Option<KeptRequest>;
-            fn requests() -> Vec<(ActorName, String, KeptRequest)>;
         }
         $crate::rows::read::shared_reads! { $crate::rows::graph =>
             fn next_due(after_ms: i64) -> Option<i64>;
@@ -113,6 +108,7 @@ macro_rules! shared_reads {
         $crate::rows::read::shared_reads! { $crate::rows::judgement =>
             fn judgements_of(task: Uid, limit: u64) -> Vec<JudgementRow>;
             fn to_land(limit: u64) -> Vec<Task>;
+            fn branched(limit: u64) -> Vec<Task>;
         }
         $crate::rows::read::shared_reads! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;
@@ -199,224 +195,6 @@ pub(crate) fn task_by_origin(session: &mut dyn Statements, origin: &Origin) -> R
         values![origin.as_str()],
         |cells| cells.parsed(),
     )
-}
-
-pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
-    session.one(
-        sql!("SELECT ", LEASE_ROW, " FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
-        values![task, token],
-        decode::lease,
-    )
-}
-
-pub(crate) fn latest_lease_of(
-    session: &mut dyn Statements,
-    task: Uid,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Option<Lease>> {
-    session.one(
-        // In SQLite those that have not ended are in an index of their own, so that beginning a lease writes one index.
-        sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease WHERE {project = $1 AND }task = ?1 \
-             {AND actor = ?2 AND instance = ?3 ORDER BY token DESC LIMIT 1}\
-             [AND token = (SELECT MAX(token) FROM ( \
-             SELECT MAX(token) AS token FROM lease INDEXED BY lease_holder \
-             WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NOT NULL \
-             UNION ALL SELECT token FROM lease \
-             WHERE task = ?1 AND actor = ?2 AND instance = ?3 AND ended_how IS NULL))]"
-        ),
-        values![task, actor, instance],
-        decode::lease,
-    )
-}
-
-pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Vec<(Task, Lease)>> {
-    let leases = session.all(
-        sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL \
-             ORDER BY actor, instance LIMIT ?1"
-        ),
-        values![limit],
-        decode::lease,
-    )?;
-    let tasks = session.all(
-        sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task WHERE {project = $1 AND }uid IN (SELECT task FROM lease[ INDEXED BY lease_unended] \
-             WHERE {lease.project = $1 AND }ended_how IS NULL)"
-        ),
-        &[],
-        decode::task,
-    )?;
-    let tasks: BTreeMap<Uid, Task> = tasks.into_iter().map(|task| (task.uid, task)).collect();
-    let mut pairs: Vec<(Task, Lease)> =
-        leases.into_iter().filter_map(|lease| Some((tasks.get(&lease.task)?.clone(), lease))).collect();
-    pairs.sort_by_key(|(task, _)| graph::rank(task));
-    Ok(pairs)
-}
-
-pub(crate) const LEASES_HELD: Sql<'static> = sql!(
-    "SELECT ",
-    LEASE_COLUMNS,
-    " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-     AND ended_how IS NULL ORDER BY acquired_at_ms, task"
-);
-
-pub(crate) fn leases_held_by(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Vec<Lease>> {
-    session.all(LEASES_HELD, values![actor, instance], decode::lease)
-}
-
-/// A conversation has ended few leases, and few are asked for.
-pub(crate) fn leases_ended_by(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-    since_ms: i64,
-) -> Result<Vec<Lease>> {
-    session.all(
-        sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease[ INDEXED BY lease_holder] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-             AND ended_how IS NOT NULL AND ended_at_ms >= ?3 ORDER BY acquired_at_ms, task, token"
-        ),
-        values![actor, instance, since_ms],
-        decode::lease,
-    )
-}
-
-pub(crate) fn held_by(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Vec<(Uid, Token)>> {
-    session.all(
-        sql!(
-            "SELECT task, token FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 \
-             AND instance = ?2 AND ended_how IS NULL"
-        ),
-        values![actor, instance],
-        |cells| Ok((cells.parsed()?, cells.get()?)),
-    )
-}
-
-/// Hardly anybody has lost one: what was lost is read one by one.
-pub(crate) fn leases_lost_by(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Vec<Lease>> {
-    let lost = session.all(
-        sql!(
-            // SQLite's index is in this order.
-            "SELECT task, token FROM loss WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-             {ORDER BY task, token }LIMIT ?3"
-        ),
-        values![actor, instance, LOSSES],
-        |cells| Ok((cells.parsed()?, cells.get()?)),
-    )?;
-    let mut leases = Vec::with_capacity(lost.len());
-    for (task, token) in lost {
-        leases.extend(lease(session, task, token)?);
-    }
-    Ok(leases)
-}
-
-pub(crate) fn rescues(
-    session: &mut dyn Statements,
-    state: Option<RescueState>,
-    limit: u64,
-) -> Result<Vec<Lease>> {
-    let decoded = decode::lease;
-    match state {
-        Some(state) => session.all(
-            sql!(
-                "SELECT ",
-                LEASE_COLUMNS,
-                " FROM lease WHERE {project = $1 AND }rescue = ?1 AND rescue IS NOT NULL ORDER BY task, token LIMIT ?2"
-            ),
-            values![state.as_str(), limit],
-            decoded,
-        ),
-        None => session.all(
-            sql!(
-                "SELECT ",
-                LEASE_COLUMNS,
-                " FROM lease WHERE {project = $1 AND }rescue IS NOT NULL ORDER BY task, token LIMIT ?1"
-            ),
-            values![limit],
-            decoded,
-        ),
-    }
-}
-
-pub(crate) fn losses(session: &mut dyn Statements) -> Result<Vec<Loss>> {
-    session.all(
-        sql!("SELECT actor, instance, task, token FROM loss{ WHERE project = $1} ORDER BY task, token"),
-        &[],
-        decode::loss,
-    )
-}
-
-pub(crate) fn touched_in(session: &mut dyn Statements, worktree: Option<&WorktreeId>) -> Result<Vec<Glob>> {
-    session.all(
-        sql!(
-            "SELECT DISTINCT glob FROM scope WHERE {project = $1 AND }worktree IN (?1, '') AND held \
-             AND kind = 'touched' ORDER BY glob"
-        ),
-        values![worktree.map_or("", WorktreeId::as_str)],
-        |cells| cells.parsed(),
-    )
-}
-
-pub(crate) fn held_above(
-    session: &mut dyn Statements,
-    task: Uid,
-    token: Token,
-    actor: &ActorName,
-) -> Result<bool> {
-    let above = session.number(
-        sql!("SELECT COUNT(*) FROM lease WHERE {project = $1 AND }task = ?1 AND actor = ?2 AND token > ?3"),
-        values![task, actor, token],
-    )?;
-    Ok(above > 0)
-}
-
-pub(crate) fn indefinite_leases(session: &mut dyn Statements, actor: &ActorName) -> Result<(u64, u64)> {
-    const UNBOUNDED: &str = "SELECT COUNT(*) FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }\
-        ended_how IS NULL AND ttl_ms IS NULL AND actor NOT LIKE 'human:%'";
-    let own = session.number(sql!(UNBOUNDED, " AND actor = ?1"), values![actor])?;
-    Ok((own, session.number(sql!(UNBOUNDED), &[])?))
-}
-
-pub(crate) fn scope_of(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Reservations> {
-    let rows = session.all(
-        sql!("SELECT ", SCOPE_COLUMNS, " FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2"),
-        values![task, token],
-        decode::reserved,
-    )?;
-    Ok(rows.into_iter().map(|(_, _, row)| row).collect())
-}
-
-pub(crate) fn scope_len(session: &mut dyn Statements, task: Uid, token: Token) -> Result<usize> {
-    let count = session.number(
-        sql!(
-            "SELECT COUNT(*) FROM (SELECT DISTINCT glob, kind, worktree, part FROM scope \
-             WHERE {project = $1 AND }task = ?1 AND token = ?2) AS reserved"
-        ),
-        values![task, token],
-    )?;
-    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// A page over tasks by priority, then number: a range of the index for each priority, so that a page far in costs no
@@ -535,190 +313,6 @@ pub(crate) fn texts(session: &mut dyn Statements, stream: Uid, version: Version)
 
 pub(crate) fn last_number(session: &mut dyn Statements) -> Result<Number> {
     session.number(sql!("SELECT last_number FROM project{ WHERE project = $1}"), &[]).map(Number)
-}
-
-pub(crate) fn actor(session: &mut dyn Statements, name: &ActorName) -> Result<Option<Actor>> {
-    session.one(
-        sql!("SELECT name, tier, registered_at_ms FROM actor WHERE {project = $1 AND }name = ?1"),
-        values![name],
-        decode::actor,
-    )
-}
-
-pub(crate) fn alias(session: &mut dyn Statements, name: &ActorName) -> Result<Option<ActorName>> {
-    session.one(sql!("SELECT actor FROM alias WHERE {project = $1 AND }alias = ?1"), values![name], |cells| {
-        cells.parsed()
-    })
-}
-
-pub(crate) fn actors(session: &mut dyn Statements) -> Result<Vec<Actor>> {
-    session.all(
-        sql!("SELECT name, tier, registered_at_ms FROM actor{ WHERE project = $1} ORDER BY name"),
-        &[],
-        decode::actor,
-    )
-}
-
-pub(crate) fn aliases(session: &mut dyn Statements) -> Result<Vec<(ActorName, ActorName)>> {
-    session.all(sql!("SELECT alias, actor FROM alias{ WHERE project = $1} ORDER BY alias"), &[], |cells| {
-        Ok((cells.parsed()?, cells.parsed()?))
-    })
-}
-
-pub(crate) fn instance(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Option<KnownInstance>> {
-    session.one(
-        sql!("SELECT ", INSTANCE_ROW, " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance = ?2"),
-        values![actor, instance],
-        decode::instance,
-    )
-}
-
-pub(crate) fn instances(session: &mut dyn Statements, limit: u64) -> Result<Vec<KnownInstance>> {
-    session.all(
-        sql!(
-            "SELECT ",
-            INSTANCE_COLUMNS,
-            " FROM instance{ WHERE project = $1} ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1"
-        ),
-        values![limit],
-        decode::instance,
-    )
-}
-
-pub(crate) fn instances_of(
-    session: &mut dyn Statements,
-    process: &Process,
-    limit: u64,
-) -> Result<Vec<KnownInstance>> {
-    session.all(
-        sql!(
-            "SELECT ",
-            INSTANCE_ROW,
-            " FROM instance WHERE {project = $1 AND }pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 \
-             AND time_ns = ?5 ORDER BY ended_at_ms IS NOT NULL, COALESCE(registered_at_ms, 0) DESC, \
-             seen_at_ms DESC, actor, instance LIMIT ?6"
-        ),
-        values![
-            process.pid,
-            process.start,
-            process.boot.known(),
-            process.pid_ns.known(),
-            process.time_ns.known(),
-            limit,
-        ],
-        decode::instance,
-    )
-}
-
-pub(crate) fn running_parts(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Vec<KnownInstance>> {
-    // The character after / ends what begins with the conversation and one.
-    let (from, until) = (format!("{instance}/"), format!("{instance}0"));
-    session.all(
-        sql!(
-            "SELECT ",
-            INSTANCE_ROW,
-            " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance >= ?2 AND instance < ?3 \
-             AND ended_at_ms IS NULL{ ORDER BY instance}"
-        ),
-        values![actor, from, until],
-        decode::instance,
-    )
-}
-
-pub(crate) const NOTES_LEFT: Sql<'static> = sql!(
-    "SELECT event.stream, event.actor, CASE WHEN event.kind = 'scope.yielded' THEN event.payload END FROM lease \
-     JOIN task ON {task.project = $1 AND }task.uid = lease.task \
-     JOIN event ON {event.project = $1 AND }event.stream = lease.task AND event.version > task.version - ?4 \
-     WHERE {lease.project = $1 AND }lease.actor = ?1 AND lease.instance = ?2 AND lease.ended_how IS NULL \
-     AND task.updated_at_ms >= ?3 AND event.kind IN ('note.added', 'scope.yielded') \
-     AND event.at_ms >= [MAX]{GREATEST}(?3, lease.acquired_at_ms) \
-     AND (event.actor <> ?1 OR event.instance <> ?2) ORDER BY event.stream, event.version"
-);
-
-pub(crate) fn notes_left_on(
-    session: &mut dyn Statements,
-    lease: &Lease,
-    since_ms: i64,
-) -> Result<Vec<NoteLeft>> {
-    // Hardly ever did anything happen to it since: that is asked first, it costs a tenth of the question itself.
-    let changed: Option<u64> = session.one(
-        sql!("SELECT version FROM task WHERE {project = $1 AND }uid = ?1 AND updated_at_ms >= ?2"),
-        values![lease.task, since_ms],
-        |cells| cells.get(),
-    )?;
-    let Some(version) = changed else { return Ok(Vec::new()) };
-    session.all(
-        sql!(
-            "SELECT stream, actor, CASE WHEN kind = 'scope.yielded' THEN payload END FROM event \
-             WHERE {project = $1 AND }stream = ?1 AND version > ?2 AND at_ms >= ?3 \
-             AND kind IN ('note.added', 'scope.yielded') AND (actor <> ?4 OR instance <> ?5) ORDER BY version"
-        ),
-        values![lease.task, version.saturating_sub(LATEST), since_ms, &lease.actor, &lease.instance],
-        decode::note_left,
-    )
-}
-
-pub(crate) const WISHES_LEFT: Sql<'static> = sql!(
-    "SELECT wants_task, instance.actor, wants_path FROM lease \
-     JOIN instance ON {instance.project = $1 AND }instance.wants_task = lease.task \
-     WHERE {lease.project = $1 AND }lease.actor = ?1 AND lease.instance = ?2 AND lease.ended_how IS NULL \
-     AND wants_at_ms >= [MAX]{GREATEST}(?3, lease.acquired_at_ms) ORDER BY wants_at_ms LIMIT ?4"
-);
-
-pub(crate) fn wishes_for(session: &mut dyn Statements, task: Uid, since_ms: i64) -> Result<Vec<Wish>> {
-    session.all(
-        sql!(
-            "SELECT wants_task, actor, wants_path FROM instance WHERE {project = $1 AND }wants_task = ?1 \
-             AND wants_at_ms >= ?2 ORDER BY wants_at_ms LIMIT ?3"
-        ),
-        values![task, since_ms, WISHES],
-        decode::wish,
-    )
-}
-
-/// In the order of their age; of one moment, in that of their key.
-pub(crate) const NOTICES_LEFT: Sql<'static> = sql!(
-    "SELECT ",
-    NOTICE_COLUMNS,
-    " FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-     ORDER BY at_ms, task, kind, path, by_actor, by_instance LIMIT ?3"
-);
-
-pub(crate) fn notices_for(
-    session: &mut dyn Statements,
-    actor: &ActorName,
-    instance: &InstanceId,
-) -> Result<Vec<PendingNotice>> {
-    // Hardly anybody has any: to find that out costs a third of the question itself.
-    let first = session.one(
-        sql!("SELECT token FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 LIMIT 1"),
-        values![actor, instance],
-        |cells| cells.get::<Token>(),
-    )?;
-    match first {
-        Some(_) => session.all(NOTICES_LEFT, values![actor, instance, NOTICES], decode::pending_notice),
-        None => Ok(Vec::new()),
-    }
-}
-
-pub(crate) fn notices(session: &mut dyn Statements) -> Result<Vec<PendingNotice>> {
-    session.all(
-        sql!(
-            "SELECT ",
-            NOTICE_COLUMNS,
-            " FROM notice{ WHERE project = $1} ORDER BY actor, instance, task, token, kind, path, by_actor, by_instance"
-        ),
-        &[],
-        decode::pending_notice,
-    )
 }
 
 pub(crate) fn request(

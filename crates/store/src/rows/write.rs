@@ -290,24 +290,24 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 )
             })
         }
-        Change::Met { task, met } => session
-            .run(
-                sql!(
-                    "UPDATE task SET unmet = unmet + ?2 WHERE {project = $1 AND }uid IN \
-                     (SELECT dep.task FROM dep WHERE {dep.project = $1 AND }dep.needs = ?1)"
-                ),
-                values![*task, if *met { -1_i64 } else { 1 }],
-            )
-            .map(drop),
-        Change::Finished { task, finished } => session
-            .run(
-                sql!(
-                    "UPDATE task SET open_dependents = open_dependents + ?2 WHERE {project = $1 AND }uid IN \
-                     (SELECT dep.needs FROM dep WHERE {dep.project = $1 AND }dep.task = ?1)"
-                ),
-                values![*task, if *finished { -1_i64 } else { 1 }],
-            )
-            .map(drop),
+        Change::Met { task, met } => count_down(
+            session,
+            sql!(
+                "UPDATE task SET unmet = unmet + ?2 WHERE {project = $1 AND }uid IN \
+                 (SELECT dep.task FROM dep WHERE {dep.project = $1 AND }dep.needs = ?1)"
+            ),
+            *task,
+            *met,
+        ),
+        Change::Finished { task, finished } => count_down(
+            session,
+            sql!(
+                "UPDATE task SET open_dependents = open_dependents + ?2 WHERE {project = $1 AND }uid IN \
+                 (SELECT dep.needs FROM dep WHERE {dep.project = $1 AND }dep.task = ?1)"
+            ),
+            *task,
+            *finished,
+        ),
         Change::CountChildren { parent, more } => session.run_on_one(
             sql!("UPDATE task SET open_children = open_children + ?2 WHERE {project = $1 AND }uid = ?1"),
             values![*parent, *more],
@@ -332,6 +332,11 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
         Change::Index(key) => session.index(*key, true),
         Change::Unindex(key) => session.index(*key, false),
     }
+}
+
+/// A neighbour fewer to count, or one more.
+fn count_down(session: &mut dyn Statements, sql: Sql<'static>, task: Uid, is_fewer: bool) -> Result<()> {
+    session.run(sql, values![task, if is_fewer { -1_i64 } else { 1 }]).map(drop)
 }
 
 /// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream end is

@@ -101,7 +101,7 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "references",
             ok: orphans == 0,
-            detail: format!("{orphans} rows refer to rows that are missing"),
+            detail: format!("rows that refer to rows that are missing: {orphans}"),
             mendable: true,
         },
         rows,

@@ -218,7 +218,7 @@ impl GitHook<'_> {
             };
         }
         let is_free = leases.iter().all(|lease| lease.constraints.is_empty()) && identity.token.is_none();
-        if names.is_empty() || is_free && engine.call(&conversation, names, Files::Wanted)?.is_settled {
+        if names.is_empty() || is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
             return Ok(());
         }
         let asked = Guard {
@@ -310,6 +310,10 @@ impl GitHook<'_> {
         let was_judged = judged.is_some_and(|file| std::fs::remove_file(file).is_ok());
         let made = head_commit(self.place)?;
         let mut engine = self.engine()?;
+        // In the middle of a rebase there is no branch yet that anything could be said of.
+        if self.place.branch.is_some() {
+            self.host.tell_of_conflicts(&mut engine);
+        }
         let Some(identity) = self.host.committer(&mut engine)? else { return Ok(()) };
         let paths: Vec<String> = made.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
         if !was_judged {

@@ -21,10 +21,12 @@ use crate::wording;
 /// `install` adds hooks to git's own folder of hooks, which all worktrees share. Hooks that are there run as before, and
 /// `uninstall` restores them byte for byte. If core.hooksPath sends git to another folder, nothing is written: `install`
 /// prints the line to add there. Agents are refused what another has reserved; people are warned (guard.people).
+///
+/// Without a command, it shows the status.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -53,13 +55,13 @@ enum Action {
 /// A hook is answered before anything is read that could fail.
 pub(crate) fn run_hook(args: &Args) -> Option<u8> {
     match &args.action {
-        Action::Hook { name, args } => Some(hook::run(name, args)),
+        Some(Action::Hook { name, args }) => Some(hook::run(name, args)),
         _ => None,
     }
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
-    match args.action {
+    match args.action.unwrap_or(Action::Status) {
         Action::Install => install(context),
         Action::Uninstall => uninstall(context),
         Action::Status => status(context),

@@ -58,7 +58,7 @@ impl Hook<'_> {
             return Ok(None);
         };
         self.go_to(&root);
-        let call = engine.call(&self.conversation, &[], Files::Wanted)?;
+        let call = engine.call(&self.conversation, &[], Files::ToChange)?;
         let reserved = engine.touched_in(self.conversation.worktree.as_ref())?;
         let Some(mut calls) = open(place, true) else { return Ok(None) };
         let remark = self.left_running(&mut calls, payload.moment);

@@ -1,5 +1,8 @@
+mod findings;
 mod report;
 mod tidy;
+
+pub(crate) use findings::findings;
 
 use std::time::Duration;
 
@@ -9,12 +12,13 @@ use onus_core::landing::LandStyle;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_core::transition::Verb;
-use onus_host::landing::{Candidate, Landings, Report, Seated};
+use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
 use onus_host::target;
+use serde_json::json;
 
 use crate::args::{ForceArgs, Target, parse_ms, text_or_stdin};
 use crate::context::Context;
-use crate::output::note;
+use crate::output::{escape_line, note};
 
 /// Bring a task's branch into its target branch, if the result passes its gates
 ///
@@ -91,7 +95,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     }
     let named = target(args.target.task.clone())?;
     if args.via.is_some() {
-        return super::land::report::pull_request(context, named.as_ref(), args.onto.as_deref());
+        return pull_request(context, &args, named.as_ref());
     }
     one(context, &args, named.as_ref())
 }
@@ -127,7 +131,7 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     context.out.notices(&notices);
     left.into_iter().next().map_or(Ok(()), Err)?;
     candidate = landings.candidate(Some(&id.parse()?))?;
-    let mut run = report::gate_runner(context, &id)?;
+    let mut run = |running: &Running<'_>| report::run_gate(context, running);
     let mut report = match args.check {
         true => landings.check_only(&seated, candidate, &mut run)?,
         false => landings.land(&seated, candidate, &mut run)?,
@@ -159,6 +163,28 @@ fn finishing(id: &str, message: Option<String>) -> Result<Command, Refusal> {
     };
     let act = Act::Move { verb: Verb::Done, message: Some(message), uncommitted: None, demand: None };
     Ok(Command::OnTask { task: Some(id.parse()?), act, force: None })
+}
+
+/// Pushes the branch and opens a pull request for it. That it landed is recognised later, by what the target contains.
+fn pull_request(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCode {
+    let (mut landings, candidate) = landings(context, args, named)?;
+    let opened = landings.open_pull_request(&candidate)?;
+    let value = json!({
+        "task": candidate.id(), "branch": candidate.branch, "target": landings.target,
+        "remote": opened.remote, "link": opened.link,
+    });
+    match context.out.json {
+        true => context.out.document(value, &[]),
+        false => {
+            let link = opened.link.map(|link| format!(": {}", escape_line(&link))).unwrap_or_default();
+            let (branch, remote) = (escape_line(&candidate.branch), escape_line(&opened.remote));
+            context.out.line(&format!(
+                "{}: pushed {branch} to {remote} and opened a pull request{link}",
+                candidate.id()
+            ));
+        }
+    }
+    Ok(0)
 }
 
 fn take_seat(landings: &mut Landings<'_>, patience: Duration) -> Result<Seated, Refusal> {
@@ -210,7 +236,7 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
     let seated = take_seat(landings, args.patience())?;
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
-    let mut run = report::gate_runner(context, "")?;
+    let mut run = |running: &Running<'_>| report::run_gate(context, running);
     let mut report = landings.land_queue(&seated, &mut run)?;
     drop(seated);
     report.refuse(left);

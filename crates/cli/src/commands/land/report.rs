@@ -2,15 +2,16 @@
 
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
-use onus_core::ids::TaskRef;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::Refusal;
+use onus_dispatch::Watch;
 use onus_engine::Reply;
+use onus_host::gates::{self, Live};
 use onus_host::landing::{LandedTask, Landings, Report, Running};
 use onus_repo::landing::{Checkout, Forward, Left};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::output::{escape_line, path_line, path_text, refuse};
+use crate::output::{escape_line, note, path_line, path_text, refuse};
 use crate::wording;
 
 pub(super) fn print(
@@ -36,7 +37,7 @@ pub(super) fn print(
     for refused in &report.refused {
         refuse(false, &refused.refusal);
         if refused.is_reopened {
-            crate::output::note(&format!("  {} is open again, kept for whoever did it", refused.id));
+            note(&format!("  {} is open again, kept for whoever did it", refused.id));
         }
     }
     for checkout in &report.checkouts {
@@ -131,18 +132,9 @@ pub(super) fn refused_code(context: &Context, refusal: &Refusal) -> u8 {
 }
 
 /// Runs the gates of a landing, with their output on standard error.
-pub(super) fn gate_runner<'c>(
-    _context: &'c Context,
-    _task: &str,
-) -> Result<impl FnMut(&Running<'_>) -> Result<(Verdict, Run), Refusal> + use<'c>, Refusal> {
-    Ok(|_running: &Running<'_>| Err(Refusal::new(Code::Unexpected, "no gate can be run yet")))
-}
-
-/// Pushes a task's branch and opens a pull request for it.
-pub(super) fn pull_request(
-    _context: &Context,
-    _named: Option<&TaskRef>,
-    _onto: Option<&str>,
-) -> super::super::ExitCode {
-    Err(Refusal::new(Code::Unexpected, "not yet"))
+pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verdict, Run), Refusal> {
+    note(&format!("onus: gate {} on {}", running.gate.key, running.what));
+    let (gate, root) = (running.gate, running.folder);
+    let running = gates::Running { gate, root, told: Vec::new(), live: Live::Plain };
+    context.host.run_gate(running, Watch { renew: None, interrupts: None })
 }

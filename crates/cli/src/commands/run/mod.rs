@@ -21,7 +21,7 @@ use crate::output::{self, escape_line, note};
 use crate::wording;
 use onus_host::Host;
 
-use super::worktree::making::{Prepared, WorktreeArgs, make};
+use super::worktree::making::{WithWorktree, make};
 use super::worktree::without_place;
 use hold::{End, Hold};
 use onus_host::told_of;
@@ -76,16 +76,8 @@ pub(crate) struct Args {
     /// and ONUS_PORT_BASE say where and with which ports
     #[arg(long)]
     worktree: bool,
-    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
-    #[arg(long, requires = "worktree")]
-    fetch: bool,
-    /// With --worktree: do not run the set-up command (worktree.setup)
-    #[arg(long, requires = "worktree")]
-    no_setup: bool,
-    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
-    /// laid out, the rest is named
-    #[arg(long)]
-    rescue: bool,
+    #[command(flatten)]
+    with: WithWorktree,
     /// Why; recorded with the lease
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -118,12 +110,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     if !onus_dispatch::is_there(&program, &context.host.folder) {
         return Err(not_started(&SpawnError::NotFound(program)));
     }
-    let how = WorktreeArgs { fetch: args.fetch, no_setup: args.no_setup, rescue: args.rescue };
-    how.check(args.worktree)?;
-    let prepared = match args.worktree {
-        true => Some(Prepared::new(context, &how)?),
-        false => None,
-    };
+    let prepared = args.with.prepared(context, args.worktree)?;
     let (scope, scope_areas) = context.scope(&args.scope)?;
     let mut terms = Terms {
         ttl_ms: args.ttl,

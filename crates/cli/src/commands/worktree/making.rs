@@ -11,7 +11,7 @@ use onus_dispatch::Renewal;
 use onus_engine::{Answer, Identity, Notice, Reply, Request, TaskView};
 use onus_host::{Host, attachment, own_branch, run_set_up};
 use onus_repo::approval::Definition;
-use onus_repo::worktrees::{Making, Wanted, Worktrees};
+use onus_repo::worktrees::{Making, NewWorktree, Worktrees};
 use onus_store::Access;
 use serde_json::{Value, json};
 
@@ -32,15 +32,31 @@ pub(crate) struct WorktreeArgs {
     pub(crate) rescue: bool,
 }
 
-impl WorktreeArgs {
-    /// Of a command that makes a worktree only if asked to.
-    pub(crate) fn check(&self, with_worktree: bool) -> Result<(), Refusal> {
-        match self.rescue && !with_worktree {
-            true => {
+/// The same for a command that makes a worktree only if asked to.
+#[derive(clap::Args, Debug)]
+pub(crate) struct WithWorktree {
+    /// With --worktree: fetch the target branch from origin first; default: worktree.fetch
+    #[arg(long, requires = "worktree")]
+    fetch: bool,
+    /// With --worktree: do not run the set-up command (worktree.setup)
+    #[arg(long, requires = "worktree")]
+    no_setup: bool,
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
+    /// laid out, the rest is named
+    #[arg(long)]
+    rescue: bool,
+}
+
+impl WithWorktree {
+    pub(crate) fn prepared(&self, context: &Context, worktree: bool) -> Result<Option<Prepared>, Refusal> {
+        let WithWorktree { fetch, no_setup, rescue } = *self;
+        match worktree {
+            true => Prepared::new(context, &WorktreeArgs { fetch, no_setup, rescue }).map(Some),
+            false if rescue => {
                 Err(Refusal::usage("--rescue lays files out in the task's worktree: it needs --worktree")
                     .next(Step::plain("in the checkout you are in: onus rescue restore TASK")))
             }
-            false => Ok(()),
+            false => Ok(None),
         }
     }
 }
@@ -49,16 +65,16 @@ impl WorktreeArgs {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     worktrees: Worktrees,
-    wanted: Wanted,
+    new: NewWorktree,
     set_up: Option<Definition>,
     rescue: bool,
 }
 
 impl Prepared {
     pub(crate) fn new(context: &Context, args: &WorktreeArgs) -> Result<Prepared, Refusal> {
-        let (worktrees, wanted) = context.host.wanted(args.fetch)?;
+        let (worktrees, new) = context.host.new_worktree(args.fetch)?;
         let set_up = if args.no_setup { None } else { context.host.set_up()? };
-        Ok(Prepared { worktrees, wanted, set_up, rescue: args.rescue })
+        Ok(Prepared { worktrees, new, set_up, rescue: args.rescue })
     }
 }
 
@@ -224,16 +240,16 @@ fn made(
     task: &TaskView,
     holder: &dyn Holder,
 ) -> Result<Made, Refusal> {
-    let Prepared { worktrees, wanted, set_up, rescue } = prepared;
-    let wanted = Wanted {
+    let Prepared { worktrees, new, set_up, rescue } = prepared;
+    let new = NewWorktree {
         task: task.uid.clone(),
         id: task.id.clone(),
         title: task.title.clone(),
         own: own_branch(task),
-        ..wanted
+        ..new
     };
-    let mut making = worktrees.make(&wanted)?;
-    match recorded(&mut making, &wanted, set_up.as_ref(), holder) {
+    let mut making = worktrees.make(&new)?;
+    match recorded(&mut making, &new, set_up.as_ref(), holder) {
         Ok(mut reply) => {
             let made = Made {
                 path: making.path().to_owned(),
@@ -248,6 +264,10 @@ fn made(
             reply.notices.extend(super::super::setup::unguarded(context, &made.path));
             let uncommitted = making.uncommitted;
             making.finish()?;
+            // A branch that was there may have been overtaken.
+            if let Ok(mut engine) = context.host.engine(Access::Write) {
+                context.host.tell_of_conflicts(&mut engine);
+            }
             let rescued = rescue.then(|| lay_out(context, task, &made.path, uncommitted, holder));
             reply.notices.extend(rescued.iter().flat_map(|laid| laid.notices.iter().cloned()));
             Ok(Made { reply, rescued, ..made })
@@ -264,12 +284,12 @@ fn made(
 /// Everything between the folder and the record.
 fn recorded(
     making: &mut Making,
-    wanted: &Wanted,
+    new: &NewWorktree,
     set_up: Option<&Definition>,
     holder: &dyn Holder,
 ) -> Result<Reply, Refusal> {
     if !making.info.ready {
-        making.equip(wanted.state.as_deref())?;
+        making.equip(new.state.as_deref())?;
         if let Some(definition) = set_up {
             run_set_up(definition, making, holder.renewing()?)?;
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
+use onus_core::quote::counted;
 use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::task::TaskBranch;
 use onus_engine::{Answer, Notice};
@@ -27,10 +28,12 @@ use view::{All, Seen, holders, leases, target_of};
 /// A task's worktree is a folder beside the repository, ../REPOSITORY.onus/ID-TITLE, on branch onus/ID-TITLE, which is the
 /// task's branch from then on, whoever holds it. Ignored files that .worktreeinclude names (patterns as in .gitignore) are
 /// copied from the main checkout, and the set-up command (worktree.setup) runs in it once a person approved it.
+///
+/// Without a command, it lists the worktrees.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -44,6 +47,7 @@ enum Action {
     /// Use a worktree that you made yourself for your task
     Adopt(Adopt),
     /// Remove a worktree, if no work is lost by it
+    #[command(visible_alias = "rm")]
     Remove(Remove),
     /// Remove every worktree that onus made and that holds no work
     Prune(Prune),
@@ -105,7 +109,7 @@ struct Repair {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action {
+    match args.action.unwrap_or(Action::List(List { size: false })) {
         Action::Add(add) => run_add(context, add),
         Action::List(list) => run_list(context, list),
         Action::Show(one) => run_show(context, one),
@@ -204,15 +208,19 @@ fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result
 fn run_show(context: &Context, one: One) -> super::Result {
     let worktrees = context.host.worktrees()?;
     let linked = find(context, &worktrees, one.named.as_deref())?;
-    let seen = Seen::new(context, &worktrees, &leases(context)?, linked, true);
+    let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
+    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast), linked, true);
+    let notices: Vec<Notice> =
+        forecast.incomplete.map(crate::render::incomplete).map(Notice::info).into_iter().collect();
     if context.out.json {
-        context.out.document(seen.document(), &[]);
+        context.out.document(seen.document(), &notices);
         return Ok(());
     }
     seen.lines(context).iter().for_each(|line| context.out.line(line));
     if let Some(base) = seen.linked.info.as_ref().and_then(|info| info.port_base) {
         context.out.line(&ports_line(base));
     }
+    context.out.notices(&notices);
     Ok(())
 }
 
@@ -477,7 +485,8 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
         format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
     }));
     if news.is_empty() && all.seen.len() > 1 {
-        news.push(format!("{} worktrees, each with a live holder", all.seen.len() - 1));
+        let worktrees = counted(all.seen.len() as u64 - 1, "worktree");
+        news.push(format!("{worktrees}, each with a live holder"));
     }
     Ok(Findings { settled, interrupted: interrupted.collect(), news })
 }

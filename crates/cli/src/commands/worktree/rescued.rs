@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use onus_core::command::Act;
 use onus_core::commit::Extent;
 use onus_core::ids::TaskRef;
-use onus_core::quote;
+use onus_core::quote::{self, counted};
 use onus_core::refusal::{Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_engine::{Notice, NoticeKind, RescueView, TaskView};
@@ -55,9 +55,10 @@ impl Laid {
         let names: Vec<String> = files.iter().take(MOST_NAMED).map(|path| path_line(path)).collect();
         let more = if files.len() > names.len() { ", …" } else { "" };
         let n = files.len();
-        let plural = if n == 1 { "" } else { "s" };
         let from = escape_line(&of.actor);
-        (n > 0).then(|| format!("  rescued:  {n} file{plural} of {from}: {}{more}", names.join(", ")))
+        (n > 0).then(|| {
+            format!("  rescued:  {} of {from}: {}{more}", counted(n as u64, "file"), names.join(", "))
+        })
     }
 }
 

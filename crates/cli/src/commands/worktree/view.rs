@@ -4,7 +4,7 @@ use std::path::Path;
 
 use onus_core::refusal::{OnWorktree, Refusal, Step};
 use onus_core::time::rfc3339;
-use onus_engine::LeaseView;
+use onus_engine::{ConflictView, ForecastView, LeaseView};
 use onus_host::Host;
 use onus_repo::worktrees::{DiskUse, Journal, Linked, State, Target, Worktrees};
 use onus_store::Access;
@@ -21,6 +21,8 @@ pub(crate) struct Seen {
     /// Live leases that are worked on there: the task's id, and who holds it.
     pub(crate) holders: Vec<(String, String)>,
     pub(crate) target: Option<String>,
+    /// What its branch cannot be merged with.
+    conflicts: Vec<ConflictView>,
     disk: Option<DiskUse>,
 }
 
@@ -61,7 +63,7 @@ impl Seen {
     pub(crate) fn new(
         context: &Context,
         worktrees: &Worktrees,
-        leases: &[LeaseView],
+        (leases, forecast): (&[LeaseView], &ForecastView),
         linked: Linked,
         size: bool,
     ) -> Seen {
@@ -70,6 +72,7 @@ impl Seen {
         Seen {
             state: worktrees.state(&linked, target.as_ref()),
             holders: holders(leases, &linked),
+            conflicts: forecast.of(|_, branch| linked.branch.as_deref() == Some(branch)),
             disk: size.then(|| DiskUse::of(&linked.path)),
             target: target.map(|target| target.name),
             linked,
@@ -141,6 +144,7 @@ impl Seen {
                         self.target.as_deref().unwrap_or_default()
                     ));
                 }
+                facts.extend(self.conflicts.iter().map(ConflictView::message));
                 if facts.is_empty() {
                     facts.push("clean".to_owned());
                 }
@@ -180,6 +184,7 @@ impl Seen {
             "under_way": state.and_then(since),
             "unlanded": state.map(|state| state.unlanded),
             "behind": state.map(|state| state.behind),
+            "conflicts": self.conflicts,
             "port_base": info.port_base,
             "bytes": self.disk.map(|disk| disk.bytes),
             "next": self.next().as_ref().and_then(wording::step),
@@ -221,13 +226,17 @@ impl All {
         let linked = worktrees
             .list()
             .map_err(|error| Refusal::new(onus_core::refusal::Code::NotAllowed, error.to_string()))?;
-        let seen =
-            linked.into_iter().map(|linked| Seen::new(context, worktrees, &leases, linked, size)).collect();
+        let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
+        let seen = linked
+            .into_iter()
+            .map(|linked| Seen::new(context, worktrees, (&leases, &forecast), linked, size))
+            .collect();
         let target = worktrees.target(context.host.config.worktrees().target.as_deref(), false);
-        let (branches, remarks) = match target {
+        let (branches, mut remarks) = match target {
             Ok(target) => (worktrees.unlanded_branches(&target)?, target.remarks),
             Err(refusal) => (Vec::new(), vec![refusal.message]),
         };
+        remarks.extend(forecast.incomplete.map(render::incomplete));
         Ok(All {
             seen,
             branches,

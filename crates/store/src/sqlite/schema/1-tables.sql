@@ -125,6 +125,7 @@ CREATE INDEX task_state ON task (state, priority, number, ad_hoc);
 CREATE INDEX task_ad_hoc ON task (number) WHERE ad_hoc AND NOT finished;
 CREATE INDEX task_landing ON task (number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (completed_at_ms) WHERE completed_at_ms IS NOT NULL;
+CREATE INDEX task_branched ON task (finished, number DESC) WHERE branch IS NOT NULL;
 
 CREATE TABLE dep (
     task TEXT NOT NULL REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED,

@@ -1,0 +1,152 @@
+//! What collides: the paths of an act against those that others' live leases reserve.
+
+use crate::lease::{Lease, Mode};
+use crate::policy::{Policy, ScopeMode};
+use crate::quote::name;
+use crate::refusal::{Code, Conflict, Reader, Refusal, Step};
+use crate::scope::{self, Basis, Glob, Reservation, Reservations, Touched};
+use crate::time::Moment;
+
+use super::super::View;
+use super::super::standing::{expires_in_s, held_by, holder_note, place};
+use super::kin::is_shared_within;
+use super::yields::all_resting;
+use super::{Rival, Surroundings, is_in_doubt};
+
+/// What collides with a scope, as a refusal; None if nothing does. Globs too complex to compare are a refusal, too.
+pub(in crate::decide) fn collision(view: &View<'_>, wanted: &Reservations, mode: Mode) -> Option<Refusal> {
+    if view.policy.scope_mode == ScopeMode::Off || wanted.is_empty() {
+        return None;
+    }
+    let Some(around) = view.around.filter(|around| around.looked_for(wanted)) else {
+        return Some(unasked(view));
+    };
+    let rivals = around.rivals.iter().filter(|rival| !rival.shares(mode));
+    let mut in_the_way = rivals
+        .filter_map(|rival| Some((rival, meets(view, wanted, &rival.lease, &rival.reserved).transpose()?)));
+    let (rival, witness) = in_the_way.next()?;
+    let witness = match witness {
+        Ok(witness) => witness,
+        Err(error) => return Some(error.into()),
+    };
+    let (yours, theirs) = (&wanted.rows()[witness.left], &rival.reserved[witness.right]);
+    let conflict = Conflict {
+        task: rival.id.clone(),
+        path: witness.path,
+        yours: yours.glob.to_string(),
+        theirs: theirs.glob.to_string(),
+        area: theirs.basis.area().or(yours.basis.area()).map(ToString::to_string),
+    };
+    let mut refusal = collides(view, rival, conflict);
+    let all = std::iter::once(rival).chain(in_the_way.map(|(rival, _)| rival));
+    refusal.resting = all_resting(view, all, wanted);
+    Some(refusal)
+}
+
+/// A path that both reserve and may not.
+pub(super) fn meets(
+    view: &View<'_>,
+    wanted: &Reservations,
+    lease: &Lease,
+    theirs: &[Reservation],
+) -> Result<Option<scope::Witness>, scope::ScopeError> {
+    let Policy { scope_shared, across_worktrees, .. } = view.policy;
+    scope::overlap_where(wanted.rows(), theirs, scope_shared.globs(), |one, other| {
+        scope::collide(one, other, *across_worktrees) && !is_shared_within(view, one, lease, other)
+    })
+}
+impl Surroundings {
+    fn looked_for(&self, wanted: &Reservations) -> bool {
+        wanted.rows().iter().all(|row| self.asked.has(&row.glob))
+    }
+}
+
+/// Nobody checked whether these paths are free, so they are not granted.
+pub(super) fn unasked(view: &View<'_>) -> Refusal {
+    Refusal::new(Code::Unexpected, format!("nobody checked whether the paths of {} are free", view.id))
+        .task(view.id)
+}
+
+/// Exit 4: somebody else reserved a path.
+fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
+    let Rival { id, lease, .. } = rival;
+    let whose = if lease.is_held_by(&view.caller.actor, &view.caller.instance) {
+        format!("which you ({}) hold yourself", lease.actor)
+    } else {
+        format!("which {}", held_by(view.now, lease, &place(lease)))
+    };
+    let theirs = match conflict.theirs == conflict.path {
+        true => String::new(),
+        false => format!(" (it reserves {})", name(&conflict.theirs)),
+    };
+    let yours = match conflict.yours == conflict.theirs || conflict.yours == conflict.path {
+        true => String::new(),
+        false => format!("; {} needs {}", view.id, name(&conflict.yours)),
+    };
+    let area = conflict.area.as_ref().map(|area| format!(", in area {area},")).unwrap_or_default();
+    let message = format!("{}{area} is reserved by {id}{theirs}, {whose}{yours}", name(&conflict.path));
+    let mut refusal = Refusal::new(Code::Scope, message).task(view.id);
+    refusal.holder = Some(Box::new(holder_note(view, lease, true)));
+    refusal.expires_in_s = expires_in_s(view, lease);
+    refusal.conflict = Some(Box::new(conflict));
+    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::show(id))
+}
+
+/// The same for whoever only asks, outside a transaction, whether a file is another's. None: it is not, as far as could be seen.
+pub fn reserved_by(
+    rivals: &[Rival],
+    path: &str,
+    touched: &Touched,
+    policy: &Policy,
+    now: &Moment,
+) -> Option<Refusal> {
+    let basis = Basis::Touched(touched.clone());
+    let asked = [Reservation::new(Glob::literal(path).ok()?, basis)];
+    let Policy { scope_shared, across_worktrees, .. } = policy;
+    rivals.iter().find_map(|rival| {
+        let Rival { id, lease, reserved, .. } = rival;
+        let witness = match scope::collision(&asked, reserved, scope_shared.globs(), *across_worktrees) {
+            Ok(witness) => witness?,
+            Err(error) => return Some(error.into()),
+        };
+        let theirs = &reserved[witness.right];
+        let area = theirs.basis.area().map(|area| format!(", in area {area},")).unwrap_or_default();
+        let message =
+            format!("{}{area} is reserved by {id}, which {}", name(path), held_by(now, lease, &place(lease)));
+        let mut refusal = Refusal::new(Code::Scope, message);
+        refusal.conflict = Some(Box::new(Conflict {
+            task: id.clone(),
+            path: path.to_owned(),
+            yours: path.to_owned(),
+            theirs: theirs.glob.to_string(),
+            area: theirs.basis.area().map(ToString::to_string),
+        }));
+        Some(refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::show(id)))
+    })
+}
+
+/// The same as the policy has it: an error where scopes are strict, a notice where they only warn.
+pub(in crate::decide) fn check(
+    view: &View<'_>,
+    wanted: &Reservations,
+    mode: Mode,
+) -> Result<Option<String>, Refusal> {
+    match (collision(view, wanted, mode), view.policy.scope_mode) {
+        (Some(refusal), ScopeMode::Strict) => Err(refusal),
+        (refusal, _) => Ok(refusal.map(|refusal| format!("careful: {}", refusal.message))),
+    }
+}
+
+/// The same for all that a lapsed lease reserved, before it is revived.
+pub(in crate::decide) fn check_revived(view: &View<'_>, lease: &Lease) -> Result<Option<String>, Refusal> {
+    match view.around {
+        Some(around) if around.is_whole => check(view, &around.own, lease.grant.mode),
+        _ if view.policy.scope_mode == ScopeMode::Off => Ok(None),
+        _ => Err(unasked(view)),
+    }
+}
+
+/// The same for one that is in doubt.
+pub(in crate::decide) fn check_in_doubt(view: &View<'_>, lease: &Lease) -> Result<Option<String>, Refusal> {
+    if is_in_doubt(view, lease) { check_revived(view, lease) } else { Ok(None) }
+}

@@ -1,0 +1,175 @@
+//! Conflicts to come, as they are foreseen here: which branches of this repository are whose, and who is told.
+//!
+//! Whoever asks sees all of it; readers tell nobody. Those who commit, make a worktree or begin a turn have both holders told,
+//! once for as long as it lasts. Whatever goes wrong keeps nobody from working.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use onus_core::forecast::hearers;
+use onus_core::refusal::{Code, Refusal};
+use onus_engine::{BranchView, ConflictView, Engine, ForecastView, LiveBranch, Warning};
+use onus_repo::discover;
+use onus_repo::forecast::{Asked, Forecast, Outlook, Tidings, With};
+use onus_repo::worktrees::Worktrees;
+use onus_store::AnyStore;
+
+use crate::Host;
+
+/// How long somebody waits who asks.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long somebody waits who is about to go on with something else.
+const PATIENCE_BESIDE: Duration = Duration::from_millis(1_500);
+
+/// What was foreseen, of which branches.
+struct Foreseen {
+    forecast: Forecast,
+    branches: Vec<(LiveBranch, String)>,
+    outlook: Outlook,
+}
+
+impl Host {
+    /// What git foresees for the branches of this repository. Outside git nothing.
+    pub fn forecast(&self, engine: &mut Engine<AnyStore>) -> ForecastView {
+        match self.foresee(engine, PATIENCE) {
+            Ok(Some(foreseen)) => foreseen.view(),
+            Ok(None) => ForecastView::default(),
+            Err(refusal) => ForecastView { conflicts: Vec::new(), incomplete: Some(refusal.message) },
+        }
+    }
+
+    /// Has the holders told of what is new. Nothing that fails here is anybody's problem: the next one tries again.
+    pub fn tell_of_conflicts(&self, engine: &mut Engine<AnyStore>) {
+        let Ok(Some(foreseen)) = self.foresee(engine, PATIENCE_BESIDE) else { return };
+        let warnings = foreseen.warnings();
+        let tidings: Vec<Tidings> = warnings.iter().map(tidings_of).collect();
+        let is_all = foreseen.outlook.incomplete.is_none();
+        let seen =
+            foreseen.outlook.seen.iter().filter(|_| is_all).map(|at| foreseen.branches[*at].0.task).collect();
+        let _ = foreseen.forecast.tell(&tidings, is_all, |news| {
+            let is_news = |warning: &&Warning| news.iter().any(|news| **news == tidings_of(warning));
+            let news: Vec<&Warning> = warnings.iter().filter(is_news).collect();
+            engine.warn_of_conflicts(&news, &warnings, &seen)
+        });
+    }
+
+    /// None: there is no branch to look at, and git was not asked.
+    fn foresee(
+        &self,
+        engine: &mut Engine<AnyStore>,
+        patience: Duration,
+    ) -> Result<Option<Foreseen>, Refusal> {
+        let Some(place) = self.place.as_ref().filter(|place| !place.is_submodule()) else { return Ok(None) };
+        let Some(forecast) = Forecast::of(place)? else { return Ok(None) };
+        let mut branches = engine.live_branches()?;
+        // What is checked out in the main checkout is most often what others land in: only as a task's own is it anybody's.
+        let configured = self.config.worktrees().target;
+        let shared = Worktrees::of(place)?.and_then(|worktrees| discover(worktrees.home())?.branch);
+        branches
+            .retain(|it| it.target.is_some() || configured.is_some() || Some(&it.branch) != shared.as_ref());
+        let mut known = BTreeSet::new();
+        // Those who share a branch share its conflicts: the first holder stands for them.
+        branches.retain(|branch| known.insert(branch.branch.clone()));
+        if branches.is_empty() {
+            return Ok(None);
+        }
+        let mut fallback: Option<Option<String>> = None;
+        let mut targeted = Vec::new();
+        for branch in branches {
+            let target = match &branch.target {
+                Some(target) => Some(target.clone()),
+                None => fallback.get_or_insert_with(|| self.target_name()).clone(),
+            };
+            if let Some(target) = target.filter(|target| *target != branch.branch) {
+                targeted.push((branch, target));
+            }
+        }
+        let asked: Vec<Asked> = targeted
+            .iter()
+            .map(|(branch, target)| Asked { branch: branch.branch.clone(), target: target.clone() })
+            .collect();
+        let outlook = forecast.look(&asked, engine.shared_files(), place.branch.as_deref(), patience);
+        let outlook = outlook.map_err(|error| Refusal::new(Code::NotAllowed, error.to_string()))?;
+        Ok(Some(Foreseen { forecast, branches: targeted, outlook }))
+    }
+
+    /// Where work lands that does not say where.
+    fn target_name(&self) -> Option<String> {
+        let worktrees = Worktrees::of(self.place.as_ref()?).ok()??;
+        worktrees.target_name(self.config.worktrees().target.as_deref()).ok()
+    }
+}
+
+impl Foreseen {
+    fn view(&self) -> ForecastView {
+        let holder = |branch: &LiveBranch| branch.lease.as_ref().map(|(_, actor, _)| actor.to_string());
+        let conflicts = self.outlook.conflicts.iter().map(|conflict| {
+            let (branch, target) = &self.branches[conflict.branch];
+            let with = match conflict.with {
+                With::Target => BranchView { task: None, branch: target.clone(), holder: None },
+                With::Branch(other) => {
+                    let other = &self.branches[other].0;
+                    BranchView {
+                        task: Some(other.id.clone()),
+                        branch: other.branch.clone(),
+                        holder: holder(other),
+                    }
+                }
+            };
+            ConflictView {
+                task: branch.id.clone(),
+                branch: branch.branch.clone(),
+                holder: holder(branch),
+                with,
+                files: conflict.files.clone(),
+                count: conflict.count,
+            }
+        });
+        ForecastView { conflicts: conflicts.collect(), incomplete: self.outlook.incomplete.clone() }
+    }
+
+    /// What each holder is to know.
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for conflict in &self.outlook.conflicts {
+            let (one, target) = &self.branches[conflict.branch];
+            let other = match conflict.with {
+                With::Branch(other) => Some(&self.branches[other].0),
+                With::Target => None,
+            };
+            let held = |branch: &'_ LiveBranch| branch.lease.clone();
+            let (of_one, of_other) = (held(one), other.and_then(held));
+            let told = hearers(
+                of_one
+                    .as_ref()
+                    .map(|(token, actor, instance)| (actor, instance, (one, *token, other, &of_other))),
+                of_other.as_ref().zip(other).map(|((token, actor, instance), other)| {
+                    (actor, instance, (other, *token, Some(one), &of_one))
+                }),
+            );
+            for (actor, instance, (own, token, other, by)) in told {
+                warnings.push(Warning {
+                    task: own.task,
+                    token,
+                    actor: actor.clone(),
+                    instance: instance.clone(),
+                    by: by.as_ref().map(|(_, actor, instance)| (actor.clone(), instance.clone())),
+                    by_task: other.map(|other| other.task),
+                    branch: other.map_or_else(|| target.clone(), |other| other.branch.clone()),
+                    files: conflict.files.clone(),
+                });
+            }
+        }
+        warnings
+    }
+}
+
+/// By the lease and the other side's branch: a new holder is told again.
+fn tidings_of(warning: &Warning) -> Tidings {
+    let with = warning.by_task.map_or_else(|| format!("target {}", warning.branch), |task| task.to_string());
+    Tidings {
+        about: format!("{}#{} {with}", warning.task, warning.token),
+        files: warning.files.iter().cloned().collect(),
+    }
+}

@@ -1,0 +1,92 @@
+//! A target that only its server moves: the branch is pushed, and a command of the project's opens a pull request for it.
+
+use onus_core::command::{Act, Command};
+use onus_core::ids::TaskRef;
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::task::NoteKind;
+use onus_dispatch::Watch;
+use onus_engine::{Identity, Request};
+use onus_repo::approval::Definition;
+use onus_repo::landing::{Change, Fetched, Push};
+
+use super::round::{push_failed, unreachable};
+use super::settle::REMOTE_LIMIT;
+use super::{Candidate, Landings, refused};
+use crate::gates::{Live, outcome_in_words, run};
+
+/// A pull request that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub remote: String,
+    /// What the command said, as far as it is an address.
+    pub link: Option<String>,
+}
+
+impl Landings<'_> {
+    /// Pushes a task's branch and opens a pull request for it.
+    pub fn open_pull_request(&mut self, candidate: &Candidate) -> Result<Opened, Refusal> {
+        let Some(template) = self.settings.pr.clone() else {
+            return Err(Refusal::usage("this project does not say how a pull request is opened").next(
+                Step::plain("set land.pr to a command, such as [\"gh\", \"pr\", \"create\", \"--fill\"]"),
+            ));
+        };
+        self.host.require_approved(&template)?;
+        let remote = self.settings.remote.clone().unwrap_or_else(|| "origin".to_owned());
+        self.push_branch(&remote, candidate)?;
+        let definition = Definition { argv: filled(&template.argv, candidate, &self.target), ..template };
+        let root = self.lander.worktrees().home().to_owned();
+        let command = crate::gates::Command {
+            definition: &definition,
+            root: &root,
+            told: Vec::new(),
+            live: Live::Plain,
+        };
+        let (ended, log) = run(command, Watch { renew: None, interrupts: None })?;
+        if let Some(why) = outcome_in_words(&ended.outcome, &definition) {
+            let message = format!("the branch was pushed to {}, but land.pr {why}", quote::name(&remote));
+            return Err(Refusal::new(Code::NotAllowed, message).task(candidate.id()));
+        }
+        let said = String::from_utf8_lossy(&log.bytes()).into_owned();
+        let is_address = |word: &&str| word.starts_with("https://") && word.len() <= 500;
+        let link = said.split_whitespace().rfind(is_address).map(str::to_owned);
+        let text = format!("opened a pull request for {} into {}", candidate.branch, self.target);
+        let act = Act::Note { text, kind: NoteKind::Progress, link: link.clone() };
+        let task = Some(TaskRef::from(candidate.of.task.uid));
+        let identity = Identity { ..self.identity_for(candidate) };
+        let command = Command::OnTask { task, act, force: None };
+        self.engine.run(&Request { identity, command, key: None })?;
+        Ok(Opened { remote, link })
+    }
+
+    fn push_branch(&self, remote: &str, candidate: &Candidate) -> Result<(), Refusal> {
+        let branch = &candidate.branch;
+        let old = match self.lander.fetch_target(remote, branch, REMOTE_LIMIT).map_err(refused)? {
+            Fetched::At(there) if there == candidate.head => return Ok(()),
+            Fetched::At(there) => Some(there),
+            Fetched::NoBranch => None,
+            Fetched::Unreachable(why) => return Err(unreachable(remote, &why)),
+        };
+        let change =
+            Change { reference: format!("refs/heads/{branch}"), old, new: Some(candidate.head.clone()) };
+        match self.lander.push(remote, &[change], REMOTE_LIMIT).map_err(refused)? {
+            Push::Pushed => Ok(()),
+            Push::Moved => {
+                let message = format!("{branch} at {} has moved meanwhile", quote::name(remote));
+                Err(Refusal::new(Code::Changed, message).task(candidate.id()))
+            }
+            failed => Err(unreachable(remote, &push_failed(&failed))),
+        }
+    }
+}
+
+/// The command with what it is about: each placeholder inside one word, so that nothing becomes a word of its own.
+fn filled(argv: &[String], candidate: &Candidate, target: &str) -> Vec<String> {
+    let fill = |word: &String| {
+        word.replace("{branch}", &candidate.branch)
+            .replace("{target}", target)
+            .replace("{id}", candidate.id())
+            .replace("{title}", &quote::visible_line(candidate.title()))
+    };
+    argv.iter().map(fill).collect()
+}

@@ -1,0 +1,172 @@
+//! Two commits merged in memory.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use super::history::{History, key};
+use super::memory::Known;
+use super::{Forecast, Tip};
+use crate::git::{Call, GitError, drivers};
+
+/// How git says that it does not know an option.
+const UNKNOWN_OPTION: i32 = 129;
+
+/// What a merge of two commits comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Merged {
+    pub(super) tree: String,
+    /// Files that git cannot merge.
+    pub(super) files: Vec<String>,
+}
+
+/// Computes merges, as many as there is time for.
+pub(super) struct Merger<'a> {
+    forecast: &'a Forecast,
+    known: &'a mut Known,
+    left: usize,
+    deadline: Instant,
+    unasked: usize,
+    trouble: Option<String>,
+    /// Made for the first merge.
+    workshop: Option<Workshop>,
+}
+
+/// What every merge needs.
+struct Workshop {
+    /// Where objects go that nobody needs afterwards.
+    objects: TempDir,
+    /// The keys of merge drivers, which are not run.
+    drivers: Vec<String>,
+}
+
+impl<'a> Merger<'a> {
+    pub(super) fn new(
+        forecast: &'a Forecast,
+        known: &'a mut Known,
+        most: usize,
+        deadline: Instant,
+    ) -> Merger<'a> {
+        Merger { forecast, known, left: most, deadline, unasked: 0, trouble: None, workshop: None }
+    }
+
+    pub(super) fn history(&self, tip: &Tip<'_>) -> Option<History> {
+        self.known.histories.get(&key(&tip.target.hash, tip.commit)).cloned().flatten()
+    }
+
+    /// How many merges were left out, and what went wrong.
+    pub(super) fn finish(self) -> (usize, Option<String>) {
+        (self.unasked, self.trouble)
+    }
+
+    /// None: it is not known yet.
+    pub(super) fn merge(&mut self, one: &str, other: &str) -> Option<Merged> {
+        let (one, other) = if one <= other { (one, other) } else { (other, one) };
+        let key = key(one, other);
+        if let Some(merged) = self.known.merges.get(&key) {
+            return Some(merged.clone());
+        }
+        if self.left == 0 || self.trouble.is_some() || Instant::now() >= self.deadline {
+            self.unasked += 1;
+            return None;
+        }
+        self.left -= 1;
+        match self.computed(one, other) {
+            Ok(merged) => {
+                self.known.merges.insert(key, merged.clone());
+                Some(merged)
+            }
+            Err(GitError(_)) if Instant::now() >= self.deadline => {
+                self.unasked += 1;
+                None
+            }
+            Err(GitError(why)) => {
+                self.trouble = Some(why);
+                None
+            }
+        }
+    }
+
+    fn computed(&mut self, one: &str, other: &str) -> Result<Merged, GitError> {
+        let workshop = match &mut self.workshop {
+            Some(workshop) => workshop,
+            none => none.insert(Workshop::new(self.forecast, self.deadline)?),
+        };
+        let mut merged = merge_tree(workshop.call(self.forecast, self.deadline), one, other)?;
+        if !merged.files.is_empty() {
+            let driven = driven(self.forecast, workshop, one, &merged.files, self.deadline);
+            merged.files.retain(|file| !driven.contains(file));
+        }
+        Ok(merged)
+    }
+}
+
+/// Merges two commits: the tree, and the files that cannot be merged.
+fn merge_tree(call: Call<'_>, one: &str, other: &str) -> Result<Merged, GitError> {
+    let words = ["merge-tree", "--write-tree", "--no-messages", "--name-only", "-z"];
+    let outcome = call.words(&words).words(&["--allow-unrelated-histories", one, other]).outcome()?;
+    match outcome.status.code() {
+        Some(0 | 1) => {
+            let fields = outcome.out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+            let mut fields = fields.map(|field| String::from_utf8_lossy(field).into_owned());
+            let tree = fields.next().ok_or_else(|| GitError("a merge has no tree".to_owned()))?;
+            Ok(Merged { tree, files: fields.collect() })
+        }
+        Some(UNKNOWN_OPTION) => Err(GitError("conflicts are foreseen with git 2.38 or newer".to_owned())),
+        _ => Err(GitError(outcome.err)),
+    }
+}
+
+impl Workshop {
+    fn new(forecast: &Forecast, deadline: Instant) -> Result<Workshop, GitError> {
+        let objects = TempDir::with_prefix("onus-forecast-").map_err(|error| GitError(error.to_string()))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        Ok(Workshop { objects, drivers: drivers(&forecast.repository, left)? })
+    }
+
+    fn call(&self, forecast: &Forecast, deadline: Instant) -> Call<'static> {
+        let call =
+            forecast.git(deadline).words(&["-c", "merge.default=text", "-c", "merge.renormalize=false"]);
+        let objects = forecast.repository.common_dir().join("objects");
+        call.without(&self.drivers)
+            .env("GIT_OBJECT_DIRECTORY", self.objects.path())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
+    }
+}
+
+/// A path in a list that colons separate, as git reads it.
+fn quoted(path: &Path) -> OsString {
+    let mut text = vec![b'"'];
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(*byte);
+    }
+    text.push(b'"');
+    OsString::from_vec(text)
+}
+
+/// Of these files, those that the attributes in a commit have merged by union or by a driver. Git before 2.41 cannot tell: then all count.
+fn driven(
+    forecast: &Forecast,
+    workshop: &Workshop,
+    commit: &str,
+    files: &[String],
+    deadline: Instant,
+) -> Vec<String> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let call = forecast.repository.call().words(&["--work-tree"]).word(workshop.objects.path());
+    let call = call.word(format!("--attr-source={commit}")).words(&["check-attr", "-z", "--stdin", "merge"]);
+    let input: Vec<u8> = files.iter().flat_map(|file| [file.as_bytes(), b"\0"].concat()).collect();
+    let Ok(out) = call.limit(left).input(&input).run() else { return Vec::new() };
+    // `NAME merge VALUE`
+    let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
+    let is_plain = |value: &[u8]| matches!(value, b"unspecified" | b"set" | b"unset" | b"text" | b"binary");
+    let driven = fields.chunks_exact(3).filter(|entry| !is_plain(entry[2]));
+    driven.map(|entry| String::from_utf8_lossy(entry[0]).into_owned()).collect()
+}

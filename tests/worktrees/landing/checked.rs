@@ -1,0 +1,141 @@
+//! Gates of a landing: on the merged result, by the target's own definition, before anything moves.
+
+use crate::kit::Yard;
+use crate::support::{agent, human};
+
+/// A gate that fails if both of these files are there: each branch alone passes.
+const EITHER: &str = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"either\"\nstage = \"land\"\nkind = \"command\"\n\
+    shell = \"test ! -e one.txt || test ! -e two.txt\"\n";
+
+#[test]
+fn gates_run_on_the_merged_result_before_the_target_moves() {
+    let yard = Yard::landing(EITHER);
+    let one = yard.done(&agent("a"), "one", "one.txt", "1\n");
+    let two = yard.done(&agent("b"), "two", "two.txt", "2\n");
+    assert_eq!(yard.land(&one)["landed"][0]["gates"][0], "either");
+    let before = yard.at("main");
+    let refused = yard.json(&agent("lander"), &["land", &two]);
+    assert_eq!(refused.refused(6)["code"], "gate", "{refused:?}");
+    assert_eq!(yard.at("main"), before, "the target never had the result");
+    let task = yard.show(&two);
+    assert_eq!((task["state"].as_str(), task["kept_for"]["actor"].as_str()), (Some("open"), Some("agent:b")));
+    let kinds = yard.kinds(&two);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "gate.failed").count(), 2, "run twice: {kinds:?}");
+    assert!(kinds.contains(&"landing.failed".to_owned()));
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_branch_does_not_choose_its_own_gates() {
+    let yard = Yard::landing(EITHER);
+    yard.land(&yard.done(&agent("a"), "one", "one.txt", "1\n"));
+    let (who, id) = (agent("b"), yard.add("without gates"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "onus.toml", "[land]\nstyle = \"merge\"\n");
+    yard.commit_in(&path, "two.txt", "2\n");
+    yard.finish(&who, &id);
+    assert_eq!(yard.json(&agent("lander"), &["land", &id]).refused(6)["code"], "gate");
+    assert_eq!(yard.in_main("two.txt"), None);
+    // A person may, and that is recorded.
+    let path = yard.claim(&who, &id);
+    yard.finish(&who, &id);
+    let forced = ["land", &id, "--force", "--reason", "the gate is wrong"];
+    assert_eq!(yard.json(&who, &forced).refused(6)["code"], "people_only");
+    yard.json(&human("ada"), &forced).ok();
+    assert!(yard.kinds(&id).contains(&"rule.overridden".to_owned()));
+    assert_eq!(yard.in_main("two.txt").as_deref(), Some("2\n"));
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_nobody_approved_is_not_run() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n");
+    let id = yard.done(&agent("a"), "one", "one.txt", "1\n");
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"new\"\nstage = \"land\"\nrun = [\"touch\", \"../ran\"]\n";
+    yard.commit("onus.toml", config);
+    let before = yard.at("main");
+    let refused = yard.json(&agent("lander"), &["land", &id]);
+    assert_eq!(refused.refused(6)["code"], "unapproved", "{refused:?}");
+    assert_eq!(yard.at("main"), before);
+    assert!(!yard.root().join("ran").exists());
+    assert_eq!(yard.show(&id)["state"], "done", "nobody is sent back for that");
+    yard.approve();
+    yard.land(&id);
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_red_target_sends_nobody_back() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"green\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"red\"]\n";
+    let yard = Yard::landing(config);
+    let id = yard.done(&agent("a"), "one", "one.txt", "1\n");
+    yard.commit("red", "somebody broke it\n");
+    let before = yard.at("main");
+    let refused = yard.json(&agent("lander"), &["land", &id]);
+    let error = refused.refused(6);
+    assert_eq!(error["code"], "gate");
+    assert!(error["message"].as_str().unwrap().contains("main is red: gate green"), "{error}");
+    assert_eq!(yard.at("main"), before);
+    assert_eq!(yard.show(&id)["state"], "done");
+    yard.git(&["rm", "--quiet", "red"]);
+    yard.git(&["commit", "--quiet", "-m", "mended"]);
+    yard.land(&id);
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_flaky_gate_is_recorded_as_flaky() {
+    let yard = Yard::landing("");
+    let count = yard.folder().join("count");
+    std::fs::write(&count, "").unwrap();
+    // Fails the first time it is run.
+    let config = format!(
+        "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"flaky\"\nstage = \"land\"\nshell = \"echo x >> '{}'; test $(wc -l < '{}') -ne 1\"\n",
+        count.display(),
+        count.display()
+    );
+    yard.commit("onus.toml", &config);
+    yard.approve();
+    let id = yard.done(&agent("a"), "one", "one.txt", "1\n");
+    yard.land(&id);
+    let log = yard.json(&human("ada"), &["log", &id, "-n", "100"]).ok().json();
+    let passed =
+        log["events"].as_array().unwrap().iter().find(|event| event["kind"] == "gate.passed").unwrap();
+    assert_eq!(passed["payload"]["flaky"], true, "{passed:#}");
+    assert!(yard.kinds(&id).contains(&"gate.failed".to_owned()));
+}
+
+#[test]
+fn a_check_moves_nothing_and_its_result_is_kept() {
+    let count = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"counted\"\nstage = \"land\"\nshell = \"echo x >> \\\"$HOME/ran\\\"\"\n";
+    let yard = Yard::landing(count);
+    let id = yard.done(&agent("a"), "one", "one.txt", "1\n");
+    let before = yard.at("main");
+    let said = yard.json(&agent("ci"), &["land", &id, "--check"]).ok().json();
+    assert_eq!(
+        (said["checked_only"].as_bool(), said["landed"][0]["task"].as_str()),
+        (Some(true), Some(id.as_str()))
+    );
+    assert_eq!(yard.at("main"), before);
+    assert_eq!(yard.intents(), Vec::<String>::new());
+    assert_eq!(yard.show(&id)["landing"], "awaited");
+    // An equal tree was judged already.
+    yard.land(&id);
+    let ran = std::fs::read_to_string(yard.folder().join("home/ran")).unwrap();
+    assert_eq!(ran.lines().count(), 1, "{ran}");
+}
+
+#[test]
+fn a_review_gate_asks_for_somebody_who_did_not_work_on_it() {
+    let config =
+        "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"review\"\nkind = \"review\"\nstage = \"land\"\n";
+    let yard = Yard::landing(config);
+    let worker = agent("w");
+    let id = yard.done(&worker, "one", "one.txt", "1\n");
+    assert_eq!(yard.json(&worker, &["land", &id]).refused(6)["code"], "gate");
+    assert_eq!(yard.show(&id)["state"], "done", "it waits for its review");
+    assert_eq!(yard.json(&worker, &["gate", "pass", &id, "review"]).refused(6)["code"], "not_allowed");
+    yard.json(&agent("reviewer"), &["gate", "pass", &id, "review", "-m", "well done"]).ok();
+    yard.land(&id);
+    yard.has_landed_in_peace();
+}

@@ -1,0 +1,9 @@
+//! Landing, with the real binary, the real git and real gates.
+
+mod checked;
+mod killed;
+mod kit;
+mod queue;
+mod remote;
+mod settled;
+mod simple;

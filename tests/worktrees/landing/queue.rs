@@ -1,0 +1,100 @@
+//! The queue: everything that is done, in order, together where it can be, in halves where it fails.
+
+use crate::kit::Yard;
+use crate::support::{agent, human};
+
+use super::kit::LANDS;
+
+#[test]
+fn what_does_not_conflict_lands_in_one_step_and_log_lines_of_all_are_kept() {
+    let yard = Yard::landing(LANDS);
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let (who, id) = (agent(&format!("w{n}")), yard.add(&format!("task {n}")));
+        let path = yard.claim(&who, &id);
+        yard.append(&path, "LOG.md", &format!("- {id}"));
+        yard.commit_in(&path, &format!("{n}.txt"), "x\n");
+        yard.finish(&who, &id);
+        ids.push(id);
+    }
+    let moves = || yard.git(&["reflog", "show", "--format=%gs", "main"]).lines().count();
+    let before = moves();
+    let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+    assert_eq!(said["landed"].as_array().unwrap().len(), 4, "{said:#}");
+    assert_eq!(moves() - before, 1, "the branch moved once");
+    let log = yard.in_main("LOG.md").unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(log.lines().filter(|line| *line == format!("- {id}")).count(), 1, "{log}");
+        assert!(yard.in_main(&format!("{n}.txt")).is_some());
+    }
+    assert_eq!(yard.json(&agent("lander"), &["land", "--queue"]).refused(7)["code"], "nothing");
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn one_that_fails_is_found_by_halves_and_the_others_land() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"no-bad\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"bad\"]\n";
+    let yard = Yard::landing(config);
+    for n in 0..5 {
+        let file = if n == 3 { "bad".to_owned() } else { format!("{n}.txt") };
+        yard.done(&agent(&format!("w{n}")), &format!("task {n}"), &file, "x\n");
+    }
+    let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    let said = ran.json();
+    assert_eq!(said["landed"].as_array().unwrap().len(), 4, "{said:#}");
+    assert_eq!(said["refused"][0]["task"], "ON-4");
+    assert_eq!(said["refused"][0]["reopened"], true);
+    assert_eq!(yard.in_main("bad"), None);
+    for commit in yard.history() {
+        let listed = yard.git(&["ls-tree", "--name-only", &commit]);
+        assert!(!listed.lines().any(|name| name == "bad"), "{commit} was never checked");
+    }
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn who_depends_on_a_task_waits_until_it_has_landed() {
+    let yard = Yard::landing(LANDS);
+    let first = yard.done(&agent("a"), "first", "first.txt", "1\n");
+    let second = yard.json(&human("ada"), &["add", "second", "--dep", &first]).ok().json();
+    let second = second["id"].as_str().unwrap();
+    let refused = yard.json(&agent("b"), &["claim", second]);
+    let error = refused.refused(6);
+    assert_eq!(error["code"], "unmet");
+    let why = yard.run(&agent("b"), &["why", second]);
+    assert!(why.stdout.contains(&format!("onus land {first}")), "{}", why.stdout);
+    yard.land(&first);
+    let path = yard.claim(&agent("b"), second);
+    assert!(path.join("first.txt").exists(), "its branch begins with what it depends on");
+}
+
+#[test]
+fn with_deps_met_done_nobody_waits_for_a_landing() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n\n[deps]\nmet = \"done\"\n");
+    let first = yard.done(&agent("a"), "first", "first.txt", "1\n");
+    let second = yard.json(&human("ada"), &["add", "second", "--dep", &first]).ok().json();
+    yard.json(&agent("b"), &["claim", second["id"].as_str().unwrap()]).ok();
+    assert_eq!(yard.show(&first)["landing"], "awaited");
+    yard.json(&agent("lander"), &["land", "--queue"]).ok();
+    assert_eq!(yard.in_main("first.txt").as_deref(), Some("1\n"));
+}
+
+#[test]
+fn a_second_conflict_in_one_queue_is_told_and_the_first_lands() {
+    let yard = Yard::landing(LANDS);
+    let a = yard.done(&agent("a"), "first", "a.txt", "first\n");
+    let b = yard.done(&agent("b"), "second", "a.txt", "second\n");
+    let c = yard.done(&agent("c"), "third", "c.txt", "third\n");
+    let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    let said = ran.json();
+    let landed: Vec<&str> =
+        said["landed"].as_array().unwrap().iter().map(|landed| landed["task"].as_str().unwrap()).collect();
+    assert_eq!(landed, [a.as_str(), c.as_str()]);
+    assert_eq!(said["refused"][0]["task"], b.as_str());
+    assert_eq!(said["refused"][0]["error"]["code"], "conflict");
+    assert_eq!(yard.show(&b)["state"], "open");
+    assert_eq!(yard.in_main("a.txt").as_deref(), Some("first\n"));
+    yard.has_landed_in_peace();
+}

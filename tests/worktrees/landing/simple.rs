@@ -1,0 +1,190 @@
+//! One branch at a time: what lands, what does not, and what becomes of the task.
+
+use crate::kit::Yard;
+use crate::support::{agent, human};
+
+use super::kit::LANDS;
+
+#[test]
+fn a_done_task_lands_with_one_merge_commit_and_leaves_nothing_behind() {
+    let yard = Yard::landing(LANDS);
+    let before = yard.at("main");
+    let id = yard.done(&agent("w"), "say hello", "hello.txt", "hello\n");
+    let said = yard.land(&id);
+    assert_eq!(said["landed"][0]["task"], id.as_str());
+    assert_eq!(said["landed"][0]["actor"], "agent:w");
+    let commit = said["landed"][0]["commit"].as_str().unwrap();
+    assert_eq!(yard.at("main"), commit);
+    assert_eq!(yard.git(&["rev-list", "--parents", "-n1", "main"]).split(' ').nth(1), Some(before.as_str()));
+    let message = yard.git(&["log", "-1", "--format=%B", "main"]);
+    assert!(message.starts_with(&format!("{id}: say hello\n")), "{message}");
+    assert!(message.contains(&format!("Onus-Task: {id}\nOnus-Actor: agent:w")), "{message}");
+    // The checkout was clean, so it was brought forward.
+    assert_eq!(std::fs::read_to_string(yard.repo().join("hello.txt")).unwrap(), "hello\n");
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    let task = yard.show(&id);
+    assert_eq!((task["state"].as_str(), task["landed"].as_str()), (Some("done"), Some(commit)));
+    assert_eq!(yard.branches(), Vec::<String>::new());
+    assert!(!yard.root().exists());
+    assert_eq!(yard.kinds(&id).iter().filter(|kind| *kind == "task.landed").count(), 1);
+    yard.has_landed_in_peace();
+    // Once is enough.
+    let again = yard.json(&agent("lander"), &["land", &id]);
+    assert_eq!(again.refused(3)["code"], "not_found", "the branch is gone: {again:?}");
+}
+
+#[test]
+fn each_style_lands_what_it_says() {
+    for (style, parents, commits) in [("--merge", 2, 3), ("--squash", 1, 1), ("--rebase", 1, 2)] {
+        let yard = Yard::landing(LANDS);
+        let (who, id) = (agent("w"), yard.add("two steps"));
+        let path = yard.claim(&who, &id);
+        yard.commit_in(&path, "one.txt", "1\n");
+        yard.commit_in(&path, "two.txt", "2\n");
+        yard.finish(&who, &id);
+        // The target has moved on.
+        let base = yard.commit("other.txt", "x\n");
+        yard.json(&human("ada"), &["land", &id, style]).ok();
+        let line = yard.git(&["rev-list", "--parents", "-n1", "main"]);
+        assert_eq!(line.split(' ').count() - 1, parents, "{style}");
+        assert_eq!(
+            yard.git(&["rev-list", "--count", &format!("{base}..main")]),
+            commits.to_string(),
+            "{style}"
+        );
+        assert_eq!(yard.in_main("two.txt").as_deref(), Some("2\n"));
+        assert_eq!(yard.branches(), Vec::<String>::new(), "{style}");
+        yard.has_landed_in_peace();
+    }
+}
+
+#[test]
+fn a_holder_lands_its_task_and_finishes_it_with_one_command() {
+    let yard = Yard::landing(LANDS);
+    let (who, id) = (agent("w"), yard.add("mine"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "mine.txt", "mine\n");
+    let mute = yard.json(&who, &["land", &id]);
+    assert!(mute.refused(2)["message"].as_str().unwrap().contains("say what was done"));
+    // What is in no commit would be left behind.
+    std::fs::write(path.join("forgotten.txt"), "x").unwrap();
+    let there = |args: &[&str]| {
+        let mut command = yard.command_in(&path, &who);
+        crate::support::Ran::of(command.args(args).arg("--json").output().unwrap())
+    };
+    assert_eq!(there(&["land", "-m", "did it"]).refused(6)["code"], "uncommitted");
+    assert_eq!(yard.in_main("mine.txt"), None);
+    std::fs::remove_file(path.join("forgotten.txt")).unwrap();
+    there(&["land", "-m", "did it"]).ok();
+    assert_eq!(yard.in_main("mine.txt").as_deref(), Some("mine\n"));
+    assert_eq!(yard.show(&id)["state"], "done");
+    // Nobody's folder is taken away from under them.
+    assert!(path.exists());
+    yard.json(&human("ada"), &["worktree", "remove", &id]).ok();
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn somebody_elses_work_in_progress_does_not_land() {
+    let yard = Yard::landing(LANDS);
+    let id = yard.add("held");
+    let path = yard.claim(&agent("w"), &id);
+    yard.commit_in(&path, "held.txt", "x\n");
+    let refused = yard.json(&agent("other"), &["land", &id, "-m", "not mine"]);
+    assert_eq!(refused.refused(4)["code"], "held");
+    yard.run(&agent("w"), &["submit", &id, "-m", "look at it"]).ok();
+    let refused = yard.json(&agent("other"), &["land", &id]);
+    assert_eq!(refused.refused(6)["code"], "not_allowed", "{refused:?}");
+    assert_eq!(yard.in_main("held.txt"), None);
+    yard.run(&human("ada"), &["approve", &id]).ok();
+    yard.land(&id);
+    assert_eq!(yard.in_main("held.txt").as_deref(), Some("x\n"));
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_conflict_moves_nothing_and_names_the_other_side() {
+    let yard = Yard::landing(LANDS);
+    let (first, second) = (agent("one"), agent("two"));
+    let (a, b) = (yard.add("first"), yard.add("second"));
+    for (who, id, text) in [(&first, &a, "first\n"), (&second, &b, "second\n")] {
+        let path = yard.claim(who, id);
+        yard.commit_in(&path, "a.txt", text);
+        yard.finish(who, id);
+    }
+    yard.land(&a);
+    let before = yard.at("main");
+    let refused = yard.json(&agent("lander"), &["land", &b]);
+    let error = refused.refused(6);
+    assert_eq!(error["code"], "conflict");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("a.txt") && message.contains(&format!("{a} by agent:one")), "{message}");
+    assert_eq!(yard.at("main"), before);
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    // It is open again, kept for whoever did it, who reads the conflict first.
+    let task = yard.show(&b);
+    assert_eq!(
+        (task["state"].as_str(), task["kept_for"]["actor"].as_str()),
+        (Some("open"), Some("agent:two"))
+    );
+    assert!(task["last_word"]["text"].as_str().unwrap().contains("a.txt"), "{task:#}");
+    assert_eq!(yard.json(&agent("thief"), &["claim", &b]).refused(4)["code"], "kept");
+    let path = yard.claim(&second, &b);
+    assert_eq!(std::fs::read_to_string(path.join("a.txt")).unwrap(), "second\n", "its work is all there");
+    // A holder that meets a conflict keeps its task.
+    let held = yard.json(&second, &["land", &b, "-m", "again"]);
+    assert_eq!(held.refused(6)["code"], "conflict");
+    let task = yard.show(&b);
+    assert_eq!(
+        (task["state"].as_str(), task["lease"]["actor"].as_str()),
+        (Some("in_progress"), Some("agent:two"))
+    );
+    yard.try_git(&path, &["merge", "main"]);
+    yard.commit_in(&path, "a.txt", "both\n");
+    yard.json(&second, &["land", &b, "-m", "resolved"]).ok();
+    assert_eq!(yard.in_main("a.txt").as_deref(), Some("both\n"));
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_checkout_with_changes_in_the_way_is_left_as_it_is_and_reverts_nothing() {
+    let yard = Yard::landing(LANDS);
+    let (who, id) = (agent("w"), yard.add("change a"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "a.txt", "landed\n");
+    yard.commit_in(&path, "new.txt", "new\n");
+    yard.finish(&who, &id);
+    std::fs::write(yard.repo().join("a.txt"), "uncommitted\n").unwrap();
+    std::fs::write(yard.repo().join("LOG.md"), "# log\nmine\n").unwrap();
+    let said = yard.land(&id);
+    let left = said["checkouts"][0]["left"].as_str().unwrap();
+    assert!(left.contains("a.txt"), "{left}");
+    assert_eq!(std::fs::read_to_string(yard.repo().join("a.txt")).unwrap(), "uncommitted\n");
+    // Whoever commits there takes nothing back: the next landing merges both.
+    yard.git(&["commit", "--quiet", "-m", "my log", "LOG.md"]);
+    yard.git(&["checkout", "--quiet", "--", "a.txt"]);
+    let other = yard.done(&who, "another", "other.txt", "x\n");
+    yard.land(&other);
+    assert_eq!(yard.in_main("a.txt").as_deref(), Some("landed\n"));
+    assert_eq!(yard.in_main("LOG.md").as_deref(), Some("# log\nmine\n"));
+    assert_eq!(yard.in_main("other.txt").as_deref(), Some("x\n"));
+    assert_eq!(std::fs::read_to_string(yard.repo().join("new.txt")).unwrap(), "new\n");
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn what_landed_elsewhere_is_recognised_by_its_content() {
+    let yard = Yard::landing(LANDS);
+    let id = yard.done(&agent("w"), "squashed by hand", "s.txt", "s\n");
+    assert_eq!(yard.show(&id)["landing"], "awaited");
+    let branch = yard.branches().pop().unwrap();
+    yard.git(&["merge", "--quiet", "--squash", &branch]);
+    yard.git(&["commit", "--quiet", "-m", "by hand"]);
+    let said = yard.land(&id);
+    assert_eq!(said["found"][0]["task"], id.as_str(), "{said:#}");
+    let task = yard.show(&id);
+    assert_eq!(task["landed"], yard.at("main").as_str());
+    assert!(task["landing"].is_null());
+    assert_eq!(yard.kinds(&id).iter().filter(|kind| *kind == "task.landed").count(), 1);
+}
