@@ -47,6 +47,7 @@ const OTHERS: &[&str] = &[
     "rescue",
     "worktree",
     "trust",
+    "gate",
     "seat",
     "add",
     "intake",

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod foreseen;
+mod gates;
 mod keeping;
 mod killed;
 mod kit;
