@@ -9,8 +9,15 @@ use crate::agents::kit::{git, repository};
 use crate::guard::kit::{by, git_by, guarded, head, held, unknown, worktree, write};
 use crate::support::{Ran, Sandbox, agent, human};
 
-const HOOKS: [&str; 6] =
-    ["pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-push"];
+const HOOKS: [&str; 7] = [
+    "pre-commit",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "post-merge",
+    "pre-push",
+];
 
 /// Everything in a folder: what it is, its mode, its time, its bytes or where it leads.
 fn all(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {

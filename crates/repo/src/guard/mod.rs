@@ -43,16 +43,18 @@ pub enum Hook {
     PrepareCommitMsg,
     CommitMsg,
     PostCommit,
+    PostMerge,
     PrePush,
 }
 
 impl Hook {
-    pub const ALL: [Hook; 6] = [
+    pub const ALL: [Hook; 7] = [
         Hook::PreCommit,
         Hook::PreMergeCommit,
         Hook::PrepareCommitMsg,
         Hook::CommitMsg,
         Hook::PostCommit,
+        Hook::PostMerge,
         Hook::PrePush,
     ];
 
@@ -63,6 +65,7 @@ impl Hook {
             Hook::PrepareCommitMsg => "prepare-commit-msg",
             Hook::CommitMsg => "commit-msg",
             Hook::PostCommit => "post-commit",
+            Hook::PostMerge => "post-merge",
             Hook::PrePush => "pre-push",
         }
     }

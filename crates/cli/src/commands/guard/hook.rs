@@ -21,6 +21,7 @@ use onus_core::policy::GuardPeople;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
 use onus_engine::{CommitLease, Engine, Files, Identity, Pushed, Request};
+use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
 use onus_repo::{GitError, Place, Staging, add_trailers, head_commit, pushed, read_small};
@@ -75,6 +76,7 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
         Hook::PrepareCommitMsg => call.judge_picked(args.first().map(PathBuf::from).as_deref()),
         Hook::CommitMsg => call.name_tasks(args.first().map(PathBuf::from).as_deref()),
         Hook::PostCommit => call.record(),
+        Hook::PostMerge => call.recognise(),
         Hook::PrePush => call.judge_push(&input),
     };
     match outcome {
@@ -364,6 +366,24 @@ impl GitHook<'_> {
             }
             Err(refusal) => Err(Stop::Trouble(refusal)),
         }
+    }
+
+    /// A merge or a pull is done: what it brought may be tasks that landed elsewhere.
+    fn recognise(&self) -> Result<(), Stop> {
+        // Whoever is nobody in particular, or has no store, merges as ever.
+        if self.engine().and_then(|mut engine| Ok(engine.to_land()?)).is_ok_and(|waiting| waiting.is_empty())
+        {
+            return Ok(());
+        }
+        let Ok(mut landings) = Landings::new(self.host, None, None) else { return Ok(()) };
+        for (id, commit) in landings.recognise().unwrap_or_default() {
+            note(&format!(
+                "onus: {id} has landed: its changes are in {} at {}",
+                landings.target,
+                commit.short()
+            ));
+        }
+        Ok(())
     }
 
     /// Commits are about to be pushed.
