@@ -101,7 +101,10 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "references",
             ok: orphans == 0,
-            detail: format!("{} to rows that are missing", onus_core::quote::counted(orphans, "reference")),
+            detail: format!(
+                "{} to rows that are missing",
+                onus_core::quote::counted(orphans as u64, "reference")
+            ),
             mendable: true,
         },
         rows,
