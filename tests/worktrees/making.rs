@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::kit::Yard;
 use crate::support::{Ran, agent, human};
@@ -371,4 +372,29 @@ fn a_task_that_nobody_holds_says_where_its_work_is() {
     let text = yard.run(&human("ada"), &["show", &id]).ok().stdout.clone();
     assert!(text.contains(&format!("worktree  {}\n", path.display())), "{text}");
     assert!(text.contains("branch    onus/ON-1-one, for main\n"), "{text}");
+}
+
+/// A finished task is not in its target by itself: whoever finishes it learns where its commits are.
+#[test]
+fn done_says_which_commits_are_still_to_land() {
+    let yard = Yard::new();
+    let a = agent("a");
+    let notices = |id: &str, path: &Path| {
+        let done =
+            Ran::of(yard.command_in(path, &a).args(["done", id, "-m", "ok", "--json"]).output().unwrap());
+        let done = done.ok().json();
+        done["notices"].as_array().cloned().unwrap_or_default()
+    };
+    let (id, empty) = (yard.add("one"), yard.add("two"));
+    let path = yard.claim(&a, &id);
+    fs::write(path.join("new.txt"), "work\n").unwrap();
+    yard.git_in(&path, &["add", "new.txt"]);
+    yard.git_in(&path, &["commit", "--quiet", "--message", "work"]);
+    let told = notices(&id, &path);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let message = told[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("1 commit on branch onus/") && message.ends_with(" yet"), "{told:?}");
+    assert_eq!(told[0]["next"][0], format!("onus land {id}"));
+    let path = yard.claim(&a, &empty);
+    assert_eq!(notices(&empty, &path), [] as [serde_json::Value; 0]);
 }

@@ -145,7 +145,8 @@ impl Made {
     /// What people read of it, below who holds the task.
     pub(crate) fn lines(&self) -> Vec<String> {
         let branch = self.branch.as_deref().unwrap_or("a detached HEAD");
-        let target = self.target.as_ref().map(|target| format!(", for {target}")).unwrap_or_default();
+        let target =
+            self.target.as_ref().map(|target| format!(", to be merged into {target}")).unwrap_or_default();
         let mut lines = vec![
             format!("  worktree: {}", crate::output::path_line(&self.path)),
             format!(
