@@ -735,6 +735,134 @@ pub(crate) struct ManAnswer {
     folder: Option<String>,
 }
 
+/// A gate, as the project defines it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateDefinition {
+    key: String,
+    title: Option<String>,
+    kind: String,
+    stage: String,
+    /// What is run; null: a judge passes it.
+    command: Option<GateCommandAnswer>,
+    /// Red-green: which files are tests.
+    tests: Vec<String>,
+    /// Manual: who may pass it, beside people.
+    by: Vec<String>,
+    only_named: bool,
+    types: Vec<String>,
+    tags: Vec<String>,
+    areas: Vec<String>,
+    paths: Vec<String>,
+    /// What a judgement counts for: another definition was not judged.
+    digest: String,
+    /// In `gate list` of a project: whether a person approved its command; null: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved: Option<bool>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateCommandAnswer {
+    argv: Vec<String>,
+    env: Vec<String>,
+    folder: String,
+    timeout_ms: u64,
+}
+
+/// What a gate came to once.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateJudgement {
+    /// The task's event that records it.
+    version: u64,
+    /// `passed` or `failed`.
+    verdict: String,
+    actor: String,
+    at: String,
+    /// The tree that was judged; null: nothing that git knows.
+    tree: Option<String>,
+    definition: String,
+    /// It came out differently before, with the same tree.
+    flaky: bool,
+    run: Option<onus_core::gate::Run>,
+}
+
+/// How a gate of a task stands.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateStanding {
+    key: String,
+    title: Option<String>,
+    kind: Option<String>,
+    stage: Option<String>,
+    passed: bool,
+    /// `not_judged`, `stale`, `failed` or `unknown`; null: it has passed.
+    why: Option<String>,
+    last: Option<GateJudgement>,
+}
+
+/// What the project defines.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GatesAnswer {
+    gates: Vec<GateDefinition>,
+}
+
+/// What a task must pass.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GatesOfTaskAnswer {
+    task: String,
+    /// What is there to be judged; null: no gate asks for it, or there is no git.
+    tree: Option<String>,
+    gates: Vec<GateStanding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+/// What one gate came to when it was run.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateRan {
+    key: String,
+    /// `passed` or `failed`; null: it was not judged, `error` says why.
+    verdict: Option<String>,
+    exit: Option<i32>,
+    timed_out: bool,
+    duration_ms: Option<i64>,
+    /// The name of its log, on the machine where it ran.
+    log: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateRunAnswer {
+    task: String,
+    tree: Option<String>,
+    passed: bool,
+    gates: Vec<GateRan>,
+    /// Gates that a judge has still to pass.
+    for_judges: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateShowAnswer {
+    task: String,
+    gate: GateDefinition,
+    /// Whether the task has to pass it.
+    asked: bool,
+    passed: bool,
+    why: Option<String>,
+    /// The newest first.
+    judgements: Vec<GateJudgement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct GateLogAnswer {
+    task: String,
+    gate: String,
+    version: u64,
+    log: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<Notice>>,
+}
+
 macro_rules! answers {
     ($($answer:ident: $($command:literal),*;)*) => {
         /// Which commands give which answer.
@@ -753,7 +881,7 @@ answers! {
     Failure: ;
     TaskAnswer: "add", "intake", "show", "edit", "tick", "note", "accept", "block", "unblock", "submit", "approve", "reject", "done",
         "release", "fail", "drop", "reopen", "retry", "dep add", "dep rm", "redact", "undo", "session record",
-        "session correct", "rescue drop";
+        "session correct", "rescue drop", "gate pass", "gate fail";
     SeveralAnswer: ;
     IntakeLine: ;
     LinksAnswer: "dep list";
@@ -773,6 +901,11 @@ answers! {
     WorktreeRepairedAnswer: "worktree repair";
     LandAnswer: "land", "land --check", "land --queue";
     PullRequestAnswer: "land --via pr";
+    GatesAnswer: "gate list";
+    GatesOfTaskAnswer: "gate list ID";
+    GateRunAnswer: "gate run";
+    GateShowAnswer: "gate show";
+    GateLogAnswer: "gate log";
     CommandsAnswer: "trust list";
     CommandAnswer: "trust approve", "trust revoke";
     SeatAnswer: "seat take", "seat renew", "seat release", "seat takeover";

@@ -89,6 +89,7 @@ const CASES: &[(&str, fn())] = &[
     ("ui.color", ui_color),
     ("area.NAME", areas),
     ("intake.NAME", intake),
+    ("[gate]", gates),
 ];
 
 #[test]
@@ -491,6 +492,45 @@ fn worktrees() {
     assert!(path.starts_with(root.to_str().unwrap()) && std::path::Path::new(path).is_dir(), "{claimed:#}");
     assert_eq!(claimed["task"]["target"], "next");
     assert!(claimed["notices"].to_string().contains("nothing was fetched"), "{claimed:#}");
+}
+
+/// A gate is asked for, and what is wrong with one is said with its place.
+fn gates() {
+    let sandbox = Sandbox::new();
+    let (ann, id) = (human("ann"), sandbox.add("one"));
+    shared_file(&sandbox, "[[gate]]\nkey = \"ok\"\nkind = \"manual\"\nstage = \"before\"\n");
+    assert_eq!(sandbox.json(&agent("a"), &["claim", &id]).refused(6)["code"], "gate");
+    sandbox.json(&ann, &["gate", "pass", &id, "ok"]).ok();
+    sandbox.json(&agent("a"), &["claim", &id]).ok();
+    let gate = |rest: &str| format!("[[gate]]\nkey = \"tests\"\n{rest}\n");
+    for (text, place, why) in [
+        ("[gate]\nkey = \"x\"\n".to_owned(), "1:2", "each gate is a table of a list: write [[gate]]"),
+        ("[[gate]]\nrun = [\"x\"]\n".to_owned(), "1:1", "a gate needs a key"),
+        ("[[gate]]\nkey = \"X\"\n".to_owned(), "2:7", "a gate's key has 1 to 64 lower-case letters"),
+        ("[[gate]]\nkey = \"setup\"\n".to_owned(), "2:7", "another command has this name"),
+        (gate(""), "1:1", "a gate that is run needs a command"),
+        (gate("run = \"make test\""), "3:7", "run must be a list of words"),
+        (gate("run = []"), "3:7", "its command is empty"),
+        (gate("shell = \" \""), "3:9", "its command is empty"),
+        (gate("run = [\"x\"]\nshell = \"x\""), "4:9", "a gate has run or shell, not both"),
+        (gate("run = [\"x\"]\ntimeout = \"0s\""), "4:11", "timeout must be a duration from 1s to 24h"),
+        (gate("run = [\"x\"]\nstagee = \"done\""), "4:1", "unknown key in [[gate]]; the nearest is stage"),
+        (gate("run = [\"x\"]\nstage = \"later\""), "4:9", "stage must be"),
+        (gate("run = [\"x\"]\ntests = [\"x\"]"), "4:9", "only a gate of kind \"red-green\" has tests"),
+        (gate("run = [\"x\"]\nkind = \"red-green\""), "1:1", "says which files are tests"),
+        (gate("run = [\"x\"]\nkind = \"manual\""), "3:7", "nothing is run for a gate of this kind"),
+        (gate("kind = \"review\"\nstage = \"before\""), "4:9", "needs work to judge"),
+        (gate("run = [\"x\"]\npaths = [\"/x\"]"), "4:10", "it must be a glob"),
+        (gate("run = [\"x\"]\ntypes = [\"saga\"]"), "4:10", "types must be a list of"),
+        (format!("{0}{0}", gate("run = [\"x\"]")), "5:7", "two gates have this key"),
+    ] {
+        shared_file(&sandbox, &text);
+        let message = sandbox.json(&ann, &["gate", "list"]).refused(2)["message"].to_string();
+        assert!(
+            message.contains(&format!("onus.toml:{place}: ")) && message.contains(&why.replace('"', "\\\"")),
+            "{text}: {message}"
+        );
+    }
 }
 
 fn set_up() {

@@ -50,6 +50,7 @@ const OTHERS: &[&str] = &[
     "gate",
     "land",
     "trust",
+    "gate",
     "seat",
     "add",
     "intake",

@@ -417,6 +417,10 @@ fn every_command_answers_in_its_documented_shape() {
     assert_eq!(commands(&sandbox), first_words.into_iter().chain(others).collect());
 }
 
+/// A set-up command, and a gate of each kind of judge.
+const GATED: &str = "[worktree]\nsetup = [\"true\"]\n[[gate]]\nkey = \"tests\"\ntitle = \"The tests pass\"\nrun = [\"true\"]\nstage = \"before\"\nonly_named = true\n\
+    [[gate]]\nkey = \"read\"\nkind = \"manual\"\nstage = \"before\"\nonly_named = true\n";
+
 /// What only a git repository answers. `beside`: where its worktrees are made.
 fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     let folder = tried.sandbox.path();
@@ -429,7 +433,7 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     std::fs::create_dir_all(&settings).unwrap();
     let root = beside.to_str().unwrap();
     std::fs::write(settings.join("config.toml"), format!("[worktree]\nroot = \"{root}\"\n")).unwrap();
-    std::fs::write(folder.join("onus.toml"), "[worktree]\nsetup = [\"true\"]\n").unwrap();
+    std::fs::write(folder.join("onus.toml"), GATED).unwrap();
     std::fs::write(folder.join(".gitignore"), "home\n").unwrap();
     git(&["init", "--quiet", "-b", "main"]);
     git(&["add", "."]);
@@ -462,6 +466,15 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     assert_eq!(begun["worktree"]["rescued"]["written"][0], "left");
     lands(tried, &git);
     tried.run("trust revoke", &["setup"]);
+    tried.run("gate list", &[]);
+    tried.run("trust approve", &["tests"]);
+    tried.run("edit", &["2", "--gate", "tests", "--gate", "read"]);
+    assert_eq!(tried.run("gate run", &["2", "tests"])["passed"], true);
+    tried.run("gate fail", &["2", "read", "-m", "no"]);
+    tried.run("gate pass", &["2", "read"]);
+    assert_eq!(tried.run("gate list ID", &["2"])["gates"][0]["passed"], true);
+    tried.run("gate show", &["2", "tests"]);
+    assert_eq!(tried.run("gate log", &["2", "tests"])["log"], "");
 }
 
 /// A task that lands, in every way there is.

@@ -130,3 +130,50 @@ fn thirty_holders_stand_in_line() {
     let piped = sandbox.run(&human("ann"), &["list"]).ok().stdout.clone();
     assert!(!piped.contains('…') && piped.lines().count() == 30, "{piped}");
 }
+
+/// Sessions, reports, notices and refusals, too; a row that has no room takes more lines.
+#[test]
+fn nothing_is_wider_than_a_narrow_screen() {
+    let sandbox = busy();
+    let columns = [("COLUMNS", "60")];
+    let fits = |args: &[&str], text: &str| {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("next: ")) {
+            assert!(line.width() <= 60, "{args:?}: {line}");
+        }
+    };
+    for args in [&["sessions"] as &[&str], &["report", "standup"], &["report", "flow"], &["timesheet"]] {
+        fits(args, &at(&sandbox, 60, args));
+    }
+    let sessions = at(&sandbox, 60, &["sessions"]);
+    assert!(sessions.contains("outcome") && sessions.contains("running"), "{sessions}");
+    let args = ["claim", "1"];
+    let refused = run_with(&sandbox, &agent("other"), &columns, &args);
+    assert_eq!(refused.code, 4, "{refused:?}");
+    assert!(refused.stderr.lines().count() > 2, "{refused:?}");
+    fits(&args, &refused.stderr);
+}
+
+/// As `git branch` does.
+#[test]
+fn a_group_without_a_command_lists_what_it_is_about() {
+    let sandbox = busy();
+    let ann = human("ann");
+    for (group, verb) in
+        [("actor", "list"), ("instance", "list"), ("seat", "list"), ("rescue", "list"), ("trust", "list")]
+    {
+        let listed = sandbox.run(&ann, &[group, verb]).ok().stdout.clone();
+        assert_eq!(sandbox.run(&ann, &[group]).ok().stdout, listed, "{group}");
+    }
+    let holder = agent("one");
+    let id = sandbox.add("mine");
+    sandbox.run(&holder, &["claim", &id, "--scope", "src/a.rs"]).ok();
+    for (group, verb) in [("scope", "show"), ("dep", "list")] {
+        let bare = sandbox.json(&holder, &[group]).ok().json();
+        assert_eq!(bare, sandbox.json(&holder, &[group, verb]).ok().json(), "{group}");
+    }
+    // What stands for another command does so at the top alone.
+    let wrong = sandbox.run(&ann, &["seat", "delete"]);
+    assert!(wrong.code == 2 && !wrong.stderr.contains("dropped"), "{wrong:?}");
+    let wrong = sandbox.run(&ann, &["delete", "1"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("dropped"), "{wrong:?}");
+}

@@ -465,6 +465,12 @@ fn a_clone_that_calls_its_own_program_onus_does_not_pass_the_check() {
     assert_eq!(answer["agents"][0]["files"][1]["differed"].as_array().unwrap().len(), 2, "{answer}");
     machine.run(&["setup", "claude", "--check"]).ok();
     machine.run(&["doctor"]).ok();
+    // Of an agent that was set up, a file that is gone is missed.
+    fs::rename(machine.path("repo/.mcp.json"), machine.path("away")).unwrap();
+    let told = machine.run(&["doctor"]);
+    assert!(told.code == 6 && told.stdout.contains(".mcp.json: mcp server missing"), "{told:?}");
+    fs::rename(machine.path("away"), machine.path("repo/.mcp.json")).unwrap();
+    machine.run(&["doctor"]).ok();
     let text = fs::read_to_string(machine.path("repo/.mcp.json")).unwrap();
     assert!(!text.contains("bin/onus") && !text.contains("LD_PRELOAD"), "{text}");
     assert!(!machine.path("repo/pwned").exists());

@@ -320,7 +320,7 @@ fn a_merge_that_git_commits_itself_is_asked_before() {
 }
 
 #[test]
-fn what_a_cherry_pick_or_rebase_brings_is_recorded_and_told_since_git_asks_no_hook_before() {
+fn what_a_cherry_pick_or_rebase_brings_is_judged_before_and_recorded() {
     let sandbox = guarded();
     let (ada, bob) = (agent("ada"), agent("bob"));
     let there = worktree(&sandbox, "aside");
@@ -328,23 +328,49 @@ fn what_a_cherry_pick_or_rebase_brings_is_recorded_and_told_since_git_asks_no_ho
     by(&sandbox, &ada, &there, &["commit", "-q", "-a", "-m", "ada's\n\nResolves ON-1"]).ok();
     let id = sandbox.show("ON-1")["id"].as_str().unwrap().to_owned();
     sandbox.run(&ada, &["release", &id]).ok();
-    held(&sandbox, &bob, "a.txt");
-    held(&sandbox, &ada, "z/**");
+    let of_bob = held(&sandbox, &bob, "a.txt");
+    let of_ada = held(&sandbox, &ada, "z/**");
+    let before = head(&sandbox);
+    // An agent's is refused, and git can take it back; whoever it was made by.
     let ran = git_by(&sandbox, &ada, &["cherry-pick", "aside"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("careful") && ran.stderr.contains("a.txt is reserved by"), "{ran:?}");
-    let picked = head(&sandbox);
-    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == picked.as_str()));
-    // A rebase makes each commit anew, and each is recorded.
-    write(sandbox.path(), "b.txt", "moved\n");
-    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "moved"]).ok();
+    assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
+    assert_eq!(head(&sandbox), before);
+    git_by(&sandbox, &ada, &["cherry-pick", "--abort"]).ok();
+    // A person is warned, once.
+    let ran = git_by(&sandbox, &human("founder"), &["cherry-pick", "aside"]);
+    assert_eq!((ran.code, ran.stderr.matches("careful").count()), (0, 1), "{ran:?}");
+    git_by(&sandbox, &human("founder"), &["reset", "-q", "--hard", &before]).ok();
+    // What is free is picked, named and recorded.
     write(&there, "z/1", "1\n");
     by(&sandbox, &ada, &there, &["add", "-A"]).ok();
     by(&sandbox, &ada, &there, &["commit", "-q", "-m", "one"]).ok();
+    git_by(&sandbox, &ada, &["cherry-pick", "aside"]).ok();
+    let picked = head(&sandbox);
+    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == picked.as_str()));
+    let message = said(&sandbox, &["log", "-1", "--format=%B"]);
+    assert_eq!(message, format!("one\n\nOnus-Task: {of_ada}"));
+    git_by(&sandbox, &human("founder"), &["reset", "-q", "--hard", &before]).ok();
+    // A rebase makes each commit anew, and each is recorded. What its maker moves was judged when it was made.
+    write(sandbox.path(), "b.txt", "moved\n");
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "moved"]).ok();
     by(&sandbox, &ada, &there, &["rebase", "-q", "main"]).ok();
     let rebased = Ran::of(unknown(&sandbox, &there).args(["rev-parse", "HEAD"]).output().unwrap());
-    let rebased = rebased.stdout.trim();
-    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == rebased));
+    let rebased = rebased.stdout.trim().to_owned();
+    assert!(events(&sandbox, "commit.made").iter().any(|made| made["payload"]["commit"] == rebased.as_str()));
+    // What others made is judged.
+    let strange = agent("eve");
+    write(sandbox.path(), "b.txt", "moved again\n");
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "moved again"]).ok();
+    let ran = by(&sandbox, &strange, &there, &["rebase", "-q", "main"]);
+    assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
+    by(&sandbox, &strange, &there, &["rebase", "--abort"]).ok();
+    let now = Ran::of(unknown(&sandbox, &there).args(["rev-parse", "HEAD"]).output().unwrap());
+    assert_eq!(now.stdout.trim(), rebased, "nothing is lost by it");
+    // Without a check, as git has it for those who must.
+    sandbox.run(&bob, &["release", &of_bob]).ok();
+    held(&sandbox, &bob, "b.txt");
+    write(sandbox.path(), "b.txt", "by hand\n");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", "unchecked", "--no-verify"]).ok();
     sandbox.is_whole();
 }
 

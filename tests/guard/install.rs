@@ -9,7 +9,15 @@ use crate::agents::kit::{git, repository};
 use crate::guard::kit::{by, git_by, guarded, head, held, unknown, worktree, write};
 use crate::support::{Ran, Sandbox, agent, human};
 
-const HOOKS: [&str; 5] = ["pre-commit", "pre-merge-commit", "commit-msg", "post-commit", "pre-push"];
+const HOOKS: [&str; 7] = [
+    "pre-commit",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "post-merge",
+    "pre-push",
+];
 
 /// Everything in a folder: what it is, its mode, its time, its bytes or where it leads.
 fn all(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
@@ -200,6 +208,39 @@ fn a_probe_runs_none_of_the_hooks_that_were_there() {
     guard(&sandbox, "install").ok();
     assert_eq!(guard(&sandbox, "status").ok().json()["ok"], true);
     assert!(!ran.exists());
+}
+
+#[test]
+fn all_hooks_are_installed_or_none() {
+    let sandbox = repository();
+    let hooks = sandbox.path().join(".git/hooks");
+    hook(&sandbox, "pre-commit", b"#!/bin/sh\ntrue\n", 0o755);
+    // The last of them is none.
+    fs::create_dir_all(hooks.join("pre-push/below")).unwrap();
+    let before = all(&hooks);
+    let refused = sandbox.json(&human("founder"), &["guard", "install"]);
+    let message = refused.refused(6)["message"].as_str().unwrap().to_owned();
+    assert_eq!(message, "nothing was installed: pre-push is a folder, where git looks for a hook");
+    assert_eq!(all(&hooks), before);
+    fs::remove_dir_all(hooks.join("pre-push")).unwrap();
+    // Something is in the way of the last one when the others are installed.
+    symlink("elsewhere", hooks.join("pre-push")).unwrap();
+    fs::create_dir(hooks.join(".onus")).unwrap();
+    fs::write(hooks.join(".onus/run"), "in the way").unwrap();
+    let before = all(&hooks);
+    let refused = sandbox.json(&human("founder"), &["guard", "install"]);
+    let message = refused.refused(8)["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("nothing was installed: "), "{message}");
+    assert_eq!(all(&hooks), before);
+    // What was ours stays, whatever fails.
+    fs::remove_file(hooks.join(".onus/run")).unwrap();
+    fs::remove_file(hooks.join("pre-push")).unwrap();
+    guard(&sandbox, "install").ok();
+    fs::remove_file(hooks.join("pre-push")).unwrap();
+    fs::create_dir(hooks.join("pre-push")).unwrap();
+    let before = all(&hooks);
+    sandbox.json(&human("founder"), &["guard", "install"]).refused(6);
+    assert_eq!(all(&hooks), before);
 }
 
 #[test]

@@ -95,7 +95,15 @@ fn rusqlite_lock(database: &std::path::Path) -> impl Drop {
 fn without_the_program_hooks_say_so_once_and_pass() {
     let sandbox = guarded();
     held(&sandbox, &agent("ada"), "a.txt");
-    for name in ["pre-commit", "pre-merge-commit", "commit-msg", "post-commit", "pre-push"] {
+    for name in [
+        "pre-commit",
+        "pre-merge-commit",
+        "prepare-commit-msg",
+        "commit-msg",
+        "post-commit",
+        "post-merge",
+        "pre-push",
+    ] {
         let path = sandbox.path().join(".git/hooks").join(name);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(crate::support::ONUS));

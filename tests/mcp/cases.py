@@ -23,7 +23,7 @@ async def the_tools_teach_the_loop_and_are_cheap():
                 assert word in client.instructions, word
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(tools) == {
-                "ready", "claim", "touch", "note", "done", "release", "block", "show", "add", "status",
+                "ready", "claim", "touch", "note", "done", "release", "block", "show", "add", "gate_run", "status",
             }
             for tool in tools.values():
                 schema = tool.input_schema

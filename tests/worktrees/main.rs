@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod foreseen;
+mod gates;
 mod keeping;
 mod killed;
 mod kit;
 mod landing;
+mod losing;
 mod making;
 mod rescued;
 mod storm;

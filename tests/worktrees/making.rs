@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::kit::Yard;
 use crate::support::{Ran, agent, human};
@@ -316,4 +317,84 @@ fn untracked_work_is_not_done_where_head_is_detached_either() {
     assert_eq!(done().refused(6)["code"], "uncommitted");
     fs::remove_file(path.join("new.txt")).unwrap();
     done().ok();
+}
+
+#[test]
+fn a_takeover_comes_with_the_worktree_of_the_task() {
+    let yard = Yard::new();
+    let (a, b, id) = (agent("a"), agent("b"), yard.add("one"));
+    // Somebody who is gone, without a worktree of the task's own.
+    let mut gone = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    yard.run(&a, &["claim", &id, "--bind", &gone.id().to_string()]).ok();
+    let live = ["takeover", &id, "--reason", "it seems to be gone", "--worktree"];
+    yard.json(&b, &live).refused(4);
+    assert!(yard.branches().is_empty(), "nothing is made for a refusal");
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+    let taken = yard.json(&b, &live).ok().json();
+    let path = yard.root().join("ON-1-one");
+    assert_eq!(taken["worktree"]["path"], path.to_str().unwrap());
+    assert_eq!(
+        (&taken["takeover"], &taken["lease"]["worktree"]),
+        (&true.into(), &path.to_str().unwrap().into())
+    );
+    assert_eq!(
+        (&taken["task"]["branch"], yard.branches()),
+        (&"onus/ON-1-one".into(), vec!["onus/ON-1-one".to_owned()])
+    );
+    // As with a claim: what cannot be made is taken back.
+    yard.run(&b, &["release", &id]).ok();
+    let other = yard.add("two");
+    let mut gone = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    yard.run(&a, &["claim", &other, "--bind", &gone.id().to_string()]).ok();
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+    std::fs::write(yard.root().join("ON-2-two"), "in the way").unwrap();
+    let refused = yard.json(&b, &["takeover", &other, "--reason", "gone", "--worktree"]);
+    let message = refused.refused(6)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("ON-2 was released again, it has no worktree"), "{message}");
+    assert_eq!(yard.show(&other)["state"], "open");
+    yard.json(&b, &["takeover", &other, "--reason", "gone", "--rescue"]).refused(2);
+}
+
+#[test]
+fn a_task_that_nobody_holds_says_where_its_work_is() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    assert_eq!(yard.show(&id)["worktree"], serde_json::Value::Null);
+    let path = yard.claim(&a, &id);
+    yard.run(&a, &["release", &id]).ok();
+    let task = yard.show(&id);
+    assert_eq!(
+        (&task["worktree"], &task["branch"], &task["lease"]),
+        (&path.to_str().unwrap().into(), &"onus/ON-1-one".into(), &serde_json::Value::Null)
+    );
+    let text = yard.run(&human("ada"), &["show", &id]).ok().stdout.clone();
+    assert!(text.contains(&format!("worktree  {}\n", path.display())), "{text}");
+    assert!(text.contains("branch    onus/ON-1-one, for main\n"), "{text}");
+}
+
+/// A finished task is not in its target by itself: whoever finishes it learns where its commits are.
+#[test]
+fn done_says_which_commits_are_still_to_land() {
+    let yard = Yard::new();
+    let a = agent("a");
+    let notices = |id: &str, path: &Path| {
+        let done =
+            Ran::of(yard.command_in(path, &a).args(["done", id, "-m", "ok", "--json"]).output().unwrap());
+        let done = done.ok().json();
+        done["notices"].as_array().cloned().unwrap_or_default()
+    };
+    let (id, empty) = (yard.add("one"), yard.add("two"));
+    let path = yard.claim(&a, &id);
+    fs::write(path.join("new.txt"), "work\n").unwrap();
+    yard.git_in(&path, &["add", "new.txt"]);
+    yard.git_in(&path, &["commit", "--quiet", "--message", "work"]);
+    let told = notices(&id, &path);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let message = told[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("1 commit on branch onus/") && message.ends_with(" yet"), "{told:?}");
+    assert_eq!(told[0]["next"][0], format!("onus land {id}"));
+    let path = yard.claim(&a, &empty);
+    assert_eq!(notices(&empty, &path), [] as [serde_json::Value; 0]);
 }

@@ -186,7 +186,10 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     fact("why", task.lease.as_ref().and_then(|lease| lease.reason.clone()));
     fact("handoff", task.lease.as_ref().and_then(|lease| lease.handoff_reason.clone()));
     fact("worked", Some(task.effort_ms).filter(|ms| *ms > 0).map(|ms| Span::from_ms(ms).to_string()));
-    fact("worktree", task.lease.as_ref().and_then(|lease| lease.worktree.clone()));
+    let held_in = task.lease.as_ref().and_then(|lease| lease.worktree.clone());
+    fact("worktree", held_in.or_else(|| task.worktree.clone()));
+    let lands_in = task.target.as_ref().map(|target| format!(", for {target}")).unwrap_or_default();
+    fact("branch", task.branch.as_ref().map(|branch| format!("{branch}{lands_in}")));
     fact(
         "kept for",
         task.kept_for.as_ref().map(|kept| {

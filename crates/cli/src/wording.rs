@@ -158,7 +158,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             said("set ONUS_STORE to a path on a local file system, the same for everyone on this machine")
         }
         Step::LeaveSandbox => said(
-            "in a sandbox: use the tools of the MCP server onus (ready, claim, touch, note, done, release, block, show, add, \
+            "in a sandbox: use the tools of the MCP server onus (ready, claim, touch, note, done, release, block, show, add, gate_run, \
              status; search for them if they are not listed), or ask for permission to run the command outside the sandbox",
         ),
         Step::MakeWritable(path) => {

@@ -171,6 +171,25 @@ impl<S: Store> Engine<S> {
         Ok(answer.value)
     }
 
+    /// Whether the caller made a commit under a lease of its own: it was judged then.
+    pub fn has_made(
+        &mut self,
+        (actor, instance): (&ActorName, &InstanceId),
+        commit: &CommitId,
+    ) -> std::result::Result<bool, Refusal> {
+        let answer = self.ask(None, |snapshot| {
+            let actor = snapshot.actor_behind(actor)?;
+            for row in snapshot.read.commit_made(commit)? {
+                let lease = snapshot.lease(row.task, row.token)?;
+                if lease.is_some_and(|lease| lease.actor == actor && instance.is_one_with(&lease.instance)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(answer.value)
+    }
+
     /// Why these commits should not be pushed by somebody: one was made under a lease that the caller lost, or changes what is
     /// another's now. What others committed is theirs to answer for.
     pub fn may_not_push(

@@ -105,6 +105,9 @@ pub struct TaskView {
     /// In `show`: the commits that were made for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commits: Option<Vec<CommitView>>,
+    /// In `show`, if it has one here: the folder of its own worktree, whoever holds the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<String>,
     /// In `show`: the tasks that depend on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Vec<String>>,
@@ -500,6 +503,7 @@ impl Snapshot<'_> {
             notes: None,
             decisions: None,
             commits: None,
+            worktree: None,
             blocks: None,
             children: None,
             linked: None,

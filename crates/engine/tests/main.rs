@@ -7,6 +7,7 @@ mod conversations;
 mod files;
 mod graphs;
 mod histories;
+mod landings;
 mod pairs;
 mod promises;
 mod races;

@@ -7,6 +7,7 @@ mod circles;
 mod conversations;
 mod files;
 mod graphs;
+mod landings;
 mod promises;
 mod rescues;
 mod scopes;

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Attachment;
+use onus_core::quote::{self, counted};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
-use onus_core::task::TaskBranch;
+use onus_core::task::{State, TaskBranch};
 use onus_dispatch::{Interrupts, Renewal, Watch};
-use onus_engine::TaskView;
+use onus_engine::{Notice, NoticeKind, TaskView};
 use onus_repo::Place;
 use onus_repo::approval::{Approvals, Definition};
 use onus_repo::worktrees::{Info, Linked, Making, NewWorktree, Worktrees, ports_of};
@@ -45,6 +46,20 @@ impl Host {
         let Some(definition) = self.config.worktrees().setup else { return Ok(None) };
         self.require_approved(&definition)?;
         Ok(Some(definition))
+    }
+
+    /// What is said of a finished task whose commits are not in its target yet.
+    pub fn left_to_land(&self, task: &TaskView) -> Option<Notice> {
+        let (branch, target) = (task.branch.as_deref()?, task.target.as_deref()?);
+        if task.state != State::Done || task.landed.is_some() {
+            return None;
+        }
+        let count = self.worktrees().ok()?.to_land(branch, target);
+        let (commits, are) = (counted(count, "commit"), if count == 1 { "is" } else { "are" });
+        let (branch, target) = (quote::name(branch), quote::name(target));
+        let message = format!("{commits} on branch {branch} {are} not in {target} yet");
+        let notice = Notice::new(NoticeKind::Info, Some(task.id.clone()), message);
+        (count > 0).then(|| notice.next(Step::Land(task.id.clone())))
     }
 
     /// The worktree that a task is to have. Nothing is known of the task yet: what can be refused now is.
@@ -93,6 +108,13 @@ impl Host {
         {
             self.adopt(git_dir, None);
         }
+    }
+
+    /// The same task, with where its own worktree is.
+    pub fn with_worktree(&self, task: TaskView) -> TaskView {
+        let worktrees = self.place.as_ref().and_then(|place| Worktrees::of(place).ok().flatten());
+        let path = worktrees.and_then(|worktrees| worktrees.of_task(&task.uid));
+        TaskView { worktree: path.map(|path| path.to_string_lossy().into_owned()), ..task }
     }
 
     /// Which worktree this is, by its mark.

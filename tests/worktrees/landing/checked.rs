@@ -51,16 +51,18 @@ fn a_branch_does_not_choose_its_own_gates() {
 fn what_nobody_approved_is_not_run() {
     let yard = Yard::landing("[land]\nstyle = \"merge\"\n");
     let id = yard.done(&agent("a"), "one", "one.txt", "1\n");
-    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"new\"\nstage = \"land\"\nrun = [\"touch\", \"../ran\"]\n";
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"new\"\nstage = \"land\"\nshell = \"touch \\\"$HOME/ran\\\"\"\n";
     yard.commit("onus.toml", config);
     let before = yard.at("main");
     let refused = yard.json(&agent("lander"), &["land", &id]);
     assert_eq!(refused.refused(6)["code"], "unapproved", "{refused:?}");
     assert_eq!(yard.at("main"), before);
-    assert!(!yard.root().join("ran").exists());
+    let ran = yard.folder().join("home/ran");
+    assert!(!ran.exists());
     assert_eq!(yard.show(&id)["state"], "done", "nobody is sent back for that");
     yard.approve();
     yard.land(&id);
+    assert!(ran.exists());
     yard.has_landed_in_peace();
 }
 

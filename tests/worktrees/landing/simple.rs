@@ -188,3 +188,20 @@ fn what_landed_elsewhere_is_recognised_by_its_content() {
     assert!(task["landing"].is_null());
     assert_eq!(yard.kinds(&id).iter().filter(|kind| *kind == "task.landed").count(), 1);
 }
+
+#[test]
+fn what_a_pull_brings_is_recognised_by_gits_own_hook() {
+    let yard = Yard::landing(LANDS);
+    yard.run(&human("ada"), &["guard", "install"]).ok();
+    let id = yard.done(&agent("w"), "squashed on the server", "s.txt", "s\n");
+    let branch = yard.branches().pop().unwrap();
+    let server = yard.folder().join("server");
+    yard.git(&["clone", "--quiet", ".", server.to_str().unwrap()]);
+    yard.git_in(&server, &["merge", "--quiet", "--squash", &format!("origin/{branch}")]);
+    yard.git_in(&server, &["commit", "--quiet", "-m", "squashed"]);
+    assert_eq!(yard.show(&id)["landing"], "awaited");
+    let pulled = yard.try_git(&yard.repo(), &["pull", "--quiet", server.to_str().unwrap(), "main"]);
+    assert_eq!(pulled.code, 0, "{pulled:?}");
+    assert_eq!(yard.show(&id)["landing"], serde_json::Value::Null, "{pulled:?}");
+    assert_eq!(yard.show(&id)["landed"], yard.at("main").as_str());
+}

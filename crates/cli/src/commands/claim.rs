@@ -13,8 +13,7 @@ use crate::output::{escape_line, note};
 use crate::render;
 use onus_host::target;
 
-use super::worktree::making::{Caller, WithWorktree, make};
-use super::worktree::{print_made, without_place};
+use super::worktree::making::{self, ClaimWorktree};
 
 /// Take a task: it is yours alone until you finish it, give it up or your lease lapses
 ///
@@ -33,12 +32,8 @@ pub(crate) struct Args {
     wait: Option<i64>,
     #[command(flatten)]
     terms: TermArgs,
-    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
-    /// released again
-    #[arg(long)]
-    worktree: bool,
     #[command(flatten)]
-    with: WithWorktree,
+    place: ClaimWorktree,
     /// Hold it without starting work yet
     #[arg(long)]
     reserve: bool,
@@ -92,12 +87,8 @@ impl TermArgs {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let mut terms =
-        Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
-    let prepared = args.with.prepared(context, args.worktree)?;
-    if prepared.is_some() {
-        terms = without_place(terms);
-    }
+    let terms = Terms { reserve: args.reserve, reason: args.reason.clone(), ..args.terms.terms(context)? };
+    let (terms, prepared) = args.place.prepare(context, terms)?;
     let command = if args.next {
         Command::ClaimNext(terms)
     } else {
@@ -113,13 +104,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             })?
         }
     };
-    match prepared {
-        Some(prepared) => {
-            let made = make(context, prepared, &reply, &Caller::of(context, &reply)?)?;
-            print_made(context, &reply, made)
-        }
-        None => print(context, &reply),
-    }
+    making::answer(context, prepared, &reply)
 }
 
 /// Says that it waits, to whoever sits there.

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// The letters before task numbers, such as ON in ON-142; default: from the folder's name
     #[arg(long, value_name = "LETTERS", value_parser = parse::<Prefix>)]
     prefix: Option<Prefix>,
+    /// Add gates to onus.toml for the kind of project that this is (Rust, Python, Node, Go). None of them runs before a person approves it
+    #[arg(long)]
+    gates: bool,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
@@ -76,11 +79,15 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         )));
     }
     joining.map_or(Ok(()), Joining::confirm)?;
+    let presets = context.host.gate_presets();
+    let added = if args.gates { Some(context.host.add_presets(&presets)?) } else { None };
+    let keys: Vec<&str> = presets.iter().map(|preset| preset.key).collect();
     if context.out.json {
-        context.out.document(
-            json!({ "store": store_text, "prefix": project.prefix, "project": project.uid, "created": created }),
-            &[],
-        );
+        let mut document = json!({ "store": store_text, "prefix": project.prefix, "project": project.uid, "created": created });
+        if !keys.is_empty() {
+            document["gates"] = json!({ "keys": keys, "added": added.is_some() });
+        }
+        context.out.document(document, &[]);
     } else {
         let what = if created { "made a store" } else { "the store already exists" };
         context.out.line(&format!(
@@ -94,6 +101,21 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             if place.git_dir.is_some() && !super::guard::is_installed(&place) {
                 context.out.line("also: onus guard install   # git's hooks check commits");
             }
+        }
+        match (&added, keys.is_empty()) {
+            (Some(edited), _) => {
+                let file = crate::output::path_line(&edited.file);
+                context.out.line(&format!("added gates to {file}: {}", keys.join(", ")));
+                context
+                    .out
+                    .line("next: onus trust approve --all   # by a person, after reading 'onus trust list'");
+            }
+            (None, false) if created => {
+                context
+                    .out
+                    .line(&format!("also: onus init --gates   # tasks must pass: {}", keys.join(", ")));
+            }
+            (None, _) => {}
         }
     }
     Ok(())

@@ -130,7 +130,9 @@ fn each(
 ) -> ExitCode {
     let mut tasks = targets.tasks;
     if tasks.len() <= 1 {
-        let reply = context.run(command(target(tasks.pop())?), key.key)?;
+        let mut reply = context.run(command(target(tasks.pop())?), key.key)?;
+        let left = context.host.left_to_land(task_of(&reply)?);
+        reply.notices.extend(left);
         let task = task_of(&reply)?;
         context.out.reply(&reply, json!(task), || prose(task));
         return Ok(0);
@@ -152,7 +154,8 @@ fn each(
                     context.out.line(&prose(task));
                 }
                 changed.push(json!(task));
-                notices.extend(reply.notices);
+                let left = context.host.left_to_land(task);
+                notices.extend(reply.notices.into_iter().chain(left));
             }
             Err(refusal) => {
                 if !context.out.json {

@@ -166,7 +166,12 @@ pub(crate) fn differing(context: &Context) -> Result<Vec<(String, Step)>, Refusa
         for agent in those(&ground, |_, _| Ok(true))? {
             // Of a file that cannot be looked at, `setup --check` says why.
             let Ok(found) = agent.found(&ground) else { continue };
+            let is_set_up = agent.is_set_up(&ground).unwrap_or(false);
             for found in found {
+                if is_set_up && found.state == State::Missing {
+                    let what = format!("{}: {} missing", shown(&ground, &found.path), found.part);
+                    differing.push((what, repair(&ground, &[agent.name])));
+                }
                 for difference in &found.differences {
                     let what = format!("{}: {difference}", shown(&ground, &found.path));
                     differing.push((what, repair(&ground, &[agent.name])));

@@ -17,10 +17,11 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     let (out, mut tasks) = (&context.out, args.targets.tasks);
     if tasks.len() <= 1 {
         let looked = engine.show(identity.as_ref(), target(tasks.pop())?.as_ref())?;
+        let shown = context.host.with_worktree(looked.value);
         if out.json {
-            out.document(&looked.value, &looked.notices);
+            out.document(&shown, &looked.notices);
         } else {
-            out.prose(&render::card(out, &looked.value));
+            out.prose(&render::card(out, &shown));
             out.notices(&looked.notices);
         }
         return Ok(0);
@@ -29,14 +30,15 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     for task in &tasks {
         match engine.show(identity.as_ref(), Some(task)) {
             Ok(looked) => {
+                let task = context.host.with_worktree(looked.value);
                 if !out.json {
                     out.prose(&format!(
                         "{}{}",
                         if shown.is_empty() { "" } else { "\n" },
-                        render::card(out, &looked.value)
+                        render::card(out, &task)
                     ));
                 }
-                shown.push(looked.value);
+                shown.push(task);
                 notices = looked.notices;
             }
             Err(refusal) => {

@@ -20,7 +20,8 @@ use onus_core::task::Facts;
 use onus_core::time::{ClockDomain, Moment, SERVER, Tick};
 use onus_core::transition::Verb;
 use onus_engine::{
-    Ancestry, Answer, Due, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, TaskView, Tried,
+    Ancestry, Answer, Due, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, Settling, TaskView,
+    Tried, Unsettled,
 };
 use onus_store::conformance::server::Server;
 use onus_store::{AnyStore, SqliteStore, Store};
@@ -42,6 +43,9 @@ pub struct Fate {
     /// What comes of keeping uncommitted files, in this order; then it cannot be tried. And what was to be kept.
     pub rescued: Vec<Tried>,
     pub due: Vec<Due>,
+    /// What git's references show of landings, in this order; then they are elsewhere. And what was asked about.
+    pub settled: Vec<Settling>,
+    pub unsettled: Vec<Unsettled>,
     uids: u64,
 }
 
@@ -121,6 +125,8 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         files: BTreeMap::new(),
         rescued: Vec::new(),
         due: Vec::new(),
+        settled: Vec::new(),
+        unsettled: Vec::new(),
         uids: 0,
     };
     let fate = Arc::new(Mutex::new(fate));
@@ -136,7 +142,7 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
     };
     let clock = Arc::clone(&fate);
     store.set_clock(Box::new(move || moment(&clock.lock().unwrap())));
-    let [seen, uids, salts, own, looked, rescuer] = [(); 6].map(|()| Arc::clone(&fate));
+    let [seen, uids, salts, own, looked, rescuer, settler] = [(); 7].map(|()| Arc::clone(&fate));
     let outside = Outside {
         observe: Box::new(move |process| {
             let fate = seen.lock().unwrap();
@@ -153,7 +159,11 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         }),
         new_salt: Box::new(move || u128::from(counted(&salts)).to_le_bytes()),
         end_orphan: Box::new(|_| Vec::new()),
-        settle: Box::new(|_| onus_engine::Settling::Elsewhere),
+        settle: Box::new(move |begun| {
+            let mut fate = settler.lock().unwrap();
+            fate.unsettled.push(begun.clone());
+            if fate.settled.is_empty() { Settling::Elsewhere } else { fate.settled.remove(0) }
+        }),
         look: Box::new(move |_, paths| {
             let fate = looked.lock().unwrap();
             let said = |path: &String| fate.files.get(path).copied().unwrap_or(Looked::Unknown);

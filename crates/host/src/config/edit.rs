@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use onus_agents::setup::files::{Bounds, Seen, look, make_folders, write};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::AreaName;
-use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value};
 
 use super::file::Layer;
 use super::keys::{Key, Kind, check};
 use super::{SHARED_FILE, key, user_file};
 use crate::Host;
+use crate::gates::Preset;
 
 /// Whose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,24 @@ pub fn set(host: &Host, owner: Owner, name: &str, values: &[String]) -> Result<E
         Ok(())
     })
     .map(|edited| Edited { value: Some(shown), ..edited })
+}
+
+/// Adds gates at the end of the project's file.
+pub(crate) fn add_gates(host: &Host, gates: &[Preset]) -> Result<Edited, Refusal> {
+    edit(host, Owner::Repository, |document| {
+        let list = document.as_table_mut().entry("gate").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        let list = list.as_array_of_tables_mut();
+        let list =
+            list.ok_or_else(|| Refusal::usage(format!("gate is not a list of tables in {SHARED_FILE}")))?;
+        for gate in gates {
+            let mut table = Table::new();
+            table.insert("key", Item::Value(Value::from(gate.key)));
+            table.insert("title", Item::Value(Value::from(gate.title)));
+            table.insert("run", Item::Value(Value::from_iter(gate.run.iter().map(String::as_str))));
+            list.push(table);
+        }
+        Ok(())
+    })
 }
 
 /// Takes a key out, and a table that is empty then.

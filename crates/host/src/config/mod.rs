@@ -44,6 +44,7 @@ use crate::strictness::{Settled, Strictness};
 use file::{Layer, Settings};
 use keys::{check, globs, nearest, shown};
 
+pub(crate) use edit::add_gates;
 pub use edit::{Edited, Owner, set, unset};
 pub use keys::{KEYS, Key, Kind};
 pub use places::{state_folder, user_file};

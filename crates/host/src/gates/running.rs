@@ -199,7 +199,7 @@ impl Host {
         let mut whole = Log::default();
         let mut duration = Duration::ZERO;
         let mut verdict = Verdict::Passed;
-        let mut outcome = None;
+        let (mut exit, mut timed_out) = (None, false);
         for part in parts {
             let heading = part.heading();
             whole.push(heading.as_bytes());
@@ -210,22 +210,25 @@ impl Host {
             whole.push(&log.bytes());
             duration += ended.duration;
             let came_to = part_came_to(gate, &definition, part, &ended)?;
-            outcome = Some(ended.outcome);
+            exit = match &ended.outcome {
+                Outcome::Exited(code) => Some(*code),
+                _ => None,
+            };
+            timed_out = ended.outcome == Outcome::OutOfTime;
             if let Some(why) = came_to {
-                let said = format!("[onus: {why}]\n");
-                whole.push(said.as_bytes());
-                live.say(&said);
+                // That a command failed, whoever reads its output knows.
+                if parts.len() > 1 || exit.is_none() {
+                    let said = format!("[onus: {why}]\n");
+                    whole.push(said.as_bytes());
+                    live.say(&said);
+                }
                 verdict = Verdict::Failed;
                 break;
             }
         }
-        let exit = match &outcome {
-            Some(Outcome::Exited(code)) => Some(*code),
-            _ => None,
-        };
         let run = Run {
             exit,
-            timed_out: outcome == Some(Outcome::OutOfTime),
+            timed_out,
             duration_ms: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
             // A log that cannot be kept is no reason to run it again.
             log: self.gate_logs().and_then(|logs| logs.keep(&gate.key, &whole.bytes()).ok()),

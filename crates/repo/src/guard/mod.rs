@@ -14,7 +14,7 @@ mod script;
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,21 +40,32 @@ const MAX_BYTES: u64 = 1024 * 1024;
 pub enum Hook {
     PreCommit,
     PreMergeCommit,
+    PrepareCommitMsg,
     CommitMsg,
     PostCommit,
+    PostMerge,
     PrePush,
 }
 
 impl Hook {
-    pub const ALL: [Hook; 5] =
-        [Hook::PreCommit, Hook::PreMergeCommit, Hook::CommitMsg, Hook::PostCommit, Hook::PrePush];
+    pub const ALL: [Hook; 7] = [
+        Hook::PreCommit,
+        Hook::PreMergeCommit,
+        Hook::PrepareCommitMsg,
+        Hook::CommitMsg,
+        Hook::PostCommit,
+        Hook::PostMerge,
+        Hook::PrePush,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Hook::PreCommit => "pre-commit",
             Hook::PreMergeCommit => "pre-merge-commit",
+            Hook::PrepareCommitMsg => "prepare-commit-msg",
             Hook::CommitMsg => "commit-msg",
             Hook::PostCommit => "post-commit",
+            Hook::PostMerge => "post-merge",
             Hook::PrePush => "pre-push",
         }
     }
@@ -157,8 +168,46 @@ pub fn found(folder: &Path, hook: Hook) -> Found {
     }
 }
 
-/// Adds a hook to git's own folder. `program`: what it runs.
-pub fn install(folder: &Path, hook: Hook, program: &Path) -> io::Result<Done> {
+/// Adds all hooks to git's own folder, or changes nothing. `program`: what they run.
+pub fn install_all(folder: &Path, program: &Path) -> io::Result<Vec<(Hook, Done)>> {
+    let is_folder = |hook: &&Hook| folder.join(hook.as_str()).symlink_metadata().is_ok_and(|it| it.is_dir());
+    if let Some(hook) = Hook::ALL.iter().find(is_folder) {
+        let why = format!("{} is a folder, where git looks for a hook", hook.as_str());
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, why));
+    }
+    let before = Hook::ALL.map(|hook| found(folder, hook));
+    let mut all = Vec::new();
+    for hook in Hook::ALL {
+        match install(folder, hook, program) {
+            Ok(done) => all.push((hook, done)),
+            Err(error) => {
+                // Half a guard would look like a whole one. What was ours before stays.
+                let new = all
+                    .iter()
+                    .zip(before)
+                    .filter(|(_, before)| matches!(before, Found::Nothing | Found::Others));
+                for ((hook, _), _) in new {
+                    let _ = uninstall(folder, *hook);
+                }
+                if is_one(&kept(folder, hook), &folder.join(hook.as_str())) {
+                    let _ = fs::remove_file(kept(folder, hook));
+                }
+                tidy(folder);
+                return Err(error);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whether both names are there, and are one file's.
+fn is_one(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| path.symlink_metadata().map(|it| (it.dev(), it.ino())).ok();
+    file(one).is_some() && file(one) == file(other)
+}
+
+/// Adds a hook.
+fn install(folder: &Path, hook: Hook, program: &Path) -> io::Result<Done> {
     let path = folder.join(hook.as_str());
     if !folder.exists() {
         fs::create_dir_all(folder.join(KEPT))?;
@@ -320,7 +369,11 @@ pub fn probe(place: &Place, hook: Hook, nonce: &str) -> Result<bool, GitError> {
 fn answers(call: Call<'_>, hook: Hook, nonce: &str) -> Result<bool, GitError> {
     let words = ["hook", "run", "--ignore-missing", hook.as_str(), "--"];
     let call = call.env(PROBE, nonce).words(&words).limit(PROBE_LIMIT);
-    let call = if hook == Hook::CommitMsg { call.words(&["/dev/null"]) } else { call };
+    let call = if matches!(hook, Hook::CommitMsg | Hook::PrepareCommitMsg) {
+        call.words(&["/dev/null"])
+    } else {
+        call
+    };
     let outcome = call.input(b"").outcome()?;
     let said = format!("{} {nonce}", hook.as_str());
     if outcome.err.contains("is not a git command") {

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::Hook;
+use super::{Hook, PROBE};
 
 /// Ends every line of ours.
 const MARK: &[u8] = b" # onus guard";
@@ -45,8 +45,17 @@ fn call(hook: Hook, program: &str) -> String {
             "onus_in=$(mktemp) && {{ cat >\"$onus_in\"; onus_code=0; {program} guard hook {name} \"$@\" \
              <\"$onus_in\" || onus_code=$?; exec <\"$onus_in\"; rm -f \"$onus_in\"; {REFUSED}; }}"
         ),
-        _ => format!("onus_code=0; {program} guard hook {name} \"$@\" || onus_code=$?; {REFUSED}"),
+        // Only what is picked from elsewhere is not judged before: no other commit waits for the program here.
+        Hook::PrepareCommitMsg => format!(
+            "onus_in=${{GIT_INDEX_FILE:-}}; if [ -e \"${{onus_in%/*}}/CHERRY_PICK_HEAD\" ] || [ -n \"${{{PROBE}:-}}\" ]; then {}; fi",
+            plain(name, program)
+        ),
+        _ => plain(name, program),
     }
+}
+
+fn plain(name: &str, program: &str) -> String {
+    format!("onus_code=0; {program} guard hook {name} \"$@\" || onus_code=$?; {REFUSED}")
 }
 
 /// A word of a shell's command line, whatever is in it.

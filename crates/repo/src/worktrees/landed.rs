@@ -23,6 +23,16 @@ impl Worktrees {
         }
     }
 
+    /// How many commits of a task's branch are still to land in its target. What cannot be told is none.
+    pub fn to_land(&self, branch: &str, target: &str) -> u64 {
+        let tip = self.commit_of(&format!("refs/heads/{branch}"));
+        let (Some(tip), Ok(target)) = (tip, self.target(Some(target), false)) else { return 0 };
+        match self.ahead(&tip, &target.commit) {
+            Ok(count) if count > 0 && !self.is_there(&tip, Some(branch), &target.commit) => count,
+            _ => 0,
+        }
+    }
+
     /// Commits that no other branch has. What cannot be counted is there.
     pub(super) fn only_here(&self, tip: &str, branch: Option<&str>) -> u64 {
         let mut call = self.git().words(&["rev-list", "--count", tip, "--not"]);

@@ -245,6 +245,12 @@ impl Worktrees {
         paths.collect()
     }
 
+    /// The folder of a task's worktree, by what onus knows of it; no process is started.
+    pub fn of_task(&self, uid: &str) -> Option<PathBuf> {
+        let is_its = |git_dir: &Path| Info::of(git_dir).is_some_and(|info| info.task.as_deref() == Some(uid));
+        self.git_dirs().into_iter().find(|(_, git_dir)| is_its(git_dir)).map(|(path, _)| path)
+    }
+
     /// The worktree that this folder is in.
     pub fn at(&self, folder: &Path) -> Result<Option<Linked>, GitError> {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());

@@ -21,11 +21,17 @@ use onus_engine::{
     NoteView, Notice, Page, Reply, StatusView, TaskView, WithNotices,
 };
 
+use onus_core::gate::Verdict;
+use onus_host::Host;
+use onus_host::gates::{Came, Round};
+
 use super::wording;
 
 /// How many bytes of a body or a note a claim shows, and how many `show` does.
 const CLAIMED_BYTES: usize = 600;
 const MAX_BYTES: usize = 16 * 1024;
+/// How much of a gate's output.
+const GATE_BYTES: usize = 2 * 1024;
 /// How many notes of a task, the latest, how many globs, and how many tasks of each kind are shown.
 const MAX_NOTES: usize = 20;
 const MAX_GLOBS: usize = 20;
@@ -101,6 +107,43 @@ pub(super) fn changed(reply: &Reply, past: &str) -> Result<Answer, Refusal> {
         text.push_str(" (it was there already)");
     }
     Ok(Answer::new(value, text, &reply.notices))
+}
+
+/// What gates came to; of one that failed, how its output ended.
+pub(super) fn gates(host: &Host, round: &Round, came: &[Came], notices: &[Notice]) -> Answer {
+    let id = &round.task.view.id;
+    let mut lines = Vec::new();
+    let mut documents = Vec::new();
+    for Came { gate, result } in came {
+        let (document, line) = match result {
+            Ok((verdict, run)) => {
+                let log = host.gate_log(run).filter(|_| *verdict == Verdict::Failed).unwrap_or_default();
+                let log = String::from_utf8_lossy(&log[log.len().saturating_sub(GATE_BYTES)..]).into_owned();
+                let output = (!log.is_empty()).then_some(&log);
+                let value =
+                    json!({ "key": gate.key, "verdict": verdict, "exit": run.exit, "output": output });
+                let output =
+                    output.map(|log| format!("; its output ends: {}", quote::quoted(log, GATE_BYTES)));
+                (value, format!("gate {} {verdict}{}", gate.key, output.unwrap_or_default()))
+            }
+            Err(refusal) => {
+                let value = json!({ "key": gate.key, "verdict": null, "error": refusal.message });
+                (value, format!("gate {} was not judged: {}", gate.key, refusal.message))
+            }
+        };
+        documents.push(document);
+        lines.push(line);
+    }
+    let passed = came.iter().all(|came| matches!(came.result, Ok((Verdict::Passed, _))));
+    let for_judges: Vec<&str> = round.for_judges.iter().map(|gate| gate.key.as_str()).collect();
+    if came.is_empty() {
+        lines.push(format!("{id} has no gate to run"));
+    }
+    if !for_judges.is_empty() {
+        lines.push(format!("for a person or a reviewer to pass: {}", for_judges.join(", ")));
+    }
+    let value = json!({ "id": id, "passed": passed, "gates": documents, "for_judges": for_judges });
+    Answer::new(value, lines.join("\n"), notices)
 }
 
 /// The answer to a claim: what is to be done, and on which terms it is held.

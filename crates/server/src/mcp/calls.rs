@@ -13,12 +13,13 @@ use onus_store::Access;
 
 use onus_intake::Plain;
 
+use onus_host::gates::{Live, Wanted};
 use onus_host::scopes::{Reserved, reserved};
 use onus_host::{Asker, Connection, Entered, target};
 
 use super::answers::{self, Answer};
 use super::grants::Grant;
-use super::tools::{Add, Call, Claim};
+use super::tools::{Add, Call, Claim, GateRun};
 
 /// What a client did through this connection last, as the connection's own instance.
 pub(super) type Known = Option<Identity>;
@@ -50,6 +51,7 @@ pub(super) fn carry_out(
             let forecast = connection.host()?.forecast(&mut engine);
             Ok((answers::status(&identity, &status, &forecast), None))
         }
+        Call::GateRun(asked) => run_gates(connection, asker, asked),
         // A claim can be cancelled, and what it was granted must not be lost: see `claim`.
         Call::Claim(_) => Err(answers::unexpected()),
         Call::Touch(touch) => {
@@ -122,6 +124,19 @@ pub(super) fn carry_out(
     }
 }
 
+/// Runs gates of a task, one after the other.
+fn run_gates(connection: &Connection, asker: &Asker, asked: GateRun) -> Result<(Answer, Known), Refusal> {
+    let Entered { mut engine, identity, mut notices, .. } = connection.enter(asker, Access::Write)?;
+    let host = connection.host()?;
+    let wanted = Wanted { named: asked.gates, ..Wanted::default() };
+    let round = host.plan_gates(&mut engine, Some(&identity), target(asked.id)?.as_ref(), &wanted)?;
+    drop(engine);
+    let came = host.run_round(&identity, &round, 1, &|_| Live::Silent, None, &|_| {});
+    connection.has_told(&notices);
+    let answer = answers::gates(&host, &round, &came, &std::mem::take(&mut notices));
+    Ok((answer, Some(identity)))
+}
+
 /// An ask that came to the agent from elsewhere, held to what every channel is held to: proposed, unless its channel is trusted.
 fn ask(connection: &Connection, origin: &str, add: &Add) -> Result<NewTask, Refusal> {
     let origin: Origin = origin.parse()?;
@@ -154,6 +169,7 @@ pub(super) fn claim(
         Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
         None => Command::ClaimNext(terms),
     };
+    let command = host.looked_at(&mut engine, &identity, command);
     let request = Request { identity, command, key: None };
     let mut reply = match claim.wait {
         0 => engine.run_or_wish(&request)?,
@@ -174,8 +190,13 @@ fn act(
     act: Act,
     past: &str,
 ) -> Result<(Answer, Known), Refusal> {
+    let moves = matches!(act, Act::Move { .. });
     let command = Command::OnTask { task: target(task)?, act, force: None };
-    let (reply, identity) = change(connection, asker, command)?;
+    let (mut reply, identity) = change(connection, asker, command)?;
+    if let (true, onus_engine::Answer::Task(task)) = (moves, &reply.answer) {
+        let left = connection.host()?.left_to_land(task);
+        reply.notices.extend(left);
+    }
     Ok((answers::changed(&reply, past)?, Some(identity)))
 }
 

@@ -43,6 +43,7 @@ pub(super) enum Call {
     Release(Moved),
     Block(Moved),
     Add(Box<Add>),
+    GateRun(GateRun),
 }
 
 /// A text, or a number that stands for one: models write `3` for an id as often as `"3"`. The schema names the text alone,
@@ -148,6 +149,15 @@ pub(super) struct Moved {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct GateRun {
+    #[serde(default, alias = "task", deserialize_with = "parsed")]
+    pub(super) id: Option<TaskRef>,
+    #[serde(default)]
+    pub(super) gates: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Add {
     pub(super) title: String,
     pub(super) body: Option<String>,
@@ -188,6 +198,7 @@ pub(super) fn understand(name: &str, arguments: JsonObject) -> Option<Result<Cal
         "release" => said(name, arguments).map(Call::Release),
         "block" => said(name, arguments).map(Call::Block),
         "add" => said(name, arguments).map(|add| Call::Add(Box::new(add))),
+        "gate_run" => said(name, arguments).map(Call::GateRun),
         _ => return None,
     };
     Some(call)
@@ -293,6 +304,13 @@ pub(super) fn list() -> Vec<Tool> {
                 "link": id(),
             }),
             &["title"],
+        ),
+        tool(
+            "gate_run",
+            "Run the gates that done asks for (tests, lint) where the task's work is. Without gates: those not passed yet.",
+            once(),
+            json!({ "gates": { "type": "array", "items": { "type": "string" } }, "id": id() }),
+            &[],
         ),
         tool("status", "Who holds what, what has lapsed, and what you hold.", Reads, json!({}), &[]),
     ]

@@ -101,7 +101,10 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
         Finding {
             name: "references",
             ok: orphans == 0,
-            detail: format!("rows that refer to rows that are missing: {orphans}"),
+            detail: format!(
+                "{} to rows that are missing",
+                onus_core::quote::counted(orphans as u64, "reference")
+            ),
             mendable: true,
         },
         rows,

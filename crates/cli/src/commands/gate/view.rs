@@ -115,7 +115,7 @@ pub(super) fn outcome(row: &JudgementRow) -> String {
         None => String::new(),
     };
     let flaky = if row.judgement.flaky { ", flaky" } else { "" };
-    format!("{ago}, by {}{how}{flaky}", row.actor)
+    format!("{ago} ago, by {}{how}{flaky}", row.actor)
 }
 
 /// What is run, word by word.

@@ -5,8 +5,8 @@
 //! an agent that cannot be told from another, a git that is too slow: the commit passes, and that is said, the same trouble once.
 //!
 //! **Which hooks git runs:** `commit` runs pre-commit, commit-msg and post-commit; a merge that makes a commit pre-merge-commit and
-//! commit-msg; cherry-pick and rebase only post-commit. So what they bring is looked at when it is there, and told; what is pushed
-//! is judged again.
+//! commit-msg; cherry-pick and rebase prepare-commit-msg, which `commit` runs as well, and post-commit. `revert`, `am` and
+//! `rebase --apply` ask nobody in time: what they bring is looked at when it is there, and told. What is pushed is judged again.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::command::{Command, Committed, Guard};
-use onus_core::commit::{Extent, resolved_by};
+use onus_core::commit::{CommitId, Extent, resolved_by};
 use onus_core::decide::MAX_GLOBS;
 use onus_core::policy::GuardPeople;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
 use onus_engine::{CommitLease, Engine, Files, Identity, Pushed, Request};
+use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
 use onus_repo::{GitError, Place, Staging, add_trailers, head_commit, pushed, read_small};
@@ -72,8 +73,10 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
     };
     let outcome = match hook {
         Hook::PreCommit | Hook::PreMergeCommit => call.judge(),
+        Hook::PrepareCommitMsg => call.judge_picked(args.first().map(PathBuf::from).as_deref()),
         Hook::CommitMsg => call.name_tasks(args.first().map(PathBuf::from).as_deref()),
         Hook::PostCommit => call.record(),
+        Hook::PostMerge => call.recognise(),
         Hook::PrePush => call.judge_push(&input),
     };
     match outcome {
@@ -189,6 +192,26 @@ impl GitHook<'_> {
         // The process ends with this answer: see `Context::run_with` for what that gains.
         std::mem::forget(engine);
         Ok(())
+    }
+
+    /// A commit is about to be picked from elsewhere, by `cherry-pick` or in a rebase. What its maker moves to another base was judged
+    /// when it was made.
+    fn judge_picked(&self, message: Option<&Path>) -> Result<(), Stop> {
+        let Some(git_dir) = &self.place.git_dir else { return Ok(()) };
+        let picked = read_small(&git_dir.join("CHERRY_PICK_HEAD")).ok();
+        let Some(picked) = picked.and_then(|hash| hash.trim().parse::<CommitId>().ok()) else {
+            return Ok(());
+        };
+        if !git_dir.join("rebase-merge").is_dir() {
+            self.judge()?;
+            return self.name_tasks(message);
+        }
+        let mut engine = self.engine()?;
+        match self.host.committer(&mut engine)? {
+            Some(identity) if engine.has_made((&identity.actor, &identity.instance), &picked)? => Ok(()),
+            Some(_) => self.judge(),
+            None => Ok(()),
+        }
     }
 
     fn leases(
@@ -343,6 +366,24 @@ impl GitHook<'_> {
             }
             Err(refusal) => Err(Stop::Trouble(refusal)),
         }
+    }
+
+    /// A merge or a pull is done: what it brought may be tasks that landed elsewhere.
+    fn recognise(&self) -> Result<(), Stop> {
+        // Whoever is nobody in particular, or has no store, merges as ever.
+        if self.engine().and_then(|mut engine| Ok(engine.to_land()?)).is_ok_and(|waiting| waiting.is_empty())
+        {
+            return Ok(());
+        }
+        let Ok(mut landings) = Landings::new(self.host, None, None) else { return Ok(()) };
+        for (id, commit) in landings.recognise().unwrap_or_default() {
+            note(&format!(
+                "onus: {id} has landed: its changes are in {} at {}",
+                landings.target,
+                commit.short()
+            ));
+        }
+        Ok(())
     }
 
     /// Commits are about to be pushed.

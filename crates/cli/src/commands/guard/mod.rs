@@ -139,11 +139,16 @@ fn install(context: &Context) -> Result<u8, Refusal> {
     };
     let program = std::env::current_exe()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot find this program: {error}")))?;
-    let mut all = Vec::new();
-    for hook in Hook::ALL {
-        let installed = guard::install(own, hook, &program).map_err(|error| unwritable(&folder, &error))?;
-        all.push((hook, installed));
-    }
+    let all = guard::install_all(own, &program).map_err(|error| match error.kind() {
+        std::io::ErrorKind::IsADirectory => {
+            Refusal::new(Code::NotAllowed, format!("nothing was installed: {error}"))
+                .next(Step::plain(format!("move it out of {}, then install the guard", path_line(own))))
+        }
+        _ => {
+            let refusal = unwritable(&folder, &error);
+            Refusal { message: format!("nothing was installed: {}", refusal.message), ..refusal }
+        }
+    })?;
     tell(context, &folder, true, &all, &[]);
     Ok(0)
 }
@@ -278,7 +283,7 @@ fn status(context: &Context) -> Result<u8, Refusal> {
             (Found::Others, _) => "another's, without the guard",
             (Found::Ours | Found::Both, false) => "installed, but git does not reach it",
         };
-        context.out.line(&format!("  {mark} {:<17} {what}", hook.as_str()));
+        context.out.line(&format!("  {mark} {:<18} {what}", hook.as_str()));
     }
     match refusal {
         Some(refusal) => {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use onus_core::command::{Act, Command};
+use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
@@ -61,6 +61,42 @@ impl WithWorktree {
     }
 }
 
+/// The same for a claim or a takeover.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClaimWorktree {
+    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// released again
+    #[arg(long)]
+    worktree: bool,
+    #[command(flatten)]
+    with: WithWorktree,
+}
+
+impl ClaimWorktree {
+    /// What the worktree needs, if one is wanted; then the lease is nowhere before it is there.
+    pub(crate) fn prepare(
+        &self,
+        context: &Context,
+        terms: Terms,
+    ) -> Result<(Terms, Option<Prepared>), Refusal> {
+        match self.with.prepared(context, self.worktree)? {
+            Some(prepared) => Ok((super::without_place(terms), Some(prepared))),
+            None => Ok((terms, None)),
+        }
+    }
+}
+
+/// Answers a claim, and makes its worktree first if one is wanted.
+pub(crate) fn answer(context: &Context, prepared: Option<Prepared>, claimed: &Reply) -> Result<(), Refusal> {
+    match prepared {
+        Some(prepared) => {
+            let made = make(context, prepared, claimed, &Caller::of(context, claimed)?)?;
+            super::print_made(context, claimed, made)
+        }
+        None => super::super::claim::print(context, claimed),
+    }
+}
+
 /// What a worktree needs, checked before anything is claimed.
 #[derive(Debug)]
 pub(crate) struct Prepared {
@@ -109,7 +145,8 @@ impl Made {
     /// What people read of it, below who holds the task.
     pub(crate) fn lines(&self) -> Vec<String> {
         let branch = self.branch.as_deref().unwrap_or("a detached HEAD");
-        let target = self.target.as_ref().map(|target| format!(", for {target}")).unwrap_or_default();
+        let target =
+            self.target.as_ref().map(|target| format!(", to be merged into {target}")).unwrap_or_default();
         let mut lines = vec![
             format!("  worktree: {}", crate::output::path_line(&self.path)),
             format!(
