@@ -50,7 +50,6 @@ const OTHERS: &[&str] = &[
     "gate",
     "land",
     "trust",
-    "gate",
     "seat",
     "add",
     "intake",

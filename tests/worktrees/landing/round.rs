@@ -188,17 +188,23 @@ fn a_round_costs_nobody_a_conflict_and_lands_what_was_checked() {
     let kept = yard.git(&["ls-tree", "-r", "--name-only", "refs/onus/rescue/ON-3/1"]);
     assert!(kept.contains("src/gamma.sh"), "{kept}");
 
+    let status = yard.json(&human("ada"), &["status"]).ok().json();
+    assert_eq!(status["forecast"]["conflicts"], serde_json::json!([]), "none is to come");
+
     // Nothing lands unreviewed, and nobody reviews itself.
-    assert_eq!(yard.json(&agent("lander"), &["land", "ON-1"]).refused(6)["code"], "not_allowed");
+    assert_eq!(yard.json(&agent("lander"), &["land", "ON-1"]).refused(6)["code"], "gate");
     for (id, who) in [("ON-1", &workers[0]), ("ON-3", &heir), ("ON-3", &workers[2])] {
         let refused = yard.json(who, &["gate", "pass", id, "review"]);
         assert_ne!(refused.code, 0, "{}: {refused:?}", who.actor);
     }
     for id in ids {
         yard.run(&agent("reviewer"), &["gate", "pass", id, "review", "-m", "read it"]).ok();
+        assert_eq!(yard.json(&agent("lander"), &["land", id]).refused(6)["code"], "not_allowed");
         yard.run(&agent("reviewer"), &["approve", id]).ok();
     }
     assert_eq!(yard.json(&heir, &["claim", "ON-4"]).refused(6)["code"], "unmet", "nothing landed yet");
+    let waiting = yard.json(&human("ada"), &["status"]).ok().json();
+    assert_eq!(names(&waiting["to_land"], "id"), ids.map(str::to_owned).into());
     let landed = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
     assert_eq!(names(&landed["landed"], "task"), ids.map(str::to_owned).into());
     yard.run(&heir, &["claim", "ON-4"]).ok();

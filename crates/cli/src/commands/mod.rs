@@ -108,14 +108,7 @@ fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskVie
         Command::OnTask { task, act, force: force.clone() }
     };
     each(context, how.targets, how.key, command, |task| {
-        let line = format!("{} {}: {}", task.id, past(task), escape_line(&task.title));
-        match (task.landing.as_deref(), &task.target) {
-            (Some("awaited"), Some(target)) => {
-                let target = escape_line(target);
-                format!("{line}\n  it is not in {target} yet; next: onus land {}", task.id)
-            }
-            _ => line,
-        }
+        format!("{} {}: {}", task.id, past(task), escape_line(&task.title))
     })
 }
 
