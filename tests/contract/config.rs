@@ -520,7 +520,10 @@ fn gates() {
     ] {
         shared_file(&sandbox, &text);
         let message = sandbox.json(&ann, &["gate", "list"]).refused(2)["message"].to_string();
-        assert!(message.contains(&format!("onus.toml:{place}: ")) && message.contains(&why.replace('"', "\\\"")), "{text}: {message}");
+        assert!(
+            message.contains(&format!("onus.toml:{place}: ")) && message.contains(&why.replace('"', "\\\"")),
+            "{text}: {message}"
+        );
     }
 }
 

@@ -70,8 +70,8 @@ pub use reports::{
     ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
     StandupView, StandupWork,
 };
-pub use round::{RoundGate, RoundRow, RoundView};
 pub use rescue::{Due, RescueView, Tried};
+pub use round::{RoundGate, RoundRow, RoundView};
 pub use seats::{SeatHeldView, SeatView};
 pub use sessions::{SessionQuery, SessionView, UsageView};
 pub use show::{CommitView, LinkedView, NoteView};

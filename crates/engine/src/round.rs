@@ -95,7 +95,11 @@ impl Snapshot<'_> {
         for row in self.read.judgements_of(task.uid, MOST_JUDGED)? {
             let gate = row.judgement.gate.to_string();
             if !gates.iter().any(|known| known.gate == gate) {
-                gates.push(RoundGate { gate, passed: row.verdict == Verdict::Passed, flaky: row.judgement.flaky });
+                gates.push(RoundGate {
+                    gate,
+                    passed: row.verdict == Verdict::Passed,
+                    flaky: row.judgement.flaky,
+                });
             }
         }
         gates.sort_by(|one, other| one.gate.cmp(&other.gate));
@@ -117,10 +121,12 @@ impl Snapshot<'_> {
 
     /// What landings that failed left to somebody. The same conflict met twice is one.
     fn lines_in_conflict(&mut self, task: &Task) -> Result<u64> {
-        let query = EventQuery { stream: Some(task.uid), newest: true, limit: EVENTS, ..EventQuery::default() };
+        let query =
+            EventQuery { stream: Some(task.uid), newest: true, limit: EVENTS, ..EventQuery::default() };
         let (mut lines, mut met) = (0, Vec::new());
         for record in self.read.events(&query)? {
-            if let Ok(Body::LandingFailed { head, why: Obstruction::Conflict { files, .. }, .. }) = record.body()
+            if let Ok(Body::LandingFailed { head, why: Obstruction::Conflict { files, .. }, .. }) =
+                record.body()
                 && !met.contains(&head)
             {
                 lines += files.iter().map(|file| file.lines).sum::<u64>();

@@ -57,7 +57,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             );
             let landings = super::land::findings(context, &mut engine, args.fix);
             fixed.extend(landings.fixed);
-            let bad = landings.bad.into_iter().map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
+            let bad = landings
+                .bad
+                .into_iter()
+                .map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
             findings.extend(bad.chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))));
             match super::worktree::findings(context, args.fix) {
                 Ok(Findings { settled, interrupted, news }) => {
@@ -122,11 +125,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         }
     }
-    Ok(match findings.iter().all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING)) {
-        _ if ok => 0,
-        true => Code::Unmet.exit_code(),
-        false => Code::Damaged.exit_code(),
-    })
+    Ok(
+        match findings
+            .iter()
+            .all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING))
+        {
+            _ if ok => 0,
+            true => Code::Unmet.exit_code(),
+            false => Code::Damaged.exit_code(),
+        },
+    )
 }
 
 /// All problems as one error, for programs that look no further.

@@ -120,7 +120,8 @@ fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &st
         format!("{} ({}{holder})", first.id, first.state.spoken())
     });
     // What is done and still in the way has to land.
-    let what = if named.first().is_some_and(|first| first.state == State::Done) { "has not landed" } else { what };
+    let what =
+        if named.first().is_some_and(|first| first.state == State::Done) { "has not landed" } else { what };
     let more = match count {
         0 | 1 => String::new(),
         2 => ", nor is another".to_owned(),

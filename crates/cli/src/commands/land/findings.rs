@@ -36,7 +36,8 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
             found.news.push(format!("{path} is behind what landed in {target}; {next}"));
         }
     }
-    let waiting: Vec<String> = engine.to_land().unwrap_or_default().into_iter().map(|task| task.view.id).collect();
+    let waiting: Vec<String> =
+        engine.to_land().unwrap_or_default().into_iter().map(|task| task.view.id).collect();
     if !waiting.is_empty() {
         let named = onus_core::quote::some_names(&waiting);
         found.news.push(format!("{} done and not landed: {named}; next: onus land --queue", waiting.len()));
@@ -46,7 +47,8 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
 
 /// References of landings that the store knows nothing of: whoever wrote them was killed before the store heard of it.
 fn strays(engine: &mut Engine<AnyStore>, lander: &Lander) -> Vec<(String, String)> {
-    let known: Vec<String> = engine.unsettled().unwrap_or_default().into_iter().map(|known| known.id).collect();
+    let known: Vec<String> =
+        engine.unsettled().unwrap_or_default().into_iter().map(|known| known.id).collect();
     let there = lander.intents().unwrap_or_default().into_iter();
     let strays = there.filter(|(id, _)| !known.contains(id));
     strays.map(|(id, commit)| (id, commit.to_string())).collect()
@@ -66,7 +68,9 @@ fn mend(context: &Context, engine: &mut Engine<AnyStore>, lander: &Lander, found
     }
     match lander.remove_leftovers() {
         Ok(0) | Err(_) => {}
-        Ok(gone) => found.fixed.push(format!("{gone} scratch worktrees, left by landings that were interrupted")),
+        Ok(gone) => {
+            found.fixed.push(format!("{gone} scratch worktrees, left by landings that were interrupted"))
+        }
     }
     for target in lander.targets_ahead().unwrap_or_default() {
         drop(lander.bring_forward(&target));
