@@ -902,7 +902,7 @@ answers! {
     LandAnswer: "land", "land --check", "land --queue";
     PullRequestAnswer: "land --via pr";
     GatesAnswer: "gate list";
-    GatesOfTaskAnswer: "gate list ID";
+    GatesOfTaskAnswer: ;
     GateRunAnswer: "gate run";
     GateShowAnswer: "gate show";
     GateLogAnswer: "gate log";
