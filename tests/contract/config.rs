@@ -11,7 +11,7 @@ use crate::contract::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
 use crate::support::{As, Ran, Sandbox, agent, human};
 
 mod files;
-mod landing;
+pub(crate) mod landing;
 
 fn user_file(sandbox: &Sandbox, text: &str) {
     let folder = sandbox.path().join("home/.config/onus");

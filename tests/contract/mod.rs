@@ -19,7 +19,7 @@ mod refusal_cases;
 mod bad_input;
 mod bad_store;
 mod cli_reference;
-mod config;
+pub(crate) mod config;
 mod disk_full;
 mod faults;
 mod fencing;

@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use onus_core::commit::Uncommitted;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_store::StoreError;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::contract::config::landing::Ground;
 use crate::contract::kit::{Dump, Sleeper, claim, dump, json_with, lapse, lapsed_claim, run_with, tamper};
 use crate::contract::walk::{Walked, walk, walk_words};
 use crate::contract::wording;
@@ -101,6 +102,7 @@ pub(crate) fn cases() -> &'static [Case] {
             fence_cases,
             rule_cases,
             gate_cases,
+            landing_cases,
             graph_cases,
             store_cases,
         ];
@@ -321,6 +323,31 @@ fn gate_cases() -> Vec<Case> {
     std::fs::write(sandbox.path().join("onus.toml"), gates).unwrap();
     let (a, done) = (agent("a"), ["done", id.as_str(), "-m", "x"]);
     vec![refused("gate", "a gate that nobody passed", "", &sandbox, (&a, &[], &done))]
+}
+
+/// Whoever looks takes the target's seat: that is recorded, and nothing else.
+fn landing_cases() -> Vec<Case> {
+    let ground = Ground::new("[land]\nstyle = \"merge\"\n");
+    let (one, two) = (ground.done("one"), ground.done("two"));
+    let (sandbox, lander) = (&ground.sandbox, agent("lander"));
+    sandbox.json(&lander, &["land", &one]).ok();
+    let args = ["land", two.as_str(), "--check"];
+    let version = || sandbox.json(&human("ann"), &["show", &two]).ok().json()["version"].clone();
+    let before = version();
+    let (words, json) = (sandbox.run(&lander, &args), sandbox.json(&lander, &args).json());
+    assert_eq!((words.stdout.as_str(), version()), ("", before));
+    let error = &json["error"];
+    let step = Step::plain(error["next"][0].as_str().unwrap().to_owned());
+    let refusal = Refusal::new(Code::Conflict, error["message"].as_str().unwrap()).task(&two).next(step);
+    vec![Case {
+        code: "conflict",
+        what: "two that changed the same lines",
+        shows: "task",
+        exit: words.code,
+        words: redacted(&words.stderr, &sandbox.path().to_string_lossy()),
+        walked: walk_words(&refusal),
+        json,
+    }]
 }
 
 fn rule_cases() -> Vec<Case> {

@@ -88,6 +88,8 @@ fn exit_codes_are_the_designs() {
                 "constraint",
                 "uncommitted",
                 "unapproved",
+                "gate",
+                "conflict",
             ],
         ),
         (7, &["nothing"]),

@@ -464,8 +464,8 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     std::fs::remove_file(own.join("left")).unwrap();
     let begun = tried.run("claim", &["2", "--worktree", "--rescue"]);
     assert_eq!(begun["worktree"]["rescued"]["written"][0], "left");
-    lands(tried, &git);
     tried.run("trust revoke", &["setup"]);
+    lands(tried, &git);
     tried.run("gate list", &[]);
     tried.run("trust approve", &["tests"]);
     tried.run("edit", &["2", "--gate", "tests", "--gate", "read"]);

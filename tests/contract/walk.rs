@@ -304,7 +304,16 @@ fn no_agent_is_shown_an_override_and_people_are() {
         }
     }
     // That it works was tried when it was said: see `works`.
-    let rules =
-        BTreeSet::from(["fenced", "held", "kept", "limit", "not_allowed", "not_yet", "tier", "unmet"]);
+    let rules = BTreeSet::from([
+        "fenced",
+        "gate",
+        "held",
+        "kept",
+        "limit",
+        "not_allowed",
+        "not_yet",
+        "tier",
+        "unmet",
+    ]);
     assert_eq!(told, rules, "people are told of these");
 }

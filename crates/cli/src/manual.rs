@@ -10,7 +10,10 @@ pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
     (3, "not found"),
     (4, "held by another, kept for another, or scope conflict"),
     (5, "fenced: your lease is no longer current"),
-    (6, "not allowed: transition, dependency, cycle, tier, limit, constraint, uncommitted work, policy"),
+    (
+        6,
+        "not allowed: transition, dependency, cycle, tier, limit, constraint, gate, conflict, uncommitted work, policy",
+    ),
     (7, "nothing to do"),
     (8, "store unavailable, read-only, busy or damaged"),
 ];

@@ -22,7 +22,9 @@ fn every_key_has_its_variable() {
             "timesheet.rates" => "human:ann=90.50",
             "scope.mode" => "warn",
             "guard.people" | "guard.unclaimed" | "scope.across_worktrees" => "refuse",
-            "scope.shared" => "*.lock",
+            "scope.shared" | "land.union" => "*.lock",
+            "land.style" => "squash",
+            "deps.met" => "done",
             name if name.contains("indefinite") || name.contains("attempts") || name.contains("rescue") => {
                 "3"
             }

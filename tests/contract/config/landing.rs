@@ -6,13 +6,13 @@ use super::{shared_file, user_file};
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// A repository in which tasks have worktrees, beside it.
-struct Ground {
-    sandbox: Sandbox,
+pub(crate) struct Ground {
+    pub(crate) sandbox: Sandbox,
     _beside: Sandbox,
 }
 
 impl Ground {
-    fn new(config: &str) -> Ground {
+    pub(crate) fn new(config: &str) -> Ground {
         let ground = Ground { sandbox: Sandbox::empty(), _beside: Sandbox::empty() };
         let root = ground._beside.path().canonicalize().unwrap();
         user_file(&ground.sandbox, &format!("[worktree]\nroot = \"{}\"\n", root.display()));
@@ -40,7 +40,7 @@ impl Ground {
 
     /// A task that is done, with one line more in the log.
     #[track_caller]
-    fn done(&self, line: &str) -> String {
+    pub(crate) fn done(&self, line: &str) -> String {
         let id = self.sandbox.add(line);
         let claimed = self.sandbox.json(&agent("a"), &["claim", &id, "--worktree"]).ok().json();
         let path = std::path::PathBuf::from(claimed["worktree"]["path"].as_str().unwrap());
@@ -82,7 +82,7 @@ pub(super) fn remote() {
     let ground = Ground::new("");
     let id = ground.done("x");
     shared_file(&ground.sandbox, "[land]\nremote = \"nowhere\"\n");
-    let error = ground.land(&id).refused(8);
+    let error = ground.land(&id).refused(3);
     assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
     shared_file(&ground.sandbox, "");
     ground.land(&id).ok();

@@ -200,7 +200,7 @@ fn no_repository() -> Refusal {
 pub(crate) fn refused(error: Error) -> Refusal {
     let message = error.to_string();
     match error {
-        Error::NoBranch(_) => Refusal::new(Code::NotFound, message),
+        Error::NoBranch(_) | Error::NoRemote(_) => Refusal::new(Code::NotFound, message),
         Error::OldGit(_) | Error::NoIdentity | Error::HasMerges(_) | Error::Symbolic(..) => {
             Refusal::new(Code::NotAllowed, message)
         }

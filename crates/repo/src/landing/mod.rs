@@ -66,6 +66,8 @@ pub enum Error {
     OldGit(String),
     /// There is no such branch, or nothing is committed on it.
     NoBranch(String),
+    /// There is no remote of that name.
+    NoRemote(String),
     /// The branch's name is another's: that one is to be named.
     Symbolic(String, String),
     /// The user has not told git a name and an e-mail address.
@@ -88,6 +90,7 @@ impl fmt::Display for Error {
                 write!(f, "landing needs git {major}.{minor} or newer, and this is {found}: install a newer git")
             }
             Error::NoBranch(name) => write!(f, "there is no branch {name} with a commit on it"),
+            Error::NoRemote(name) => write!(f, "there is no remote called {name}: git remote lists those that there are"),
             Error::Symbolic(name, to) => write!(f, "branch {name} is only another name of {to}: name that one"),
             Error::NoIdentity => f.write_str(
                 "git does not know who you are: set user.name and user.email (git config --global user.name …)",

@@ -247,7 +247,7 @@ impl Lander {
     /// Only what the user configured is reached: a name, not an address.
     fn check_remote(&self, remote: &str) -> Result<(), Error> {
         let call = self.git().words(&["config", "--get", &format!("remote.{remote}.url")]);
-        call.run().map(drop).map_err(|_| Error::Git(GitError(format!("there is no remote called {remote}"))))
+        call.run().map(drop).map_err(|_| Error::NoRemote(remote.to_owned()))
     }
 }
 
