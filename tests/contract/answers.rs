@@ -898,7 +898,7 @@ answers! {
     WorktreePrunedAnswer: "worktree prune";
     WorktreeRepairedAnswer: "worktree repair";
     GatesAnswer: "gate list";
-    GatesOfTaskAnswer: "gate list ID";
+    GatesOfTaskAnswer: ;
     GateRunAnswer: "gate run";
     GateShowAnswer: "gate show";
     GateLogAnswer: "gate log";

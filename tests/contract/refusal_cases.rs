@@ -94,8 +94,16 @@ fn unmade(code: &'static str, what: &'static str, error: impl Into<Refusal>) -> 
 pub(crate) fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let kinds =
-            [input_cases, holder_cases, scope_cases, fence_cases, rule_cases, graph_cases, store_cases];
+        let kinds = [
+            input_cases,
+            holder_cases,
+            scope_cases,
+            fence_cases,
+            rule_cases,
+            gate_cases,
+            graph_cases,
+            store_cases,
+        ];
         kinds.into_iter().flat_map(|cases| cases()).collect()
     })
 }
@@ -304,6 +312,15 @@ fn fence_cases() -> Vec<Case> {
             (&a, &[], &["claim", &own, "--key", "k"]),
         ),
     ]
+}
+
+fn gate_cases() -> Vec<Case> {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("Gated");
+    let gates = "[[gate]]\nkey = \"ok\"\nkind = \"manual\"\n";
+    std::fs::write(sandbox.path().join("onus.toml"), gates).unwrap();
+    let (a, done) = (agent("a"), ["done", id.as_str(), "-m", "x"]);
+    vec![refused("gate", "a gate that nobody passed", "", &sandbox, (&a, &[], &done))]
 }
 
 fn rule_cases() -> Vec<Case> {

@@ -471,7 +471,9 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     assert_eq!(tried.run("gate run", &["2", "tests"])["passed"], true);
     tried.run("gate fail", &["2", "read", "-m", "no"]);
     tried.run("gate pass", &["2", "read"]);
-    assert_eq!(tried.run("gate list ID", &["2"])["gates"][0]["passed"], true);
+    let of_task = tried.sandbox.json(&human("ann"), &["gate", "list", "2"]).ok().json();
+    assert_eq!(of_task["gates"][0]["passed"], true);
+    is_a("GatesOfTaskAnswer", &of_task);
     tried.run("gate show", &["2", "tests"]);
     assert_eq!(tried.run("gate log", &["2", "tests"])["log"], "");
 }

@@ -24,8 +24,8 @@ const ENVIRONMENT: [(&str, &str); 10] = [
         "the token that the caller presents for ONUS_TASK, or if that is unset for the task named",
     ),
     (
-        "ONUS_WORKTREE, ONUS_PORT_BASE",
-        "set for commands that onus starts in a task's worktree: where it is, and the first of its own ports",
+        "ONUS_WORKTREE, ONUS_PORT_BASE, ONUS_GATE",
+        "set for commands that onus starts in a task's worktree: where it is, the first of its own ports, and the gate's key",
     ),
     ("ONUS_GUARD_PROBE", "set by `onus guard status` to see whether git reaches the hooks"),
     ("VISUAL, EDITOR", "the editor of `onus edit`: a program and its arguments"),

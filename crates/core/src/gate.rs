@@ -335,3 +335,6 @@ impl Demand {
 fn overlaps(one: &Scope, other: &Scope) -> bool {
     overlap(one.globs(), other.globs(), &[]).map_or(true, |witness| witness.is_some())
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,7 +96,7 @@ fn a_wrong_file_is_refused_with_its_place_and_what_to_write() {
         ("[force]\nneeds_link = \"true\"\n", "2:14", "true or false, without quotes"),
         ("[lease]\nttl = true\n", "2:7", "a duration such as 90s, 15m or 2h, in quotes"),
         ("[leese]\nttl = \"1m\"\n", "1:2", "unknown table; the nearest is [lease]"),
-        ("[[gaet]]\nname = \"SECRET\"\n", "1:3", "unknown table; the nearest is [guard]"),
+        ("[[gaet]]\nname = \"SECRET\"\n", "1:3", "unknown table; the nearest is [[gate]]"),
         ("lease = 3\n", "1:1", "it is a table: write [lease], and the keys below it"),
         ("[lease]\nttl = \"1m\"\nttl = \"SECRET\"\n", "3:1", "it is set twice"),
         ("[lease]\nttl = \"1m\"\n[lease]\nkeep = \"1m\"\n", "3:2", "it is set twice"),

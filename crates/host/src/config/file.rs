@@ -113,6 +113,9 @@ impl Layer<'_> {
         if table.is_none() && !sections().any(|section| section == name) {
             let near = nearest(name, sections().chain(TABLES.iter().map(|table| table.name)));
             let near = near.unwrap_or_default();
+            let list =
+                TABLES.iter().find(|table| table.name == near && matches!(table.read, Reader::List(_)));
+            let near = list.map_or(near, |table| table.form);
             return Err(Fault::at(place, format!("unknown table; the nearest is [{near}]")));
         }
         if let Some(Table { form, read: Reader::List(read), .. }) = table {

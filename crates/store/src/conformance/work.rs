@@ -2,6 +2,7 @@
 
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::{Body, Draft};
+use onus_core::gate::{Judgement, Run, Verdict};
 use onus_core::ids::Token;
 use onus_core::session::{Usage, UsageSource};
 use onus_core::stretch::Stretch;
@@ -21,6 +22,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
         ("what was completed is found by when", finished),
         ("what a session used is found by when, and by the session", used),
         ("a commit is found by its task, its session and its hash", committed),
+        ("judgements of a task are found, the newest first, until a reset voids them", judged),
     ]
 }
 
@@ -181,6 +183,36 @@ fn committed<S: Store>(store: &mut S) {
     let where_made = look(store, |read| read.commit_made(&hash("a")));
     assert_eq!(where_made.iter().map(|row| row.task).collect::<Vec<_>>(), [uid(1, 1), uid(2, 2)]);
     assert_eq!(look(store, |read| read.commit_made(&hash("c"))), []);
+    assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, Vec::new());
+}
+
+fn judged<S: Store>(store: &mut S) {
+    let judgement = |gate: &str, tree: &str| Judgement {
+        gate: gate.parse().unwrap(),
+        definition: "d".to_owned(),
+        tree: Some(tree.to_owned()),
+        flaky: false,
+        run: Some(Run { exit: Some(0), timed_out: false, duration_ms: 7, log: None, machine: None }),
+    };
+    let passed = |gate, tree| Draft::new(Body::GatePassed(judgement(gate, tree)));
+    commit(store, |write| {
+        create(write, uid(1, 1), "a", Facts::default())?;
+        create(write, uid(2, 2), "b", Facts::default())?;
+        append_as(write, uid(1, 1), passed("tests", "x"), ("h", "1"))?;
+        append_as(write, uid(2, 2), passed("tests", "x"), ("h", "1"))?;
+        append_as(write, uid(1, 1), Draft::new(Body::GateFailed(judgement("lint", "y"))), ("h", "1"))
+    });
+    let of = |store: &mut S, task, limit| look(store, |read| read.judgements_of(task, limit));
+    let found = of(store, uid(1, 1), 10);
+    let short: Vec<_> = found.iter().map(|row| (row.judgement.gate.as_str(), row.verdict)).collect();
+    assert_eq!(short, [("lint", Verdict::Failed), ("tests", Verdict::Passed)]);
+    assert_eq!(found[1].judgement, judgement("tests", "x"));
+    assert_eq!(of(store, uid(1, 1), 1), found[..1]);
+    commit(store, |write| {
+        append_as(write, uid(1, 1), Draft::new(Body::TaskReset { lease: None }), ("h", "1"))
+    });
+    assert_eq!(of(store, uid(1, 1), 10), []);
+    assert_eq!(of(store, uid(2, 2), 10).len(), 1);
     assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, Vec::new());
 }
 
