@@ -9,17 +9,19 @@ use onus_core::lease::Mode;
 use onus_core::refusal::RefusalView as Refusal;
 use onus_engine::{
     ActorView, ConflictView, CostView, DayView, FlowView, ForecastView, GraphView, InstanceView, LeaseView,
-    LinksView, RescueView, SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView, TaskView,
-    TouchedView, Verified,
+    LinksView, RescueView, RoundView, SealHeader, SealedView, SeatView, SessionView, SheetPart, SheetView,
+    TaskView, TouchedView, Verified,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use hours::*;
+use landing::*;
 use setup::*;
 
 mod hours;
+mod landing;
 mod setup;
 
 // What has steps in it, in words.
@@ -897,6 +899,8 @@ answers! {
     WorktreeRemovedAnswer: "worktree remove";
     WorktreePrunedAnswer: "worktree prune";
     WorktreeRepairedAnswer: "worktree repair";
+    LandAnswer: "land", "land --check", "land --queue";
+    PullRequestAnswer: "land --via pr";
     GatesAnswer: "gate list";
     GatesOfTaskAnswer: ;
     GateRunAnswer: "gate run";
@@ -922,6 +926,7 @@ answers! {
     DayAnswer: "report actor";
     FlowAnswer: "report flow";
     CostAnswer: "report cost";
+    RoundAnswer: "report round";
     StatusAnswer: "status";
     InitAnswer: "init";
     ActorAnswer: "actor register", "actor tier", "actor alias";

@@ -11,6 +11,7 @@ use crate::contract::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
 use crate::support::{As, Ran, Sandbox, agent, human};
 
 mod files;
+mod landing;
 
 fn user_file(sandbox: &Sandbox, text: &str) {
     let folder = sandbox.path().join("home/.config/onus");
@@ -75,6 +76,11 @@ const CASES: &[(&str, fn())] = &[
     ("worktree.setup", set_up),
     ("worktree.setup_env", set_up),
     ("worktree.setup_timeout", set_up),
+    ("land.style", landing::style),
+    ("land.union", landing::union),
+    ("land.remote", landing::remote),
+    ("land.pr", landing::pull_requests),
+    ("deps.met", landing::deps_met),
     ("rescue.max_file", rescue_max_file),
     ("rescue.max_total", rescue_max_total),
     ("refs.unique", refs_unique),
@@ -658,6 +664,11 @@ const REPOSITORYS: &[&str] = &[
     "worktree.setup",
     "worktree.setup_env",
     "worktree.setup_timeout",
+    "land.style",
+    "land.union",
+    "land.remote",
+    "land.pr",
+    "deps.met",
 ];
 
 #[test]

@@ -39,15 +39,17 @@ const CHANGING: &[&[&str]] = &[
     &["touch", "x", "--task={}"],
 ];
 
-/// Commands that begin anew, that concern no task, or that change nothing.
+/// Commands that begin anew, that concern no task, or that change nothing; `gate` and `land`, which need a repository, are tried in
+/// `worktrees`.
 const OTHERS: &[&str] = &[
     "claim",
     "run",
     "takeover",
     "rescue",
     "worktree",
-    "trust",
     "gate",
+    "land",
+    "trust",
     "seat",
     "add",
     "intake",

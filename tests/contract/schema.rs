@@ -464,6 +464,7 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     std::fs::remove_file(own.join("left")).unwrap();
     let begun = tried.run("claim", &["2", "--worktree", "--rescue"]);
     assert_eq!(begun["worktree"]["rescued"]["written"][0], "left");
+    lands(tried, &git);
     tried.run("trust revoke", &["setup"]);
     tried.run("gate list", &[]);
     tried.run("trust approve", &["tests"]);
@@ -476,6 +477,37 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     is_a("GatesOfTaskAnswer", &of_task);
     tried.run("gate show", &["2", "tests"]);
     assert_eq!(tried.run("gate log", &["2", "tests"])["log"], "");
+}
+
+/// A task that lands, in every way there is.
+fn lands(tried: &Tried<'_>, git: &dyn Fn(&[&str])) {
+    let folder = tried.sandbox.path();
+    let identity = "[user]\n\tname = Ann\n\temail = ann@example.com\n";
+    std::fs::write(folder.join("home/.gitconfig"), identity).unwrap();
+    std::fs::write(folder.join("onus.toml"), "[land]\nstyle = \"merge\"\npr = [\"true\"]\n").unwrap();
+    git(&["add", "onus.toml"]);
+    git(&["commit", "--quiet", "-m", "tasks land"]);
+    git(&["init", "--quiet", "--bare", "home/server.git"]);
+    git(&["remote", "add", "origin", "home/server.git"]);
+    tried.run("trust approve", &["pr"]);
+    for (title, is_queued) in [("Three", false), ("Four", true)] {
+        let id = tried.run("add", &[title])["id"].as_str().unwrap().to_owned();
+        let path = tried.run("claim", &[&id, "--worktree"])["worktree"]["path"].as_str().unwrap().to_owned();
+        std::fs::write(std::path::Path::new(&path).join(title), "x").unwrap();
+        git(&["-C", &path, "add", "."]);
+        git(&["-C", &path, "commit", "--quiet", "-m", title]);
+        let done = tried.run("done", &[&id, "-m", "did it"]);
+        assert_eq!(done["landing"], "awaited");
+        assert_eq!(tried.run("status", &[])["to_land"][0]["id"], id.as_str());
+        tried.run("land --via pr", &[&id]);
+        assert_eq!(tried.run("land --check", &[&id])["checked_only"], true);
+        match is_queued {
+            true => tried.run("land --queue", &[]),
+            false => tried.run("land", &[&id]),
+        };
+        assert_eq!(tried.run("show", &[&id])["landed_in"], "main");
+    }
+    assert_eq!(tried.run("report round", &[])["landed"], 2);
 }
 
 #[test]

@@ -148,7 +148,6 @@ pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
     std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }
 
-/// Everything about one task.
 /// The latest commits that were made for a task.
 fn commits(task: &TaskView) -> String {
     const MOST: usize = 5;
@@ -160,6 +159,18 @@ fn commits(task: &TaskView) -> String {
     format!("{}{more}", latest.join(", "))
 }
 
+/// Where a task's work is, or has still to come: what is done is not in its target by itself.
+fn landing(task: &TaskView) -> Option<String> {
+    let target = escape_line(task.landed_in.as_ref().or(task.target.as_ref())?);
+    match (task.landing.as_deref(), &task.landed) {
+        (Some("begun"), _) => Some(format!("in {target}: under way")),
+        (Some(_), _) => Some(format!("in {target}, not yet; next: onus land {}", task.id)),
+        (None, Some(commit)) => Some(format!("in {target} as {}", commit.get(..10).unwrap_or(commit))),
+        (None, None) => None,
+    }
+}
+
+/// Everything about one task.
 pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     let mut lines = vec![format!("{}  {}", out.bold(&task.id), out.bold(&escape_line(&task.title)))];
     let state = out.state(task.state);
@@ -209,6 +220,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     );
     let held = task.lease.as_ref().map(|lease| &lease.constraints);
     fact("commits", Some(commits(task)));
+    fact(if task.landing.is_some() { "lands" } else { "landed" }, landing(task));
     fact("limits", Some(held.unwrap_or(&task.constraints).join(", ")));
     fact("not before", task.not_before.as_deref().map(local_time));
     fact("attempts", Some(task.attempts).filter(|n| *n > 0).map(|n| n.to_string()));

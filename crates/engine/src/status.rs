@@ -7,6 +7,7 @@ use serde::Serialize;
 use onus_core::actor::ActorName;
 use onus_core::attention::{Awaited, awaited};
 use onus_core::lease::LapseCause;
+use onus_core::quote;
 use onus_core::refusal::{Reader, Refusal, Step};
 use onus_core::task::{State, Task};
 use onus_core::time::{SECOND_MS, Span};
@@ -34,6 +35,8 @@ pub struct StatusView<N = Step> {
     /// Tasks that were blocked, and those in review: the first of each.
     pub blocked: Vec<AwaitedView<N>>,
     pub review: Vec<AwaitedView<N>>,
+    /// Tasks that are done and have still to land: the first of them.
+    pub to_land: Vec<AwaitedView<N>>,
     /// Live leases.
     pub held: Vec<HeldView<N>>,
     /// Leases that lapsed and wait for a takeover, with the safe next step.
@@ -116,6 +119,7 @@ impl StatusView {
             waiting_for_you: awaited(&self.waiting_for_you),
             blocked: awaited(&self.blocked),
             review: awaited(&self.review),
+            to_land: awaited(&self.to_land),
             held: all(&self.held),
             lapsed: all(&self.lapsed),
             stale: all(&self.stale),
@@ -136,6 +140,7 @@ struct Waiting {
     for_you: Vec<AwaitedView>,
     blocked: Vec<AwaitedView>,
     review: Vec<AwaitedView>,
+    to_land: Vec<AwaitedView>,
 }
 
 impl Snapshot<'_> {
@@ -172,6 +177,13 @@ impl Snapshot<'_> {
                 }
             }
         }
+        for task in self.read.to_land(LOOKED_AT)? {
+            if task.landing.awaited.is_some() && waiting.to_land.len() < NAMED {
+                let view = self.awaited_view(&task, None)?;
+                let next = Some(Step::Land(view.id.clone()));
+                waiting.to_land.push(AwaitedView { next, ..view });
+            }
+        }
         Ok(waiting)
     }
 
@@ -185,6 +197,10 @@ impl Snapshot<'_> {
             (_, State::Review) => match &view.submitter {
                 Some(submitter) => format!("submitted by {submitter}"),
                 None => "in review".to_owned(),
+            },
+            (_, State::Done) if task.landing.awaited.is_some() => match &view.target {
+                Some(target) => format!("done, to land in {}", quote::name(target)),
+                None => "done, to land".to_owned(),
             },
             (_, State::Proposed) => format!("proposed by {}", view.created_by),
             (_, state) => state.spoken().to_owned(),
@@ -218,6 +234,7 @@ impl Snapshot<'_> {
             waiting_for_you: Vec::new(),
             blocked: Vec::new(),
             review: Vec::new(),
+            to_land: Vec::new(),
             held: Vec::new(),
             lapsed: Vec::new(),
             stale: Vec::new(),
@@ -290,6 +307,7 @@ impl Snapshot<'_> {
         view.waiting_for_you = waiting.for_you;
         view.blocked = waiting.blocked;
         view.review = waiting.review;
+        view.to_land = waiting.to_land;
         for (seat, is_yours) in self.held_seats(identity)? {
             view.your_seats.extend(is_yours.then(|| seat.name.clone()));
             view.seats.push(seat);

@@ -79,6 +79,8 @@ pub struct TaskView {
     pub landing: Option<String>,
     /// The commit by which its branch became part of the target.
     pub landed: Option<String>,
+    /// The branch that it landed in.
+    pub landed_in: Option<String>,
     pub extra: BTreeMap<String, String>,
     pub submitter: Option<String>,
     pub kept_for: Option<KeptView>,
@@ -487,6 +489,7 @@ impl Snapshot<'_> {
             base: task.branch.as_ref().map(|own| own.base.clone()),
             landing: landing_word(task),
             landed: task.landing.landed.as_ref().map(|landed| landed.commit.to_string()),
+            landed_in: task.landing.landed.as_ref().map(|landed| landed.target.clone()),
             extra: BTreeMap::new(),
             submitter: task.submitter.as_ref().map(ToString::to_string),
             kept_for,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use onus_core::forecast::hearers;
 use onus_core::refusal::{Code, Refusal};
+use onus_core::scope::Scope;
 use onus_engine::{BranchView, ConflictView, Engine, ForecastView, LiveBranch, Warning};
 use onus_repo::discover;
 use onus_repo::forecast::{Asked, Forecast, Outlook, Tidings, With};
@@ -89,7 +90,10 @@ impl Host {
             .iter()
             .map(|(branch, target)| Asked { branch: branch.branch.clone(), target: target.clone() })
             .collect();
-        let outlook = forecast.look(&asked, engine.shared_files(), place.branch.as_deref(), patience);
+        // Lines of both sides are kept there: no conflict is to come.
+        let kept = self.config.landing().union;
+        let never: Scope = engine.shared_files().globs().iter().chain(kept.globs()).cloned().collect();
+        let outlook = forecast.look(&asked, &never, place.branch.as_deref(), patience);
         let outlook = outlook.map_err(|error| Refusal::new(Code::NotAllowed, error.to_string()))?;
         Ok(Some(Foreseen { forecast, branches: targeted, outlook }))
     }

@@ -141,3 +141,22 @@ fn a_review_gate_asks_for_somebody_who_did_not_work_on_it() {
     yard.land(&id);
     yard.has_landed_in_peace();
 }
+
+#[test]
+fn a_red_green_gate_of_a_landing_asks_for_tests_that_fail_without_the_branch() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"first\"\nkind = \"red-green\"\nstage = \"land\"\n\
+        tests = [\"*.test\"]\nshell = \"for test in *.test; do sh $test || exit 1; done\"\n";
+    let yard = Yard::landing(config);
+    yard.commit("base.test", "true\n");
+    let without = yard.done(&agent("a"), "proves nothing", "one.test", "true\n");
+    assert_eq!(yard.json(&agent("lander"), &["land", &without]).refused(6)["code"], "gate");
+    assert_eq!(yard.in_main("one.test"), None);
+    assert_eq!(yard.show(&without)["state"], "open", "the target is not to blame for it");
+    let (who, id) = (agent("b"), yard.add("proves something"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "two.test", "test -e two.txt\n");
+    yard.commit_in(&path, "two.txt", "2\n");
+    yard.finish(&who, &id);
+    assert_eq!(yard.land(&id)["landed"][0]["gates"][0], "first");
+    yard.has_landed_in_peace();
+}

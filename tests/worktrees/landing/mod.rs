@@ -5,5 +5,6 @@ mod killed;
 mod kit;
 mod queue;
 mod remote;
+mod round;
 mod settled;
 mod simple;

@@ -10,7 +10,7 @@ use crate::{render, wording};
 /// Show what waits for you, who holds what, and task counts by state
 ///
 /// It also names tasks in review, blocked tasks, and leases that have lapsed, gone stale (a person's, without a sign of
-/// life) or stalled (an agent's, without progress). Ad-hoc tasks are counted separately. Where tasks have branches, it says
+/// life) or stalled (an agent's, without progress), and tasks that are done and have still to land. Ad-hoc tasks are counted separately. Where tasks have branches, it says
 /// which of them cannot be merged with one another or with the branch to land in.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {}
@@ -54,6 +54,7 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     let rest = |state: State, list: &[AwaitedView]| (total(state).saturating_sub(list.len() as u64), state);
     awaited(out, "in review", &others(&status.review), Some(rest(State::Review, &status.review)));
     awaited(out, "blocked", &others(&status.blocked), Some(rest(State::Blocked, &status.blocked)));
+    to_land(out, &status.to_land);
     held(out, "lapsed", &status.lapsed);
     held(out, "stale", &status.stale);
     held(out, "stalled", &status.stalled);
@@ -80,6 +81,19 @@ pub(super) fn held(out: &Output, title: &str, list: &[HeldView]) {
         task(out, &held.id, &held.title);
         out.prose(&format!("    {}", escape_line(&held.message)));
         next(out, held.next.as_ref().and_then(wording::step));
+    }
+}
+
+/// What is done and is not in its target yet.
+fn to_land(out: &Output, list: &[AwaitedView]) {
+    heading(out, "to land", list.is_empty());
+    for waits in list {
+        task(out, &waits.id, &waits.title);
+        out.prose(&format!("    {}", escape_line(&waits.message)));
+        next(out, waits.next.as_ref().and_then(wording::step));
+    }
+    if list.len() > 1 {
+        out.prose(&out.dim("  all that waits: onus land --queue"));
     }
 }
 

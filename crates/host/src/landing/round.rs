@@ -160,6 +160,10 @@ impl Landings<'_> {
         if until == Until::Landed && self.remote().is_none() {
             report.checkouts = self.lander.bring_forward(&self.target).map_err(refused)?;
         }
+        // Only now is it known by which name what has landed can be merged.
+        let how = Step::plain(format!("in its worktree: git merge {}, resolve, commit", self.merge_name()));
+        let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
+        conflicts.for_each(|refused| refused.refusal.next.push(how.clone()));
         Ok(report)
     }
 
@@ -524,8 +528,7 @@ impl Landings<'_> {
         let target = quote::name(&self.target);
         let message = format!("{id} conflicts with {target}: {}{more}", told.join("; "));
         let why = Obstruction::Conflict { files, count: conflicts.len() as u64 };
-        let how = Step::plain(format!("in its worktree: git merge {}, resolve, commit", self.merge_name()));
-        let refusal = Refusal::new(Code::Conflict, message).task(&id).next(how);
+        let refusal = Refusal::new(Code::Conflict, message).task(&id);
         self.fail(candidate, tip, why, refusal, until)
     }
 

@@ -38,9 +38,12 @@ impl Worktrees {
         // The one that has everything that the others have.
         let newest = tips.iter().find(|tip| tips.iter().all(|other| self.contains(tip, other)));
         if newest.is_none() {
-            remarks.push(format!(
-                "{name} here and {name} at origin have diverged: this begins at the local one"
-            ));
+            let begins = if self.commit_of(&format!("refs/onus/landed/{name}")).is_some() {
+                "what landed in it, which its checkout does not have yet"
+            } else {
+                "the local one"
+            };
+            remarks.push(format!("what is known of {name} has diverged: this begins at {begins}"));
         }
         Ok(Target { commit: newest.unwrap_or(first).clone(), name, remarks })
     }

@@ -5,6 +5,7 @@ use onus_host::landing::Landings;
 use onus_repo::landing::Lander;
 use onus_store::AnyStore;
 
+use super::report::left;
 use crate::context::Context;
 use crate::output::path_line;
 
@@ -29,7 +30,7 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
     for (id, _) in strays(engine, &lander) {
         found.bad.push(format!("{id}: refs/onus/landing/{id} was left by a landing that was interrupted"));
     }
-    for target in lander.targets_ahead().unwrap_or_default() {
+    for target in lander.targets_ahead().unwrap_or_default().into_iter().filter(|_| !fix) {
         for checkout in lander.checkouts_of(&target).unwrap_or_default() {
             let path = path_line(&checkout);
             let next = "next: onus doctor --fix, once nothing there is in the way";
@@ -73,7 +74,17 @@ fn mend(context: &Context, engine: &mut Engine<AnyStore>, lander: &Lander, found
         }
     }
     for target in lander.targets_ahead().unwrap_or_default() {
-        drop(lander.bring_forward(&target));
+        for checkout in lander.bring_forward(&target).unwrap_or_default() {
+            let path = path_line(&checkout.path);
+            match left(&checkout) {
+                Some(why) => {
+                    found
+                        .news
+                        .push(format!("{path} is left as it is, behind what landed in {target}: {why}"));
+                }
+                None => found.fixed.push(format!("{path}: brought forward to what landed in {target}")),
+            }
+        }
     }
     if let Ok(mut landings) = Landings::new(&context.host, None, None)
         && let Ok(landed) = landings.recognise()

@@ -151,7 +151,7 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
         true => Vec::new(),
         false => tidy::tidy(context, &landings, &report),
     };
-    report::print(context, &landings, &report, &tidied, args.check, reply.as_ref());
+    report::print(context, &landings, &report, &tidied, args.check, reply.as_ref(), None);
     Ok(0)
 }
 
@@ -241,11 +241,8 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
     drop(seated);
     report.refuse(left);
     let tidied = if args.keep { Vec::new() } else { tidy::tidy(context, landings, &report) };
-    report::print(context, landings, &report, &tidied, false, None);
-    let first = report.refused.first().map(|refused| refused.refusal.clone());
-    match (report.red.is_empty(), first) {
-        (false, _) => Ok(report::refused_code(context, &red(&landings.target, &report))),
-        (true, Some(refusal)) => Ok(refusal.exit_code()),
-        (true, None) => Ok(0),
-    }
+    let red = (!report.red.is_empty()).then(|| red(&landings.target, &report));
+    report::print(context, landings, &report, &tidied, false, None, red.as_ref());
+    let first = report.refused.first().map(|refused| &refused.refusal);
+    Ok(red.as_ref().or(first).map_or(0, Refusal::exit_code))
 }

@@ -5,7 +5,7 @@ use onus_core::gate::{GateKey, Run, Verdict};
 use onus_core::refusal::Refusal;
 use onus_dispatch::Watch;
 use onus_engine::Reply;
-use onus_host::gates::{self, Live};
+use onus_host::gates::{Live, On};
 use onus_host::landing::{LandedTask, Landings, Report, Running};
 use onus_repo::landing::{Checkout, Forward, Left};
 use serde_json::{Value, json};
@@ -21,10 +21,11 @@ pub(super) fn print(
     tidied: &[String],
     is_check: bool,
     reply: Option<&Reply>,
+    red: Option<&Refusal>,
 ) {
     let notices = reply.map(|reply| reply.notices.as_slice()).unwrap_or_default();
     if context.out.json {
-        context.out.document(document(landings, report, tidied, is_check), notices);
+        context.out.document(document(landings, report, tidied, is_check, red), notices);
         return;
     }
     let target = escape_line(&landings.target);
@@ -39,6 +40,9 @@ pub(super) fn print(
         if refused.is_reopened {
             note(&format!("  {} is open again, kept for whoever did it", refused.id));
         }
+    }
+    if let Some(refusal) = red {
+        refuse(false, refusal);
     }
     for checkout in &report.checkouts {
         if let Some(left) = left(checkout) {
@@ -85,7 +89,13 @@ pub(crate) fn left(checkout: &Checkout) -> Option<String> {
     })
 }
 
-fn document(landings: &Landings<'_>, report: &Report, tidied: &[String], is_check: bool) -> Value {
+fn document(
+    landings: &Landings<'_>,
+    report: &Report,
+    tidied: &[String],
+    is_check: bool,
+    red: Option<&Refusal>,
+) -> Value {
     let found = |(id, commit): &(String, CommitId)| json!({ "task": id, "commit": commit });
     let checkout = |checkout: &Checkout| json!({ "path": path_text(&checkout.path), "left": left(checkout) });
     let mut value = json!({
@@ -105,8 +115,8 @@ fn document(landings: &Landings<'_>, report: &Report, tidied: &[String], is_chec
         })
     });
     value["refused"] = refused.collect();
-    if let Some(first) = report.refused.first() {
-        value["error"] = json!(wording::refusal(&first.refusal));
+    if let Some(error) = red.or(report.refused.first().map(|refused| &refused.refusal)) {
+        value["error"] = json!(wording::refusal(error));
     }
     value
 }
@@ -123,18 +133,12 @@ fn landed(landed: &LandedTask) -> Value {
     })
 }
 
-/// A refusal beside a report that was printed.
-pub(super) fn refused_code(context: &Context, refusal: &Refusal) -> u8 {
-    match context.out.json {
-        true => refusal.exit_code(),
-        false => refuse(false, refusal),
-    }
-}
-
 /// Runs the gates of a landing, with their output on standard error.
 pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verdict, Run), Refusal> {
     note(&format!("onus: gate {} on {}", running.gate.key, running.what));
-    let (gate, root) = (running.gate, running.folder);
-    let running = gates::Running { gate, root, told: Vec::new(), live: Live::Plain };
-    context.host.run_gate(running, Watch { renew: None, interrupts: None })
+    let place = context.host.place.as_ref();
+    let (tree, base) = (Some(running.commit.as_str()), Some(running.base.as_str()));
+    let on = On { root: running.folder, place, tree, base };
+    let watch = Watch { renew: None, interrupts: None };
+    context.host.run_gate_on(running.gate, on, Vec::new(), Live::Plain, watch)
 }

@@ -1,0 +1,111 @@
+//! How tasks land, key by key. The rest of it is in `worktrees`.
+
+use serde_json::json;
+
+use super::{shared_file, user_file};
+use crate::support::{Ran, Sandbox, agent, human};
+
+/// A repository in which tasks have worktrees, beside it.
+struct Ground {
+    sandbox: Sandbox,
+    _beside: Sandbox,
+}
+
+impl Ground {
+    fn new(config: &str) -> Ground {
+        let ground = Ground { sandbox: Sandbox::empty(), _beside: Sandbox::empty() };
+        let root = ground._beside.path().canonicalize().unwrap();
+        user_file(&ground.sandbox, &format!("[worktree]\nroot = \"{}\"\n", root.display()));
+        let folder = ground.sandbox.path();
+        let identity = "[user]\n\tname = Ann\n\temail = ann@example.com\n";
+        std::fs::write(folder.join("home/.gitconfig"), identity).unwrap();
+        std::fs::write(folder.join(".gitignore"), "home\n").unwrap();
+        std::fs::write(folder.join("LOG"), "log\n").unwrap();
+        shared_file(&ground.sandbox, config);
+        ground.git(folder, &["init", "--quiet", "-b", "main"]);
+        ground.git(folder, &["add", "."]);
+        ground.git(folder, &["commit", "--quiet", "-m", "first"]);
+        ground.sandbox.run(&human("ann"), &["init", "--prefix", "ON"]).ok();
+        ground
+    }
+
+    #[track_caller]
+    fn git(&self, folder: &std::path::Path, args: &[&str]) -> String {
+        let mut git = std::process::Command::new("git");
+        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
+        let ran = Ran::of(git.current_dir(folder).args(who).args(args).output().unwrap());
+        assert_eq!(ran.code, 0, "git {args:?}: {ran:?}");
+        ran.stdout.trim().to_owned()
+    }
+
+    /// A task that is done, with one line more in the log.
+    #[track_caller]
+    fn done(&self, line: &str) -> String {
+        let id = self.sandbox.add(line);
+        let claimed = self.sandbox.json(&agent("a"), &["claim", &id, "--worktree"]).ok().json();
+        let path = std::path::PathBuf::from(claimed["worktree"]["path"].as_str().unwrap());
+        std::fs::write(path.join("LOG"), format!("log\n{line}\n")).unwrap();
+        self.git(&path, &["commit", "--quiet", "-a", "-m", line]);
+        self.sandbox.run(&agent("a"), &["done", &id, "-m", "did it"]).ok();
+        id
+    }
+
+    fn land(&self, id: &str) -> Ran {
+        self.sandbox.json(&agent("lander"), &["land", id])
+    }
+}
+
+pub(super) fn style() {
+    for (config, parents) in [("", 2), ("[land]\nstyle = \"squash\"\n", 1)] {
+        let ground = Ground::new(config);
+        ground.land(&ground.done("x")).ok();
+        let listed = ground.git(ground.sandbox.path(), &["log", "-1", "--format=%P", "main"]);
+        assert_eq!(listed.split(' ').count(), parents, "{config}: {listed}");
+    }
+}
+
+pub(super) fn union() {
+    let ground = Ground::new("[land]\nstyle = \"merge\"\n");
+    let (one, two) = (ground.done("one"), ground.done("two"));
+    ground.land(&one).ok();
+    assert_eq!(
+        ground.sandbox.json(&agent("lander"), &["land", &two, "--check"]).refused(6)["code"],
+        "conflict"
+    );
+    shared_file(&ground.sandbox, "[land]\nstyle = \"merge\"\nunion = [\"LOG\"]\n");
+    ground.land(&two).ok();
+    let log = ground.git(ground.sandbox.path(), &["show", "main:LOG"]);
+    assert_eq!(log, "log\none\ntwo");
+}
+
+pub(super) fn remote() {
+    let ground = Ground::new("");
+    let id = ground.done("x");
+    shared_file(&ground.sandbox, "[land]\nremote = \"nowhere\"\n");
+    let error = ground.land(&id).refused(8);
+    assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
+    shared_file(&ground.sandbox, "");
+    ground.land(&id).ok();
+}
+
+pub(super) fn pull_requests() {
+    let ground = Ground::new("");
+    let id = ground.done("x");
+    let open = || ground.sandbox.json(&human("ann"), &["land", &id, "--via", "pr"]);
+    assert_eq!(open().refused(2)["code"], "usage");
+    shared_file(&ground.sandbox, "[land]\npr = [\"open\", \"{branch}\"]\n");
+    assert_eq!(open().refused(6)["code"], "unapproved");
+    let listed = ground.sandbox.json(&human("ann"), &["trust", "list"]).ok().json();
+    assert_eq!(listed["commands"][0]["argv"], json!(["open", "{branch}"]));
+}
+
+pub(super) fn deps_met() {
+    for (met, is_met) in [("done", true), ("landed", false)] {
+        let ground = Ground::new(&format!("[deps]\nmet = \"{met}\"\n"));
+        let first = ground.done("x");
+        let add = ["add", "next", "--dep", &first];
+        let next = ground.sandbox.json(&human("ann"), &add).ok().json();
+        let claimed = ground.sandbox.json(&agent("b"), &["claim", next["id"].as_str().unwrap()]);
+        assert_eq!(claimed.code == 0, is_met, "{met}: {claimed:?}");
+    }
+}
