@@ -371,8 +371,7 @@ impl GitHook<'_> {
     /// A merge or a pull is done: what it brought may be tasks that landed elsewhere.
     fn recognise(&self) -> Result<(), Stop> {
         // Whoever is nobody in particular, or has no store, merges as ever.
-        if self.engine().and_then(|mut engine| Ok(engine.to_land()?)).is_ok_and(|waiting| waiting.is_empty())
-        {
+        if self.engine().and_then(|mut engine| engine.to_land()).is_ok_and(|waiting| waiting.is_empty()) {
             return Ok(());
         }
         let Ok(mut landings) = Landings::new(self.host, None, None) else { return Ok(()) };
