@@ -504,7 +504,7 @@ fn gates() {
     sandbox.json(&agent("a"), &["claim", &id]).ok();
     let gate = |rest: &str| format!("[[gate]]\nkey = \"tests\"\n{rest}\n");
     for (text, place, why) in [
-        ("[gate]\nkey = \"x\"\n".to_owned(), "1:2", "each gate is a table of a list: write [[gate]]"),
+        ("[gate]\nkey = \"x\"\n".to_owned(), "1:1", "each gate is a table of a list: write [[gate]]"),
         ("[[gate]]\nrun = [\"x\"]\n".to_owned(), "1:1", "a gate needs a key"),
         ("[[gate]]\nkey = \"X\"\n".to_owned(), "2:7", "a gate's key has 1 to 64 lower-case letters"),
         ("[[gate]]\nkey = \"setup\"\n".to_owned(), "2:7", "another command has this name"),

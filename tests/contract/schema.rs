@@ -465,7 +465,6 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     let begun = tried.run("claim", &["2", "--worktree", "--rescue"]);
     assert_eq!(begun["worktree"]["rescued"]["written"][0], "left");
     tried.run("trust revoke", &["setup"]);
-    lands(tried, &git);
     tried.run("gate list", &[]);
     tried.run("trust approve", &["tests"]);
     tried.run("edit", &["2", "--gate", "tests", "--gate", "read"]);
@@ -477,6 +476,7 @@ fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     is_a("GatesOfTaskAnswer", &of_task);
     tried.run("gate show", &["2", "tests"]);
     assert_eq!(tried.run("gate log", &["2", "tests"])["log"], "");
+    lands(tried, &git);
 }
 
 /// A task that lands, in every way there is.

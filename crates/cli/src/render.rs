@@ -143,7 +143,10 @@ fn first_line(text: &str) -> String {
 
 /// What was said with the last step: whoever goes on reads it first.
 pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
-    let verb = word.event.rsplit('.').next().unwrap_or_default().replace('_', " ");
+    let verb = match word.event.as_str() {
+        "landing.failed" => "could not be landed".to_owned(),
+        event => event.rsplit('.').next().unwrap_or_default().replace('_', " "),
+    };
     let head = format!("  {} by {}, {} ago:", escape_line(&verb), escape_line(&word.actor), age(&word.at));
     std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }

@@ -43,7 +43,7 @@ pub struct RoundRow {
     /// Who held it last.
     pub actor: Option<String>,
     /// How many leases there were on it.
-    pub holders: u64,
+    pub leases: u64,
     pub branch: String,
     pub target: String,
     /// Lines in conflict that a landing met, and left to whoever did the task.
@@ -109,7 +109,7 @@ impl Snapshot<'_> {
             title: self.title_of(task.uid)?.unwrap_or_default(),
             state: task.state,
             actor: lease.map(|lease| lease.actor.to_string()),
-            holders: task.token.0,
+            leases: task.token.0,
             branch: own.branch.clone(),
             target: own.target.clone(),
             conflict_lines: self.lines_in_conflict(task)?,

@@ -220,7 +220,7 @@ fn a_round_costs_nobody_a_conflict_and_lands_what_was_checked() {
     for (row, name) in rows.iter().zip(MODULES) {
         let holder = if name == "gamma" { "agent:heir".to_owned() } else { format!("agent:{name}") };
         assert_eq!(row["actor"], holder.as_str(), "{row:#}");
-        assert_eq!(row["holders"], if name == "gamma" { 2 } else { 1 }, "{row:#}");
+        assert_eq!(row["leases"], if name == "gamma" { 2 } else { 1 }, "{row:#}");
         assert_eq!(names(&row["gates"], "gate"), GATES.map(str::to_owned).into(), "{row:#}");
         assert!(row["gates"].as_array().unwrap().iter().all(|gate| gate["passed"] == true), "{row:#}");
         let commit = row["landed"].as_str().unwrap();

@@ -356,7 +356,7 @@ fn round(context: &Context, args: &Round) -> super::Result {
     ]);
     for row in &view.rows {
         let who = row.actor.as_deref().map(escape_line).unwrap_or_default();
-        let who = if row.holders > 1 { format!("{who} ({} holders)", row.holders) } else { who };
+        let who = if row.leases > 1 { format!("{who} ({} leases)", row.leases) } else { who };
         let landed =
             row.landed.as_ref().map(|commit| format!("{} {}", escape_line(&row.target), &commit[..10]));
         grid.push(vec![
