@@ -88,6 +88,7 @@ fn exit_codes_are_the_designs() {
                 "constraint",
                 "uncommitted",
                 "unapproved",
+                "gate",
             ],
         ),
         (7, &["nothing"]),
