@@ -58,10 +58,7 @@ pub struct Watch<'a> {
 impl Watch<'_> {
     /// The same for another errand.
     pub fn again(&mut self) -> Watch<'_> {
-        let renew = match &mut self.renew {
-            Some(renew) => Some(&mut **renew as &mut dyn FnMut() -> Renewal),
-            None => None,
-        };
+        let renew = self.renew.as_mut().map(|renew| &mut **renew as &mut dyn FnMut() -> Renewal);
         Watch { renew, interrupts: self.interrupts }
     }
 }

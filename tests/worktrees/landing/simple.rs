@@ -200,7 +200,10 @@ fn what_a_pull_brings_is_recognised_by_gits_own_hook() {
     yard.git_in(&server, &["merge", "--quiet", "--squash", &format!("origin/{branch}")]);
     yard.git_in(&server, &["commit", "--quiet", "-m", "squashed"]);
     assert_eq!(yard.show(&id)["landing"], "awaited");
-    let pulled = yard.try_git(&yard.repo(), &["pull", "--quiet", server.to_str().unwrap(), "main"]);
+    let mut git = std::process::Command::new("git");
+    git.current_dir(yard.repo()).args(["pull", "--quiet", server.to_str().unwrap(), "main"]).env_clear();
+    git.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", yard.folder().join("home"));
+    let pulled = crate::support::Ran::of(git.env("USER", "ada").output().unwrap());
     assert_eq!(pulled.code, 0, "{pulled:?}");
     assert_eq!(yard.show(&id)["landing"], serde_json::Value::Null, "{pulled:?}");
     assert_eq!(yard.show(&id)["landed"], yard.at("main").as_str());

@@ -101,6 +101,20 @@ impl<'h> Landings<'h> {
         onto: Option<&str>,
         style: Option<LandStyle>,
     ) -> Result<Landings<'h>, Refusal> {
+        Landings::of(host, None, onto, style)
+    }
+
+    /// For whoever merges: nothing but what landed elsewhere is recorded in its name.
+    pub fn recognising(host: &'h Host, by: Identity) -> Result<Landings<'h>, Refusal> {
+        Landings::of(host, Some(by), None, None)
+    }
+
+    fn of(
+        host: &'h Host,
+        identity: Option<Identity>,
+        onto: Option<&str>,
+        style: Option<LandStyle>,
+    ) -> Result<Landings<'h>, Refusal> {
         let place = host.place.as_ref().ok_or_else(no_repository)?;
         let lander = Lander::of(place)?.ok_or_else(no_repository)?;
         lander.check_git().map_err(refused)?;
@@ -109,7 +123,10 @@ impl<'h> Landings<'h> {
         let target = lander.worktrees().target(configured, false)?.name;
         let root = lander.worktrees().root(worktrees.root.as_deref())?;
         let mut engine = host.engine(Access::Write)?;
-        let identity = host.identity(&mut engine)?;
+        let identity = match identity {
+            Some(identity) => identity,
+            None => host.identity(&mut engine)?,
+        };
         let style = style.unwrap_or(settings.style);
         Ok(Landings { host, lander, settings, target, style, engine, identity, root, force: None })
     }

@@ -38,12 +38,13 @@ impl Worktrees {
         // The one that has everything that the others have.
         let newest = tips.iter().find(|tip| tips.iter().all(|other| self.contains(tip, other)));
         if newest.is_none() {
-            let begins = if self.commit_of(&format!("refs/onus/landed/{name}")).is_some() {
-                "what landed in it, which its checkout does not have yet"
-            } else {
-                "the local one"
-            };
-            remarks.push(format!("what is known of {name} has diverged: this begins at {begins}"));
+            let has_landed = self.commit_of(&format!("refs/onus/landed/{name}")).is_some();
+            remarks.push(match has_landed {
+                true => format!("{name} and what landed in it have diverged: this begins at what landed"),
+                false => {
+                    format!("{name} here and {name} at origin have diverged: this begins at the local one")
+                }
+            });
         }
         Ok(Target { commit: newest.unwrap_or(first).clone(), name, remarks })
     }

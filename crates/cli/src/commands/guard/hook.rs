@@ -371,10 +371,13 @@ impl GitHook<'_> {
     /// A merge or a pull is done: what it brought may be tasks that landed elsewhere.
     fn recognise(&self) -> Result<(), Stop> {
         // Whoever is nobody in particular, or has no store, merges as ever.
-        if self.engine().and_then(|mut engine| engine.to_land()).is_ok_and(|waiting| waiting.is_empty()) {
+        let Ok(mut engine) = self.engine() else { return Ok(()) };
+        if engine.to_land().is_ok_and(|waiting| waiting.is_empty()) {
             return Ok(());
         }
-        let Ok(mut landings) = Landings::new(self.host, None, None) else { return Ok(()) };
+        let Ok(Some(by)) = self.host.committer(&mut engine) else { return Ok(()) };
+        drop(engine);
+        let Ok(mut landings) = Landings::recognising(self.host, by) else { return Ok(()) };
         for (id, commit) in landings.recognise().unwrap_or_default() {
             note(&format!(
                 "onus: {id} has landed: its changes are in {} at {}",
