@@ -160,3 +160,21 @@ fn a_red_green_gate_of_a_landing_asks_for_tests_that_fail_without_the_branch() {
     assert_eq!(yard.land(&id)["landed"][0]["gates"][0], "first");
     yard.has_landed_in_peace();
 }
+
+#[test]
+fn what_keeps_a_task_from_being_done_keeps_its_holder_from_landing_it() {
+    let config =
+        "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"made\"\nrun = [\"test\", \"-e\", \"made\"]\n";
+    let yard = Yard::landing(config);
+    let (who, id) = (agent("w"), yard.add("one"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "one.txt", "1\n");
+    let (before, land) = (yard.at("main"), ["land", &id, "-m", "did it"]);
+    assert_eq!(yard.json(&who, &land).refused(6)["code"], "gate");
+    assert_eq!((yard.at("main"), yard.show(&id)["state"].as_str()), (before, Some("in_progress")));
+    yard.commit_in(&path, "made", "");
+    yard.json(&who, &["gate", "run", &id]).ok();
+    yard.json(&who, &land).ok();
+    assert_eq!(yard.show(&id)["state"], "done");
+    yard.has_landed_in_peace();
+}

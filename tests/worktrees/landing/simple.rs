@@ -1,7 +1,7 @@
 //! One branch at a time: what lands, what does not, and what becomes of the task.
 
 use crate::kit::Yard;
-use crate::support::{agent, human};
+use crate::support::{Ran, agent, human};
 
 use super::kit::LANDS;
 
@@ -207,4 +207,24 @@ fn what_a_pull_brings_is_recognised_by_gits_own_hook() {
     assert_eq!(pulled.code, 0, "{pulled:?}");
     assert_eq!(yard.show(&id)["landing"], serde_json::Value::Null, "{pulled:?}");
     assert_eq!(yard.show(&id)["landed"], yard.at("main").as_str());
+}
+
+#[test]
+fn a_superseded_holder_lands_nothing_however_it_asks() {
+    let yard = Yard::landing(LANDS);
+    let (old, new, id) = (agent("old"), agent("new"), yard.add("taken over"));
+    let path = yard.claim(&old, &id);
+    yard.commit_in(&path, "o.txt", "o\n");
+    yard.run(&human("ada"), &["takeover", &id, "--force", "--reason", "gone"]).ok();
+    yard.run(&human("ada"), &["handoff", &id, "--to", "agent:new", "--reason", "yours"]).ok();
+    yard.run(&new, &["claim", &id]).ok();
+    let (before, version) = (yard.at("main"), yard.show(&id)["version"].clone());
+    let land = ["land", &id, "-m", "mine after all"];
+    assert_eq!(yard.json(&old, &land).refused(5)["code"], "fenced");
+    let own = yard.command(&old).args(land).args(["--json"]).env("ONUS_TOKEN", "1").output().unwrap();
+    assert_eq!(Ran::of(own).refused(5)["code"], "fenced");
+    assert_eq!((yard.at("main"), &yard.show(&id)["version"]), (before, &version));
+    // Its gates and its place are the new holder's now.
+    yard.json(&new, &land).ok();
+    assert_eq!(yard.in_main("o.txt").as_deref(), Some("o\n"));
 }
