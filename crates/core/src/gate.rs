@@ -179,7 +179,8 @@ impl Gate {
 
     /// Whether a task has to pass it.
     pub fn is_for(&self, facts: &Facts, work: Work<'_>) -> bool {
-        if facts.ad_hoc {
+        // Nobody planned it, so nobody is asked before or after it; what reaches the target was checked, whatever it is.
+        if facts.ad_hoc && self.stage != Stage::Land {
             return false;
         }
         if facts.gates.contains(&self.key) {
@@ -257,7 +258,8 @@ pub struct Demand {
     pub known: BTreeSet<GateKey>,
     /// What commands are judged on; None: there is no git here.
     pub tree: Option<TreeId>,
-    /// What people and reviewers have read: the branch itself. None: the same.
+    /// The branch itself, where that is not what commands of stage `land` are judged on: what was called done, and what people and
+    /// reviewers have read. None: the same.
     pub read: Option<TreeId>,
     /// The files that the task changed; None: nobody knows.
     pub changed: Option<Vec<String>>,
@@ -279,6 +281,7 @@ pub enum Why {
 pub struct Missing {
     pub key: GateKey,
     pub kind: Option<GateKind>,
+    pub stage: Option<Stage>,
     pub why: Why,
 }
 
@@ -293,9 +296,9 @@ impl Demand {
 
     /// What a gate is judged on.
     pub fn tree_of(&self, gate: &Gate) -> Option<&TreeId> {
-        match gate.kind {
-            GateKind::Manual | GateKind::Review => self.read.as_ref().or(self.tree.as_ref()),
-            GateKind::Command | GateKind::RedGreen => self.tree.as_ref(),
+        match gate.stage {
+            Stage::Land | Stage::Before if gate.kind.is_run() => self.tree.as_ref(),
+            Stage::Before | Stage::Done | Stage::Land => self.read.as_ref().or(self.tree.as_ref()),
         }
     }
 
@@ -307,10 +310,10 @@ impl Demand {
     /// What the task has still to pass, given all that was judged of it. The last word on a tree counts.
     pub fn missing(&self, facts: &Facts, judged: &[JudgementRow]) -> Vec<Missing> {
         let unknown = facts.gates.iter().filter(|key| !self.known.contains(*key));
-        let unknown = unknown.map(|key| Missing { key: key.clone(), kind: None, why: Why::Unknown });
+        let unknown = unknown.map(|key| Missing { key: key.clone(), kind: None, stage: None, why: Why::Unknown });
         let open = self.asked(facts).filter_map(|gate| {
             let why = self.standing(gate, judged)?;
-            Some(Missing { key: gate.key.clone(), kind: Some(gate.kind), why })
+            Some(Missing { key: gate.key.clone(), kind: Some(gate.kind), stage: Some(gate.stage), why })
         });
         open.chain(unknown).collect()
     }

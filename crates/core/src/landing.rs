@@ -183,8 +183,9 @@ pub enum Obstruction {
     },
 }
 
-/// Whether the task, once it is done, has still to land; and whether those who depend on it wait for that. `met`: as the policy
-/// says, if tasks land at all.
+/// Whether the task, once it is done, has still to land, and whether those who depend on it wait for that. `met`: as the project
+/// says, if it says anything about landing.
 pub fn awaits(task: &Task, met: Option<DepsMet>) -> Option<DepsMet> {
-    met.filter(|_| task.branch.is_some() && task.landing.landed.is_none())
+    let has_to = task.branch.is_some() && task.landing.landed.is_none();
+    has_to.then(|| met.unwrap_or(DepsMet::Done))
 }

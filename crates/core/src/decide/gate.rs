@@ -2,7 +2,7 @@
 
 use crate::command::{Force, Judging};
 use crate::event::{Body, Draft};
-use crate::gate::{Demand, Gate, GateKind, Missing, Verdict, Why};
+use crate::gate::{Demand, Gate, GateKind, Judgement, Missing, Verdict, Why};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
@@ -95,11 +95,27 @@ pub(super) fn asked_for(
     demand: &Demand,
     verb: Verb,
     force: Option<&Force>,
-) -> Result<Option<Draft>, Refusal> {
-    let missing = demand.missing(&view.task.facts, view.judged);
+) -> Result<Vec<Draft>, Refusal> {
+    let facts = &view.task.facts;
+    // Whoever approves has reviewed it: what is there now.
+    let is_review = |kind| verb == Verb::Approve && kind == GateKind::Review;
+    let missing: Vec<Missing> = demand
+        .missing(facts, view.judged)
+        .into_iter()
+        .filter(|missing| !missing.kind.is_some_and(is_review))
+        .collect();
+    let reviewed = demand.asked(facts).filter(|gate| is_review(gate.kind)).map(|gate| {
+        Draft::new(Body::GatePassed(Judgement {
+            gate: gate.key.clone(),
+            definition: gate.digest(),
+            tree: demand.tree_of(gate).cloned(),
+            flaky: false,
+            run: None,
+        }))
+    });
     match (missing.is_empty(), force) {
-        (true, _) => Ok(None),
-        (false, Some(force)) => Ok(Some(overridden("gates", force))),
+        (true, _) => Ok(reviewed.collect()),
+        (false, Some(force)) => Ok([overridden("gates", force)].into_iter().chain(reviewed).collect()),
         (false, None) => {
             let mut refusal = missing_refusal(view.id, &missing);
             // Where only judges are missing, that is what a review is for.

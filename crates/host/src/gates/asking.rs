@@ -209,10 +209,18 @@ impl Host {
             tree: Some(UNKNOWN.to_owned()),
             ..Demand::default()
         });
+        if verb == Verb::Approve {
+            let all = self.config.gates().iter();
+            let reviews = all.filter(|gate| gate.stage == Stage::Land && gate.kind == GateKind::Review);
+            demand.gates.extend(reviews.cloned());
+            if demand.tree.is_none() && !demand.gates.is_empty() {
+                demand.tree = workplace.tree().ok().flatten();
+            }
+        }
         demand.gates.retain(|gate| match verb {
             Verb::Submit => gate.kind.is_run(),
             // A task without a branch of its own may have been left behind by what others did since it was submitted.
-            Verb::Approve => gate.kind != GateKind::Review && task.view.branch.is_some(),
+            Verb::Approve => gate.kind == GateKind::Review || task.view.branch.is_some(),
             _ => true,
         });
         Some(demand)

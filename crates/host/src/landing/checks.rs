@@ -77,14 +77,15 @@ impl Landings<'_> {
         })?;
         let all = all.unwrap_or_default();
         let known = all.iter().map(|gate| gate.key.clone()).collect();
-        Ok(Asked { gates: all.into_iter().filter(|gate| gate.stage == Stage::Land).collect(), known })
+        Ok(Asked { gates: all.into_iter().filter(|gate| gate.stage != Stage::Before).collect(), known })
     }
 
-    /// What a candidate lacks that no run can give it: judgements of people and reviewers.
-    pub(super) fn lacks_judges(&self, candidate: &Candidate, demand: &Demand) -> Option<Refusal> {
+    /// What a candidate lacks that landing does not give it: judgements of people and reviewers, and what was asked for when it was
+    /// called done, if its branch has moved since.
+    pub(super) fn lacks(&self, candidate: &Candidate, demand: &Demand) -> Option<Refusal> {
         let missing = demand.missing(&candidate.of.task.facts, &candidate.of.judged);
         let judged: Vec<_> =
-            missing.into_iter().filter(|missing| missing.kind.is_none_or(|kind| !kind.is_run())).collect();
+            missing.into_iter().filter(|missing| !is_run_here(missing.kind, missing.stage)).collect();
         (!judged.is_empty()).then(|| onus_core::decide::missing_refusal(candidate.id(), &judged))
     }
 
@@ -98,7 +99,7 @@ impl Landings<'_> {
         let Some(last) = built.last() else { return Ok(Checked::Passed) };
         let mut needed: Vec<Gate> = Vec::new();
         for part in built {
-            for gate in part.demand.asked(&part.candidate.of.task.facts).filter(|gate| gate.kind.is_run()) {
+            for gate in part.demand.asked(&part.candidate.of.task.facts).filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage))) {
                 let lacks = part.demand.standing(gate, &part.candidate.of.judged).is_some();
                 if lacks && !needed.iter().any(|known| known.key == gate.key) {
                     needed.push(gate.clone());
@@ -212,4 +213,9 @@ impl Landings<'_> {
             false => self.identity.clone(),
         }
     }
+}
+
+/// Whether a landing runs a gate itself.
+fn is_run_here(kind: Option<GateKind>, stage: Option<Stage>) -> bool {
+    stage == Some(Stage::Land) && kind.is_some_and(GateKind::is_run)
 }

@@ -85,6 +85,11 @@ impl Candidate {
         &self.of.view.title
     }
 
+    /// Who holds it.
+    pub fn holder(&self) -> Option<&str> {
+        self.of.view.lease.as_ref().map(|lease| lease.actor.as_str())
+    }
+
     pub fn state(&self) -> State {
         self.of.task.state
     }
@@ -198,7 +203,12 @@ impl<'h> Landings<'h> {
             return Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)));
         };
         let name = own.branch.clone();
-        let Some(head) = self.lander.commit_of(&format!("refs/heads/{name}")) else {
+        let head = self.lander.commit_of(&format!("refs/heads/{name}"));
+        if let (None, Some(landed)) = (&head, &of.task.landing.landed) {
+            let message = format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
+            return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
+        }
+        let Some(head) = head else {
             let message = format!("branch {name} of {id} is not in this repository");
             return Err(Refusal::new(Code::NotFound, message)
                 .task(id)

@@ -127,7 +127,7 @@ impl Landings<'_> {
         run: &mut GateRun<'_>,
     ) -> Result<Report, Refusal> {
         let mut report = Report::default();
-        let mut left = vec![candidates];
+        let mut left = vec![self.landable(seated, candidates, &mut report)];
         while let Some(mut batch) = left.pop() {
             let mut tries = 0;
             while !batch.is_empty() && report.red.is_empty() {
@@ -165,6 +165,53 @@ impl Landings<'_> {
         let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
         conflicts.for_each(|refused| refused.refusal.next.push(how.clone()));
         Ok(report)
+    }
+
+    /// Those whom nothing but their gates may keep from landing: nobody waits for gates of what cannot land anyhow.
+    fn landable(&mut self, seated: &Seated, candidates: Vec<Candidate>, report: &mut Report) -> Vec<Candidate> {
+        let mut landable = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let (task, head) = (&candidate.of.task, &candidate.head);
+            let checked = Check {
+                intent: self.intent(head, head, candidate.head.clone(), 0, Vec::new()),
+                demand: Demand::default(),
+                token: task.token,
+                state: task.state,
+            };
+            let command = Command::OnTask { task: Some(TaskRef::from(task.uid)), act: Act::Land(checked), force: None };
+            let identity = self.identity_for(&candidate);
+            let request = Request { identity, command: seated.guard(command), key: None };
+            match self.engine.rehearse(&request) {
+                // What it names and nobody defines is asked for with the rest.
+                Ok(_) => landable.push(candidate),
+                Err(refusal) if refusal.code == Code::Gate => landable.push(candidate),
+                Err(refusal) => {
+                    let id = candidate.id().to_owned();
+                    report.refused.push(Refused { id, refusal, is_reopened: false });
+                }
+            }
+        }
+        landable
+    }
+
+    fn intent(
+        &self,
+        onto: &CommitId,
+        commit: &CommitId,
+        head: CommitId,
+        resolved_lines: u64,
+        gates: Vec<GateKey>,
+    ) -> Intent {
+        Intent {
+            target: self.target.clone(),
+            onto: onto.clone(),
+            commit: commit.clone(),
+            head,
+            style: self.style,
+            resolved_lines,
+            gates,
+            place: self.place(),
+        }
     }
 
     /// One try with these: what cannot land is told in the report, and the rest lands together or not at all.
@@ -280,7 +327,7 @@ impl Landings<'_> {
                 Planned::Ready(plan) => plan,
             };
             let part = self.part(tip, &base, asked, candidate, &plan)?;
-            let lacks = self.lacks_judges(&part.candidate, &part.demand).filter(|_| self.force.is_none());
+            let lacks = self.lacks(&part.candidate, &part.demand).filter(|_| self.force.is_none());
             if let Some(refusal) = lacks {
                 let id = part.candidate.id().to_owned();
                 report.refused.push(Refused { id, refusal, is_reopened: false });
@@ -383,16 +430,7 @@ impl Landings<'_> {
                 Intended::Taken => drop(self.settle_reference(id, None)?),
             }
         }
-        let intent = Intent {
-            target: self.target.clone(),
-            onto: tip.commit.clone(),
-            commit: commit.clone(),
-            head: candidate.head.clone(),
-            style: self.style,
-            resolved_lines: *resolved_lines,
-            gates: gates.clone(),
-            place: self.place(),
-        };
+        let intent = self.intent(&tip.commit, commit, candidate.head.clone(), *resolved_lines, gates.clone());
         let task = &candidate.of.task;
         let checked =
             Check { intent: intent.clone(), demand: demand.clone(), token: task.token, state: task.state };
@@ -595,7 +633,13 @@ impl Landings<'_> {
         let command = Command::OnTask { task, act, force: None };
         let request = Request { identity: self.identity_for(candidate), command, key: None };
         match self.engine.run(&request) {
-            Ok(_) => Ok(Refused { id, refusal, is_reopened: candidate.is_done() }),
+            Ok(_) => {
+                let mut refusal = refusal;
+                if let Some(actor) = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done()) {
+                    refusal.message.push_str(&format!("; it is open again, kept for {actor}"));
+                }
+                Ok(Refused { id, refusal, is_reopened: candidate.is_done() })
+            }
             Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false }),
         }
     }

@@ -118,7 +118,19 @@ impl Lander {
     /// Targets whose branch is behind what landed, since somebody has it checked out.
     pub fn targets_ahead(&self) -> Result<Vec<String>, Error> {
         let listed = self.git().words(&["for-each-ref", "--format=%(refname)", LANDED]).line()?;
-        Ok(listed.lines().filter_map(|name| name.strip_prefix(LANDED)).map(str::to_owned).collect())
+        let mut ahead = Vec::new();
+        for target in listed.lines().filter_map(|name| name.strip_prefix(LANDED)) {
+            let tips = match self.tips(target) {
+                Err(Error::NoBranch(_)) => continue,
+                tips => tips?,
+            };
+            if let Some(landed) = &tips.landed
+                && !self.contains(&tips.branch, landed)?
+            {
+                ahead.push(target.to_owned());
+            }
+        }
+        Ok(ahead)
     }
 
     /// Where a branch is checked out.

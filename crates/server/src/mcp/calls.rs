@@ -128,8 +128,8 @@ pub(super) fn carry_out(
 fn run_gates(connection: &Connection, asker: &Asker, asked: GateRun) -> Result<(Answer, Known), Refusal> {
     let Entered { mut engine, identity, mut notices, .. } = connection.enter(asker, Access::Write)?;
     let host = connection.host()?;
-    let wanted = Wanted { named: asked.gates, ..Wanted::default() };
-    let round = host.plan_gates(&mut engine, Some(&identity), target(asked.id)?.as_ref(), &wanted)?;
+    let round =
+        host.plan_gates(&mut engine, Some(&identity), target(asked.id)?.as_ref(), &Wanted::default())?;
     drop(engine);
     let came = host.run_round(&identity, &round, 1, &|_| Live::Silent, None, &|_| {});
     connection.has_told(&notices);

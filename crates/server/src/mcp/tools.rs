@@ -152,8 +152,6 @@ pub(super) struct Moved {
 pub(super) struct GateRun {
     #[serde(default, alias = "task", deserialize_with = "parsed")]
     pub(super) id: Option<TaskRef>,
-    #[serde(default)]
-    pub(super) gates: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -233,7 +231,7 @@ pub(super) fn list() -> Vec<Tool> {
             settled(),
             json!({
                 "id": text("Task, such as ON-12"),
-                "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0, "description": "Seconds to wait if there is nothing to take now" },
+                "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0, "description": "Seconds to wait for one" },
                 "scope": globs(),
             }),
             &[],
@@ -295,21 +293,21 @@ pub(super) fn list() -> Vec<Tool> {
             json!({
                 "title": id(),
                 "body": text("Details, how to verify"),
-                "type": { "type": "string", "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
-                "priority": { "type": "string", "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
+                "type": { "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
+                "priority": { "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
                 "parent": id(),
                 "deps": { "type": "array", "items": { "type": "string" }, "description": "Ids that must be done first" },
-                "scope": globs(),
-                "origin": text("An ask from elsewhere, CHANNEL:REF such as github:acme/web#12: always the same task"),
+                "scope": { "type": "array", "items": { "type": "string" } },
+                "origin": text("An ask from elsewhere, such as github:acme/web#12: always one task"),
                 "link": id(),
             }),
             &["title"],
         ),
         tool(
             "gate_run",
-            "Run the gates that done asks for (tests, lint) where the task's work is. Without gates: those not passed yet.",
+            "Run what done asks for and has not passed yet: tests, lint.",
             once(),
-            json!({ "gates": { "type": "array", "items": { "type": "string" } }, "id": id() }),
+            json!({ "id": id() }),
             &[],
         ),
         tool("status", "Who holds what, what has lapsed, and what you hold.", Reads, json!({}), &[]),

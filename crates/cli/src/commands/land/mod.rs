@@ -120,8 +120,9 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     let id = candidate.id().to_owned();
     let message = args.message.clone().map(text_or_stdin).transpose()?;
     let is_held = candidate.state() == State::InProgress;
-    let finish = is_held.then(|| finishing(&id, message)).transpose()?;
-    if let Some(finish) = finish.clone().filter(|_| !args.check) {
+    let is_mine = candidate.holder().is_none_or(|holder| holder == landings.identity().actor.to_string());
+    let finish = (is_held && is_mine && !args.check).then(|| finishing(&id, message)).transpose()?;
+    if let Some(finish) = finish.clone() {
         // What keeps it from being done keeps it from landing: asked before anything is merged or run.
         context.rehearse(finish, None)?;
     }
@@ -144,7 +145,7 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
         return Err(red(&landings.target, &report));
     }
     let mut reply = None;
-    if let Some(finish) = finish.filter(|_| !args.check) {
+    if let Some(finish) = finish {
         reply = Some(context.run(finish, None)?);
     }
     let tidied = match args.check || args.keep {

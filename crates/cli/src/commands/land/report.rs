@@ -47,7 +47,10 @@ pub(super) fn print(
     for checkout in &report.checkouts {
         if let Some(left) = left(checkout) {
             let path = path_line(&checkout.path);
-            context.out.prose(&format!("{path} is left as it is, behind {target}: {left}"));
+            // Git's branch moves with its checkout.
+            let (landed, next) = (format!("refs/onus/landed/{target}"), "onus doctor --fix");
+            context.out.prose(&format!("{path} stays where it is, and {target} with it: {left}"));
+            context.out.prose(&format!("  what landed is at {landed}; next: see to that, then {next}"));
         }
     }
     for line in tidied {
@@ -80,7 +83,7 @@ pub(crate) fn left(checkout: &Checkout) -> Option<String> {
         Left::Submodules(paths) => format!("submodules there would move: {}", names(paths)),
         Left::UnderWay(what) => format!("{what} is under way there"),
         Left::Diverged => {
-            "something was committed there that has not landed; the next landing merges both".to_owned()
+            "something was committed there that has not landed; the next landing merges both, if they do not conflict".to_owned()
         }
         Left::Twice => "the branch is checked out more than once".to_owned(),
         Left::Missing => "its folder is not there".to_owned(),
