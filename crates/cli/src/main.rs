@@ -131,7 +131,7 @@ fn meant(error: &clap::Error) -> Option<Refusal> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     // Within a group the parser knows better what is near.
     let commands = Cli::command();
-    let before = std::env::args().skip(1).take_while(|before| before != word);
+    let before = std::env::args_os().skip(1).take_while(|before| *before != **word);
     if before.into_iter().any(|before| commands.find_subcommand(&before).is_some()) {
         return None;
     }
