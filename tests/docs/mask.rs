@@ -59,7 +59,8 @@ fn is_part(c: char) -> bool {
 fn word_mask(word: &str, before: &str) -> String {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     // A commit's is cut to ten digits.
-    let is_long = word.len() >= 12 || word.len() == 10 && before.ends_with("commit ");
+    let of_commit = ["commit ", " in main as ", " main "].iter().any(|it| before.ends_with(it));
+    let is_long = word.len() >= 12 || word.len() == 10 && of_commit;
     let is_hex = is_long && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     let is_number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     if matches!(shape.as_str(), "00:00:00" | "00:00" | "0000-00-00") || shape.starts_with("0000-00-00T") {
@@ -99,6 +100,7 @@ fn what_differs_from_run_to_run_is_masked_and_nothing_else() {
     same("uid 01a1e133-fcf6-73da-8cac-1dda8d568653", "uid 01a1e133-fcf6-73da-8cac-1dda8d568654");
     same("T1   a, 5 s left", "T1 a, 10 min 2 s left");
     same("lapses in 59 min 59 s unless", "lapses in 1 h unless");
+    same("ON-1 landed in main as 271586a400: a", "ON-1 landed in main as d405ea4a63: a");
     differ("5 tasks", "4 tasks");
     same("\"held_s\":0,\"expires_in_s\":3599", "\"held_s\":12,\"expires_in_s\":3");
     differ("ON-1 v3 agent:ada", "ON-1 v4 agent:ada");

@@ -310,7 +310,8 @@ impl Demand {
     /// What the task has still to pass, given all that was judged of it. The last word on a tree counts.
     pub fn missing(&self, facts: &Facts, judged: &[JudgementRow]) -> Vec<Missing> {
         let unknown = facts.gates.iter().filter(|key| !self.known.contains(*key));
-        let unknown = unknown.map(|key| Missing { key: key.clone(), kind: None, stage: None, why: Why::Unknown });
+        let unknown =
+            unknown.map(|key| Missing { key: key.clone(), kind: None, stage: None, why: Why::Unknown });
         let open = self.asked(facts).filter_map(|gate| {
             let why = self.standing(gate, judged)?;
             Some(Missing { key: gate.key.clone(), kind: Some(gate.kind), stage: Some(gate.stage), why })

@@ -99,7 +99,11 @@ impl Landings<'_> {
         let Some(last) = built.last() else { return Ok(Checked::Passed) };
         let mut needed: Vec<Gate> = Vec::new();
         for part in built {
-            for gate in part.demand.asked(&part.candidate.of.task.facts).filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage))) {
+            for gate in part
+                .demand
+                .asked(&part.candidate.of.task.facts)
+                .filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage)))
+            {
                 let lacks = part.demand.standing(gate, &part.candidate.of.judged).is_some();
                 if lacks && !needed.iter().any(|known| known.key == gate.key) {
                     needed.push(gate.clone());

@@ -205,7 +205,8 @@ impl<'h> Landings<'h> {
         let name = own.branch.clone();
         let head = self.lander.commit_of(&format!("refs/heads/{name}"));
         if let (None, Some(landed)) = (&head, &of.task.landing.landed) {
-            let message = format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
+            let message =
+                format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
         }
         let Some(head) = head else {

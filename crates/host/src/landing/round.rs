@@ -168,7 +168,12 @@ impl Landings<'_> {
     }
 
     /// Those whom nothing but their gates may keep from landing: nobody waits for gates of what cannot land anyhow.
-    fn landable(&mut self, seated: &Seated, candidates: Vec<Candidate>, report: &mut Report) -> Vec<Candidate> {
+    fn landable(
+        &mut self,
+        seated: &Seated,
+        candidates: Vec<Candidate>,
+        report: &mut Report,
+    ) -> Vec<Candidate> {
         let mut landable = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             let (task, head) = (&candidate.of.task, &candidate.head);
@@ -178,7 +183,8 @@ impl Landings<'_> {
                 token: task.token,
                 state: task.state,
             };
-            let command = Command::OnTask { task: Some(TaskRef::from(task.uid)), act: Act::Land(checked), force: None };
+            let command =
+                Command::OnTask { task: Some(TaskRef::from(task.uid)), act: Act::Land(checked), force: None };
             let identity = self.identity_for(&candidate);
             let request = Request { identity, command: seated.guard(command), key: None };
             match self.engine.rehearse(&request) {
