@@ -178,3 +178,71 @@ fn what_keeps_a_task_from_being_done_keeps_its_holder_from_landing_it() {
     assert_eq!(yard.show(&id)["state"], "done");
     yard.has_landed_in_peace();
 }
+
+#[test]
+fn what_is_committed_after_the_approval_does_not_land_with_it() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"lint\"\nstage = \"done\"\nrun = [\"true\"]\n\n\
+        [[gate]]\nkey = \"eyes\"\nkind = \"review\"\nstage = \"done\"\n";
+    let yard = Yard::landing(config);
+    let (worker, reviewer, id) = (agent("w"), agent("reviewer"), yard.add("one"));
+    let path = yard.claim(&worker, &id);
+    yard.commit_in(&path, "one.txt", "1\n");
+    yard.run(&worker, &["gate", "run", &id]).ok();
+    yard.run(&worker, &["submit", &id, "-m", "look at it"]).ok();
+    yard.run(&reviewer, &["approve", &id]).ok();
+    assert!(yard.kinds(&id).contains(&"gate.passed".to_owned()), "whoever approves has reviewed it");
+    yard.commit_in(&path, "late.txt", "nobody saw this\n");
+    let before = yard.at("main");
+    for args in [&["land", id.as_str()][..], &["land", "--queue"]] {
+        let refused = yard.json(&agent("lander"), args);
+        assert_eq!(refused.code, 6, "{refused:?}");
+        assert_eq!(refused.json()["error"]["code"], "gate", "{refused:?}");
+        assert_eq!(yard.at("main"), before);
+    }
+    assert_eq!(yard.show(&id)["state"], "done", "nobody is sent back");
+    yard.run(&worker, &["gate", "run", &id]).ok();
+    yard.run(&reviewer, &["gate", "pass", &id, "eyes", "-m", "that, too"]).ok();
+    yard.land(&id);
+    assert_eq!(yard.in_main("late.txt").as_deref(), Some("nobody saw this\n"));
+}
+
+#[test]
+fn ad_hoc_work_passes_the_gates_of_landing_too() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"no-bad\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"bad\"]\n";
+    let yard = Yard::landing(config);
+    let (bob, side) = (agent("bob"), yard.folder().join("side"));
+    yard.git(&["worktree", "add", "--quiet", "-b", "side", side.to_str().unwrap(), "main"]);
+    let there = |args: &[&str]| {
+        crate::support::Ran::of(yard.command_in(&side, &bob).args(args).arg("--json").output().unwrap())
+    };
+    there(&["guard", "check", "bad"]).ok();
+    let touched = there(&["touch", "bad"]);
+    if touched.code != 0 {
+        there(&["add", "side door"]).ok();
+        there(&["claim", "--next"]).ok();
+    }
+    yard.commit_in(&side, "bad", "x\n");
+    there(&["worktree", "adopt", "."]).ok();
+    let refused = there(&["land", "-m", "side door"]);
+    assert_eq!(refused.refused(6)["code"], "gate", "{refused:?}");
+    assert_eq!(yard.in_main("bad"), None);
+}
+
+#[test]
+fn a_check_says_what_landing_would_say() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n");
+    let (ada, id) = (agent("ada"), yard.add("held"));
+    let path = yard.claim(&ada, &id);
+    yard.commit_in(&path, "held.txt", "x\n");
+    assert_eq!(yard.json(&agent("other"), &["land", &id, "--check"]).refused(4)["code"], "held");
+    assert_eq!(yard.json(&agent("other"), &["land", &id]).refused(4)["code"], "held");
+    yard.json(&ada, &["land", &id, "--check"]).ok();
+    assert_eq!(yard.show(&id)["state"], "in_progress");
+    // Nobody waits for gates of what cannot land anyhow.
+    let gated = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"slow\"\nstage = \"land\"\nshell = \"touch \\\"$HOME/ran\\\"\"\n";
+    yard.commit("onus.toml", gated);
+    yard.approve();
+    yard.run(&ada, &["release", &id]).ok();
+    assert_eq!(yard.json(&agent("other"), &["land", &id]).refused(6)["code"], "not_allowed");
+    assert!(!yard.folder().join("home/ran").exists());
+}

@@ -101,3 +101,13 @@ fn a_second_conflict_in_one_queue_is_told_and_the_first_lands() {
     assert_eq!(yard.in_main("a.txt").as_deref(), Some("first\n"));
     yard.has_landed_in_peace();
 }
+
+#[test]
+fn the_queue_knows_what_waits_also_where_nothing_is_said_about_landing() {
+    let yard = Yard::landing("");
+    let first = yard.done(&agent("a"), "first", "first.txt", "1\n");
+    let second = yard.json(&human("ada"), &["add", "second", "--dep", &first]).ok().json();
+    yard.json(&agent("b"), &["claim", second["id"].as_str().unwrap()]).ok();
+    let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+    assert_eq!(said["landed"][0]["task"], first.as_str());
+}
