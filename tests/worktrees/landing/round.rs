@@ -192,7 +192,7 @@ fn a_round_costs_nobody_a_conflict_and_lands_what_was_checked() {
     assert_eq!(status["forecast"]["conflicts"], serde_json::json!([]), "none is to come");
 
     // Nothing lands unreviewed, and nobody reviews itself.
-    assert_eq!(yard.json(&agent("lander"), &["land", "ON-1"]).refused(6)["code"], "gate");
+    assert_eq!(yard.json(&agent("lander"), &["land", "ON-1"]).refused(6)["code"], "not_allowed");
     for (id, who) in [("ON-1", &workers[0]), ("ON-3", &heir), ("ON-3", &workers[2])] {
         let refused = yard.json(who, &["gate", "pass", id, "review"]);
         assert_ne!(refused.code, 0, "{}: {refused:?}", who.actor);

@@ -30,7 +30,7 @@ fn a_done_task_lands_with_one_merge_commit_and_leaves_nothing_behind() {
     yard.has_landed_in_peace();
     // Once is enough.
     let again = yard.json(&agent("lander"), &["land", &id]);
-    assert_eq!(again.refused(3)["code"], "not_found", "the branch is gone: {again:?}");
+    assert_eq!(again.refused(7)["code"], "nothing", "{again:?}");
 }
 
 #[test]
