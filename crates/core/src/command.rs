@@ -576,6 +576,9 @@ pub struct Edit {
     pub lift: BTreeSet<ConstraintKind>,
     pub add_gates: BTreeSet<GateKey>,
     pub remove_gates: BTreeSet<GateKey>,
+    /// The gates that the project defines: whoever may take none off a task may not edit one away either.
+    #[serde(skip)]
+    pub defined: Vec<Gate>,
     /// Lines to add.
     pub acceptance: Vec<String>,
     pub not_before: Option<Option<Schedule>>,

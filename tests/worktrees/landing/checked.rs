@@ -246,3 +246,90 @@ fn a_check_says_what_landing_would_say() {
     assert_eq!(yard.json(&agent("other"), &["land", &id]).refused(6)["code"], "not_allowed");
     assert!(!yard.folder().join("home/ran").exists());
 }
+
+const NO_BAD: &str = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"first\"\nstage = \"land\"\nrun = [\"sh\", \"first.sh\"]\n\n\
+    [[gate]]\nkey = \"no-bad\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"bad\"]\n";
+
+/// What a gate runs of the branch's decides nothing of what the next gate sees, and nothing outside its checkout is touched.
+#[test]
+fn a_gate_does_not_change_what_the_next_one_judges() {
+    for trick in [
+        "git update-index --skip-worktree bad && rm -f bad",
+        "git update-index --assume-unchanged bad && rm -f bad",
+        "git sparse-checkout set --no-cone '/*' '!/bad'",
+        "rm -f bad",
+        "git checkout -q HEAD~1",
+    ] {
+        let yard = Yard::landing(NO_BAD);
+        yard.commit("first.sh", "true\n");
+        let (who, id) = (agent("w"), yard.add("tricky"));
+        let path = yard.claim(&who, &id);
+        yard.commit_in(&path, "first.sh", &format!("{trick}\ntrue\n"));
+        yard.commit_in(&path, "bad", "x\n");
+        yard.finish(&who, &id);
+        let refused = yard.json(&agent("lander"), &["land", &id]);
+        assert_eq!(refused.refused(6)["code"], "gate", "{trick}: {refused:?}");
+        assert_eq!(yard.in_main("bad"), None, "{trick}");
+    }
+}
+
+#[test]
+fn a_link_in_place_of_the_scratch_worktree_leads_nowhere() {
+    let yard = Yard::landing(NO_BAD);
+    yard.commit("first.sh", "true\n");
+    let (who, id) = (agent("w"), yard.add("swapped"));
+    let path = yard.claim(&who, &id);
+    let swap = format!("d=$PWD; mv \"$d\" \"$d.x\"; ln -s '{}' \"$d\"\n", yard.repo().display());
+    yard.commit_in(&path, "first.sh", &swap);
+    yard.finish(&who, &id);
+    std::fs::write(yard.repo().join("mine.txt"), "untracked\n").unwrap();
+    std::fs::write(yard.repo().join("LOG.md"), "edited\n").unwrap();
+    let refused = yard.json(&agent("lander"), &["land", &id]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert_eq!(std::fs::read_to_string(yard.repo().join("mine.txt")).unwrap(), "untracked\n");
+    assert_eq!(std::fs::read_to_string(yard.repo().join("LOG.md")).unwrap(), "edited\n");
+    yard.run(&human("ada"), &["doctor", "--fix"]);
+    assert_eq!(std::fs::read_to_string(yard.repo().join("mine.txt")).unwrap(), "untracked\n");
+    assert!(yard.repo().join("a.txt").exists());
+    assert_eq!(yard.in_main("onus.toml").as_deref(), Some(NO_BAD));
+}
+
+#[test]
+fn what_lands_behind_new_gates_is_judged_by_them() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n");
+    let (a, b) = (agent("a"), agent("b"));
+    let strict = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"strict\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"bad\"]\n";
+    let first = yard.done(&a, "stricter", "onus.toml", strict);
+    let second = yard.done(&b, "bad", "bad", "x\n");
+    let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert_eq!(yard.show(&first)["landing"], serde_json::Value::Null);
+    assert_eq!(yard.in_main("bad"), None, "{ran:?}");
+    assert_eq!(yard.show(&second)["landed"], serde_json::Value::Null);
+}
+
+#[test]
+fn an_agent_does_not_edit_a_gate_away() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"prod\"\nstage = \"land\"\ntags = [\"prod\"]\nrun = [\"false\"]\n";
+    let yard = Yard::landing(config);
+    let added = yard.json(&human("ada"), &["add", "live", "--tag", "prod"]).ok().json();
+    let id = added["id"].as_str().unwrap();
+    yard.run(&agent("w"), &["claim", id]).ok();
+    assert_eq!(yard.json(&agent("w"), &["edit", id, "--untag", "prod"]).refused(6)["code"], "people_only");
+    yard.json(&human("ada"), &["edit", id, "--untag", "prod"]).ok();
+    yard.json(&agent("w"), &["edit", id, "--tag", "other"]).ok();
+}
+
+#[test]
+fn a_red_gate_of_some_keeps_nobody_else_from_landing() {
+    let config = "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"prod\"\nstage = \"land\"\ntags = [\"prod\"]\nrun = [\"false\"]\n";
+    let yard = Yard::landing(config);
+    let live = yard.done(&agent("a"), "live", "live.txt", "x\n");
+    yard.run(&human("ada"), &["edit", &live, "--tag", "prod"]).ok();
+    let plain = yard.done(&agent("b"), "plain", "plain.txt", "x\n");
+    let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    assert_eq!(yard.in_main("plain.txt").as_deref(), Some("x\n"), "{ran:?}");
+    assert!(yard.show(&plain)["landed"].is_string());
+    assert_eq!((yard.show(&live)["state"].as_str(), yard.in_main("live.txt")), (Some("done"), None));
+}

@@ -228,3 +228,56 @@ fn a_superseded_holder_lands_nothing_however_it_asks() {
     yard.json(&new, &land).ok();
     assert_eq!(yard.in_main("o.txt").as_deref(), Some("o\n"));
 }
+
+#[test]
+fn what_was_replayed_does_not_conflict_with_itself() {
+    let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
+    let (who, id) = (agent("w"), yard.add("two steps"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "k.txt", "one\n");
+    yard.commit_in(&path, "k.txt", "two\n");
+    yard.finish(&who, &id);
+    yard.commit("other.txt", "x\n");
+    yard.json(&agent("lander"), &["land", &id, "--keep"]).ok();
+    let landed = yard.show(&id)["landed"].clone();
+    yard.commit("more.txt", "x\n");
+    for style in ["--rebase", "--merge", "--squash"] {
+        let again = yard.json(&agent("lander"), &["land", &id, style]);
+        assert_eq!(again.refused(7)["code"], "nothing", "{style}: {again:?}");
+    }
+    let task = yard.show(&id);
+    assert_eq!((task["state"].as_str(), &task["landed"]), (Some("done"), &landed));
+}
+
+#[test]
+fn the_target_says_which_files_are_merged_by_lines() {
+    let yard = Yard::landing("[land]\nunion = [\"none.md\"]\n");
+    let (a, b) = (agent("a"), agent("b"));
+    let id = yard.add("second");
+    let path = yard.claim(&b, &id);
+    yard.land(&yard.done(&a, "first", "a.txt", "one\nfirst\n"));
+    yard.commit_in(&path, "a.txt", "one\nsecond\n");
+    yard.commit_in(&path, "onus.toml", "[land]\nunion = [\"**\"]\n");
+    let mut land = yard.command_in(&path, &b);
+    land.args(["land", &id, "-m", "x", "--json"]).env("ONUS_LAND_UNION", "**");
+    let refused = crate::support::Ran::of(land.output().unwrap());
+    assert_eq!(refused.refused(6)["code"], "conflict", "{refused:?}");
+    assert_eq!(yard.in_main("a.txt").as_deref(), Some("one\nfirst\n"));
+}
+
+#[test]
+fn lines_that_two_sides_insert_anywhere_are_there_once_each() {
+    let yard = Yard::landing("[land]\nunion = [\"*.md\"]\n");
+    yard.commit("C.md", "# Changes\n\n## Added\n\n## Fixed\n");
+    let ids: Vec<String> = ["p", "q"]
+        .iter()
+        .map(|name| {
+            let text = format!("# Changes\n\n## Added\n- {name} added\n\n## Fixed\n- {name} fixed\n");
+            yard.done(&agent(name), name, "C.md", &text)
+        })
+        .collect();
+    yard.land(&ids[0]);
+    yard.land(&ids[1]);
+    let text = "# Changes\n\n## Added\n- p added\n- q added\n\n## Fixed\n- p fixed\n- q fixed\n";
+    assert_eq!(yard.in_main("C.md").as_deref(), Some(text));
+}

@@ -150,6 +150,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         lift: args.no_constraints.into_iter().collect(),
         add_gates: context.host.known_gates(args.gates)?,
         remove_gates: args.no_gates.into_iter().collect(),
+        defined: Vec::new(),
         acceptance: args.acceptance,
         parent: match args.parent.map(clearable) {
             Some(Some(id)) => Some(Some(id.parse::<TaskRef>()?)),

@@ -6,7 +6,7 @@ use crate::actor::ActorName;
 use crate::command::{Edit, Force, NewTask, Terms};
 use crate::commit::Uncommitted;
 use crate::event::{Body, Draft, KeptFor};
-use crate::gate::{Demand, MAX_GATES};
+use crate::gate::{Demand, Gate, MAX_GATES, Work};
 use crate::ids::{Number, Version, is_reference};
 use crate::landing;
 use crate::lease::{Lease, LeaseEnd};
@@ -175,7 +175,11 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
             !facts.constraints.is_stricter_or_equal(&old.constraints),
             "only a person may loosen a task's constraints",
         ),
-        (!facts.gates.is_superset(&old.gates), "only a person may take a gate off a task"),
+        (
+            !facts.gates.is_superset(&old.gates)
+                || edit.defined.iter().any(|gate| is_edited_away(gate, old, &facts)),
+            "only a person may take a gate off a task",
+        ),
     ];
     if let Some((_, why)) = loosens.into_iter().find(|(loosens, _)| *loosens && !person) {
         return Err(Refusal::new(Code::PeopleOnly, why)
@@ -200,6 +204,11 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
     }
     drafts.extend(acceptance.into_iter().map(|draft| own_token(&standing, draft)));
     Ok(Decision::of(drafts))
+}
+
+/// Whether a gate was for the task and is not any more.
+fn is_edited_away(gate: &Gate, old: &Facts, new: &Facts) -> bool {
+    gate.is_for(old, Work::Unknown) && !gate.is_for(new, Work::Unknown)
 }
 
 /// The caller's standing for changes that do not concern the holder: forcing past the fence revokes nothing.

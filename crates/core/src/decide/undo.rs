@@ -175,6 +175,7 @@ impl Edit {
             remove_tags: only(from, to),
             add_gates: to.gates.difference(&from.gates).cloned().collect(),
             remove_gates: from.gates.difference(&to.gates).cloned().collect(),
+            defined: Vec::new(),
             refs,
             link: changed(&from.link, &to.link),
             parent: changed(&from.parent, &to.parent).map(|parent| parent.map(TaskRef::from)),

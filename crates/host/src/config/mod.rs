@@ -133,6 +133,14 @@ pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
     Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
+/// The files to which everyone only adds, as this text of an `onus.toml` names them: what lands is decided by the target's own.
+pub fn union_in(text: &str) -> Result<Scope, Refusal> {
+    let parsed = Layer::Repository(Path::new("")).parse(text)?;
+    let said =
+        parsed.values.iter().find(|(key, _)| key.name == "land.union").map(|(_, value)| value.as_str());
+    Ok(globs(said.unwrap_or_default()).unwrap_or_default())
+}
+
 impl Config {
     /// Reads all layers: the file of the folder `repository`, the user's, the environment. A file that is not there is no
     /// error; one that cannot be understood is.

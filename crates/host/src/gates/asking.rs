@@ -169,6 +169,7 @@ impl Host {
         match &mut command {
             Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. }
             | Command::ClaimNext(terms) => self.ask_before(terms),
+            Command::OnTask { act: Act::Edit(edit), .. } => edit.defined = self.config.gates().to_vec(),
             Command::OnTask { task, act: Act::Move { verb, demand, .. }, .. }
                 if matches!(verb, Verb::Done | Verb::Submit | Verb::Approve) =>
             {

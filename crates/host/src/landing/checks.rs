@@ -13,6 +13,7 @@ use onus_core::commit::CommitId;
 use onus_core::gate::{Demand, Gate, GateKey, GateKind, Judgement, Run, Stage, Verdict};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal};
+use onus_core::scope::Scope;
 use onus_engine::{Identity, Request};
 use onus_repo::landing::Scratch;
 
@@ -46,11 +47,13 @@ pub(super) enum Checked {
     Failed(Vec<GateKey>),
 }
 
-/// The gates that a target asks for.
+/// What a target's own tree asks of what lands there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) gates: Vec<Gate>,
     known: std::collections::BTreeSet<GateKey>,
+    /// Files to which everyone only adds.
+    pub(super) union: Scope,
 }
 
 impl Asked {
@@ -70,14 +73,15 @@ impl Landings<'_> {
     /// The gates of the target's tree.
     pub(super) fn asked(&self, tip: &CommitId) -> Result<Asked, Refusal> {
         let text = self.lander.file_at(tip, SHARED_FILE).map_err(refused)?;
-        let gates = text.map(|text| crate::config::gates_in(&text)).transpose();
-        let all = gates.map_err(|refusal| {
+        let Some(text) = text else { return Ok(Asked::default()) };
+        let read = crate::config::gates_in(&text).and_then(|all| Ok((all, crate::config::union_in(&text)?)));
+        let (all, union) = read.map_err(|refusal| {
             let message = format!("{SHARED_FILE} of {}: {}", self.target, refusal.message);
             Refusal { message, ..refusal }
         })?;
-        let all = all.unwrap_or_default();
         let known = all.iter().map(|gate| gate.key.clone()).collect();
-        Ok(Asked { gates: all.into_iter().filter(|gate| gate.stage != Stage::Before).collect(), known })
+        let gates = all.into_iter().filter(|gate| gate.stage != Stage::Before).collect();
+        Ok(Asked { gates, known, union })
     }
 
     /// What a candidate lacks that landing does not give it: judgements of people and reviewers, and what was asked for when it was

@@ -125,7 +125,12 @@ impl<'h> Landings<'h> {
         lander.check_git().map_err(refused)?;
         let (settings, worktrees) = (host.config.landing(), host.config.worktrees());
         let configured = onto.or(worktrees.target.as_deref());
-        let target = lander.worktrees().target(configured, false)?.name;
+        // Without a branch here, a task still knows its own.
+        let target = match lander.worktrees().target(configured, false) {
+            Ok(target) => target.name,
+            Err(refusal) if onto.is_some() => return Err(refusal),
+            Err(_) => String::new(),
+        };
         let root = lander.worktrees().root(worktrees.root.as_deref())?;
         let mut engine = host.engine(Access::Write)?;
         let identity = match identity {
@@ -204,7 +209,8 @@ impl<'h> Landings<'h> {
         };
         let name = own.branch.clone();
         let head = self.lander.commit_of(&format!("refs/heads/{name}"));
-        if let (None, Some(landed)) = (&head, &of.task.landing.landed) {
+        let is_over = head.is_none() || of.task.state == State::Done;
+        if let Some(landed) = of.task.landing.landed.as_ref().filter(|_| is_over) {
             let message =
                 format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));

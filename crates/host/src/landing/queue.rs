@@ -25,6 +25,9 @@ impl Queued {
 impl Landings<'_> {
     /// What is done and has still to land in this target.
     pub fn queued(&mut self) -> Result<Queued, Refusal> {
+        if self.target.is_empty() {
+            self.target = self.lander.worktrees().target(None, false)?.name;
+        }
         let mut queued = Queued::default();
         for of in self.engine.to_land()? {
             let id = of.view.id.clone();

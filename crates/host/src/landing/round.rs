@@ -18,6 +18,7 @@ use super::checks::{Asked, Checked, GateRun};
 use super::settle::REMOTE_LIMIT;
 use super::words::words;
 use super::{Candidate, Landings, Seated, refused};
+use crate::config::SHARED_FILE;
 
 /// How often a round is built again because something moved under it.
 const TRIES: usize = 20;
@@ -239,10 +240,7 @@ impl Landings<'_> {
         };
         match checked {
             Checked::Passed => {}
-            Checked::Red(gates) => {
-                report.red = gates;
-                return Ok(Tried::Done);
-            }
+            Checked::Red(gates) => return Ok(self.red(gates, built, deferred, report)),
             Checked::Failed(_) if parts.len() > 1 => {
                 let all = parts.into_iter().chain(deferred).collect();
                 return Ok(Tried::Split(all));
@@ -266,10 +264,36 @@ impl Landings<'_> {
         }
     }
 
+    /// Gates that fail on the bare target concern those who have to pass them; the others go on.
+    fn red(
+        &self,
+        gates: Vec<GateKey>,
+        built: Vec<Built>,
+        deferred: Vec<Candidate>,
+        report: &mut Report,
+    ) -> Tried {
+        let is_asked = |part: &Built| part.gates.iter().any(|gate| gates.contains(gate));
+        let (concerned, others): (Vec<Built>, Vec<Built>) = built.into_iter().partition(is_asked);
+        let rest: Vec<Candidate> = others.into_iter().map(|part| part.candidate).chain(deferred).collect();
+        if rest.is_empty() {
+            report.red = gates;
+            return Tried::Done;
+        }
+        let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
+        report.refused.extend(concerned.iter().map(|part| {
+            let id = part.candidate.id().to_owned();
+            let message = format!("{id} waits: gate {} fails on {} alone", names.join(", "), self.target);
+            let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
+            Refused { id, refusal, is_reopened: false }
+        }));
+        Tried::Again(rest)
+    }
+
     /// Where the target is: here, or at the remote.
     fn tip(&self) -> Result<Tip, Refusal> {
         let Some(remote) = &self.settings.remote else {
-            return self.lander.tip(&self.target, &self.settings.union).map_err(refused)?.map_err(
+            let here = self.lander.tips(&self.target).map_err(refused)?.branch;
+            return self.lander.tip(&self.target, &self.asked(&here)?.union).map_err(refused)?.map_err(
                 |conflicts| {
                     let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
                     let message = format!(
@@ -310,12 +334,23 @@ impl Landings<'_> {
     ) -> Result<(Vec<Built>, Vec<Candidate>), Refusal> {
         let (mut built, mut deferred): (Vec<Built>, Vec<Candidate>) = (Vec::new(), Vec::new());
         let mut base = tip.commit.clone();
-        for candidate in candidates {
+        let mut candidates = candidates.into_iter();
+        while let Some(candidate) = candidates.next() {
             let style = style(self.style);
-            let planned =
-                self.lander.plan(&base, &candidate.head, style, &self.settings.union).map_err(refused)?;
+            let planned = self.lander.plan(&base, &candidate.head, style, &asked.union).map_err(refused)?;
             let plan = match planned {
                 Planned::AlreadyThere if base == tip.commit => {
+                    if until == Until::Landed && candidate.is_done() {
+                        self.found(&candidate, &self.target.clone(), &tip.commit)?;
+                    }
+                    report.found.push((candidate.id().to_owned(), tip.commit.clone()));
+                    continue;
+                }
+                // Replayed commits conflict with themselves where they are there already.
+                Planned::Conflicts(_)
+                    if base == tip.commit
+                        && self.lander.is_landed(&candidate.head, &tip.commit).map_err(refused)? =>
+                {
                     if until == Until::Landed && candidate.is_done() {
                         self.found(&candidate, &self.target.clone(), &tip.commit)?;
                     }
@@ -340,7 +375,13 @@ impl Landings<'_> {
                 continue;
             }
             base = part.commit.clone();
+            let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
             built.push(part);
+            // What comes behind it is judged by what it says: in the next round.
+            if changes_rules {
+                deferred.extend(candidates);
+                break;
+            }
         }
         // Gates are run on the result of all.
         if let Some(last) = built.last() {
@@ -395,7 +436,15 @@ impl Landings<'_> {
                 }
             }
         }
-        match self.move_target(tip, &built, &result)? {
+        let moved = match self.move_target(tip, &built, &result) {
+            Ok(moved) => moved,
+            Err(refusal) => {
+                // A server that refuses it, or cannot be reached: nothing of it may happen later.
+                self.withdraw(&begun)?;
+                return Err(refusal);
+            }
+        };
+        match moved {
             Moved::Moved { .. } => {}
             Moved::TargetMoved | Moved::IntentGone | Moved::BranchMoved => {
                 self.withdraw(&begun)?;

@@ -9,7 +9,7 @@
 //! configured that program. (`merge=ours` is such a name.)
 //!
 //! **Union.** A conflict in the text of a regular file that a union glob covers is merged once more by `git merge-file --union`: the lines of
-//! both sides stay. Nothing else is: a file that one side deleted, two that were renamed to one name, a mode, a link, a submodule, a binary file remain conflicts.
+//! both sides stay; where both only added lines, each keeps its place, and no line is there twice. Nothing else is: a file that one side deleted, two that were renamed to one name, a mode, a link, a submodule, a binary file remain conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -89,6 +89,49 @@ struct Answer {
     stages: BTreeMap<Vec<u8>, BTreeMap<u8, Stage>>,
     /// The paths of each conflict, its kind, and what git says.
     conflicts: Vec<(Vec<Vec<u8>>, String, String)>,
+}
+
+/// A text's lines, each with its end.
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+/// What a side added before each line of the base, and behind the last; None: it did not only add.
+fn added<'a>(base: &[&[u8]], side: &[&'a [u8]]) -> Option<Vec<Vec<&'a [u8]>>> {
+    let mut gaps = vec![Vec::new()];
+    let mut rest = base.iter();
+    let mut next = rest.next();
+    for line in side {
+        match next {
+            Some(own) if own == line => {
+                next = rest.next();
+                gaps.push(Vec::new());
+            }
+            _ => gaps.last_mut()?.push(*line),
+        }
+    }
+    next.is_none().then_some(gaps)
+}
+
+/// Both sides of a text to which each only added lines: in every place first the target's, then the branch's. What both added in one place
+/// is there once. None: one of them did more than add.
+fn interleaved(base: &[u8], target: &[u8], branch: &[u8]) -> Option<Vec<u8>> {
+    let ends = |text: &[u8]| text.is_empty() || text.ends_with(b"\n");
+    if ![base, target, branch].into_iter().all(ends) {
+        return None;
+    }
+    let base = lines(base);
+    let (ours, theirs) = (added(&base, &lines(target))?, added(&base, &lines(branch))?);
+    let mut out = Vec::with_capacity(target.len() + branch.len());
+    let own = base.iter().map(Some).chain([None]);
+    for ((ours, theirs), own) in ours.iter().zip(&theirs).zip(own) {
+        out.extend(ours.concat());
+        if ours != theirs {
+            out.extend(theirs.concat());
+        }
+        out.extend(own.copied().unwrap_or_default());
+    }
+    Some(out)
 }
 
 impl Lander {
@@ -198,19 +241,23 @@ impl Lander {
     /// The lines of both sides, as an object. None: it is not text.
     fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Stage>) -> Result<Option<String>, Error> {
         let folder = tempfile::tempdir_in(spool.path())?;
+        let mut sides = Vec::new();
         for (stage, name) in [(1, "base"), (2, "target"), (3, "branch")] {
             let content = match stages.get(&stage) {
                 Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run()?,
                 None => Vec::new(),
             };
             spool::write(&folder.path().join(name), &content)?;
+            sides.push(content);
         }
         let words = ["merge-file", "--stdout", "--quiet", "--union", "target", "base", "branch"];
         let outcome = self.git().within(folder.path()).words(&words).outcome()?;
         match outcome.status.success() {
             true => {
+                // Where both sides only added lines, each has its place; git's own union repeats what is between two of them.
+                let united = interleaved(&sides[0], &sides[1], &sides[2]).unwrap_or(outcome.out);
                 let words = ["hash-object", "-w", "--no-filters", "--stdin"];
-                Ok(Some(self.git().words(&words).input(&outcome.out).line()?))
+                Ok(Some(self.git().words(&words).input(&united).line()?))
             }
             false => Ok(None),
         }

@@ -10,7 +10,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use onus_core::refusal::Refusal;
@@ -35,6 +35,8 @@ pub struct Scratch {
     linked: Linked,
     /// None: it is gone.
     writing: Option<Writing>,
+    /// The folder itself, whatever lies at its path later: what runs there may put a link in its place.
+    folder: (u64, u64),
 }
 
 impl Scratch {
@@ -47,10 +49,21 @@ impl Scratch {
         &self.linked.git_dir
     }
 
-    /// Checks out another commit. What was changed or added is gone, ignored files stay.
+    /// Checks out another commit. What was changed or added is gone, ignored files stay. What ran there before decides nothing of
+    /// what is there next: the index, and with it every mark on a file, is made anew.
     pub fn move_to(&self, commit: &str) -> Result<(), Refusal> {
+        self.check_folder()?;
+        for own in ["index", "config.worktree", "info/sparse-checkout"] {
+            match fs::remove_file(self.linked.git_dir.join(own)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(unwritten("cannot check out what is to be checked", &error));
+                }
+                _ => {}
+            }
+        }
         let run = |words: &[&str]| {
             let call = self.call().words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
+            let call = call.words(&["-c", "core.sparseCheckout=false"]);
             let ran = call.words(words).limit(CHECKOUT_LIMIT).run();
             ran.map(drop).map_err(|error| failed("cannot check out what is to be checked", &error))
         };
@@ -64,8 +77,20 @@ impl Scratch {
         self.take_away()
     }
 
+    /// Refuses to work in anything but the folder that was made.
+    fn check_folder(&self) -> Result<(), Refusal> {
+        match identity(&self.linked.path) {
+            Some(folder) if folder == self.folder => Ok(()),
+            _ => Err(refuse(format!(
+                "{} was replaced while gates ran there: nothing there is touched",
+                self.linked.path.display()
+            ))),
+        }
+    }
+
     fn take_away(&mut self) -> Result<(), Refusal> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
+        self.check_folder()?;
         // Its files first, for which nobody has to wait.
         let what = "cannot remove a scratch worktree";
         empty(&self.linked.path).map_err(|error| unwritten(what, &error))?;
@@ -84,6 +109,12 @@ impl Drop for Scratch {
         // What stays is found by its journal.
         drop(self.take_away());
     }
+}
+
+/// Which folder it is; None: it is none, or only a link to one.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let there = fs::symlink_metadata(path).ok()?;
+    there.is_dir().then(|| (there.dev(), there.ino()))
 }
 
 /// Whether a worktree is one of these, by where it is.
@@ -118,7 +149,8 @@ impl Worktrees {
                 }
             }
         };
-        let scratch = Scratch { worktrees: self.clone(), linked, writing: Some(writing) };
+        let own = identity(&linked.path).ok_or_else(|| refuse("a scratch worktree vanished"))?;
+        let scratch = Scratch { worktrees: self.clone(), linked, writing: Some(writing), folder: own };
         let call = scratch.call().words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
         let files = call.words(&["reset", "--hard", "--quiet"]).limit(CHECKOUT_LIMIT).run();
         files.map_err(|error| failed("cannot check out what is to be checked", &error))?;
@@ -169,7 +201,11 @@ impl Worktrees {
         if !is_scratch(path) {
             return Err(refuse(format!("{} is not a scratch worktree", path.display())));
         }
-        empty(path).map_err(|error| unwritten(what, &error))?;
+        // A link in its place is not followed: what it leads to is somebody's.
+        match path.is_symlink() {
+            true => fs::remove_file(path).map_err(|error| unwritten(what, &error))?,
+            false => empty(path).map_err(|error| unwritten(what, &error))?,
+        }
         let all = self.list_all().map_err(|error| failed(what, &error))?;
         match all.iter().find(|linked| linked.path == path) {
             Some(linked) => self.delete(lock, linked, true)?,
