@@ -240,7 +240,7 @@ async def the_newest_revision_is_spoken_with_and_without_initialize():
         {"id": 1, "method": "tools/list", "params": {"_meta": meta}},
         {"id": 2, "method": "tools/call", "params": {"name": "show", "arguments": {"id": task}, "_meta": meta}},
     )
-    assert len(listed["result"]["tools"]) == 10, listed
+    assert len(listed["result"]["tools"]) == 11, listed
     assert shown["result"]["structuredContent"]["id"] == task, shown
 
 

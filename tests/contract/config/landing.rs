@@ -72,7 +72,12 @@ pub(super) fn union() {
         ground.sandbox.json(&agent("lander"), &["land", &two, "--check"]).refused(6)["code"],
         "conflict"
     );
+    // Only what the target itself says counts.
     shared_file(&ground.sandbox, "[land]\nstyle = \"merge\"\nunion = [\"LOG\"]\n");
+    let check = ["land", two.as_str(), "--check"];
+    assert_eq!(ground.sandbox.json(&agent("lander"), &check).refused(6)["code"], "conflict");
+    ground.git(ground.sandbox.path(), &["add", "onus.toml"]);
+    ground.git(ground.sandbox.path(), &["commit", "--quiet", "-m", "union"]);
     ground.land(&two).ok();
     let log = ground.git(ground.sandbox.path(), &["show", "main:LOG"]);
     assert_eq!(log, "log\none\ntwo");

@@ -408,7 +408,8 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Globs,
         shared: true,
         strictness: Strictness::Neither,
-        about: "globs of files to which everyone only adds lines: where two sides conflict in one, the lines of both are kept",
+        about: "globs of files to which everyone only adds lines: where two sides conflict in one, the lines of both are kept; what \
+                lands goes by the target's own onus.toml",
     },
     Key {
         name: "land.remote",

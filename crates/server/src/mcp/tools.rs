@@ -230,7 +230,7 @@ pub(super) fn list() -> Vec<Tool> {
              Claiming a task you hold renews it.",
             settled(),
             json!({
-                "id": text("Task, such as ON-12"),
+                "id": id(),
                 "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0, "description": "Seconds to wait for one" },
                 "scope": globs(),
             }),
@@ -303,13 +303,7 @@ pub(super) fn list() -> Vec<Tool> {
             }),
             &["title"],
         ),
-        tool(
-            "gate_run",
-            "Run what done asks for and has not passed yet: tests, lint.",
-            once(),
-            json!({ "id": id() }),
-            &[],
-        ),
+        tool("gate_run", "Run the gates that done asks for.", once(), json!({ "id": id() }), &[]),
         tool("status", "Who holds what, what has lapsed, and what you hold.", Reads, json!({}), &[]),
     ]
 }
