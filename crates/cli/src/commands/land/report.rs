@@ -143,5 +143,7 @@ pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verd
     let (tree, base) = (Some(running.commit.as_str()), Some(running.base.as_str()));
     let on = On { root: running.folder, place, tree, base };
     let watch = Watch { renew: None, interrupts: None };
-    context.host.run_gate_on(running.gate, on, Vec::new(), Live::Plain, watch)
+    let mut told = onus_host::told_of(running.folder, None);
+    told.push(("ONUS_GATE".to_owned(), running.gate.key.to_string()));
+    context.host.run_gate_on(running.gate, on, told, Live::Plain, watch)
 }
