@@ -1,4 +1,4 @@
-//! A command that a repository configures, run from beginning to end under a [`warden`](crate::warden), and what it wrote.
+//! A command that a repository configures, run from beginning to end under a [`crate::warden`], and what it wrote.
 //!
 //! Whoever asks waits here, on any thread, and hears the output as it comes: standard output and error in the order in which they
 //! were written. How long that takes is bounded by the errand's limit, which the warden keeps; nothing here waits for a stream that

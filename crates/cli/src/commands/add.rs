@@ -115,7 +115,7 @@ pub(crate) struct FactArgs {
     /// What its holder may not do: read_only, no_delete, no_land, max_files=N or max_lines=N; repeatable
     #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
     constraints: Vec<Constraint>,
-    /// A gate it must pass beside those that are for all tasks: the key of a [[gate]] in onus.toml; repeatable
+    /// A gate it must pass beside those that are for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
     #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     gates: Vec<GateKey>,
     /// Share the --scope paths with other tasks that also share them

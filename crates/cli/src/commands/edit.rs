@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Lift a constraint, such as max_files; people only; repeatable
     #[arg(long = "no-constraint", value_name = "NAME", value_parser = parse::<ConstraintKind>)]
     no_constraints: Vec<ConstraintKind>,
-    /// A gate it must pass beside those that are for all tasks: the key of a [[gate]] in onus.toml; repeatable
+    /// A gate it must pass beside those that are for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
     #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     gates: Vec<GateKey>,
     /// Take a gate off that it names; people only; repeatable

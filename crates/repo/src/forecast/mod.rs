@@ -2,7 +2,7 @@
 //!
 //! **Cheap.** One process lists where the branches are. Only for those that moved does git say what they change, all in one more; only
 //! where two sides meet ([`onus_core::forecast`]) are they merged; and a merge of two commits is computed once: what came of it is
-//! remembered ([`memory`]). A look is bounded in time and in merges; what it leaves out is said, and the next one goes on.
+//! remembered (`memory.rs`). A look is bounded in time and in merges; what it leaves out is said, and the next one goes on.
 //!
 //! **Nothing is touched.** No checkout, index or ref is written, and what a merge writes goes to a folder that is removed again. Nothing
 //! that the repository configures is run: files that have a merge driver of their own, or are merged by union, do not count.

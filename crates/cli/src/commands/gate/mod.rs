@@ -15,7 +15,7 @@ use crate::context::Context;
 
 /// Checks that tasks must pass: run them, judge them, see how they stand
 ///
-/// A project defines its gates in onus.toml, as [[gate]]. A gate is a command, a person's word or a review; it is asked for before a
+/// A project defines its gates in onus.toml, as `[[gate]]`. A gate is a command, a person's word or a review; it is asked for before a
 /// task is claimed (before), when it is done or submitted (done), or when it lands (land). What a gate came to belongs to the
 /// files that were judged: when they change it must pass again; the same files under another commit have passed.
 #[derive(clap::Args, Debug)]
