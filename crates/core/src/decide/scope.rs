@@ -4,7 +4,7 @@
 //! collides is decided here. A path that was not looked up is refused, whatever the reason: a rule that forgets a verb
 //! must not become a grant.
 //!
-//! Here is what an act may reserve and what it does to the lease's own paths. [`collision`] compares it with what others reserve,
+//! Here is what an act may reserve and what it does to the lease's own paths. [`mod@collision`] compares it with what others reserve,
 //! [`kin`] is the exception within a conversation, [`yields`] what resting work gives up, [`merge`] what two worktrees will have to
 //! merge.
 
