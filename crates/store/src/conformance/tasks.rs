@@ -293,7 +293,7 @@ fn branched<S: Store>(store: &mut S) {
             append(write, uid(i, i), Draft::new(Body::TaskBranched(own)))?;
         }
         append(write, uid(4, 4), Draft::new(Body::TaskDropped { lease: None }))?;
-        let token = claim(write, uid(6, 6), ("agent:a", "a-1"), None)?;
+        let token = claim(write, uid(6, 6), ("a", "a-1"), None)?;
         append(
             write,
             uid(6, 6),
