@@ -4,9 +4,9 @@
 //! in the store, so whoever is killed leaves what the next one settles:
 //!
 //! 1. where the target is, by its references (or the remote's);
-//! 2. each branch merged on top of the one before, in memory; what conflicts is told and left out (`round.rs`);
+//! 2. each branch merged on top of the one before, in memory; what conflicts is told and left out (`round.rs`, `failing.rs`);
 //! 3. the gates of the *target's* tree, run on the result of all (`checks.rs`);
-//! 4. for each task: the reference of its intent, then the event, which the store refuses if task, holder or gates are not what was
+//! 4. (`step.rs`) for each task: the reference of its intent, then the event, which the store refuses if task, holder or gates are not what was
 //!    checked, or if the seat of the target is another's;
 //! 5. the target moves and every intent goes, in one transaction of git's;
 //! 6. that each landed is recorded.
@@ -14,17 +14,20 @@
 //! A round whose target, branch or intent changed under it is withdrawn and built again. `queue.rs` says which tasks share a round.
 
 mod checks;
+mod failing;
 mod pull_request;
 mod queue;
+mod report;
 mod round;
 mod seat;
 mod settle;
+mod step;
 mod words;
 
 pub use checks::{GateRun, Running};
 pub use pull_request::Opened;
 pub use queue::Queued;
-pub use round::{LandedTask, Refused, Report};
+pub use report::{LandedTask, Refused, Report};
 pub use seat::Seated;
 
 use std::path::PathBuf;

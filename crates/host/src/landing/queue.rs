@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::refusal::Refusal;
 
 use super::checks::GateRun;
-use super::round::{Report, Until};
+use super::report::Report;
+use super::round::Until;
 use super::{Candidate, Landings, Seated};
 
 /// What waits to land here, and what cannot be looked at.

@@ -4,17 +4,14 @@ use onus_core::command::{Act, Command};
 use onus_core::commit::CommitId;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
-use onus_core::landing::{
-    Checked as Check, ConflictFile, Failure, Intent, LandStyle, MOST_CONFLICTS, Obstruction, Settled,
-};
+use onus_core::landing::{Checked as Check, Intent, LandStyle};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_engine::{Request, Unsettled};
-use onus_repo::landing::{
-    Checkout, Conflict, Fetched, Intended, Moved, Part, Plan, Planned, Push, Style, Tip, Tips,
-};
+use onus_engine::Request;
+use onus_repo::landing::{Fetched, Plan, Planned, Push, Style, Tip, Tips};
 
 use super::checks::{Asked, Checked, GateRun};
+use super::report::{LandedTask, Refused, Report};
 use super::settle::REMOTE_LIMIT;
 use super::words::words;
 use super::{Candidate, Landings, Seated, refused};
@@ -23,62 +20,14 @@ use crate::config::SHARED_FILE;
 /// How often a round is built again because something moved under it.
 const TRIES: usize = 20;
 
-/// A task that landed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LandedTask {
-    pub id: String,
-    pub title: String,
-    pub actor: Option<String>,
-    pub branch: String,
-    /// Where its branch was.
-    pub head: CommitId,
-    pub commit: CommitId,
-    /// Lines in conflict that `land.union` resolved.
-    pub resolved_lines: u64,
-    pub gates: Vec<GateKey>,
-}
-
-/// A task that did not.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    pub id: String,
-    pub refusal: Refusal,
-    /// It was done and is open again.
-    pub is_reopened: bool,
-}
-
-/// What came of trying to land some tasks.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    pub landed: Vec<LandedTask>,
-    /// The target had all that they change.
-    pub found: Vec<(String, CommitId)>,
-    pub refused: Vec<Refused>,
-    /// Gates that fail on the bare target: nothing landed after that.
-    pub red: Vec<GateKey>,
-    /// Where the target is checked out, and what became of that.
-    pub checkouts: Vec<Checkout>,
-}
-
-impl Report {
-    /// Adds what could not be settled.
-    pub fn refuse(&mut self, refusals: Vec<Refusal>) {
-        self.refused.extend(refusals.into_iter().map(|refusal| Refused {
-            id: refusal.task.clone().unwrap_or_default(),
-            refusal,
-            is_reopened: false,
-        }));
-    }
-}
-
 /// A branch, merged on top of what comes before it.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) candidate: Candidate,
     pub(super) commit: CommitId,
     pub(super) demand: Demand,
-    resolved_lines: u64,
-    gates: Vec<GateKey>,
+    pub(super) resolved_lines: u64,
+    pub(super) gates: Vec<GateKey>,
 }
 
 /// What one try came to.
@@ -132,10 +81,12 @@ impl Landings<'_> {
         while let Some(mut batch) = left.pop() {
             let mut tries = 0;
             while !batch.is_empty() && report.red.is_empty() {
+                let size = batch.len();
                 match self.round(seated, &mut report, std::mem::take(&mut batch), until, run)? {
                     Tried::Done => {}
-                    Tried::Again(rest) if tries < TRIES => {
-                        tries += 1;
+                    Tried::Again(rest) if rest.len() < size || tries < TRIES => {
+                        // Whatever got on counts anew: a long queue is no hindrance.
+                        tries = if rest.len() < size { 0 } else { tries + 1 };
                         batch = self.as_they_are_now(rest, &mut report)?;
                     }
                     Tried::Again(rest) => {
@@ -201,7 +152,7 @@ impl Landings<'_> {
         landable
     }
 
-    fn intent(
+    pub(super) fn intent(
         &self,
         onto: &CommitId,
         commit: &CommitId,
@@ -413,168 +364,6 @@ impl Landings<'_> {
         Ok(Built { candidate, commit, demand, resolved_lines, gates })
     }
 
-    /// Intents, the step, and the record of it. The candidates that are to be tried again, if something was in the way.
-    fn commit_round(
-        &mut self,
-        seated: &Seated,
-        tip: &Tip,
-        built: Vec<Built>,
-        report: &mut Report,
-    ) -> Result<Option<Vec<Candidate>>, Refusal> {
-        let Some(result) = built.last().map(|last| last.commit.clone()) else { return Ok(None) };
-        let mut begun: Vec<Unsettled> = Vec::new();
-        for part in &built {
-            match self.begin(seated, tip, part)? {
-                Ok(unsettled) => begun.push(unsettled),
-                Err(refusal) => {
-                    self.withdraw(&begun)?;
-                    let id = part.candidate.id().to_owned();
-                    let rest = built.iter().map(|part| part.candidate.clone());
-                    let rest = rest.filter(|candidate| candidate.id() != id).collect();
-                    report.refused.push(Refused { id, refusal, is_reopened: false });
-                    return Ok(Some(rest));
-                }
-            }
-        }
-        let moved = match self.move_target(tip, &built, &result) {
-            Ok(moved) => moved,
-            Err(refusal) => {
-                // A server that refuses it, or cannot be reached: nothing of it may happen later.
-                self.withdraw(&begun)?;
-                return Err(refusal);
-            }
-        };
-        match moved {
-            Moved::Moved { .. } => {}
-            Moved::TargetMoved | Moved::IntentGone | Moved::BranchMoved => {
-                self.withdraw(&begun)?;
-                return Ok(Some(built.into_iter().map(|part| part.candidate).collect()));
-            }
-        }
-        let requests: Vec<Request> =
-            begun.iter().map(|unsettled| self.settled(unsettled, Settled::Landed)).collect();
-        for answer in self.engine.execute(&requests) {
-            answer?;
-        }
-        report.landed.extend(built.iter().map(Built::landed));
-        Ok(None)
-    }
-
-    /// The reference first, then the event: a lander that is stopped in between is refused the event once the task is another's.
-    fn begin(
-        &mut self,
-        seated: &Seated,
-        tip: &Tip,
-        part: &Built,
-    ) -> Result<Result<Unsettled, Refusal>, Refusal> {
-        let Built { candidate, commit, demand, resolved_lines, gates } = part;
-        let id = candidate.id();
-        for _ in 0..2 {
-            let intended = match &self.settings.remote {
-                None => self.lander.intend(id, commit, tip).map_err(refused)?,
-                Some(remote) => {
-                    match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
-                        Ok(intended) => intended,
-                        Err(push) => return Err(unreachable(remote, &push_failed(&push))),
-                    }
-                }
-            };
-            match intended {
-                Intended::Written => break,
-                // Whoever left it there was killed before the store heard of it, or has not lost the seat for long.
-                Intended::Taken => drop(self.settle_reference(id, None)?),
-            }
-        }
-        let intent = self.intent(&tip.commit, commit, candidate.head.clone(), *resolved_lines, gates.clone());
-        let task = &candidate.of.task;
-        let checked =
-            Check { intent: intent.clone(), demand: demand.clone(), token: task.token, state: task.state };
-        let act = Act::Land(checked);
-        let force = self.force.clone();
-        let command = seated.guard(Command::OnTask { task: Some(TaskRef::from(task.uid)), act, force });
-        let request = Request { identity: self.identity_for(candidate), command, key: None };
-        let unsettled = Unsettled { task: task.uid, id: id.to_owned(), intent };
-        match self.engine.run(&request) {
-            Ok(_) => Ok(Ok(unsettled)),
-            Err(refusal) => {
-                self.settle_reference(id, Some(commit))?;
-                // Without the seat, nothing more is to be done.
-                match refusal.seat.is_some() {
-                    true => Err(refusal),
-                    false => Ok(Err(refusal)),
-                }
-            }
-        }
-    }
-
-    /// Deletes the reference of an intent, unless the target has it.
-    fn settle_reference(&self, id: &str, commit: Option<&CommitId>) -> Result<bool, Refusal> {
-        use onus_repo::landing::Settled::Landed;
-        match (&self.settings.remote, commit) {
-            (None, _) => {
-                let settled = self.lander.settle(id, &self.target, commit).map_err(refused)?;
-                Ok(matches!(settled, Landed(_)))
-            }
-            (Some(remote), commit) => {
-                // Without a commit of ours: whatever is there is not in the target by our doing.
-                let nothing = self.lander.commit_of(&format!("refs/remotes/{remote}/{}", self.target));
-                let Some(commit) = commit.cloned().or(nothing) else { return Ok(false) };
-                let settled = self.lander.settle_at(remote, id, &self.target, &commit, REMOTE_LIMIT);
-                match settled.map_err(refused)? {
-                    Ok(settled) => Ok(matches!(settled, Landed(_))),
-                    Err(push) => Err(unreachable(remote, &push_failed(&push))),
-                }
-            }
-        }
-    }
-
-    fn move_target(&self, tip: &Tip, built: &[Built], result: &CommitId) -> Result<Moved, Refusal> {
-        let parts: Vec<Part<'_>> = built
-            .iter()
-            .map(|part| Part {
-                id: part.candidate.id(),
-                commit: &part.commit,
-                branch: Some((part.candidate.branch.as_str(), &part.candidate.head)),
-            })
-            .collect();
-        let ids: Vec<&str> = parts.iter().map(|part| part.id).collect();
-        let message = format!("onus: land {}", ids.join(", "));
-        let Some(remote) = &self.settings.remote else {
-            return self.lander.move_together(&parts, tip, result, &message).map_err(refused);
-        };
-        let steps = (&tip.commit, result);
-        match self
-            .lander
-            .move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT)
-            .map_err(refused)?
-        {
-            Ok(moved) => Ok(moved),
-            Err(Push::Refused(words)) => {
-                let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(&words));
-                Err(Refusal::new(Code::NotAllowed, message)
-                    .next(Step::plain("if the branch is protected, land by a pull request")))
-            }
-            Err(push) => Err(unreachable(remote, &push_failed(&push))),
-        }
-    }
-
-    /// Ends what was begun, so that it moves nothing any more.
-    fn withdraw(&mut self, begun: &[Unsettled]) -> Result<(), Refusal> {
-        for unsettled in begun {
-            let landed = self.settle_reference(&unsettled.id, Some(&unsettled.intent.commit))?;
-            let settled = if landed { Settled::Landed } else { Settled::Withdrawn };
-            self.engine.record_settled(&self.identity, unsettled, settled)?;
-        }
-        Ok(())
-    }
-
-    fn settled(&self, unsettled: &Unsettled, settled: Settled) -> Request {
-        let act = Act::SettleLanding { commit: unsettled.intent.commit.clone(), settled };
-        let command = Command::OnTask { task: Some(TaskRef::from(unsettled.task)), act, force: None };
-        let identity = onus_engine::Identity { token: None, ..self.identity.clone() };
-        Request { identity, command, key: None }
-    }
-
     /// The same tasks, looked at again. What has changed hands is left out.
     fn as_they_are_now(
         &mut self,
@@ -597,111 +386,10 @@ impl Landings<'_> {
         }
         Ok(now)
     }
-
-    /// Tells of files that two sides changed: whose the other side is, and what becomes of the task.
-    fn conflicts(
-        &mut self,
-        candidate: &Candidate,
-        tip: &CommitId,
-        conflicts: &[Conflict],
-        until: Until,
-    ) -> Result<Refused, Refusal> {
-        let id = candidate.id().to_owned();
-        let mut files = Vec::new();
-        for conflict in conflicts.iter().take(MOST_CONFLICTS) {
-            let mut with = Vec::new();
-            for other in self.lander.tasks_behind(&conflict.path, &candidate.head, tip) {
-                with.push(self.with_actor(&other));
-            }
-            files.push(ConflictFile { path: conflict.path.clone(), lines: conflict.conflict_lines, with });
-        }
-        let told: Vec<String> = files.iter().map(told).collect();
-        let more = conflicts.len().saturating_sub(told.len());
-        let more = if more > 0 { format!("; {more} more") } else { String::new() };
-        let target = quote::name(&self.target);
-        let message = format!("{id} conflicts with {target}: {}{more}", told.join("; "));
-        let why = Obstruction::Conflict { files, count: conflicts.len() as u64 };
-        let refusal = Refusal::new(Code::Conflict, message).task(&id);
-        self.fail(candidate, tip, why, refusal, until)
-    }
-
-    /// What a branch has to merge to contain what has landed.
-    fn merge_name(&self) -> String {
-        let beside = format!("refs/onus/landed/{}", self.target);
-        match &self.settings.remote {
-            Some(remote) => format!("{remote}/{}", self.target),
-            None if self.lander.commit_of(&beside).is_some() => beside,
-            None => self.target.clone(),
-        }
-    }
-
-    /// Another task, and who did it.
-    fn with_actor(&mut self, id: &str) -> String {
-        let found = id.parse().ok().and_then(|task| self.engine.landable(None, Some(&task)).ok());
-        match found.and_then(|found| found.value.last_actor) {
-            Some(actor) => format!("{id} by {actor}"),
-            None => id.to_owned(),
-        }
-    }
-
-    fn failed_gates(
-        &mut self,
-        candidate: &Candidate,
-        tip: &CommitId,
-        gates: &[GateKey],
-        until: Until,
-    ) -> Result<Refused, Refusal> {
-        let id = candidate.id().to_owned();
-        let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
-        let plural = if names.len() == 1 { "gate" } else { "gates" };
-        let message = format!(
-            "{id} does not land: {plural} {} failed on the merged result, and passes on {} alone",
-            names.join(", "),
-            quote::name(&self.target)
-        );
-        let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
-        self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
-    }
-
-    /// Records why a branch cannot land as it is. What was done is open again.
-    fn fail(
-        &mut self,
-        candidate: &Candidate,
-        tip: &CommitId,
-        why: Obstruction,
-        refusal: Refusal,
-        until: Until,
-    ) -> Result<Refused, Refusal> {
-        let id = candidate.id().to_owned();
-        if until == Until::Checked {
-            return Ok(Refused { id, refusal, is_reopened: false });
-        }
-        let act = Act::FailLanding(Failure {
-            target: self.target.clone(),
-            onto: tip.clone(),
-            head: candidate.head.clone(),
-            why,
-            message: refusal.message.clone(),
-            token: candidate.of.task.token,
-        });
-        let task = Some(TaskRef::from(candidate.of.task.uid));
-        let command = Command::OnTask { task, act, force: None };
-        let request = Request { identity: self.identity_for(candidate), command, key: None };
-        match self.engine.run(&request) {
-            Ok(_) => {
-                let mut refusal = refusal;
-                if let Some(actor) = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done()) {
-                    refusal.message.push_str(&format!("; it is open again, kept for {actor}"));
-                }
-                Ok(Refused { id, refusal, is_reopened: candidate.is_done() })
-            }
-            Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false }),
-        }
-    }
 }
 
 impl Built {
-    fn landed(&self) -> LandedTask {
+    pub(super) fn landed(&self) -> LandedTask {
         LandedTask {
             id: self.candidate.id().to_owned(),
             title: self.candidate.title().to_owned(),
@@ -713,11 +401,6 @@ impl Built {
             gates: self.gates.clone(),
         }
     }
-}
-
-fn told(file: &ConflictFile) -> String {
-    let with = if file.with.is_empty() { String::new() } else { format!(" (with {})", file.with.join(", ")) };
-    format!("{}{with}", quote::name(&file.path))
 }
 
 fn style(style: LandStyle) -> Style {

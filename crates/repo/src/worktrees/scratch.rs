@@ -50,7 +50,7 @@ impl Scratch {
     }
 
     /// Checks out another commit. What was changed or added is gone, ignored files stay. What ran there before decides nothing of
-    /// what is there next: the index, and with it every mark on a file, is made anew.
+    /// what is there next: the index, with every mark on a file, is rebuilt.
     pub fn move_to(&self, commit: &str) -> Result<(), Refusal> {
         self.check_folder()?;
         for own in ["index", "config.worktree", "info/sparse-checkout"] {

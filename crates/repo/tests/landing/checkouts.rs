@@ -218,7 +218,7 @@ fn files(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 fn uncommitted(root: &Path) -> Vec<String> {
     let cached = git(root, &["diff", "--cached", "--binary", "--ita-visible-in-index"]);
     let edits = git(root, &["diff", "--binary"]);
-    // Where in a file a change is may move with what landed around it; what it is may not.
+    // What landed around a change may move it within its file; the change itself must stay.
     let changes = |text: &str| -> String {
         let is_change = |line: &&str| line.starts_with(['+', '-']);
         text.lines().filter(is_change).collect::<Vec<_>>().join("\n")

@@ -1,0 +1,123 @@
+//! What does not land: why, whose the other side is, and what becomes of the task.
+
+use onus_core::command::{Act, Command};
+use onus_core::commit::CommitId;
+use onus_core::gate::GateKey;
+use onus_core::ids::TaskRef;
+use onus_core::landing::{ConflictFile, Failure, MOST_CONFLICTS, Obstruction};
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_engine::Request;
+use onus_repo::landing::Conflict;
+
+use super::report::Refused;
+use super::round::Until;
+use super::{Candidate, Landings};
+
+impl Landings<'_> {
+    /// Tells of files that two sides changed: whose the other side is, and what becomes of the task.
+    pub(super) fn conflicts(
+        &mut self,
+        candidate: &Candidate,
+        tip: &CommitId,
+        conflicts: &[Conflict],
+        until: Until,
+    ) -> Result<Refused, Refusal> {
+        let id = candidate.id().to_owned();
+        let mut files = Vec::new();
+        for conflict in conflicts.iter().take(MOST_CONFLICTS) {
+            let mut with = Vec::new();
+            for other in self.lander.tasks_behind(&conflict.path, &candidate.head, tip) {
+                with.push(self.with_actor(&other));
+            }
+            files.push(ConflictFile { path: conflict.path.clone(), lines: conflict.conflict_lines, with });
+        }
+        let told: Vec<String> = files.iter().map(told).collect();
+        let more = conflicts.len().saturating_sub(told.len());
+        let more = if more > 0 { format!("; {more} more") } else { String::new() };
+        let target = quote::name(&self.target);
+        let message = format!("{id} conflicts with {target}: {}{more}", told.join("; "));
+        let why = Obstruction::Conflict { files, count: conflicts.len() as u64 };
+        let refusal = Refusal::new(Code::Conflict, message).task(&id);
+        self.fail(candidate, tip, why, refusal, until)
+    }
+
+    /// What a branch has to merge to contain what has landed.
+    pub(super) fn merge_name(&self) -> String {
+        let beside = format!("refs/onus/landed/{}", self.target);
+        match &self.settings.remote {
+            Some(remote) => format!("{remote}/{}", self.target),
+            None if self.lander.commit_of(&beside).is_some() => beside,
+            None => self.target.clone(),
+        }
+    }
+
+    /// Another task, and who did it.
+    fn with_actor(&mut self, id: &str) -> String {
+        let found = id.parse().ok().and_then(|task| self.engine.landable(None, Some(&task)).ok());
+        match found.and_then(|found| found.value.last_actor) {
+            Some(actor) => format!("{id} by {actor}"),
+            None => id.to_owned(),
+        }
+    }
+
+    pub(super) fn failed_gates(
+        &mut self,
+        candidate: &Candidate,
+        tip: &CommitId,
+        gates: &[GateKey],
+        until: Until,
+    ) -> Result<Refused, Refusal> {
+        let id = candidate.id().to_owned();
+        let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
+        let plural = if names.len() == 1 { "gate" } else { "gates" };
+        let message = format!(
+            "{id} does not land: {plural} {} failed on the merged result, and passes on {} alone",
+            names.join(", "),
+            quote::name(&self.target)
+        );
+        let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
+        self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
+    }
+
+    /// Records why a branch cannot land as it is. What was done is open again.
+    fn fail(
+        &mut self,
+        candidate: &Candidate,
+        tip: &CommitId,
+        why: Obstruction,
+        refusal: Refusal,
+        until: Until,
+    ) -> Result<Refused, Refusal> {
+        let id = candidate.id().to_owned();
+        if until == Until::Checked {
+            return Ok(Refused { id, refusal, is_reopened: false });
+        }
+        let act = Act::FailLanding(Failure {
+            target: self.target.clone(),
+            onto: tip.clone(),
+            head: candidate.head.clone(),
+            why,
+            message: refusal.message.clone(),
+            token: candidate.of.task.token,
+        });
+        let task = Some(TaskRef::from(candidate.of.task.uid));
+        let command = Command::OnTask { task, act, force: None };
+        let request = Request { identity: self.identity_for(candidate), command, key: None };
+        match self.engine.run(&request) {
+            Ok(_) => {
+                let mut refusal = refusal;
+                if let Some(actor) = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done()) {
+                    refusal.message.push_str(&format!("; it is open again, kept for {actor}"));
+                }
+                Ok(Refused { id, refusal, is_reopened: candidate.is_done() })
+            }
+            Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false }),
+        }
+    }
+}
+
+fn told(file: &ConflictFile) -> String {
+    let with = if file.with.is_empty() { String::new() } else { format!(" (with {})", file.with.join(", ")) };
+    format!("{}{with}", quote::name(&file.path))
+}

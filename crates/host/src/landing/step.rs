@@ -1,0 +1,179 @@
+//! The step of a round: an intent each, the move of the target, the record of it. See the module for the order and why.
+
+use onus_core::command::{Act, Command};
+use onus_core::commit::CommitId;
+use onus_core::ids::TaskRef;
+use onus_core::landing::{Checked as Check, Settled};
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
+use onus_engine::{Request, Unsettled};
+use onus_repo::landing::{Intended, Moved, Part, Push, Tip};
+
+use super::report::{Refused, Report};
+use super::round::{Built, push_failed, unreachable};
+use super::settle::REMOTE_LIMIT;
+use super::{Candidate, Landings, Seated, refused};
+
+impl Landings<'_> {
+    /// Intents, the step, and the record of it. The candidates that are to be tried again, if something was in the way.
+    pub(super) fn commit_round(
+        &mut self,
+        seated: &Seated,
+        tip: &Tip,
+        built: Vec<Built>,
+        report: &mut Report,
+    ) -> Result<Option<Vec<Candidate>>, Refusal> {
+        let Some(result) = built.last().map(|last| last.commit.clone()) else { return Ok(None) };
+        let mut begun: Vec<Unsettled> = Vec::new();
+        for part in &built {
+            match self.begin(seated, tip, part)? {
+                Ok(unsettled) => begun.push(unsettled),
+                Err(refusal) => {
+                    self.withdraw(&begun)?;
+                    let id = part.candidate.id().to_owned();
+                    let rest = built.iter().map(|part| part.candidate.clone());
+                    let rest = rest.filter(|candidate| candidate.id() != id).collect();
+                    report.refused.push(Refused { id, refusal, is_reopened: false });
+                    return Ok(Some(rest));
+                }
+            }
+        }
+        let moved = match self.move_target(tip, &built, &result) {
+            Ok(moved) => moved,
+            Err(refusal) => {
+                // A server that refuses it, or cannot be reached: nothing of it may happen later.
+                self.withdraw(&begun)?;
+                return Err(refusal);
+            }
+        };
+        match moved {
+            Moved::Moved { .. } => {}
+            Moved::TargetMoved | Moved::IntentGone | Moved::BranchMoved => {
+                self.withdraw(&begun)?;
+                return Ok(Some(built.into_iter().map(|part| part.candidate).collect()));
+            }
+        }
+        let requests: Vec<Request> =
+            begun.iter().map(|unsettled| self.settled(unsettled, Settled::Landed)).collect();
+        for answer in self.engine.execute(&requests) {
+            answer?;
+        }
+        report.landed.extend(built.iter().map(Built::landed));
+        Ok(None)
+    }
+
+    /// The reference first, then the event: a lander that is stopped in between is refused the event once the task is another's.
+    fn begin(
+        &mut self,
+        seated: &Seated,
+        tip: &Tip,
+        part: &Built,
+    ) -> Result<Result<Unsettled, Refusal>, Refusal> {
+        let Built { candidate, commit, demand, resolved_lines, gates } = part;
+        let id = candidate.id();
+        for _ in 0..2 {
+            let intended = match &self.settings.remote {
+                None => self.lander.intend(id, commit, tip).map_err(refused)?,
+                Some(remote) => {
+                    match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
+                        Ok(intended) => intended,
+                        Err(push) => return Err(unreachable(remote, &push_failed(&push))),
+                    }
+                }
+            };
+            match intended {
+                Intended::Written => break,
+                // Whoever left it there was killed before the store heard of it, or has not lost the seat for long.
+                Intended::Taken => drop(self.settle_reference(id, None)?),
+            }
+        }
+        let intent = self.intent(&tip.commit, commit, candidate.head.clone(), *resolved_lines, gates.clone());
+        let task = &candidate.of.task;
+        let checked =
+            Check { intent: intent.clone(), demand: demand.clone(), token: task.token, state: task.state };
+        let act = Act::Land(checked);
+        let force = self.force.clone();
+        let command = seated.guard(Command::OnTask { task: Some(TaskRef::from(task.uid)), act, force });
+        let request = Request { identity: self.identity_for(candidate), command, key: None };
+        let unsettled = Unsettled { task: task.uid, id: id.to_owned(), intent };
+        match self.engine.run(&request) {
+            Ok(_) => Ok(Ok(unsettled)),
+            Err(refusal) => {
+                self.settle_reference(id, Some(commit))?;
+                // Without the seat, nothing more is to be done.
+                match refusal.seat.is_some() {
+                    true => Err(refusal),
+                    false => Ok(Err(refusal)),
+                }
+            }
+        }
+    }
+
+    /// Deletes the reference of an intent, unless the target has it.
+    fn settle_reference(&self, id: &str, commit: Option<&CommitId>) -> Result<bool, Refusal> {
+        use onus_repo::landing::Settled::Landed;
+        match (&self.settings.remote, commit) {
+            (None, _) => {
+                let settled = self.lander.settle(id, &self.target, commit).map_err(refused)?;
+                Ok(matches!(settled, Landed(_)))
+            }
+            (Some(remote), commit) => {
+                // Without a commit of ours: whatever is there is not in the target by our doing.
+                let nothing = self.lander.commit_of(&format!("refs/remotes/{remote}/{}", self.target));
+                let Some(commit) = commit.cloned().or(nothing) else { return Ok(false) };
+                let settled = self.lander.settle_at(remote, id, &self.target, &commit, REMOTE_LIMIT);
+                match settled.map_err(refused)? {
+                    Ok(settled) => Ok(matches!(settled, Landed(_))),
+                    Err(push) => Err(unreachable(remote, &push_failed(&push))),
+                }
+            }
+        }
+    }
+
+    fn move_target(&self, tip: &Tip, built: &[Built], result: &CommitId) -> Result<Moved, Refusal> {
+        let parts: Vec<Part<'_>> = built
+            .iter()
+            .map(|part| Part {
+                id: part.candidate.id(),
+                commit: &part.commit,
+                branch: Some((part.candidate.branch.as_str(), &part.candidate.head)),
+            })
+            .collect();
+        let ids: Vec<&str> = parts.iter().map(|part| part.id).collect();
+        let message = format!("onus: land {}", ids.join(", "));
+        let Some(remote) = &self.settings.remote else {
+            return self.lander.move_together(&parts, tip, result, &message).map_err(refused);
+        };
+        let steps = (&tip.commit, result);
+        match self
+            .lander
+            .move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT)
+            .map_err(refused)?
+        {
+            Ok(moved) => Ok(moved),
+            Err(Push::Refused(words)) => {
+                let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(&words));
+                Err(Refusal::new(Code::NotAllowed, message)
+                    .next(Step::plain("if the branch is protected, land by a pull request")))
+            }
+            Err(push) => Err(unreachable(remote, &push_failed(&push))),
+        }
+    }
+
+    /// Ends what was begun, so that it moves nothing any more.
+    fn withdraw(&mut self, begun: &[Unsettled]) -> Result<(), Refusal> {
+        for unsettled in begun {
+            let landed = self.settle_reference(&unsettled.id, Some(&unsettled.intent.commit))?;
+            let settled = if landed { Settled::Landed } else { Settled::Withdrawn };
+            self.engine.record_settled(&self.identity, unsettled, settled)?;
+        }
+        Ok(())
+    }
+
+    fn settled(&self, unsettled: &Unsettled, settled: Settled) -> Request {
+        let act = Act::SettleLanding { commit: unsettled.intent.commit.clone(), settled };
+        let command = Command::OnTask { task: Some(TaskRef::from(unsettled.task)), act, force: None };
+        let identity = onus_engine::Identity { token: None, ..self.identity.clone() };
+        Request { identity, command, key: None }
+    }
+}
