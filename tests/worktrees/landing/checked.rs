@@ -215,14 +215,16 @@ fn ad_hoc_work_passes_the_gates_of_landing_too() {
     let there = |args: &[&str]| {
         crate::support::Ran::of(yard.command_in(&side, &bob).args(args).arg("--json").output().unwrap())
     };
-    there(&["guard", "check", "bad"]).ok();
-    let touched = there(&["touch", "bad"]);
-    if touched.code != 0 {
-        there(&["add", "side door"]).ok();
-        there(&["claim", "--next"]).ok();
-    }
-    yard.commit_in(&side, "bad", "x\n");
-    there(&["worktree", "adopt", "."]).ok();
+    // An agent without a task commits: the guard opens one for it.
+    yard.run(&human("ada"), &["guard", "install"]).ok();
+    std::fs::write(side.join("bad"), "x\n").unwrap();
+    yard.git_in(&side, &["add", "bad"]);
+    let mut git = std::process::Command::new("git");
+    git.current_dir(&side).args(["commit", "--quiet", "-m", "side door"]).env_clear();
+    git.envs(yard.command_in(&side, &bob).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(git.status().unwrap().success());
+    let adopted = there(&["worktree", "adopt", "."]).ok().json();
+    assert_eq!(adopted["task"]["ad_hoc"], true, "{adopted:#}");
     let refused = there(&["land", "-m", "side door"]);
     assert_eq!(refused.refused(6)["code"], "gate", "{refused:?}");
     assert_eq!(yard.in_main("bad"), None);
