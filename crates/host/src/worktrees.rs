@@ -157,7 +157,7 @@ pub fn run_set_up(
     let interrupts = Interrupts::hold()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {error}")))?;
     let watch = Watch { renew: Some(&mut renew), interrupts: Some(&interrupts) };
-    let (ended, _) = run(command, watch)?;
+    let (ended, log) = run(command, watch)?;
     if let Some(why) = ended.fenced {
         return Err(Refusal::new(Code::Fenced, why));
     }
@@ -166,7 +166,23 @@ pub fn run_set_up(
         None => outcome_in_words(&ended.outcome, definition),
     };
     match why {
-        Some(why) => Err(Refusal::new(Code::NotAllowed, format!("the set-up command {why}"))),
+        Some(why) => {
+            let said = last_words(&log.bytes()).map(|said| format!("; the last that it wrote: {said}"));
+            let message = format!("the set-up command {why}{}", said.unwrap_or_default());
+            Err(Refusal::new(Code::NotAllowed, message))
+        }
         None => Ok(()),
+    }
+}
+
+/// The last line that a command wrote: whoever reads only the answer, or the record, is to know the reason.
+fn last_words(output: &[u8]) -> Option<String> {
+    const MOST: usize = 200;
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let line = quote::visible_line(line);
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => Some(format!("{}…", &line[..at])),
+        None => Some(line),
     }
 }
