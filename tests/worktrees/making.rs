@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::kit::Yard;
-use crate::support::{Ran, agent, human};
+use crate::support::{Ran, agent, human, program};
 
 #[test]
 fn a_claim_with_a_worktree_has_a_folder_beside_the_repository_on_a_branch_of_the_tasks_own() {
@@ -420,13 +420,12 @@ fn a_claim_without_its_worktree_says_why() {
     std::fs::create_dir_all(&bin).unwrap();
     let real = std::process::Command::new("sh").args(["-c", "command -v git"]).output().unwrap();
     let real = String::from_utf8(real.stdout).unwrap();
-    let script = format!("#!/bin/sh\ncase \"$*\" in *'worktree add'*) kill -9 $$;; esac\nexec '{}' \"$@\"\n", real.trim());
-    std::fs::write(bin.join("git"), script).unwrap();
-    let mut rights = std::fs::metadata(bin.join("git")).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
-    std::fs::set_permissions(bin.join("git"), rights).unwrap();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'worktree add'*) kill -9 $$;; esac\nexec '{}' \"$@\"\n",
+        real.trim()
+    );
+    program(&bin.join("git"), script);
+    let path = Yard::path_with(&bin);
     let mut claim = yard.command(&bob);
     let ran = Ran::of(claim.args(["claim", &id, "--worktree", "--json"]).env("PATH", path).output().unwrap());
     let why = "git could not make the worktree: it ended without a word";

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Attachment;
+use onus_core::ids::TaskRef;
 use onus_core::quote::{self, counted};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
@@ -39,6 +40,17 @@ impl Host {
         let state = state.ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
         let clone = self.place.as_ref().and_then(|place| place.common_dir.as_deref());
         Approvals::of(&state, clone.unwrap_or(&self.folder))
+    }
+
+    /// The task whose worktree this is.
+    pub fn task_here(&self) -> Option<TaskRef> {
+        Info::of(self.place.as_ref()?.git_dir.as_deref()?)?.task?.parse().ok()
+    }
+
+    /// The task that a command is about: the one named, or that the environment names, or whose worktree this is. None: the one
+    /// that the caller holds.
+    pub fn target_or_here(&self, named: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
+        Ok(crate::target(named)?.or_else(|| self.task_here()))
     }
 
     /// The set-up command, which must have been approved.

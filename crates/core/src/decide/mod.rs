@@ -22,7 +22,7 @@ mod undo;
 mod work;
 
 pub use constrained::uncommitted;
-pub use gate::missing_refusal;
+pub use gate::{failed_step, missing_refusal};
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use landing::moves_task;
 pub use ready::{
