@@ -120,7 +120,7 @@ fn status_names_what_waits_for_you_and_what_is_blocked_and_in_review() {
         "{shown}"
     );
     assert!(
-        place("\nblocked\n") < place("which provider?") && !shown.contains("in review\n"),
+        place("\nblocked\n") < place("which provider?") && !shown.contains("\nin review\n"),
         "said once: {shown}"
     );
 }

@@ -105,7 +105,7 @@ impl Yard {
     }
 
     /// The path in which programs are looked for, with a folder before it.
-    pub(super) fn path_with(bin: &Path) -> std::ffi::OsString {
+    pub(crate) fn path_with(bin: &Path) -> std::ffi::OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let all = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
         std::env::join_paths(all).unwrap()
