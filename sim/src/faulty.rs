@@ -220,7 +220,7 @@ impl Read for Failing<'_> {
         fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Vec<Glob>;
         fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> bool;
         fn indefinite_leases(&mut self, actor: &ActorName) -> (u64, u64);
-        fn walk_ready(&mut self, tier: Tier, due_ms: i64, visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>) -> ();
+        fn walk_ready(&mut self, asker: Option<&ActorName>, tier: Tier, due_ms: i64, visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>) -> ();
         fn next_due(&mut self, after_ms: i64) -> Option<i64>;
         fn neighbours(&mut self, task: Uid, direction: Direction) -> Vec<Uid>;
         fn neighbour_numbers(&mut self, task: Uid, direction: Direction) -> Vec<Number>;

@@ -837,6 +837,9 @@ pub(crate) struct GateRunAnswer {
     gates: Vec<GateRan>,
     /// Gates that a judge has still to pass.
     for_judges: Vec<String>,
+    /// Why not all have passed, and what to do first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -899,7 +902,7 @@ answers! {
     WorktreeRemovedAnswer: "worktree remove";
     WorktreePrunedAnswer: "worktree prune";
     WorktreeRepairedAnswer: "worktree repair";
-    LandAnswer: "land", "land --check", "land --queue";
+    LandAnswer: "land", "land --check", "land --queue", "land --queue --check";
     PullRequestAnswer: "land --via pr";
     GatesAnswer: "gate list";
     GatesOfTaskAnswer: ;

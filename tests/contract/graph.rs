@@ -290,7 +290,7 @@ fn a_reset_shows_first_what_it_would_touch_and_who_holds_it() {
     let line = |id: &str, state: &str, live| (id.to_owned(), state.to_owned(), live);
     assert_eq!(lines, [line(&a, "done", false), line(&b, "done", false), line(&c, "in_progress", true)]);
     let words = sandbox.run(&agent("z"), &["reset", &a, "--dry-run"]).ok().stdout.clone();
-    assert!(words.contains("ON-3 C (in_progress, held by agent:y (y-1), live)"), "{words}");
+    assert!(words.contains("ON-3 C (in progress, held by agent:y (y-1), live)"), "{words}");
     assert_eq!(dump(&sandbox), before);
 
     // A live lease in it: nobody resets that without force, and only a person may force.

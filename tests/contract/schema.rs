@@ -501,6 +501,7 @@ fn lands(tried: &Tried<'_>, git: &dyn Fn(&[&str])) {
         assert_eq!(tried.run("status", &[])["to_land"][0]["id"], id.as_str());
         tried.run("land --via pr", &[&id]);
         assert_eq!(tried.run("land --check", &[&id])["checked_only"], true);
+        assert_eq!(tried.run("land --queue --check", &[])["landed"][0]["task"], id.as_str());
         match is_queued {
             true => tried.run("land --queue", &[]),
             false => tried.run("land", &[&id]),

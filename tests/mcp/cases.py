@@ -101,6 +101,112 @@ async def the_loop_from_ready_to_done():
         assert (await call(client, "block", message="A decision"))["state"] == "blocked"
 
 
+GATES = """
+[[gate]]
+key = "format"
+kind = "command"
+run = ["true"]
+
+[[gate]]
+key = "tests"
+kind = "command"
+run = ["sh", "-c", "echo looking for the bug; ! grep -q bug code"]
+
+[[gate]]
+key = "review"
+kind = "review"
+types = ["bug"]
+"""
+
+
+async def gates_are_run_where_the_work_is_and_what_comes_next_is_a_tool():
+    def git(*args, cwd=FOLDER):
+        subprocess.run(["git", "-c", "user.name=T", "-c", "user.email=t@example.org", *args], cwd=cwd, check=True)
+
+    def write(folder, name, text):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+
+    def last(task, gate):
+        return [entry["last"] for entry in onus("gate", "list", task)["gates"] if entry["key"] == gate][0]
+
+    git("init", "-q", "-b", "main")
+    # Whatever else is in the sandbox is no work.
+    write(FOLDER, ".git/info/exclude", "*\n!code\n!onus.toml\n")
+    write(FOLDER, "onus.toml", GATES)
+    write(FOLDER, "code", "bug\n")
+    git("add", "code", "onus.toml")
+    git("commit", "-qm", "first")
+    onus("init", "--prefix", "ON")
+    mine, theirs, judged = add("Mend it"), add("Theirs"), add("Judged", "-t", "bug")
+    tools = set()
+
+    def are_tools(steps):
+        """Each step is a call of a tool that there is, or for a person; no command line is named."""
+        assert steps, steps
+        for step in steps:
+            assert "onus " not in step, step
+            name, _, rest = step.partition(" ")
+            assert name in tools or step.startswith("ask a person to ") or name == "mend", step
+            if name in tools:
+                json.loads(rest[: rest.index("}") + 1])
+
+    async with connect() as client:
+        tools.update(tool.name for tool in (await client.list_tools()).tools)
+        await call(client, "claim", id=mine)
+        # Nobody approved what the repository would run: nothing runs, and a person is asked.
+        before = len(onus("log", mine)["events"])
+        unapproved = await refused(client, "unapproved", "gate_run", id=mine)
+        are_tools(unapproved["next"])
+        assert len(onus("log", mine)["events"]) == before
+        onus("trust", "approve", "format", "tests")
+        # What is missing keeps it from being done, and the way there is a tool.
+        missing = await refused(client, "gate", "done", id=mine, message="Done")
+        are_tools(missing["next"])
+        assert any(step.startswith("gate_run") for step in missing["next"]), missing
+        # One passes, one fails: how it ended is in the answer.
+        ran = await call(client, "gate_run", id=mine)
+        assert ran["passed"] is False, ran
+        came = {gate["key"]: gate for gate in ran["gates"]}
+        assert came["format"]["verdict"] == "passed" and came["format"]["output"] is None, came
+        assert came["tests"]["verdict"] == "failed" and came["tests"]["exit"] == 1, came
+        assert came["tests"]["output"] == "looking for the bug\n", came
+        are_tools(ran["next"])
+        assert any(step.startswith("gate_run") for step in ran["next"]), ran
+        assert last(mine, "tests")["verdict"] == "failed" and last(mine, "tests")["actor"] == "agent:tester"
+        failed = await refused(client, "gate", "done", id=mine, message="Done")
+        are_tools(failed["next"])
+        # Mended: only what has not passed on these files is run.
+        write(FOLDER, "code", "fine\n")
+        git("commit", "-qam", "mended")
+        ran = await call(client, "gate_run")
+        assert ran["passed"] is True and "next" not in ran, ran
+        assert {gate["key"] for gate in ran["gates"]} == {"format", "tests"}
+        again = await client.call_tool("gate_run", {"id": mine})
+        assert again.structured_content["gates"] == [] and "no gate to run" in again.content[0].text, again
+        assert (await call(client, "done", id=mine, message="Mended"))["state"] == "done"
+        # What a reviewer has to pass is named, and the way to one is a tool.
+        await call(client, "claim", id=judged)
+        ran = await call(client, "gate_run", id=judged)
+        assert ran["passed"] is True and ran["for_judges"] == ["review"], ran
+        are_tools(ran["next"])
+        assert ran["next"][0].startswith("done "), ran
+        assert (await call(client, "done", id=judged, message="See it", submit=True))["state"] == "review"
+        # A gate of somebody else's task is run where their work is, and changes nothing about who holds it.
+        onus("claim", theirs, "--worktree", actor="agent:other", instance="o")
+        folder = onus("show", theirs)["lease"]["worktree"]
+        write(folder, "code", "bug\n")
+        ran = await call(client, "gate_run", id=theirs)
+        verdicts = {gate["key"]: gate["verdict"] for gate in ran["gates"]}
+        assert verdicts == {"format": "passed", "tests": "failed"}, ran
+        assert last(theirs, "tests")["actor"] == "agent:tester"
+        lease = onus("show", theirs)["lease"]
+        assert lease["actor"] == "agent:other" and lease["live"], lease
+        # It is theirs to finish.
+        held = await refused(client, "held", "done", id=theirs, message="Done for them")
+        are_tools(held["next"])
+
+
 class Weighed:
     """A client whose answers are kept, and of which one half is read."""
 

@@ -56,6 +56,7 @@ cases! {
     the_tools_teach_the_loop_and_are_cheap,
     the_whole_list_is_under_1600_tokens,
     the_loop_from_ready_to_done,
+    gates_are_run_where_the_work_is_and_what_comes_next_is_a_tool,
     the_text_alone_is_enough,
     the_structured_part_alone_is_enough,
     the_newest_revision_is_spoken_with_and_without_initialize,

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::kit::Yard;
-use crate::support::{Ran, agent, human};
+use crate::support::{Ran, agent, human, program};
 
 #[test]
 fn a_claim_with_a_worktree_has_a_folder_beside_the_repository_on_a_branch_of_the_tasks_own() {
@@ -397,4 +397,38 @@ fn done_says_which_commits_are_still_to_land() {
     assert_eq!(told[0]["next"][0], format!("onus land {id}"));
     let path = yard.claim(&a, &empty);
     assert_eq!(notices(&empty, &path), [] as [serde_json::Value; 0]);
+}
+
+/// Whoever reads only the answer, or what the task's record says, knows why there is no worktree.
+#[test]
+fn a_claim_without_its_worktree_says_why() {
+    let yard = Yard::new();
+    yard.commit(
+        "onus.toml",
+        "[worktree]\nsetup = [\"sh\", \"-c\", \"echo first; echo 'no such package: left-pad' >&2; echo; exit 3\"]\n",
+    );
+    yard.run(&human("ada"), &["trust", "approve", "--all"]).ok();
+    let (bob, id) = (agent("bob"), yard.add("one"));
+    let why = "the set-up command failed with exit code 3; the last that it wrote: no such package: left-pad";
+    let refused = yard.json(&bob, &["claim", &id, "--worktree"]).refused(6);
+    assert_eq!(refused["message"], format!("{id} was released again, it has no worktree: {why}"));
+    assert_eq!(yard.show(&id)["last_word"]["text"], format!("no worktree could be made: {why}"));
+    // A git that ends without a word.
+    yard.git(&["rm", "--quiet", "onus.toml"]);
+    yard.git(&["commit", "--quiet", "-m", "no set-up"]);
+    let bin = yard.folder().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let real = std::process::Command::new("sh").args(["-c", "command -v git"]).output().unwrap();
+    let real = String::from_utf8(real.stdout).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'worktree add'*) kill -9 $$;; esac\nexec '{}' \"$@\"\n",
+        real.trim()
+    );
+    program(&bin.join("git"), script);
+    let path = Yard::path_with(&bin);
+    let mut claim = yard.command(&bob);
+    let ran = Ran::of(claim.args(["claim", &id, "--worktree", "--json"]).env("PATH", path).output().unwrap());
+    let why = "git could not make the worktree: it ended without a word";
+    assert_eq!(ran.refused(6)["message"], format!("{id} was released again, it has no worktree: {why}"));
+    yard.is_at_rest();
 }

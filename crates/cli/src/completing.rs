@@ -6,6 +6,7 @@
 
 use clap::CommandFactory as _;
 
+use onus_core::gate::Gate;
 use onus_core::refusal::Refusal;
 use onus_core::task::{Priority, State, TaskType};
 use onus_host::Host;
@@ -37,6 +38,8 @@ enum Want {
         numbers: bool,
     },
     Actors,
+    /// What the project defines.
+    Gates,
 }
 
 /// Offers what may stand for the last of these words.
@@ -59,8 +62,15 @@ pub(crate) fn run(words: impl Iterator<Item = std::ffi::OsString>) {
 }
 
 fn looked_up(want: Want) -> Result<Vec<Offer>, Refusal> {
-    let (mut engine, _) = Host::new(None, None)?.reader()?;
+    let host = Host::new(None, None)?;
+    if want == Want::Gates {
+        let about =
+            |gate: &Gate| gate.title.clone().unwrap_or_else(|| format!("{}, {}", gate.kind, gate.stage));
+        return Ok(host.config.gates().iter().map(|gate| (gate.key.to_string(), about(gate))).collect());
+    }
+    let (mut engine, _) = host.reader()?;
     match want {
+        Want::Gates => Ok(Vec::new()),
         Want::Actors => {
             let actors =
                 engine.actors()?.into_iter().map(|actor| (actor.name, format!("tier {}", actor.tier)));
@@ -108,12 +118,12 @@ fn offers(root: &clap::Command, words: &[String], look_up: &mut dyn FnMut(Want) 
             .collect()
     };
     if let Some(arg) = pending {
-        return fitting(values(command, arg, current, look_up), current, "");
+        return fitting(values(command, (arg, 0), current, look_up), current, "");
     }
     if let Some((option, value)) =
         current.split_once('=').filter(|_| current.starts_with("--") && !only_values)
     {
-        let found = option_of(command, option).map(|arg| values(command, arg, value, look_up));
+        let found = option_of(command, option).map(|arg| values(command, (arg, 0), value, look_up));
         return fitting(found.unwrap_or_default(), value, &format!("{option}="));
     }
     if current.starts_with('-') && !only_values {
@@ -127,7 +137,7 @@ fn offers(root: &clap::Command, words: &[String], look_up: &mut dyn FnMut(Want) 
     // The last one may take several.
     let last = || command.get_positionals().last().filter(|arg| takes_several(arg));
     if let Some(arg) = command.get_positionals().nth(positional).or_else(last) {
-        offers.extend(values(command, arg, current, look_up));
+        offers.extend(values(command, (arg, positional), current, look_up));
     }
     fitting(offers, current, "")
 }
@@ -156,10 +166,10 @@ fn options(command: &clap::Command) -> Vec<Offer> {
     shown.filter_map(|arg| Some((format!("--{}", arg.get_long()?), about(arg.get_help())))).collect()
 }
 
-/// What an argument may be.
+/// What an argument may be, after so many words that stand by their place.
 fn values(
     command: &clap::Command,
-    arg: &clap::Arg,
+    (arg, before): (&clap::Arg, usize),
     current: &str,
     look_up: &mut dyn FnMut(Want) -> Vec<Offer>,
 ) -> Vec<Offer> {
@@ -173,11 +183,16 @@ fn values(
     };
     let name = arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
     match name.unwrap_or_default() {
-        "ID" | "ON" | "[ID] TEXT" => {
-            let numbers = !current.is_empty() && current.bytes().all(|byte| byte.is_ascii_digit());
-            let (states, all) = wanted_states(command.get_name());
-            look_up(Want::Tasks { states, all, numbers })
+        "ID" | "ON" | "[ID] TEXT" => look_up(tasks_for(command, current)),
+        // The task may be left out.
+        "[ID] GATE" => {
+            let mut offers = look_up(Want::Gates);
+            if before == 0 {
+                offers.extend(look_up(tasks_for(command, current)));
+            }
+            offers
         }
+        "KEY" if matches!(arg.get_long(), Some("gate" | "no-gate")) => look_up(Want::Gates),
         "ACTOR" => look_up(Want::Actors),
         "STATE" => plain(&mut State::ALL.iter().map(|state| state.as_str())),
         "TYPE" => plain(&mut TaskType::ALL.iter().map(|kind| kind.as_str())),
@@ -195,6 +210,12 @@ fn values(
         }
         _ => Vec::new(),
     }
+}
+
+fn tasks_for(command: &clap::Command, current: &str) -> Want {
+    let numbers = !current.is_empty() && current.bytes().all(|byte| byte.is_ascii_digit());
+    let (states, all) = wanted_states(command.get_name());
+    Want::Tasks { states, all, numbers }
 }
 
 /// Which tasks a command is for. None in particular: unfinished ones, or all.
@@ -224,6 +245,9 @@ mod tests {
         let mut wanted = None;
         let mut look_up = |want| {
             wanted = Some(want);
+            if want == Want::Gates {
+                return vec![("tests".to_owned(), "all tests pass".to_owned())];
+            }
             vec![
                 ("ON-1".to_owned(), "a title".to_owned()),
                 ("agent:a".to_owned(), String::new()),
@@ -260,6 +284,15 @@ mod tests {
             ("handoff ON-1 --to ag", vec!["agent:a"], Some(Want::Actors)),
             ("config get lease.tt", vec!["lease.ttl"], None),
             ("claim --key l", vec![], None),
+            ("gate run ON-1 t", vec!["tests"], Some(Want::Gates)),
+            ("gate run t", vec!["tests"], tasks(&[State::Open, State::InProgress], false, false)),
+            ("gate log O", vec!["ON-1"], tasks(&[], true, false)),
+            ("gate pass ON-1 t", vec!["tests"], Some(Want::Gates)),
+            ("gate fail ON-1 t", vec!["tests"], Some(Want::Gates)),
+            ("gate show ON-1 O", vec![], Some(Want::Gates)),
+            ("add x --gate t", vec!["tests"], Some(Want::Gates)),
+            ("edit ON-1 --gate=t", vec!["--gate=tests"], Some(Want::Gates)),
+            ("edit ON-1 --no-gate t", vec!["tests"], Some(Want::Gates)),
             ("completions ba", vec!["bash"], None),
             ("help ta", vec!["takeover"], None),
             ("add --file pl", vec![], None),
@@ -281,7 +314,7 @@ mod tests {
                 if is_looked_up {
                     let mut look_up = |_| vec![("x".to_owned(), String::new())];
                     assert!(
-                        !values(command, arg, "", &mut look_up).is_empty(),
+                        !values(command, (arg, 0), "", &mut look_up).is_empty(),
                         "{} {}",
                         command.get_name(),
                         arg.get_id()

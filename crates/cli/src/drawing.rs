@@ -140,9 +140,9 @@ impl Tree<'_> {
 /// A task on one line.
 pub(crate) fn label(out: &Output, node: &NodeView) -> String {
     let state = match node.state {
-        State::Done => out.good(node.state.as_str()),
-        State::Failed | State::Blocked => out.bad(node.state.as_str()),
-        state => state.to_string(),
+        State::Done => out.good(node.state.spoken()),
+        State::Failed | State::Blocked => out.bad(node.state.spoken()),
+        state => state.spoken().to_owned(),
     };
     let mark = mark(node).map(|mark| out.dim(&format!(" ({mark})"))).unwrap_or_default();
     format!("{} {} {state} {}{mark}", node.id, node.priority, escape_line(&node.title))
@@ -163,7 +163,7 @@ fn heading(view: &GraphView, node: &NodeView) -> String {
     let held_up = view.bottlenecks.iter().find(|bottleneck| bottleneck.id == node.id);
     let held_up =
         held_up.map(|bottleneck| format!(" · unblocks {}", bottleneck.unblocks)).unwrap_or_default();
-    format!("{} · {} · {}{mark}{held_up}", node.id, node.priority, node.state)
+    format!("{} · {} · {}{mark}{held_up}", node.id, node.priority, node.state.spoken())
 }
 
 /// A flowchart. Arrows start at the task that comes first; dotted ones lead from a part to its parent.

@@ -4,6 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::Output;
 use crate::table::shortened;
+use crate::wrap::wrapped;
 
 /// The least that is left of a column that gives way.
 const MIN_WIDTH: usize = 16;
@@ -51,6 +52,9 @@ impl Grid {
                 None if excess > 0 => folds = fold(&mut widths, room),
                 None => {}
             }
+            if folds.iter().filter(|folds| **folds).count() > 1 {
+                return self.blocks(out);
+            }
         }
         let line = |cells: &[String]| {
             let mut text = String::new();
@@ -75,6 +79,20 @@ impl Grid {
         let head: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         let rows = self.rows.iter().map(|row| line(row));
         std::iter::once(out.dim(&line(&head))).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Each row by itself, for a screen on which it would take more than two lines: its first two cells, and below them one line per
+    /// cell, with its name. What is empty is left out.
+    fn blocks(&self, out: &Output) -> String {
+        let names = self.columns.iter().map(|(name, _)| *name);
+        let rows = self.rows.iter().map(|row| {
+            let head = row.iter().take(2).map(String::as_str).collect::<Vec<_>>().join("  ");
+            let rest = names.clone().zip(row).skip(2).filter(|(_, cell)| !cell.is_empty());
+            let rest = rest.map(|(name, cell)| format!("  {} {cell}", out.dim(&format!("{name}:"))));
+            std::iter::once(head).chain(rest).collect::<Vec<_>>().join("\n")
+        });
+        let text = rows.collect::<Vec<_>>().join("\n");
+        out.width.map_or(text.clone(), |columns| wrapped(&text, columns))
     }
 
     pub(crate) fn markdown(&self) -> String {
@@ -154,7 +172,7 @@ mod tests {
         out.width = Some(20);
         assert_eq!(
             grid("A title that is far too long for this").text(&out),
-            "task\n  title\n     hours\nWS-1\n  A title that is f…\n   1:00:00\nWS-12\n  b\n  -0:30:00"
+            "WS-1  A title that\n      is far too\n      long for this\n  hours: 1:00:00\nWS-12  b\n  hours: -0:30:00"
         );
         out.width = None;
         assert!(grid("A title that is far too long for this").text(&out).contains("for this   1:00:00"));

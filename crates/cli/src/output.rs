@@ -164,7 +164,7 @@ impl Output {
 
     /// A state in its colour.
     pub(crate) fn state(&self, state: State) -> String {
-        self.styled(state_style(state), state.as_str())
+        self.styled(state_style(state), state.spoken())
     }
 
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {

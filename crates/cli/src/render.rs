@@ -110,7 +110,7 @@ pub(crate) fn tasks(out: &Output, tasks: &[TaskView]) -> String {
                 (task.id.clone(), plain.bold()),
                 (task.priority.to_string(), urgent(task)),
                 (task.kind.to_string(), plain),
-                (task.state.to_string(), state_style(task.state)),
+                (task.state.spoken().to_owned(), state_style(task.state)),
             ],
             title: escape_line(&task.title),
             aside: aside(task),
@@ -130,7 +130,7 @@ fn aside(task: &TaskView) -> Option<Aside> {
         (ObstacleKind::Schedule, _, Some(at)) => Aside::Whole(format!("starts {}", local_time(at))),
         (_, Some(word), _) => Aside::Cut(format!("{}: {}", escape_line(&word.actor), first_line(&word.text))),
         // The state's own word stands in its column.
-        (ObstacleKind::State, None, _) if task.state.as_str() == not_ready.message => return None,
+        (ObstacleKind::State, None, _) if task.state.spoken() == not_ready.message => return None,
         _ => Aside::Whole(escape_line(&not_ready.message)),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use onus_core::chain::Record;
 use onus_core::event::Body;
-use onus_core::gate::Judgement;
+use onus_core::gate::Run;
 use onus_core::ids::Uid;
 use onus_core::landing::{LandStyle, Obstruction};
 use onus_core::lease::{LapseCause, LeaseEnd};
@@ -237,9 +237,15 @@ fn what(page: &LogPage, record: &Record) -> String {
         }
         Body::GatePassed(judgement) => {
             let flaky = if judgement.flaky { ", which had failed on the same files before" } else { "" };
-            format!("gate {} passed{flaky}{}{token}", judgement.gate, ran(judgement))
+            match &judgement.run {
+                Some(run) => format!("ran gate {}: it passed{flaky}{}{token}", judgement.gate, ran(run)),
+                None => format!("passed gate {}{flaky}{token}", judgement.gate),
+            }
         }
-        Body::GateFailed(judgement) => format!("gate {} failed{}{token}", judgement.gate, ran(judgement)),
+        Body::GateFailed(judgement) => match &judgement.run {
+            Some(run) => format!("ran gate {}: it failed{}{token}", judgement.gate, ran(run)),
+            None => format!("failed gate {}{token}", judgement.gate),
+        },
         Body::LandingIntended(intent) => {
             format!("began to land {} in {}{token}", intent.commit.short(), quote::name(&intent.target))
         }
@@ -272,9 +278,8 @@ fn what(page: &LogPage, record: &Record) -> String {
     }
 }
 
-/// How the command of a gate ended, if one was run.
-fn ran(judgement: &Judgement) -> String {
-    let Some(run) = &judgement.run else { return String::new() };
+/// How the command of a gate ended.
+fn ran(run: &Run) -> String {
     let took = Span::from_ms(run.duration_ms);
     match (run.timed_out, run.exit) {
         (true, _) => format!(" (ran out of time after {took})"),

@@ -182,6 +182,9 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         },
         Step::Gates(task) => on("gate list", task, "   # what it has to pass"),
         Step::RunGates(task) => on("gate run", task, "   # run what it has still to pass"),
+        Step::GateLog { task, gate } => {
+            Some(format!("onus gate log {} {}   # what it wrote", shell_word(task)?, shell_word(gate)?))
+        }
         Step::PassGate { task, gate, by } => {
             let by = match by {
                 Reader::Reviewer => "by someone who did not work on it",
@@ -190,6 +193,10 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             Some(format!("onus gate pass {} {}   # {by}", shell_word(task)?, shell_word(gate)?))
         }
         Step::Land(task) => on("land", task, ""),
+        Step::KeepBothSides(file) => {
+            let file = quote::name(file);
+            Some(format!("if everyone only adds to {file}: name it in land.union, in the target's onus.toml"))
+        }
         Step::ApproveCommand(name) => {
             on("trust approve", name, "   # by a person, after reading 'onus trust list'")
         }

@@ -48,7 +48,9 @@ fn words(line: &str) -> Vec<&str> {
             begins = ends;
         }
     }
-    words.push(&line[begins..]);
+    if begins < line.len() {
+        words.push(&line[begins..]);
+    }
     words
 }
 

@@ -165,14 +165,19 @@ impl Snapshot<'_> {
         let Snapshot { rows, project, now, policy, observe, .. } = *self;
         let mut left = limit;
         if left > 0 {
-            self.read.walk_ready(tier, now.wall_ms, &mut |read, task| {
-                let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
-                if snapshot.is_ready(&task, asker.as_ref(), terms)? {
-                    left -= 1;
-                    visit(&mut snapshot, task, None)?;
-                }
-                Ok(left > 0)
-            })?;
+            self.read.walk_ready(
+                asker.as_ref().map(|actor| &actor.name),
+                tier,
+                now.wall_ms,
+                &mut |read, task| {
+                    let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
+                    if snapshot.is_ready(&task, asker.as_ref(), terms)? {
+                        left -= 1;
+                        visit(&mut snapshot, task, None)?;
+                    }
+                    Ok(left > 0)
+                },
+            )?;
         }
         if left == 0 {
             return Ok(());

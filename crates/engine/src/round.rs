@@ -17,9 +17,10 @@ use crate::request::evidence::MOST_JUDGED;
 use crate::snapshot::Snapshot;
 use crate::{Engine, Identity};
 
-/// So many tasks with branches are looked at, and so many events of each.
+/// So many tasks with branches are looked at, and so many events and leases of each, the last ones.
 const MOST: u64 = 10_000;
 const EVENTS: u64 = 2_000;
+const LEASES: u64 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -42,6 +43,8 @@ pub struct RoundRow {
     pub state: State,
     /// Who held it last.
     pub actor: Option<String>,
+    /// Everyone who held it, each once, in the order of their first leases.
+    pub actors: Vec<String>,
     /// How many leases there were on it.
     pub leases: u64,
     pub branch: String,
@@ -89,7 +92,12 @@ impl Snapshot<'_> {
 
     fn round_row(&mut self, task: &Task) -> Result<Option<RoundRow>> {
         let Some(own) = &task.branch else { return Ok(None) };
-        let lease = if task.token > Token(0) { self.lease(task.uid, task.token)? } else { None };
+        let (mut last, mut actors): (Option<String>, Vec<String>) = (None, Vec::new());
+        let first = task.token.0.saturating_sub(LEASES).max(1);
+        for token in first..=task.token.0 {
+            last = self.lease(task.uid, Token(token))?.map(|lease| lease.actor.to_string());
+            actors.extend(last.clone().filter(|actor| !actors.contains(actor)));
+        }
         let mut gates: Vec<RoundGate> = Vec::new();
         // The newest first: the last word on each counts.
         for row in self.read.judgements_of(task.uid, MOST_JUDGED)? {
@@ -108,7 +116,8 @@ impl Snapshot<'_> {
             task: self.id(task.number),
             title: self.title_of(task.uid)?.unwrap_or_default(),
             state: task.state,
-            actor: lease.map(|lease| lease.actor.to_string()),
+            actor: last,
+            actors,
             leases: task.token.0,
             branch: own.branch.clone(),
             target: own.target.clone(),

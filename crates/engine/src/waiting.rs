@@ -283,7 +283,7 @@ impl Snapshot<'_> {
     fn in_the_way_of_any(&mut self, request: &Request) -> Result<InTheWay, StoreError> {
         let tier = self.asker(Some(&request.identity))?.map_or(Tier::DEFAULT, |actor| actor.tier);
         let mut tasks = Vec::new();
-        self.read.walk_ready(tier, self.now.wall_ms, &mut |_, task| {
+        self.read.walk_ready(None, tier, self.now.wall_ms, &mut |_, task| {
             tasks.push(task);
             Ok(tasks.len() < MAX_TASKS)
         })?;

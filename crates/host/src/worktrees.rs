@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Attachment;
+use onus_core::ids::TaskRef;
 use onus_core::quote::{self, counted};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
@@ -39,6 +40,17 @@ impl Host {
         let state = state.ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
         let clone = self.place.as_ref().and_then(|place| place.common_dir.as_deref());
         Approvals::of(&state, clone.unwrap_or(&self.folder))
+    }
+
+    /// The task whose worktree this is.
+    pub fn task_here(&self) -> Option<TaskRef> {
+        Info::of(self.place.as_ref()?.git_dir.as_deref()?)?.task?.parse().ok()
+    }
+
+    /// The task that a command is about: the one named, or that the environment names, or whose worktree this is. None: the one
+    /// that the caller holds.
+    pub fn target_or_here(&self, named: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
+        Ok(crate::target(named)?.or_else(|| self.task_here()))
     }
 
     /// The set-up command, which must have been approved.
@@ -157,7 +169,7 @@ pub fn run_set_up(
     let interrupts = Interrupts::hold()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {error}")))?;
     let watch = Watch { renew: Some(&mut renew), interrupts: Some(&interrupts) };
-    let (ended, _) = run(command, watch)?;
+    let (ended, log) = run(command, watch)?;
     if let Some(why) = ended.fenced {
         return Err(Refusal::new(Code::Fenced, why));
     }
@@ -166,7 +178,23 @@ pub fn run_set_up(
         None => outcome_in_words(&ended.outcome, definition),
     };
     match why {
-        Some(why) => Err(Refusal::new(Code::NotAllowed, format!("the set-up command {why}"))),
+        Some(why) => {
+            let said = last_words(&log.bytes()).map(|said| format!("; the last that it wrote: {said}"));
+            let message = format!("the set-up command {why}{}", said.unwrap_or_default());
+            Err(Refusal::new(Code::NotAllowed, message))
+        }
         None => Ok(()),
+    }
+}
+
+/// The last line that a command wrote: whoever reads only the answer, or the record, is to know the reason.
+fn last_words(output: &[u8]) -> Option<String> {
+    const MOST: usize = 200;
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let line = quote::visible_line(line);
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => Some(format!("{}…", &line[..at])),
+        None => Some(line),
     }
 }

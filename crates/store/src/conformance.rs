@@ -10,6 +10,7 @@
 )]
 
 mod graph;
+mod landing;
 mod leases;
 mod ledger;
 pub mod proxy;
@@ -30,6 +31,7 @@ pub type Case<S> = (&'static str, fn(&mut S));
 pub fn cases<S: Store>() -> Vec<Case<S>> {
     let mut all = tasks::cases();
     all.extend(graph::cases());
+    all.extend(landing::cases());
     all.extend(leases::cases());
     all.extend(scopes::cases());
     all.extend(seats::cases());

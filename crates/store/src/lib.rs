@@ -497,11 +497,11 @@ pub trait Read {
     fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
     /// Agents' leases without any time limit that have not ended: one actor's, and all.
     fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)>;
-    /// Open tasks without a lease that wait for nothing and that an actor of this tier may claim, the best first: by
-    /// priority, then by the unfinished tasks that depend on them, then by age. Those with a schedule only if it is due.
-    /// `visit` says whether to go on.
+    /// Open tasks without a lease that wait for nothing and that an actor of this tier may claim, the best first
+    /// ([`onus_core::decide::rank`] for who asks). Those with a schedule only if it is due. `visit` says whether to go on.
     fn walk_ready(
         &mut self,
+        asker: Option<&ActorName>,
         tier: Tier,
         due_ms: i64,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
@@ -649,12 +649,13 @@ pub trait Write: Read {
     /// them locked.
     fn walk_free(
         &mut self,
+        asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         _patience: Patience,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
     ) -> Result<bool> {
-        self.walk_ready(tier, due_ms, visit).map(|()| false)
+        self.walk_ready(Some(asker), tier, due_ms, visit).map(|()| false)
     }
     /// The number for the next task. It is taken once a task's creation is applied.
     fn next_number(&mut self) -> Result<Number>;

@@ -12,6 +12,8 @@ pub(crate) struct LandAnswer {
     /// Tasks whose changes the target had already.
     found: Vec<FoundItem>,
     refused: Vec<RefusedItem>,
+    /// Every run of a gate, in order.
+    ran: Vec<RanItem>,
     /// Gates that fail on the target alone.
     red: Vec<String>,
     /// Where the target is checked out.
@@ -36,6 +38,22 @@ pub(crate) struct LandedItem {
     conflict_lines: u64,
     /// What the merged result passed.
     gates: Vec<String>,
+    /// With `--queue --check`: those of them that nobody has run on it.
+    to_run: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RanItem {
+    gate: String,
+    /// The tasks that have to pass it.
+    tasks: Vec<String>,
+    /// `result`: what the target would be with them; `target`: the target alone.
+    on: String,
+    /// `passed` or `failed`.
+    verdict: String,
+    exit: Option<i32>,
+    timed_out: bool,
+    duration_ms: i64,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -8,3 +8,4 @@ mod remote;
 mod round;
 mod settled;
 mod simple;
+mod told;

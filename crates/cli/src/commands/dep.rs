@@ -78,7 +78,7 @@ fn list(context: &Context, one: One) -> super::Result {
     }
     let room = out
         .width
-        .map_or(usize::MAX, |width| width.saturating_sub(links.id.len() + links.state.as_str().len() + 2));
+        .map_or(usize::MAX, |width| width.saturating_sub(links.id.len() + links.state.spoken().len() + 2));
     let title = shortened(&escape_line(&links.title), room.max(12));
     out.line(&format!("{} {} {title}", out.bold(&links.id), out.state(links.state)));
     for (title, list) in [("needs", &links.needs), ("needed by", &links.needed_by)] {
@@ -96,7 +96,7 @@ fn linked(out: &Output, list: &[LinkView]) -> String {
         .map(|link| Row {
             cells: vec![
                 (format!("  {}", link.id), plain.bold()),
-                (link.state.to_string(), state_style(link.state)),
+                (link.state.spoken().to_owned(), state_style(link.state)),
             ],
             title: escape_line(&link.title),
             aside: link.holder.as_deref().map(|holder| Aside::Whole(escape_line(holder))),

@@ -11,9 +11,9 @@ use super::list::PageArgs;
 
 /// List the tasks you can claim now, best first
 ///
-/// Open tasks within your tier that wait for nothing and are not kept for another actor, ordered by priority, then by how
-/// many unfinished tasks depend on them, then by age. After them come tasks whose lease has lapsed, but only agents': a
-/// person's task is never offered.
+/// Open tasks within your tier that wait for nothing and are not kept for another actor, ordered by priority; of one
+/// priority, what is kept for you comes first, then what most unfinished tasks depend on, then the oldest. After them come tasks whose
+/// lease has lapsed, but only agents': a person's task is never offered.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -75,7 +75,8 @@ fn ranked(out: &Output, task: &TaskView) -> String {
     let lapsed = task.lease.as_ref().filter(|_| task.takeover == Some(true));
     let last =
         lapsed.map(|lease| format!("; after fresh work: {}", render::lease(lease))).unwrap_or_default();
-    let why = format!("{}; {waiting}; {} old{last}", task.priority, render::age(&task.created_at));
+    let kept = if task.kept_for.is_some() { "; kept for you" } else { "" };
+    let why = format!("{}{kept}; {waiting}; {} old{last}", task.priority, render::age(&task.created_at));
     format!("  {} {}\n{}", task.id, escape_line(&task.title), out.dim(&format!("    {why}")))
 }
 

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use jiff::tz::TimeZone;
 use onus_core::actor::ActorName;
 use onus_core::refusal::Refusal;
-use onus_engine::{AwaitedView, CostBy, DayView, FlowView, Percentiles, RoundGate, StandupView, UsageView};
+use onus_engine::{
+    AwaitedView, CostBy, DayView, FlowView, Percentiles, RoundGate, RoundRow, StandupView, UsageView,
+};
 
 use crate::args::parse;
 use crate::bars;
@@ -348,24 +350,22 @@ fn round(context: &Context, args: &Round) -> super::Result {
         ("task", Kind::Word),
         ("title", Kind::Title),
         ("who", Kind::Word),
+        ("branch", Kind::Word),
         ("state", Kind::Word),
-        ("conflict lines", Kind::Number),
-        ("kept from both", Kind::Number),
+        ("conflict lines", Kind::Word),
         ("gates", Kind::Word),
         ("landed", Kind::Word),
     ]);
     for row in &view.rows {
-        let who = row.actor.as_deref().map(escape_line).unwrap_or_default();
-        let who = if row.leases > 1 { format!("{who} ({} leases)", row.leases) } else { who };
         let landed =
             row.landed.as_ref().map(|commit| format!("{} {}", escape_line(&row.target), &commit[..10]));
         grid.push(vec![
             row.task.clone(),
             escape_line(&row.title),
-            who,
+            who(row),
+            escape_line(&row.branch),
             row.state.spoken().to_owned(),
-            row.conflict_lines.to_string(),
-            row.resolved_lines.to_string(),
+            conflicts(row.conflict_lines, row.resolved_lines),
             row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", "),
             landed.unwrap_or_default(),
         ]);
@@ -378,17 +378,30 @@ fn round(context: &Context, args: &Round) -> super::Result {
         page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
         page.lines.push(String::new());
     }
-    let sum = format!(
-        "{} of {} landed; {} conflict lines resolved by hand, {} kept from both sides",
-        view.landed,
-        view.rows.len(),
-        view.conflict_lines,
-        view.resolved_lines
-    );
+    let lines = conflicts(view.conflict_lines, view.resolved_lines);
+    let sum = format!("{} of {} landed; conflict lines: {lines}", view.landed, view.rows.len());
     page.item("", &sum);
     page.end();
     out.notices(&looked.notices);
     Ok(())
+}
+
+/// Lines that two sides changed differently: those left to people, and those that the project's rule kept from both sides.
+fn conflicts(left: u64, kept: u64) -> String {
+    let said = [(left, "by hand"), (kept, "kept from both")];
+    let said: Vec<String> =
+        said.iter().filter(|(lines, _)| *lines > 0).map(|(lines, how)| format!("{lines} {how}")).collect();
+    if said.is_empty() { "0".to_owned() } else { said.join(", ") }
+}
+
+/// Everyone who held a task, one after the other.
+fn who(row: &RoundRow) -> String {
+    let actors: Vec<String> = row.actors.iter().map(|actor| escape_line(actor)).collect();
+    match (actors.as_slice(), row.leases) {
+        ([_], 2) => format!("{} (claimed it twice)", actors[0]),
+        ([_], times) if times > 2 => format!("{} (claimed it {times} times)", actors[0]),
+        (actors, _) => actors.join(", then "),
+    }
 }
 
 fn gate_word(gate: &RoundGate) -> String {

@@ -66,7 +66,7 @@ fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> Str
             let alive = if lease.live { "live" } else { "lapsed" };
             format!(", held by {} ({}), {alive}", lease.actor, lease.instance)
         });
-        let state = format!("({was}{}{})", task.state, held.unwrap_or_default());
+        let state = format!("({was}{}{})", task.state.spoken(), held.unwrap_or_default());
         lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));
     }
     lines.join("\n")

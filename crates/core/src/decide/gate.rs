@@ -2,7 +2,7 @@
 
 use crate::command::{Force, Judging};
 use crate::event::{Body, Draft};
-use crate::gate::{Demand, Gate, GateKind, Judgement, Missing, Verdict, Why};
+use crate::gate::{Demand, Gate, GateKey, GateKind, Judgement, Missing, Verdict, Why};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
@@ -128,6 +128,11 @@ pub(super) fn asked_for(
     }
 }
 
+/// What to do first about a gate that was run and failed.
+pub fn failed_step(id: &str, gate: &GateKey) -> Step {
+    Step::GateLog { task: id.to_owned(), gate: gate.to_string() }
+}
+
 /// Exit 6: gates that are not passed, and how they can be.
 pub fn missing_refusal(id: &str, missing: &[Missing]) -> Refusal {
     let why = |missing: &Missing| {
@@ -147,7 +152,11 @@ pub fn missing_refusal(id: &str, missing: &[Missing]) -> Refusal {
     let plural = if missing.len() == 1 { "a gate" } else { "gates" };
     let mut refusal =
         Refusal::new(Code::Gate, format!("{} has {plural} to pass: {}", name(id), gates.join(", "))).task(id);
-    if missing.iter().any(|missing| missing.kind.is_some_and(GateKind::is_run)) {
+    let runs = |missing: &Missing| missing.kind.is_some_and(GateKind::is_run);
+    if let Some(failed) = missing.iter().find(|missing| missing.why == Why::Failed && runs(missing)) {
+        refusal = refusal.next(failed_step(id, &failed.key));
+    }
+    if missing.iter().any(runs) {
         refusal = refusal.next(Step::RunGates(id.to_owned()));
     }
     let judged = |missing: &&Missing| matches!(missing.kind, Some(GateKind::Manual | GateKind::Review));

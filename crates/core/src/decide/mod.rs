@@ -22,11 +22,12 @@ mod undo;
 mod work;
 
 pub use constrained::uncommitted;
-pub use gate::missing_refusal;
+pub use gate::{failed_step, missing_refusal};
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use landing::moves_task;
 pub use ready::{
-    Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_ready_for, obstacle_in_row, obstacles, opens_at,
+    Obstacle, ObstacleKind, Upstream, can_be_taken_over, is_kept_for, is_ready_for, obstacle_in_row,
+    obstacles, opens_at, rank,
 };
 pub use rescue::is_lost;
 pub use scope::{MAX_GLOBS, Merge, Reserving, Rival, Surroundings, reservations_of, reserved_by, reserves};

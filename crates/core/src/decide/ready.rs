@@ -1,16 +1,17 @@
 //! `ready` is a question, not a state: what keeps a caller from claiming a task?
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::Actor;
+use crate::actor::{Actor, ActorName};
 use crate::command::Terms;
-use crate::ids::shortened;
+use crate::ids::{Number, shortened};
 use crate::lease::{Lease, Liveness};
 use crate::refusal::{Code, Reader, Refusal, Step};
-use crate::task::{State, Task, words};
+use crate::task::{Priority, State, Task, words};
 use crate::time::{Moment, SECOND_MS, Span};
 use crate::transition::Verb;
 
@@ -90,6 +91,18 @@ pub fn obstacle_in_row(task: &Task, actor: Option<&Actor>, now: &Moment) -> Opti
         (above, ObstacleKind::Tier),
     ];
     obstacles.into_iter().find(|(is_there, _)| *is_there).map(|(_, kind)| kind)
+}
+
+/// Whether a task is kept for an actor, or was until the time for that ran out: its own work, come back to it.
+pub fn is_kept_for(task: &Task, actor: Option<&ActorName>) -> bool {
+    matches!((&task.kept, actor), (Some(kept), Some(actor)) if kept.actor == *actor)
+}
+
+/// The order in which tasks are offered to who asks, the least first: by priority; then what is kept for the asker; then by the
+/// unfinished tasks that depend on them; then by age.
+pub fn rank(task: &Task, asker: Option<&ActorName>) -> (Priority, Reverse<bool>, Reverse<u64>, Number) {
+    let kept = Reverse(is_kept_for(task, asker));
+    (task.facts.priority, kept, Reverse(task.counts.open_dependents), task.number)
 }
 
 /// The next time at which the clock alone clears an obstacle to a claim, as far as the task's own row can tell: the end of

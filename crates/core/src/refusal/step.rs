@@ -123,6 +123,11 @@ pub enum Step {
     Gates(Id),
     /// Run the gates that it has still to pass.
     RunGates(Id),
+    /// Read what a gate wrote when it was run last.
+    GateLog {
+        task: Id,
+        gate: String,
+    },
     /// Say that a gate is passed, which nobody can by running something.
     PassGate {
         task: Id,
@@ -131,6 +136,8 @@ pub enum Step {
     },
     /// Land it.
     Land(Id),
+    /// A person has the project say that everyone only adds to this file, so that both sides are kept.
+    KeepBothSides(String),
     /// A person reads and approves the command of this name that the repository configures.
     ApproveCommand(String),
 
@@ -287,8 +294,10 @@ impl Step {
             Step::HelpOn("edit"),
             Step::Gates(id()),
             Step::RunGates(id()),
+            Step::GateLog { task: id(), gate: "tests".to_owned() },
             Step::PassGate { task: id(), gate: "review".to_owned(), by: Reader::Reviewer },
             Step::Land(id()),
+            Step::KeepBothSides("LOG.md".to_owned()),
             Step::ApproveCommand("setup".to_owned()),
             Step::plain("free some space"),
         ];

@@ -72,12 +72,14 @@ impl UnitOfWork<'_> {
         let (rows, project, now, actor) = (&self.rows, &self.project, &self.now, &self.actor);
         let (policy, observe) = (self.policy, &self.outside.observe);
         let mut best = None;
-        let left_out = self.write.walk_free(actor.tier, self.now.wall_ms, patience, &mut |read, task| {
-            let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
-            let fits = !passed_over.contains(&task.uid) && snapshot.is_ready(&task, Some(actor), terms)?;
-            best = Some(task).filter(|_| fits);
-            Ok(!fits)
-        })?;
+        let left_out =
+            self.write.walk_free(&actor.name, actor.tier, now.wall_ms, patience, &mut |read, task| {
+                let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
+                let fits =
+                    !passed_over.contains(&task.uid) && snapshot.is_ready(&task, Some(actor), terms)?;
+                best = Some(task).filter(|_| fits);
+                Ok(!fits)
+            })?;
         let uid = best.as_ref().map(|task| task.uid);
         if let Some(task) = best {
             self.rows.locked(task);

@@ -394,7 +394,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "land.style",
         env: "ONUS_LAND_STYLE",
-        default: None,
+        default: Some("merge"),
         kind: Kind::LandStyle,
         shared: true,
         strictness: Strictness::Neither,

@@ -315,8 +315,8 @@ impl Config {
     /// Whether tasks land here, and whether those who depend on one wait for that.
     fn deps_met(&self) -> Option<DepsMet> {
         let said = self.get("deps.met").and_then(|(value, _)| value.parse().ok());
-        let lands =
-            ["land.style", "land.union", "land.remote", "land.pr"].iter().any(|key| self.get(key).is_some());
+        let is_said = |key: &&str| self.get(key).is_some_and(|(_, source)| *source != Source::Default);
+        let lands = ["land.style", "land.union", "land.remote", "land.pr"].iter().any(is_said);
         said.or(lands.then_some(DepsMet::Landed)).filter(|met| lands || *met == DepsMet::Landed)
     }
 

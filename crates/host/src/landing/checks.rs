@@ -17,6 +17,7 @@ use onus_core::scope::Scope;
 use onus_engine::{Identity, Request};
 use onus_repo::landing::Scratch;
 
+use super::report::Ran;
 use super::round::Built;
 use super::{Candidate, Landings, refused};
 use crate::config::SHARED_FILE;
@@ -32,6 +33,8 @@ pub struct Running<'a> {
     pub base: &'a CommitId,
     /// What is checked, in words.
     pub what: &'a str,
+    /// The tasks that have to pass it.
+    pub tasks: &'a [String],
 }
 
 /// Runs a gate, if the user approved its command.
@@ -98,6 +101,7 @@ impl Landings<'_> {
         &mut self,
         tip: &CommitId,
         built: &[Built],
+        ran: &mut Vec<Ran>,
         run: &mut GateRun<'_>,
     ) -> Result<Checked, Refusal> {
         let Some(last) = built.last() else { return Ok(Checked::Passed) };
@@ -108,8 +112,7 @@ impl Landings<'_> {
                 .asked(&part.candidate.of.task.facts)
                 .filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage)))
             {
-                let lacks = part.demand.standing(gate, &part.candidate.of.judged).is_some();
-                if lacks && !needed.iter().any(|known| known.key == gate.key) {
+                if part.lacks(gate) && !needed.iter().any(|known| known.key == gate.key) {
                     needed.push(gate.clone());
                 }
             }
@@ -121,7 +124,7 @@ impl Landings<'_> {
         let mut checked = Checked::Passed;
         let mut failed = Ok(());
         for gate in &needed {
-            match self.judge(gate, &scratch, tip, built, run) {
+            match self.judge(gate, (&scratch, tip), built, ran, run) {
                 Ok(Checked::Passed) => {}
                 Ok(other) => {
                     checked = other;
@@ -143,16 +146,24 @@ impl Landings<'_> {
     fn judge(
         &mut self,
         gate: &Gate,
-        scratch: &Scratch,
-        tip: &CommitId,
+        (scratch, tip): (&Scratch, &CommitId),
         built: &[Built],
+        ran: &mut Vec<Ran>,
         run: &mut GateRun<'_>,
     ) -> Result<Checked, Refusal> {
         let Some(last) = built.last() else { return Ok(Checked::Passed) };
         let bare = format!("{} as it is", self.target);
-        let running = |what, commit| Running { gate, folder: scratch.path(), commit, base: tip, what };
+        let asks = built.iter().filter(|part| part.asks(gate));
+        let tasks: Vec<String> = asks.map(|part| part.candidate.id().to_owned()).collect();
+        let mut run = |what, commit| {
+            let running = Running { gate, folder: scratch.path(), commit, base: tip, what, tasks: &tasks };
+            let (verdict, how) = run(&running)?;
+            let (gate, tasks, on_target) = (gate.key.clone(), tasks.clone(), commit == tip);
+            ran.push(Ran { gate, tasks, on_target, verdict, run: how.clone() });
+            Ok::<_, Refusal>((verdict, how))
+        };
         scratch.move_to(last.commit.as_str())?;
-        let (verdict, how) = run(&running("the merged result", &last.commit))?;
+        let (verdict, how) = run("the merged result", &last.commit)?;
         if verdict == Verdict::Passed {
             self.record(gate, verdict, how, false, built)?;
             return Ok(Checked::Passed);
@@ -160,12 +171,12 @@ impl Landings<'_> {
         // The bare target has no work whose tests could fail without it.
         if gate.kind != GateKind::RedGreen {
             scratch.move_to(tip.as_str())?;
-            if run(&running(&bare, tip))?.0 == Verdict::Failed {
+            if run(&bare, tip)?.0 == Verdict::Failed {
                 return Ok(Checked::Red(vec![gate.key.clone()]));
             }
         }
         scratch.move_to(last.commit.as_str())?;
-        let (again, how_again) = run(&running("the merged result, again", &last.commit))?;
+        let (again, how_again) = run("the merged result, again", &last.commit)?;
         // It failed once: that is recorded, too, so that nobody has to believe the second run.
         self.record(gate, Verdict::Failed, how, false, built)?;
         self.record(gate, again, how_again, again == Verdict::Passed, built)?;
@@ -183,12 +194,9 @@ impl Landings<'_> {
         flaky: bool,
         built: &[Built],
     ) -> Result<(), Refusal> {
-        let asks = |part: &&Built| {
-            part.demand.asked(&part.candidate.of.task.facts).any(|asked| asked.key == gate.key)
-        };
         let requests: Vec<Request> = built
             .iter()
-            .filter(asks)
+            .filter(|part| part.asks(gate))
             .map(|part| {
                 let judgement = Judgement {
                     gate: gate.key.clone(),
@@ -220,6 +228,25 @@ impl Landings<'_> {
             true => Identity { token: None, ..self.identity.clone() },
             false => self.identity.clone(),
         }
+    }
+}
+
+impl Built {
+    fn asks(&self, gate: &Gate) -> bool {
+        self.demand.asked(&self.candidate.of.task.facts).any(|asked| asked.key == gate.key)
+    }
+
+    fn lacks(&self, gate: &Gate) -> bool {
+        self.demand.standing(gate, &self.candidate.of.judged).is_some()
+    }
+
+    /// What landing would have to run for it.
+    pub(super) fn to_run(&self) -> Vec<GateKey> {
+        let asked = self.demand.asked(&self.candidate.of.task.facts);
+        let lacking = asked
+            .filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage)))
+            .filter(|gate| self.lacks(gate));
+        lacking.map(|gate| gate.key.clone()).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use onus_core::command::{Act, Command};
 use onus_core::commit::CommitId;
+use onus_core::decide::failed_step;
 use onus_core::gate::GateKey;
 use onus_core::ids::TaskRef;
 use onus_core::landing::{ConflictFile, Failure, MOST_CONFLICTS, Obstruction};
@@ -13,6 +14,9 @@ use onus_repo::landing::Conflict;
 use super::report::Refused;
 use super::round::Until;
 use super::{Candidate, Landings};
+
+/// How many files are named that everyone may only add to.
+const MOST_STEPS: usize = 3;
 
 impl Landings<'_> {
     /// Tells of files that two sides changed: whose the other side is, and what becomes of the task.
@@ -36,9 +40,15 @@ impl Landings<'_> {
         let more = conflicts.len().saturating_sub(told.len());
         let more = if more > 0 { format!("; {more} more") } else { String::new() };
         let target = quote::name(&self.target);
-        let message = format!("{id} conflicts with {target}: {}{more}", told.join("; "));
+        let verb = if until == Until::Checked { "would conflict" } else { "conflicts" };
+        let message = format!("{id} {verb} with {target}: {}{more}", told.join("; "));
         let why = Obstruction::Conflict { files, count: conflicts.len() as u64 };
-        let refusal = Refusal::new(Code::Conflict, message).task(&id);
+        let mut refusal = Refusal::new(Code::Conflict, message).task(&id);
+        // Which files are merged so is the project's to say: people do.
+        if self.identity.actor.is_person() {
+            let appended = conflicts.iter().filter(|conflict| conflict.only_appended).take(MOST_STEPS);
+            refusal.next.extend(appended.map(|conflict| Step::KeepBothSides(conflict.path.clone())));
+        }
         self.fail(candidate, tip, why, refusal, until)
     }
 
@@ -72,11 +82,13 @@ impl Landings<'_> {
         let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
         let plural = if names.len() == 1 { "gate" } else { "gates" };
         let message = format!(
-            "{id} does not land: {plural} {} failed on the merged result, and passes on {} alone",
+            "{id} does not land: {plural} {} failed on the merged result, and passed on {} alone",
             names.join(", "),
             quote::name(&self.target)
         );
-        let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
+        let mut refusal = Refusal::new(Code::Gate, message).task(&id);
+        refusal.next.extend(gates.first().map(|gate| failed_step(&id, gate)));
+        let refusal = refusal.next(Step::Gates(id.clone()));
         self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
     }
 

@@ -27,7 +27,7 @@ mod words;
 pub use checks::{GateRun, Running};
 pub use pull_request::Opened;
 pub use queue::Queued;
-pub use report::{LandedTask, Refused, Report};
+pub use report::{LandedTask, Ran, Refused, Report};
 pub use seat::Seated;
 
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::refusal::Refusal;
 
 use super::checks::GateRun;
-use super::report::Report;
-use super::round::Until;
+use super::report::{LandedTask, Report};
+use super::round::{Built, Until};
 use super::{Candidate, Landings, Seated};
 
 /// What waits to land here, and what cannot be looked at.
@@ -47,11 +47,33 @@ impl Landings<'_> {
     pub fn land_queue(&mut self, seated: &Seated, run: &mut GateRun<'_>) -> Result<Report, Refusal> {
         let Queued { candidates, left } = self.queued()?;
         let mut report = self.land_all(seated, candidates, Until::Landed, run)?;
-        report.refused.extend(left.into_iter().map(|(id, refusal)| super::Refused {
-            id,
-            refusal,
-            is_reopened: false,
-        }));
+        report.refuse_each(left);
+        Ok(report)
+    }
+
+    /// What would become of all that waits, in that order, if gates pass that have still to be run. Nothing is run, moved or recorded, and
+    /// nobody who lands is kept waiting.
+    pub fn check_queue(&mut self) -> Result<Report, Refusal> {
+        let Queued { candidates, left } = self.queued()?;
+        let mut report = Report::default();
+        let mut rest = self.landable(None, candidates, &mut report);
+        let mut tip = self.tip()?;
+        let now = tip.commit.clone();
+        // As if each round had landed before the next is built.
+        while !rest.is_empty() {
+            let asked = self.asked(&tip.commit)?;
+            let (built, deferred) = self.build(&tip, &asked, rest, Until::Checked, &mut report)?;
+            let would = |part: &Built| LandedTask { to_run: part.to_run(), ..part.landed() };
+            report.landed.extend(built.iter().map(would));
+            // What conflicts with the target as it will be cannot be resolved yet.
+            if tip.commit == now {
+                self.say_how(&mut report);
+            }
+            let Some(last) = built.last() else { break };
+            tip.commit = last.commit.clone();
+            rest = deferred;
+        }
+        report.refuse_each(left);
         Ok(report)
     }
 }

@@ -1,7 +1,7 @@
 //! What came of trying to land some tasks.
 
 use onus_core::commit::CommitId;
-use onus_core::gate::GateKey;
+use onus_core::gate::{GateKey, Run, Verdict};
 use onus_core::refusal::Refusal;
 use onus_repo::landing::Checkout;
 
@@ -18,6 +18,20 @@ pub struct LandedTask {
     /// Lines in conflict that `land.union` resolved.
     pub resolved_lines: u64,
     pub gates: Vec<GateKey>,
+    /// Those that a landing would have to run first, where nothing was run ([`super::Landings::check_queue`]).
+    pub to_run: Vec<GateKey>,
+}
+
+/// A gate that was run, and for which tasks.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub gate: GateKey,
+    /// Those that have to pass it.
+    pub tasks: Vec<String>,
+    /// On the target alone, without them.
+    pub on_target: bool,
+    pub verdict: Verdict,
+    pub run: Run,
 }
 
 /// A task that did not.
@@ -36,6 +50,8 @@ pub struct Report {
     /// The target had all that they change.
     pub found: Vec<(String, CommitId)>,
     pub refused: Vec<Refused>,
+    /// In the order in which they were run.
+    pub ran: Vec<Ran>,
     /// Gates that fail on the bare target: nothing landed after that.
     pub red: Vec<GateKey>,
     /// Where the target is checked out, and what became of that.
@@ -45,10 +61,13 @@ pub struct Report {
 impl Report {
     /// Adds what could not be settled.
     pub fn refuse(&mut self, refusals: Vec<Refusal>) {
-        self.refused.extend(refusals.into_iter().map(|refusal| Refused {
-            id: refusal.task.clone().unwrap_or_default(),
-            refusal,
-            is_reopened: false,
-        }));
+        let named = |refusal: Refusal| (refusal.task.clone().unwrap_or_default(), refusal);
+        self.refuse_each(refusals.into_iter().map(named).collect());
+    }
+
+    /// Adds tasks that stay where they are, each with the reason.
+    pub(super) fn refuse_each(&mut self, refused: Vec<(String, Refusal)>) {
+        let stays = |(id, refusal)| Refused { id, refusal, is_reopened: false };
+        self.refused.extend(refused.into_iter().map(stays));
     }
 }

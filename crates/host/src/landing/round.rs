@@ -77,7 +77,7 @@ impl Landings<'_> {
         run: &mut GateRun<'_>,
     ) -> Result<Report, Refusal> {
         let mut report = Report::default();
-        let mut left = vec![self.landable(seated, candidates, &mut report)];
+        let mut left = vec![self.landable(Some(seated), candidates, &mut report)];
         while let Some(mut batch) = left.pop() {
             let mut tries = 0;
             while !batch.is_empty() && report.red.is_empty() {
@@ -112,17 +112,21 @@ impl Landings<'_> {
         if until == Until::Landed && self.remote().is_none() {
             report.checkouts = self.lander.bring_forward(&self.target).map_err(refused)?;
         }
-        // Only now is it known by which name what has landed can be merged.
-        let how = Step::plain(format!("in its worktree: git merge {}, resolve, commit", self.merge_name()));
-        let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
-        conflicts.for_each(|refused| refused.refusal.next.push(how.clone()));
+        self.say_how(&mut report);
         Ok(report)
     }
 
+    /// How conflicts are resolved. Only when all is done is it known by which name what has landed can be merged.
+    pub(super) fn say_how(&self, report: &mut Report) {
+        let how = Step::plain(format!("in its worktree: git merge {}, resolve, commit", self.merge_name()));
+        let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
+        conflicts.for_each(|refused| refused.refusal.next.insert(0, how.clone()));
+    }
+
     /// Those whom nothing but their gates may keep from landing: nobody waits for gates of what cannot land anyhow.
-    fn landable(
+    pub(super) fn landable(
         &mut self,
-        seated: &Seated,
+        seated: Option<&Seated>,
         candidates: Vec<Candidate>,
         report: &mut Report,
     ) -> Vec<Candidate> {
@@ -138,7 +142,11 @@ impl Landings<'_> {
             let command =
                 Command::OnTask { task: Some(TaskRef::from(task.uid)), act: Act::Land(checked), force: None };
             let identity = self.identity_for(&candidate);
-            let request = Request { identity, command: seated.guard(command), key: None };
+            let command = match seated {
+                Some(seated) => seated.guard(command),
+                None => command,
+            };
+            let request = Request { identity, command, key: None };
             match self.engine.rehearse(&request) {
                 // What it names and nobody defines is asked for with the rest.
                 Ok(_) => landable.push(candidate),
@@ -187,7 +195,7 @@ impl Landings<'_> {
         let parts: Vec<Candidate> = built.iter().map(|part| part.candidate.clone()).collect();
         let checked = match self.force {
             Some(_) => Checked::Passed,
-            None => self.check(&tip.commit, &built, run)?,
+            None => self.check(&tip.commit, &built, &mut report.ran, run)?,
         };
         match checked {
             Checked::Passed => {}
@@ -241,7 +249,7 @@ impl Landings<'_> {
     }
 
     /// Where the target is: here, or at the remote.
-    fn tip(&self) -> Result<Tip, Refusal> {
+    pub(super) fn tip(&self) -> Result<Tip, Refusal> {
         let Some(remote) = &self.settings.remote else {
             let here = self.lander.tips(&self.target).map_err(refused)?.branch;
             return self.lander.tip(&self.target, &self.asked(&here)?.union).map_err(refused)?.map_err(
@@ -275,7 +283,7 @@ impl Landings<'_> {
 
     /// Each branch on top of the one before. What conflicts with the target itself is told; what conflicts with another of the
     /// round waits until that has landed.
-    fn build(
+    pub(super) fn build(
         &mut self,
         tip: &Tip,
         asked: &Asked,
@@ -399,6 +407,7 @@ impl Built {
             commit: self.commit.clone(),
             resolved_lines: self.resolved_lines,
             gates: self.gates.clone(),
+            to_run: Vec::new(),
         }
     }
 }

@@ -36,6 +36,9 @@ const SETTINGS: [&str; 8] = [
     "core.quotePath=false",
 ];
 
+/// Of so many conflicts it is found out how they came about.
+const MOST_LOOKED_AT: usize = 50;
+
 /// In place of every configured driver: git's own merge of text. What is not text remains a conflict.
 const AS_TEXT: &str = "git merge-file --quiet --marker-size=%L %A %O %B || exit 1";
 
@@ -72,6 +75,8 @@ pub struct Conflict {
     pub says: String,
     /// Lines between the marks, of both sides.
     pub conflict_lines: u64,
+    /// Both sides only added lines at its end.
+    pub only_appended: bool,
 }
 
 /// One side of a conflict.
@@ -190,8 +195,13 @@ impl Lander {
                 united.push((path.clone(), Stage { mode, object }));
             }
         }
-        let left = answer.without(&united, &lines, (ours, theirs.as_str()));
+        let mut left = answer.without(&united, &lines, (ours, theirs.as_str()));
         if !left.is_empty() {
+            for conflict in left.iter_mut().take(MOST_LOOKED_AT) {
+                let path = conflict.path.as_bytes();
+                let stages = answer.stages.get(path).filter(|_| answer.is_only_text(path));
+                conflict.only_appended = stages.is_some_and(|stages| self.is_appended(stages));
+            }
             return Ok(Merge::Conflicts(left));
         }
         let tree = self.tree_with(&spool, &answer.tree, &united)?;
@@ -238,17 +248,28 @@ impl Lander {
         Ok(found)
     }
 
+    /// The content of the base, the target and the branch; nothing for one that has none.
+    fn sides(&self, stages: &BTreeMap<u8, Stage>) -> Result<[Vec<u8>; 3], Error> {
+        let content = |stage| match stages.get(&stage) {
+            Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run(),
+            None => Ok(Vec::new()),
+        };
+        Ok([content(1)?, content(2)?, content(3)?])
+    }
+
+    /// Whether both sides left what was there as it was, and added to its end. Where it cannot be told it was not so: it is a hint.
+    fn is_appended(&self, stages: &BTreeMap<u8, Stage>) -> bool {
+        self.sides(stages).is_ok_and(|[base, target, branch]| {
+            base.ends_with(b"\n") && target.starts_with(&base) && branch.starts_with(&base)
+        })
+    }
+
     /// The lines of both sides, as an object. None: it is not text.
     fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Stage>) -> Result<Option<String>, Error> {
         let folder = tempfile::tempdir_in(spool.path())?;
-        let mut sides = Vec::new();
-        for (stage, name) in [(1, "base"), (2, "target"), (3, "branch")] {
-            let content = match stages.get(&stage) {
-                Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run()?,
-                None => Vec::new(),
-            };
-            spool::write(&folder.path().join(name), &content)?;
-            sides.push(content);
+        let sides = self.sides(stages)?;
+        for (content, name) in sides.iter().zip(["base", "target", "branch"]) {
+            spool::write(&folder.path().join(name), content)?;
         }
         let words = ["merge-file", "--stdout", "--quiet", "--union", "target", "base", "branch"];
         let outcome = self.git().within(folder.path()).words(&words).outcome()?;
@@ -331,6 +352,7 @@ impl Answer {
                 kind: kind.to_owned(),
                 says: says.replace(ours, "the target").replace(theirs, "the branch"),
                 conflict_lines: lines.get(path).copied().unwrap_or_default(),
+                only_appended: false,
             }
         };
         let open = self.stages.keys().filter(|path| !is_settled(path));

@@ -321,6 +321,8 @@ fn refuse(why: impl Into<String>) -> Refusal {
 fn failed(what: &str, error: &GitError) -> Refusal {
     match error.0.contains("No space left on device") || error.0.contains("Disk quota exceeded") {
         true => Refusal::new(Code::DiskFull, format!("{what}: there is no space left")),
+        // One that was killed had no time to say why.
+        false if error.0.is_empty() => refuse(format!("{what}: it ended without a word")),
         false => refuse(format!("{what}: {}", error.0)),
     }
 }

@@ -16,6 +16,7 @@ use onus_core::quote::{self, visible, visible_line};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
 use onus_core::time::{SECOND_MS, Span};
+use onus_core::transition::Verb;
 use onus_engine::{
     self as engine, AwaitedView, ConflictView, ForecastView, HeldView, Identity, KeptView, LeaseView,
     NoteView, Notice, Page, Reply, StatusView, TaskView, WithNotices,
@@ -142,8 +143,28 @@ pub(super) fn gates(host: &Host, round: &Round, came: &[Came], notices: &[Notice
     if !for_judges.is_empty() {
         lines.push(format!("for a person or a reviewer to pass: {}", for_judges.join(", ")));
     }
-    let value = json!({ "id": id, "passed": passed, "gates": documents, "for_judges": for_judges });
+    let mut value = json!({ "id": id, "passed": passed, "gates": documents, "for_judges": for_judges });
+    let next: Vec<String> = after(round, came).iter().filter_map(wording::step).collect();
+    if !next.is_empty() {
+        lines.extend(next.iter().map(|step| format!("next: {step}")));
+        value["next"] = json!(next);
+    }
     Answer::new(value, lines.join("\n"), notices)
+}
+
+/// What to do after gates were run.
+fn after(round: &Round, came: &[Came]) -> Vec<Step> {
+    let id = &round.task.view.id;
+    let refused = came.iter().filter_map(|came| came.result.as_ref().err());
+    let mut steps: Vec<Step> = refused.flat_map(|refusal| refusal.next.clone()).collect();
+    let failed = came.iter().any(|came| matches!(came.result, Ok((Verdict::Failed, _))));
+    if failed {
+        steps.push(Step::plain("mend what failed"));
+        steps.push(Step::RunGates(id.clone()));
+    } else if steps.is_empty() && !round.for_judges.is_empty() {
+        steps.push(Step::verb(Verb::Submit, id));
+    }
+    steps
 }
 
 /// The answer to a claim: what is to be done, and on which terms it is held.
@@ -360,7 +381,7 @@ pub(super) fn show(looked: &WithNotices<TaskView>) -> Answer {
 
 /// The same as text: one line per fact.
 fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
-    let head = format!("{} {} {} {}", task.id, task.state, task.priority, task.kind);
+    let head = format!("{} {} {} {}", task.id, task.state.spoken(), task.priority, task.kind);
     let mut lines = vec![format!("{head}: {}", quote::title(&task.title))];
     let mut fact = |name: &str, value: Option<String>| {
         lines.extend(value.filter(|value| !value.is_empty()).map(|value| format!("{name}: {value}")));

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use onus_core::quote;
 use onus_core::refusal::{Kind, Reader, Step};
 use onus_core::transition::Verb;
 
@@ -79,8 +80,16 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::MakeWritable(_) => person("make the store writable for this server"),
         Step::Gates(_) => None,
         Step::RunGates(task) => call("gate_run", json!({ "id": task }), "run what it has still to pass"),
+        // What it wrote is in the answer to a run.
+        Step::GateLog { task, .. } => {
+            call("gate_run", json!({ "id": task }), "run it again and read its output")
+        }
         Step::PassGate { .. } => person("judge that gate"),
         Step::Land(_) => person("land the task"),
+        Step::KeepBothSides(file) => person(&format!(
+            "say whether everyone only adds to {}: then both sides are kept",
+            quote::name(file)
+        )),
         Step::ApproveCommand(_) => person("read and approve the command that this repository configures"),
         Step::Plain(text) => Some(text.to_string()),
         // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use onus_core::actor::Tier;
-use onus_core::event::{Body, Draft};
+use onus_core::actor::{ActorName, Tier};
+use onus_core::event::{Body, Draft, KeptFor};
 use onus_core::ids::{Number, Token, Uid};
 use onus_core::task::{Counts, Facts, Priority, State};
+use onus_core::time::ClockDomain;
 
-use crate::{Direction, Result, Store, Write};
+use crate::{Direction, Patience, Result, Store, Write};
 
 use super::Case;
 use super::scribe::{append, claim, commit, create, end, look, uid};
@@ -16,6 +17,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
     vec![
         ("ready is what is open, unheld and waits for nothing", ready),
         ("ready is ordered by priority, then by who waits, then by age", ready_order),
+        ("what is kept for who asks comes first in its priority, and nowhere else", kept_for_who_asks),
         ("ready knows tiers and schedules", tiers_and_schedules),
         ("a walk over what is ready can look at the store, and stop", walk_stops),
         ("a dependency counts while it is not done, however often that changes", dependencies_count),
@@ -58,7 +60,7 @@ fn reopen(write: &mut dyn Write, task: u32) -> Result<()> {
 fn ready_for<S: Store>(store: &mut S, tier: u8, due_ms: i64) -> Vec<u64> {
     let mut numbers = Vec::new();
     look(store, |read| {
-        read.walk_ready(Tier(tier), due_ms, &mut |_, task| {
+        read.walk_ready(None, Tier(tier), due_ms, &mut |_, task| {
             numbers.push(task.number.0);
             Ok(true)
         })
@@ -108,6 +110,77 @@ fn ready_order<S: Store>(store: &mut S) {
     assert_eq!(ready_for(store, 1, 0), [4, 2, 3, 1, 7]);
 }
 
+/// A task that is kept for somebody for a time that has run out long since.
+fn keep(write: &mut dyn Write, task: u32, actor: &str) -> Result<()> {
+    let kept_for = KeptFor {
+        actor: actor.parse().unwrap(),
+        until_wall_ms: 1,
+        until_tick_ms: 1,
+        domain: ClockDomain::new("m", "b", "t"),
+    };
+    append(write, t(task), Draft::new(Body::LeaseHandedOff { kept_for, lease: None })).map(drop)
+}
+
+fn kept_for_who_asks<S: Store>(store: &mut S) {
+    commit(store, |write| {
+        for (n, priority, tier, at_ms) in [
+            (1, Priority::P1, 1, None),
+            (2, Priority::P2, 1, None),
+            (3, Priority::P2, 1, None),
+            (4, Priority::P2, 0, None),
+            (5, Priority::P2, 1, Some(500)),
+            (6, Priority::P2, 3, None),
+            (7, Priority::P2, 1, None),
+            (8, Priority::P3, 1, None),
+            (9, Priority::P2, 1, None),
+        ] {
+            let facts =
+                Facts { priority, required_tier: Tier(tier), not_before_ms: at_ms, ..Facts::default() };
+            create(write, t(n), "t", facts)?;
+        }
+        depend(write, 9, &[2])?;
+        [3, 4, 5, 6, 8].into_iter().try_for_each(|n| keep(write, n, "agent:ada"))?;
+        keep(write, 7, "agent:bob")
+    });
+    assert_eq!(offered_to(store, "agent:ada", 0), [1, 3, 4, 2, 7, 8]);
+    assert_eq!(offered_to(store, "agent:ada", 500), [1, 3, 4, 5, 2, 7, 8]);
+    assert_eq!(offered_to(store, "agent:bob", 0), [1, 7, 2, 3, 4, 8]);
+    assert_eq!(offered_to(store, "agent:cyd", 0), [1, 2, 3, 4, 7, 8]);
+    commit(store, |write| claim(write, t(3), ("ada", "1"), None));
+    assert_eq!(offered_to(store, "agent:ada", 0), [1, 4, 2, 7, 8], "what is held is not offered");
+    commit(store, |write| claim(write, t(1), ("bob", "1"), None));
+    assert_eq!(offered_to(store, "agent:ada", 0), [4, 2, 7, 8], "it is the first of all");
+    assert_eq!(offered_to(store, "agent:cyd", 0), [2, 4, 7, 8]);
+}
+
+/// What is ready for an actor of tier 1: two ways to the same order, what is shown, and what is locked to be claimed.
+fn offered_to<S: Store>(store: &mut S, actor: &str, due_ms: i64) -> Vec<u64> {
+    let (actor, mut shown) = (actor.parse::<ActorName>().unwrap(), Vec::new());
+    look(store, |read| {
+        read.walk_ready(Some(&actor), Tier(1), due_ms, &mut |_, task| {
+            shown.push(task.number.0);
+            Ok(true)
+        })
+    });
+    for patience in [Patience::Skip, Patience::Wait] {
+        let (mut free, mut first) = (Vec::new(), Vec::new());
+        commit(store, |write| {
+            write.walk_free(&actor, Tier(1), due_ms, patience, &mut |_, task| {
+                free.push(task.number.0);
+                Ok(true)
+            })
+        });
+        commit(store, |write| {
+            write.walk_free(&actor, Tier(1), due_ms, patience, &mut |_, task| {
+                first.push(task.number.0);
+                Ok(false)
+            })
+        });
+        assert_eq!((&free, &first[..]), (&shown, &shown[..1]), "{patience:?}");
+    }
+    shown
+}
+
 fn tiers_and_schedules<S: Store>(store: &mut S) {
     commit(store, |write| {
         for (n, tier, at_ms) in
@@ -132,7 +205,7 @@ fn walk_stops<S: Store>(store: &mut S) {
     commit(store, |write| tasks(write, 5));
     let mut seen = Vec::new();
     look(store, |read| {
-        read.walk_ready(Tier(1), 0, &mut |read, task| {
+        read.walk_ready(None, Tier(1), 0, &mut |read, task| {
             assert_eq!(read.task(task.uid)?.as_ref(), Some(&task));
             seen.push(task.number.0);
             Ok(seen.len() < 3)

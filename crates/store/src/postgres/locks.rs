@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use onus_core::actor::Tier;
+use onus_core::actor::{ActorName, Tier};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::Lease;
 use onus_core::seat::{Seat, SeatName};
@@ -22,8 +22,8 @@ use super::connection::Value;
 use super::rows::to_sql;
 use super::session::{Lock, NOW_MS, Scopes, Session};
 
-/// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something scheduled
-/// is due, which may come before it. Who skips what is locked waits for nothing: it may read the clock beside the row.
+/// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something is scheduled
+/// and due, or kept for who asks: that may come before it. Who skips what is locked waits for nothing: it may read the clock beside the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     let first_of = |tier: u8| {
@@ -39,6 +39,9 @@ static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
          AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
              AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
              AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
+         AND NOT EXISTS (SELECT 1 FROM task AS kept WHERE kept.project = $1 AND kept.state = 'open' AND NOT kept.leased \
+             AND kept.unmet = 0 AND kept.open_children = 0 AND kept.not_before_ms IS NULL AND kept.kept_actor = $4 \
+             AND kept.required_tier <= $2) \
          {ORDER} FOR NO KEY UPDATE SKIP LOCKED",
         tops.join(" UNION ALL ")
     )
@@ -138,6 +141,7 @@ impl Session<'_> {
 
     pub(super) fn walk_free(
         &mut self,
+        asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         patience: Patience,
@@ -145,7 +149,8 @@ impl Session<'_> {
     ) -> Result<bool> {
         let mut tried = None;
         if patience == Patience::Skip {
-            let first = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms], rows::task)?;
+            let first =
+                self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms, &asker.to_string()], rows::task)?;
             if let Some(task) = first {
                 tried = Some(task.uid);
                 if !visit(self, task)? {
@@ -154,7 +159,7 @@ impl Session<'_> {
             }
         }
         let mut left_out = false;
-        graph::walk_ready(self, tier, due_ms, &mut |session, task| {
+        graph::walk_ready(self, Some(asker), tier, due_ms, &mut |session, task| {
             if tried == Some(task.uid) {
                 return Ok(true);
             }

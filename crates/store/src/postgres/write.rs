@@ -69,12 +69,13 @@ impl Write for Session<'_> {
 
     fn walk_free(
         &mut self,
+        asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         patience: Patience,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
     ) -> Result<bool> {
-        self.walk_free(tier, due_ms, patience, visit)
+        self.walk_free(asker, tier, due_ms, patience, visit)
     }
 
     fn next_number(&mut self) -> Result<Number> {

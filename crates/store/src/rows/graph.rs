@@ -2,15 +2,16 @@
 //!
 //! `ready` is read off two indexes whose conditions say all that a task's own row can say. The first has one ordered
 //! range for each tier; those the asker may take are merged. The second has the tasks with a schedule: the range that is
-//! due is read and merged too. No other task is read, except those kept for another or scheduled
-//! and due. Ranges are read in pages, so that a visitor can run other queries in between.
+//! due is read and merged too, and so is what a third has, the tasks that are kept for the asker. No other task is read, except
+//! those kept for another. Ranges are read in pages, so that a visitor can run other queries in between.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use onus_core::actor::Tier;
+use onus_core::actor::{ActorName, Tier};
+use onus_core::decide::{is_kept_for, rank};
 use onus_core::ids::{Number, Uid};
-use onus_core::task::{Priority, Task};
+use onus_core::task::Task;
 
 use crate::{Direction, Result};
 
@@ -20,11 +21,6 @@ use super::{Ask as _, Dialect, Statements, decode, values};
 
 /// What a row must say to be ready, but for tier and schedule.
 pub(crate) const READY: &str = "state = 'open' AND NOT leased AND unmet = 0 AND open_children = 0";
-
-/// The order in which `ready` offers tasks.
-pub(crate) fn rank(task: &Task) -> (Priority, Reverse<u64>, u64) {
-    (task.facts.priority, Reverse(task.counts.open_dependents), task.number.0)
-}
 
 /// How many tasks of a range are read at first: most who ask take the first. A round trip costs more than some rows.
 fn first_page(dialect: Dialect) -> i64 {
@@ -93,22 +89,29 @@ impl Range {
 /// Shows the tasks that are ready to `visit`, the best first, until it says that it has seen enough.
 pub(crate) fn walk_ready<S: Statements>(
     session: &mut S,
+    asker: Option<&ActorName>,
     tier: Tier,
     due_ms: i64,
     visit: &mut dyn FnMut(&mut S, Task) -> Result<bool>,
 ) -> Result<()> {
-    let mut due = session.all(
+    // What no range has in its order: few, so they are read at once.
+    let mut apart = session.all(
         sql!(
             "SELECT ",
             TASK_COLUMNS,
             " FROM task[ INDEXED BY task_scheduled] WHERE {project = $1 AND }",
             READY,
-            " AND not_before_ms IS NOT NULL AND not_before_ms <= ?1 AND required_tier <= ?2"
+            " AND not_before_ms IS NOT NULL AND not_before_ms <= ?1 AND required_tier <= ?2 UNION ALL SELECT ",
+            TASK_COLUMNS,
+            " FROM task[ INDEXED BY task_kept] WHERE {project = $1 AND }",
+            READY,
+            " AND not_before_ms IS NULL AND kept_actor = ?3 AND required_tier <= ?2"
         ),
-        values![due_ms, tier],
+        values![due_ms, tier, asker],
         decode::task,
     )?;
-    due.sort_by_key(|task| Reverse(rank(task)));
+    let rank = |task: &Task| rank(task, asker);
+    apart.sort_by_key(|task| Reverse(rank(task)));
     let mut ranges = Vec::new();
     for tier in (0..=tier.0).map(Tier) {
         let size = first_page(session.dialect());
@@ -117,16 +120,16 @@ pub(crate) fn walk_ready<S: Statements>(
         ranges.push(range);
     }
     loop {
-        let firsts = ranges.iter().filter_map(|range| range.page.front()).chain(due.last());
+        let firsts = ranges.iter().filter_map(|range| range.page.front()).chain(apart.last());
         let Some(best) = firsts.map(rank).min() else { return Ok(()) };
         let range = ranges.iter_mut().find(|range| range.page.front().map(rank) == Some(best));
         let task = match range {
             Some(range) => {
                 let task = range.page.pop_front();
                 range.fill(session, task.as_ref())?;
-                task
+                task.filter(|task| !is_kept_for(task, asker))
             }
-            None => due.pop(),
+            None => apart.pop(),
         };
         if let Some(task) = task
             && !visit(session, task)?

@@ -13,7 +13,7 @@ use crate::{LOSSES, Loss, Result};
 
 use super::columns::{LEASE_COLUMNS, LEASE_ROW, SCOPE_COLUMNS, TASK_COLUMNS};
 use super::sql::sql;
-use super::{Ask as _, Sql, Statements, decode, graph, values};
+use super::{Ask as _, Sql, Statements, decode, values};
 
 pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
     session.one(
@@ -71,7 +71,7 @@ pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Ve
     let tasks: BTreeMap<Uid, Task> = tasks.into_iter().map(|task| (task.uid, task)).collect();
     let mut pairs: Vec<(Task, Lease)> =
         leases.into_iter().filter_map(|lease| Some((tasks.get(&lease.task)?.clone(), lease))).collect();
-    pairs.sort_by_key(|(task, _)| graph::rank(task));
+    pairs.sort_by_key(|(task, _)| onus_core::decide::rank(task, None));
     Ok(pairs)
 }
 

@@ -20,11 +20,13 @@ macro_rules! shared_reads {
     () => {
         fn walk_ready(
             &mut self,
+            asker: Option<&ActorName>,
             tier: Tier,
             due_ms: i64,
             visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
         ) -> Result<()> {
-            $crate::rows::graph::walk_ready(self, tier, due_ms, &mut |session, task| visit(session, task))
+            let visit = &mut |session: &mut Self, task| visit(session, task);
+            $crate::rows::graph::walk_ready(self, asker, tier, due_ms, visit)
         }
 
         $crate::rows::read::shared_reads! { $crate::rows::read =>

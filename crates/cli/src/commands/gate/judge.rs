@@ -27,7 +27,7 @@ fn judge(
     key: Key,
 ) -> super::super::Result {
     let message = message.map(text_or_stdin).transpose()?;
-    let (task, gate) = task_and_key(named)?;
+    let (task, gate) = task_and_key(context, named)?;
     let (mut engine, identity) = context.host.reader()?;
     let task = engine.landable(identity.as_ref(), task.as_ref())?.value;
     let workplace = context.host.workplace(&task.view);

@@ -26,19 +26,19 @@ pub(super) fn of_project(context: &Context) -> super::super::Result {
             documents.push(document);
             continue;
         }
-        out.line(&headline(context, gate));
+        out.prose(&headline(context, gate));
         if let (Some(command), Some(approved)) = (&gate.command, approved) {
             let state = if approved { out.good("approved") } else { out.bad("not approved") };
-            out.line(&format!("  runs {} ({state})", view::command_line(command)));
+            out.prose(&format!("  runs {} ({state})", view::command_line(command)));
         }
         for line in about(gate) {
-            out.line(&format!("  {line}"));
+            out.prose(&format!("  {line}"));
         }
     }
     if out.json {
         out.document(json!({ "gates": documents }), &[]);
     } else if gates.is_empty() {
-        out.line("no gates are defined: write [[gate]] in onus.toml");
+        out.prose("no gates are defined: write [[gate]] in onus.toml");
     }
     Ok(())
 }
@@ -80,10 +80,10 @@ fn demands(
     stages.into_iter().map(demand).collect()
 }
 
-pub(super) fn of_task(context: &Context, task: Option<TaskRef>) -> super::super::Result {
+pub(super) fn of_task(context: &Context, task: TaskRef) -> super::super::Result {
     let out = &context.out;
     let (mut engine, identity) = context.host.reader()?;
-    let found = engine.landable(identity.as_ref(), task.as_ref())?;
+    let found = engine.landable(identity.as_ref(), Some(&task))?;
     let task = &found.value;
     let workplace = context.host.workplace(&task.view);
     let demands = demands(context, task, &workplace)?;
@@ -92,7 +92,11 @@ pub(super) fn of_task(context: &Context, task: Option<TaskRef>) -> super::super:
     for (stage, demand) in &demands {
         for gate in demand.asked(&task.task.facts) {
             let standing = Standing::of(demand, gate, &task.judged);
-            let mark = if standing.why.is_none() { out.good("✓") } else { out.bad("✗") };
+            let mark = match (standing.why.is_none(), standing.is_due()) {
+                (true, _) => out.good("✓"),
+                (false, true) => out.bad("✗"),
+                (false, false) => out.dim("·"),
+            };
             lines.push(format!("{mark} {stage:<6}  {}: {}", out.bold(gate.key.as_str()), standing.words()));
             documents.push(standing.document());
         }
@@ -116,14 +120,14 @@ pub(super) fn of_task(context: &Context, task: Option<TaskRef>) -> super::super:
     if lines.is_empty() {
         out.line(&format!("{} has no gates to pass", task.view.id));
     }
-    lines.iter().for_each(|line| out.line(line));
+    lines.iter().for_each(|line| out.prose(line));
     out.notices(&found.notices);
     Ok(())
 }
 
 pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
     let out = &context.out;
-    let (task, key) = task_and_key(named)?;
+    let (task, key) = task_and_key(context, named)?;
     let (mut engine, identity) = context.host.reader()?;
     let found = engine.landable(identity.as_ref(), task.as_ref())?;
     let task = &found.value;
@@ -144,17 +148,17 @@ pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
         out.document(document, &found.notices);
         return Ok(());
     }
-    out.line(&headline(context, &gate));
+    out.prose(&headline(context, &gate));
     if let Some(command) = &gate.command {
-        out.line(&format!("  runs {}", view::command_line(command)));
+        out.prose(&format!("  runs {}", view::command_line(command)));
     }
-    about(&gate).iter().for_each(|line| out.line(&format!("  {line}")));
-    out.line(&format!("{}: {}", task.view.id, standing.words()));
+    about(&gate).iter().for_each(|line| out.prose(&format!("  {line}")));
+    out.prose(&format!("{}: {}", task.view.id, standing.words()));
     for row in history {
         let word = if row.verdict == Verdict::Passed { out.good("passed") } else { out.bad("failed") };
         let tree =
             row.judgement.tree.as_deref().map(|tree| format!(", tree {:.10}", tree)).unwrap_or_default();
-        out.line(&format!("  {} {word} {}{tree}", row.version, view::outcome(row)));
+        out.prose(&format!("  {} {word} {}{tree}", row.version, view::outcome(row)));
     }
     out.notices(&found.notices);
     Ok(())

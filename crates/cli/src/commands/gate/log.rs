@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::output::escape;
 
 pub(super) fn run(context: &Context, args: super::Log) -> super::super::Result {
-    let (task, key) = task_and_key(args.named)?;
+    let (task, key) = task_and_key(context, args.named)?;
     let (mut engine, identity) = context.host.reader()?;
     let found = engine.landable(identity.as_ref(), task.as_ref())?;
     let task = &found.value;

@@ -4,6 +4,8 @@ mod log;
 mod run;
 mod view;
 
+pub(crate) use run::outcome;
+
 use clap::Subcommand;
 use onus_core::gate::{Gate, Stage};
 use onus_core::ids::TaskRef;
@@ -47,14 +49,18 @@ enum Action {
 
 #[derive(clap::Args, Debug)]
 struct List {
-    /// The task. Without it: what the project defines
+    /// The task (default: the one whose worktree you are in). Without either: what the project defines
     #[arg(value_name = "ID", value_parser = crate::args::parse::<TaskRef>)]
     task: Option<TaskRef>,
+    /// What the project defines, also in a task's worktree
+    #[arg(long, conflicts_with = "task")]
+    project: bool,
 }
 
 #[derive(clap::Args, Debug)]
 struct Run {
-    /// The task (default: ONUS_TASK, or else the one you hold), and the keys of gates. Without keys: all that have not passed yet
+    /// The task (default: ONUS_TASK, the one whose worktree you are in, or the one you hold), and the keys of gates. Without
+    /// keys: all that have not passed yet
     #[arg(value_name = "[ID] GATE")]
     words: Vec<String>,
     /// Run all gates of the stage, those that have passed too, several at once
@@ -70,7 +76,7 @@ struct Run {
 
 #[derive(clap::Args, Debug)]
 struct Named {
-    /// The task (default: ONUS_TASK, or else the one you hold), and the gate's key
+    /// The task (default: ONUS_TASK, the one whose worktree you are in, or the one you hold), and the gate's key
     #[arg(value_name = "[ID] GATE", num_args = 1..=2, required = true)]
     words: Vec<String>,
 }
@@ -111,8 +117,12 @@ struct Log {
 pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     let done = |()| 0;
     match args.action {
-        Action::List(List { task: None }) => list::of_project(context).map(done),
-        Action::List(List { task }) => list::of_task(context, task).map(done),
+        Action::List(List { task, project }) => {
+            match task.or_else(|| context.host.task_here().filter(|_| !project)) {
+                Some(task) => list::of_task(context, task).map(done),
+                None => list::of_project(context).map(done),
+            }
+        }
         Action::Run(args) => run::run(context, args),
         Action::Pass(args) => judge::pass(context, args).map(done),
         Action::Fail(args) => judge::fail(context, args).map(done),
@@ -142,18 +152,18 @@ fn task_and_rest(
         Some(first) if !is_gate(first) => Some(words.remove(0).parse()?),
         _ => None,
     };
-    Ok((onus_host::target(task)?, words))
+    Ok((context.host.target_or_here(task)?, words))
 }
 
 /// `[ID] GATE`. A lone word is the gate, even if the project does not know it.
-fn task_and_key(named: Named) -> Result<(Option<TaskRef>, String), Refusal> {
+fn task_and_key(context: &Context, named: Named) -> Result<(Option<TaskRef>, String), Refusal> {
     let (task, key) = match <[String; 2]>::try_from(named.words) {
         Ok([task, key]) => (Some(task.parse()?), Some(key)),
         Err(words) => (None, words.into_iter().next()),
     };
     let wrong =
         || Refusal::usage("give a gate's key, and at most one task before it").next(Step::HelpOn("gate"));
-    Ok((onus_host::target(task)?, key.ok_or_else(wrong)?))
+    Ok((context.host.target_or_here(task)?, key.ok_or_else(wrong)?))
 }
 
 /// A gate as it is defined where a task's work is.

@@ -1,6 +1,7 @@
 //! Gates of a task, run.
 
-use onus_core::gate::{Gate, Verdict};
+use onus_core::decide::failed_step;
+use onus_core::gate::{Gate, GateKey, Run, Verdict};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::time::Span;
 use onus_dispatch::Interrupts;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::task_and_rest;
 use crate::context::Context;
 use crate::output::{note, refuse};
+use crate::wording;
 
 pub(super) fn run(context: &Context, args: super::Run) -> super::super::ExitCode {
     let (task, named) = task_and_rest(context, args.words)?;
@@ -44,21 +46,23 @@ pub(super) fn run(context: &Context, args: super::Run) -> super::super::ExitCode
 }
 
 fn words(came: &Came) -> String {
-    let key = &came.gate.key;
     match &came.result {
-        Ok((verdict, run)) => {
-            let how = match (run.timed_out, run.exit) {
-                (true, _) => " (out of time)".to_owned(),
-                (false, Some(0)) if *verdict == Verdict::Failed => " (it passes without the work)".to_owned(),
-                (false, Some(0)) => String::new(),
-                (false, Some(code)) if *verdict == Verdict::Failed => format!(" (exit code {code})"),
-                (false, Some(_)) => String::new(),
-                (false, None) => " (ended by a signal, or not started)".to_owned(),
-            };
-            format!("gate {key} {verdict}{how} after {}", Span::from_ms(run.duration_ms))
-        }
+        Ok((verdict, run)) => outcome(&came.gate.key, *verdict, run),
         Err(refusal) => refusal.message.clone(),
     }
+}
+
+/// What a gate came to, in one line.
+pub(crate) fn outcome(key: &GateKey, verdict: Verdict, run: &Run) -> String {
+    let how = match (run.timed_out, run.exit) {
+        (true, _) => " (out of time)".to_owned(),
+        (false, Some(0)) if verdict == Verdict::Failed => " (it passes without the work)".to_owned(),
+        (false, Some(0)) => String::new(),
+        (false, Some(code)) if verdict == Verdict::Failed => format!(" (exit code {code})"),
+        (false, Some(_)) => String::new(),
+        (false, None) => " (ended by a signal, or not started)".to_owned(),
+    };
+    format!("gate {key} {verdict}{how} after {}", Span::from_ms(run.duration_ms))
 }
 
 fn document(came: &Came) -> Value {
@@ -84,19 +88,21 @@ fn report(context: &Context, round: &Round, came: &[Came]) -> super::super::Exit
         let keys: Vec<&str> = failed.iter().map(|came| came.gate.key.as_str()).collect();
         let plural = if keys.len() == 1 { "gate" } else { "gates" };
         let message = format!("{id} fails {plural} {}", keys.join(", "));
-        (!keys.is_empty()).then(|| Refusal::new(Code::Gate, message).task(id))
+        let first = failed.first().map(|came| failed_step(id, &came.gate.key));
+        first.map(|step| Refusal::new(Code::Gate, message).task(id).next(step))
     });
     if context.out.json {
-        context.out.document(
-            json!({
-                "task": id,
-                "tree": round.demand.tree,
-                "passed": failed.is_empty(),
-                "gates": came.iter().map(document).collect::<Vec<_>>(),
-                "for_judges": round.for_judges.iter().map(|gate| &gate.key).collect::<Vec<_>>(),
-            }),
-            &[],
-        );
+        let mut value = json!({
+            "task": id,
+            "tree": round.demand.tree,
+            "passed": failed.is_empty(),
+            "gates": came.iter().map(document).collect::<Vec<_>>(),
+            "for_judges": round.for_judges.iter().map(|gate| &gate.key).collect::<Vec<_>>(),
+        });
+        if let Some(refusal) = &refusal {
+            value["error"] = json!(wording::refusal(refusal));
+        }
+        context.out.document(value, &[]);
         return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
     }
     if let Some(refusal) = refusal {

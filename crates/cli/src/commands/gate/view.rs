@@ -1,6 +1,6 @@
 //! Gates as programs and people read them.
 
-use onus_core::gate::{Demand, Gate, GateCommand, JudgementRow, Verdict, Why};
+use onus_core::gate::{Demand, Gate, GateCommand, JudgementRow, Stage, Verdict, Why};
 use onus_core::scope::Scope;
 use onus_core::time::{Span, rfc3339};
 use serde_json::{Value, json};
@@ -73,8 +73,20 @@ impl<'a> Standing<'a> {
         })
     }
 
+    fn is_run_at_landing(&self) -> bool {
+        self.gate.stage == Stage::Land && self.gate.kind.is_run()
+    }
+
+    /// Whether somebody has to do something about it now, if it is not passed.
+    pub(super) fn is_due(&self) -> bool {
+        !self.is_run_at_landing() || self.last.is_some_and(|row| row.verdict == Verdict::Failed)
+    }
+
     /// For people, after the gate's name.
     pub(super) fn words(&self) -> String {
+        if self.is_run_at_landing() && self.why.is_some() {
+            return self.words_of_landing();
+        }
         let word = match (self.why, self.gate.kind.is_run()) {
             (None, _) => "passed",
             (Some(Why::Failed), _) => "failed",
@@ -86,6 +98,17 @@ impl<'a> Standing<'a> {
         match self.last.filter(|_| self.why != Some(Why::NotJudged)) {
             Some(row) => format!("{word} ({})", outcome(row)),
             None => word.to_owned(),
+        }
+    }
+
+    /// Of a gate that landing runs: what it came to belongs to a merged result, never to the work alone.
+    fn words_of_landing(&self) -> String {
+        match self.last {
+            Some(row) => {
+                let when = "when the task was to land last";
+                format!("{} {when} ({}); runs again when it lands", row.verdict, outcome(row))
+            }
+            None => "runs when the task lands, on the merged result".to_owned(),
         }
     }
 }

@@ -50,12 +50,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
     /// Land everything that is done and has still to land, in the order of dependencies
-    #[arg(long, conflicts_with_all = ["message", "check", "via"])]
+    #[arg(long, conflicts_with_all = ["message", "via"])]
     queue: bool,
     /// With --queue: go on, and land what is approved from now on; Ctrl-C ends it
-    #[arg(long, requires = "queue")]
+    #[arg(long, requires = "queue", conflicts_with = "check")]
     watch: bool,
-    /// Only find out whether it would land: merge and run the gates, and move nothing
+    /// Only find out whether it would land: merge and run the gates, and move nothing. Of a queue no gate is run: it says what
+    /// would land, in which order, and what would conflict
     #[arg(long, conflicts_with = "via")]
     check: bool,
     /// Push the branch and open a pull request by the command in land.pr, instead of landing here
@@ -209,6 +210,9 @@ fn red(target: &str, report: &Report) -> Refusal {
 fn queue(context: &Context, args: &Args) -> super::ExitCode {
     let mut landings =
         Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    if args.check {
+        return check_queue(context, &mut landings);
+    }
     let mut watch = match args.watch {
         true => Some(landings.watch()?),
         false => None,
@@ -225,14 +229,28 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
     }
 }
 
+/// Says what would become of what waits.
+fn check_queue(context: &Context, landings: &mut Landings<'_>) -> super::ExitCode {
+    if landings.queued()?.is_empty() {
+        return Err(nothing_waits(landings));
+    }
+    let report = landings.check_queue()?;
+    report::print(context, landings, &report, &[], true, None, None);
+    Ok(report.refused.first().map_or(0, |refused| refused.refusal.exit_code()))
+}
+
+fn nothing_waits(landings: &Landings<'_>) -> Refusal {
+    let message = format!("nothing waits to land in {}", landings.target);
+    Refusal::new(Code::Nothing, message).next(Step::Status)
+}
+
 /// Lands what waits now, if anything does.
 fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> super::ExitCode {
     if landings.queued()?.is_empty() && landings.is_settled()? {
         if args.watch {
             return Ok(0);
         }
-        let message = format!("nothing waits to land in {}", landings.target);
-        return Err(Refusal::new(Code::Nothing, message).next(Step::Status));
+        return Err(nothing_waits(landings));
     }
     let seated = take_seat(landings, args.patience())?;
     let (notices, left) = landings.settle()?;
@@ -244,6 +262,9 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
     let tidied = if args.keep { Vec::new() } else { tidy::tidy(context, landings, &report) };
     let red = (!report.red.is_empty()).then(|| red(&landings.target, &report));
     report::print(context, landings, &report, &tidied, false, None, red.as_ref());
+    if let (Some(summary), false) = (report::summary(&report), context.out.json) {
+        context.out.prose(&summary);
+    }
     let first = report.refused.first().map(|refused| &refused.refusal);
     Ok(red.as_ref().or(first).map_or(0, Refusal::exit_code))
 }

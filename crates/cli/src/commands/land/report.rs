@@ -2,11 +2,11 @@
 
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal};
 use onus_dispatch::Watch;
 use onus_engine::Reply;
 use onus_host::gates::{Live, On};
-use onus_host::landing::{LandedTask, Landings, Report, Running};
+use onus_host::landing::{LandedTask, Landings, Ran, Refused, Report, Running};
 use onus_repo::landing::{Checkout, Forward, Left};
 use serde_json::{Value, json};
 
@@ -37,9 +37,6 @@ pub(super) fn print(
     }
     for refused in &report.refused {
         refuse(false, &refused.refusal);
-        if refused.is_reopened {
-            note(&format!("  {} is open again, kept for whoever did it", refused.id));
-        }
     }
     if let Some(refusal) = red {
         refuse(false, refusal);
@@ -64,14 +61,42 @@ fn line(landed: &LandedTask, target: &str, is_check: bool) -> String {
         true => format!("would land in {target}"),
         false => format!("landed in {target} as {}", landed.commit.short()),
     };
-    let gates: Vec<&str> = landed.gates.iter().map(GateKey::as_str).collect();
-    let gates = if gates.is_empty() { String::new() } else { format!("; passed {}", gates.join(", ")) };
+    let names = |gates: &[GateKey]| gates.iter().map(GateKey::as_str).collect::<Vec<_>>().join(", ");
+    let passed: Vec<GateKey> =
+        landed.gates.iter().filter(|gate| !landed.to_run.contains(gate)).cloned().collect();
+    let mut gates = if passed.is_empty() { String::new() } else { format!("; passed {}", names(&passed)) };
+    if !landed.to_run.is_empty() {
+        gates.push_str(&format!("; if it passes {}", names(&landed.to_run)));
+    }
     let lines = match landed.resolved_lines {
         0 => String::new(),
         1 => "; 1 conflicting line kept from both sides".to_owned(),
         count => format!("; {count} conflicting lines kept from both sides"),
     };
     format!("{} {how}: {}{gates}{lines}", landed.id, escape_line(&landed.title))
+}
+
+/// What a queue came to where not all of it landed; None: all did.
+pub(super) fn summary(report: &Report) -> Option<String> {
+    let why = |refused: &Refused| format!("{} ({})", refused.id, why_word(&refused.refusal));
+    let list = |what: &str, is: &dyn Fn(&&Refused) -> bool| {
+        let named: Vec<String> = report.refused.iter().filter(is).map(why).collect();
+        (!named.is_empty()).then(|| format!("; {what} {}", named.join(", ")))
+    };
+    let sent_back = list("sent back", &|refused| refused.is_reopened);
+    let waiting = list("still waiting:", &|refused| !refused.is_reopened);
+    let landed = report.landed.len() + report.found.len();
+    let rest = [sent_back, waiting].into_iter().flatten().collect::<String>();
+    (!rest.is_empty()).then(|| format!("{landed} landed{rest}"))
+}
+
+/// Why something did not land, in a word or two.
+fn why_word(refusal: &Refusal) -> &'static str {
+    match refusal.code {
+        Code::Conflict => "it conflicts",
+        Code::Gate => "its gates",
+        _ => "see above",
+    }
 }
 
 /// Why a checkout of the target was left behind; None: it was not.
@@ -106,6 +131,7 @@ fn document(
         "checked_only": is_check,
         "landed": report.landed.iter().map(landed).collect::<Vec<_>>(),
         "found": report.found.iter().map(found).collect::<Vec<_>>(),
+        "ran": report.ran.iter().map(ran).collect::<Vec<_>>(),
         "red": report.red,
         "checkouts": report.checkouts.iter().map(checkout).collect::<Vec<_>>(),
         "tidied": tidied,
@@ -133,17 +159,33 @@ fn landed(landed: &LandedTask) -> Value {
         "commit": landed.commit,
         "conflict_lines": landed.resolved_lines,
         "gates": landed.gates,
+        "to_run": landed.to_run,
+    })
+}
+
+fn ran(ran: &Ran) -> Value {
+    json!({
+        "gate": ran.gate,
+        "tasks": ran.tasks,
+        "on": if ran.on_target { "target" } else { "result" },
+        "verdict": ran.verdict,
+        "exit": ran.run.exit,
+        "timed_out": ran.run.timed_out,
+        "duration_ms": ran.run.duration_ms,
     })
 }
 
 /// Runs the gates of a landing, with their output on standard error.
 pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verdict, Run), Refusal> {
-    note(&format!("onus: gate {} on {}", running.gate.key, running.what));
+    let key = &running.gate.key;
+    note(&format!("onus: gate {key} on {}, for {}", running.what, running.tasks.join(", ")));
     let place = context.host.place.as_ref();
     let (tree, base) = (Some(running.commit.as_str()), Some(running.base.as_str()));
     let on = On { root: running.folder, place, tree, base };
     let watch = Watch { renew: None, interrupts: None };
     let mut told = onus_host::told_of(running.folder, None);
     told.push(("ONUS_GATE".to_owned(), running.gate.key.to_string()));
-    context.host.run_gate_on(running.gate, on, told, Live::Plain, watch)
+    let (verdict, run) = context.host.run_gate_on(running.gate, on, told, Live::Plain, watch)?;
+    note(&format!("onus: {}", super::super::gate::outcome(key, verdict, &run)));
+    Ok((verdict, run))
 }

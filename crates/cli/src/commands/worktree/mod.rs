@@ -161,7 +161,7 @@ fn run_list(context: &Context, list: List) -> super::Result {
     match context.out.json {
         true => context.out.document(all.document(), &notices),
         false => {
-            all.lines(context).iter().for_each(|line| context.out.line(line));
+            all.lines(context).iter().for_each(|line| context.out.prose(line));
             context.out.notices(&notices);
         }
     }
@@ -216,7 +216,7 @@ fn run_show(context: &Context, one: One) -> super::Result {
         context.out.document(seen.document(), &notices);
         return Ok(());
     }
-    seen.lines(context).iter().for_each(|line| context.out.line(line));
+    seen.lines(context).iter().for_each(|line| context.out.prose(line));
     if let Some(base) = seen.linked.info.as_ref().and_then(|info| info.port_base) {
         context.out.line(&ports_line(base));
     }

@@ -120,6 +120,8 @@ CREATE INDEX task_ready ON task (required_tier, priority, open_dependents DESC, 
     WHERE state = 'open' AND NOT leased AND unmet = 0 AND open_children = 0 AND not_before_ms IS NULL;
 CREATE INDEX task_scheduled ON task (not_before_ms)
     WHERE state = 'open' AND NOT leased AND unmet = 0 AND open_children = 0 AND not_before_ms IS NOT NULL;
+CREATE INDEX task_kept ON task (kept_actor)
+    WHERE state = 'open' AND NOT leased AND unmet = 0 AND open_children = 0 AND not_before_ms IS NULL AND kept_actor IS NOT NULL;
 CREATE INDEX task_unfinished ON task (priority, number) WHERE NOT finished;
 CREATE INDEX task_state ON task (state, priority, number, ad_hoc);
 CREATE INDEX task_ad_hoc ON task (number) WHERE ad_hoc AND NOT finished;
