@@ -199,6 +199,13 @@ impl Known {
                     self.state,
                     case.actor
                 );
+                let as_it_was = match case.request.command.itself() {
+                    Command::OnTask { act: Act::Land(checked), .. } => {
+                        checked.token.0 == self.highest && checked.state.to_string() == self.state
+                    }
+                    _ => false,
+                };
+                must!(as_it_was, "P2: {id} is landed as it was looked at, and has changed since");
                 let may = !self.limits.contains("no_land") || case.actor.starts_with("human:");
                 must!(may, "P4: {id} may not be landed by {}", case.actor);
                 self.landing.intent = Some(Begun {
