@@ -59,6 +59,20 @@ pub(crate) struct CheckoutItem {
     left: Option<String>,
 }
 
+/// A target whose branch lacks what landed, since it is checked out, or was.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct BehindLanded {
+    target: String,
+    /// Where its branch is checked out.
+    checkouts: Vec<String>,
+    /// Commits that landed and that the branch has not.
+    behind: u64,
+    /// Commits of the branch that what landed has not; null: there is no such branch any more.
+    ahead: Option<u64>,
+    /// Git's command that brings it forward.
+    next: String,
+}
+
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct PullRequestAnswer {
     task: String,

@@ -1,5 +1,6 @@
 //! Landing, with the real binary, the real git and real gates.
 
+mod behind;
 mod checked;
 mod killed;
 mod kit;

@@ -27,6 +27,7 @@
 //! looked for again right after the move, which is then taken back to `refs/onus/landed/`. A checkout that switches to another branch between the
 //! look and its fast-forward: that branch is fast-forwarded, if at all; nothing is lost. `docs/design/landing.md` tells all of them.
 
+mod behind;
 mod commit;
 mod forward;
 mod history;
@@ -48,6 +49,7 @@ use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
 use crate::worktrees::Worktrees;
 
+pub use behind::Behind;
 pub use commit::{Plan, Planned, Style, Words};
 pub use forward::{Checkout, Forward, Left};
 pub use merge::{Conflict, Merge, Merged, Union};

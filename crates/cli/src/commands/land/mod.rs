@@ -1,3 +1,4 @@
+pub(crate) mod behind;
 mod findings;
 mod report;
 mod tidy;
@@ -14,6 +15,7 @@ use onus_core::task::State;
 use onus_core::transition::Verb;
 use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
 use onus_host::target;
+use onus_repo::landing::Lander;
 use serde_json::json;
 
 use crate::args::{ForceArgs, Target, parse_ms, text_or_stdin};
@@ -90,6 +92,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     if args.queue && args.target.task.is_some() {
         return Err(Refusal::usage("--queue lands everything that waits: name no task with it"));
     }
+    if !args.check {
+        bring_forward(context);
+    }
     if args.queue {
         return queue(context, &args);
     }
@@ -98,6 +103,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
         return pull_request(context, &args, named.as_ref());
     }
     one(context, &args, named.as_ref())
+}
+
+/// Checkouts that stayed behind an earlier landing, whatever comes of this one. What cannot be is no reason not to land.
+fn bring_forward(context: &Context) {
+    if let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) {
+        drop(lander.bring_all_forward());
+    }
 }
 
 /// The target that a task lands in, and all that is needed for it.
@@ -222,6 +234,7 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
         // A remote moves without the store hearing of it.
         let until = landings.remote().map(|_| std::time::Instant::now() + Duration::from_secs(60));
         watch.wait(until, &[])?;
+        bring_forward(context);
     }
 }
 

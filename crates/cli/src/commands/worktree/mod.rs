@@ -209,7 +209,8 @@ fn run_show(context: &Context, one: One) -> super::Result {
     let worktrees = context.host.worktrees()?;
     let linked = find(context, &worktrees, one.named.as_deref())?;
     let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
-    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast), linked, true);
+    let behind = super::land::behind::all(&context.host);
+    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast, &behind), linked, true);
     let notices: Vec<Notice> =
         forecast.incomplete.map(crate::render::incomplete).map(Notice::info).into_iter().collect();
     if context.out.json {
@@ -477,7 +478,10 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
         step.map(|step| format!("; next: {}", step.split("   #").next().unwrap_or_default()))
             .unwrap_or_default()
     };
-    let attention = all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some());
+    // That the main checkout is behind is said with landings.
+    let is_said = |seen: &Seen| seen.linked.is_main && seen.behind.is_some();
+    let attention =
+        all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some() && !is_said(seen));
     let mut news: Vec<String> = attention
         .map(|seen| format!("{}: {}{}", path_text(&seen.linked.path), seen.facts().join(", "), next(seen)))
         .collect();
