@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::support::{As, Ran, Sandbox, agent, human, program};
 
 /// A stranger's repository, and the user's clone of it.
 struct Trap {
@@ -48,8 +48,9 @@ impl Trap {
     }
 
     fn program(&self, name: &str, content: &str) {
-        self.write(name, content);
-        std::fs::set_permissions(self.at(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let file = self.at(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        program(&file, content);
     }
 
     /// What the stranger committed is what the user gets.

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::contract::kit::{claim, dump, fed, json_with, on_terminal, run_with};
-use crate::support::{Ran, Sandbox, agent, human};
+use crate::support::{Ran, Sandbox, agent, human, program};
 
 /// An agent edits a file without a task: its hook opens one.
 pub(crate) fn ad_hoc(sandbox: &Sandbox, file: &str) {
@@ -253,8 +253,7 @@ fn an_edit_without_options_opens_the_editor() {
     sandbox.run(&human("ann"), &["add", "Fix it", "-d", "# How\n\nSo."]).ok();
     let editor = sandbox.path().join("an editor.sh");
     let script = |body: &str| {
-        std::fs::write(&editor, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&editor, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        program(&editor, format!("#!/bin/sh\n{body}\n"));
     };
     let named = format!("'{}' --wait", editor.display());
     let temporary = sandbox.path().join("tmp");

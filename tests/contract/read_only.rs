@@ -10,7 +10,7 @@ use onus_core::refusal::Refusal;
 use onus_store::StoreError;
 
 use crate::contract::kit::{Mounted, claim, in_own_mounts, is_root};
-use crate::support::{ONUS, Ran, Sandbox, agent, human};
+use crate::support::{ONUS, Ran, Sandbox, agent, copy_of_program, human};
 
 /// In which shape a sandbox finds the store.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +200,7 @@ fn belongs_to(folder: &Path, uid: u32) {
 fn by_somebody(sandbox: &Sandbox) -> impl Fn(&[&str]) -> Ran + use<'_> {
     let binary = if is_root() { sandbox.path().join("onus") } else { PathBuf::from(ONUS) };
     if is_root() {
-        fs::copy(ONUS, &binary).unwrap();
+        copy_of_program(ONUS, &binary);
     }
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
     move |args| {

@@ -1,13 +1,13 @@
 //! `onus setup`, as people and programs meet it. What is written, file by file, is held in `crates/agents/tests`.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{ONUS, Ran, Sandbox, human};
+use crate::support::{ONUS, Ran, Sandbox, human, program};
 
 /// A repository with a store, and a `PATH` with nothing of this machine's on it but a shell's tools.
 struct Machine {
@@ -36,8 +36,7 @@ impl Machine {
     /// A program that does nothing.
     fn install(&self, name: &str) {
         let path = self.path("bin").join(name);
-        fs::write(&path, "#!/bin/sh\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        program(&path, "#!/bin/sh\n");
     }
 
     fn install_onus(&self) {
@@ -338,8 +337,7 @@ fn a_hook_runs_onus_and_hands_it_the_payload() {
     let machine = Machine::new();
     machine.run(&["setup", "claude", "codex", "gemini"]).ok();
     let onus = machine.path("bin/onus");
-    fs::write(&onus, "#!/bin/sh\necho \"$@\"\n/bin/cat\nexit 2\n").unwrap();
-    fs::set_permissions(&onus, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&onus, "#!/bin/sh\necho \"$@\"\n/bin/cat\nexit 2\n");
     let payload = machine.path("payload");
     fs::write(&payload, "{}").unwrap();
     for (agent, path) in [

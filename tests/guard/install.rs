@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::agents::kit::{git, repository};
 use crate::guard::kit::{by, git_by, guarded, head, held, unknown, worktree, write};
-use crate::support::{Ran, Sandbox, agent, human};
+use crate::support::{Ran, Sandbox, agent, human, program};
 
 const HOOKS: [&str; 7] = [
     "pre-commit",
@@ -45,7 +45,7 @@ fn all(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
 fn hook(sandbox: &Sandbox, name: &str, text: &[u8], mode: u32) -> PathBuf {
     let path = sandbox.path().join(".git/hooks").join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, text).unwrap();
+    program(&path, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     path
 }
@@ -248,9 +248,9 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
     let sandbox = repository();
     // As Husky does it: a tracked folder, and a wrapper in a folder below it.
     let root = sandbox.path();
-    write(root, ".husky/_/pre-commit", "#!/bin/sh\nexec sh -e \"${0%/*}/../pre-commit\" \"$@\"\n");
+    fs::create_dir_all(root.join(".husky/_")).unwrap();
+    program(&root.join(".husky/_/pre-commit"), "#!/bin/sh\nexec sh -e \"${0%/*}/../pre-commit\" \"$@\"\n");
     write(root, ".husky/pre-commit", "true\n");
-    fs::set_permissions(root.join(".husky/_/pre-commit"), fs::Permissions::from_mode(0o755)).unwrap();
     git(&sandbox, &["config", "core.hooksPath", ".husky/_"]);
     let before = (
         all(&root.join(".husky")),
@@ -295,7 +295,7 @@ fn paths_that_a_shell_would_read_otherwise_are_quoted() {
     let odd = sandbox.path().join("home/it's $(touch bad) \"here\"");
     fs::create_dir_all(&odd).unwrap();
     let program = odd.join("onus");
-    fs::copy(crate::support::ONUS, &program).unwrap();
+    crate::support::copy_of_program(crate::support::ONUS, &program);
     let mut command = std::process::Command::new(&program);
     command
         .current_dir(sandbox.path())

@@ -1,7 +1,9 @@
 //! What the end-to-end tests stand on: a sandbox with a real store, and the real binary run in it.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod program;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub use self::program::{copy_of_program, program};
 
 /// The binary under test.
 pub const ONUS: &str = env!("CARGO_BIN_EXE_onus");

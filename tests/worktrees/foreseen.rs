@@ -1,13 +1,12 @@
 //! Conflicts to come: both holders hear of them early and once, everybody can see them, and they cost next to nothing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::kit::Yard;
-use crate::support::{As, ONUS, Ran, agent, human};
+use crate::support::{As, ONUS, Ran, agent, human, program};
 
 const LINES: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
@@ -293,8 +292,7 @@ fn an_older_git_is_said_and_holds_nothing_up() {
     let script = format!(
         "#!/bin/sh\nfor word; do [ \"$word\" = merge-tree ] && exit 129; done\nexec {real}/git \"$@\"\n"
     );
-    fs::write(bin.join("git"), script).unwrap();
-    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    program(&bin.join("git"), script);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     two.yard.run(&human("ada"), &["guard", "uninstall"]).ok();
     two.yard.commit_in(&two.b.2, "f", &line("two"));

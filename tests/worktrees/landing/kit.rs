@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::kit::Yard;
-use crate::support::{As, Ran, agent, human};
+use crate::support::{As, Ran, agent, human, program};
 
 /// Whose landings count: a merge commit each, lines of LOG.md kept from both sides.
 pub(super) const LANDS: &str = "[land]\nstyle = \"merge\"\nunion = [\"LOG.md\"]\n";
@@ -100,11 +100,7 @@ impl Yard {
             go.display(),
             real = real.trim(),
         );
-        let file = bin.join("git");
-        std::fs::write(&file, script).unwrap();
-        let mut rights = std::fs::metadata(&file).unwrap().permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
-        std::fs::set_permissions(&file, rights).unwrap();
+        program(&bin.join("git"), script);
         (bin, stopped, go)
     }
 

@@ -139,7 +139,12 @@ pub fn line_to_add(hook: Hook) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/support/program.rs"]
+mod program;
+
+#[cfg(test)]
 mod tests {
+    use super::program::program as write_program;
     use super::*;
 
     #[test]
@@ -185,7 +190,6 @@ mod tests {
 
     #[test]
     fn only_a_refusal_ends_a_hook_and_the_rest_of_it_reads_what_git_says() {
-        use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("onus");
         for (end, expected) in [
@@ -201,8 +205,7 @@ mod tests {
             ("exit 6", 1),
             ("exit 7", 1),
         ] {
-            std::fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\n{end}\n")).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&program, format!("#!/bin/sh\ncat >/dev/null\n{end}\n"));
             for hook in [Hook::PreCommit, Hook::PrePush] {
                 let rest = if hook == Hook::PrePush { "cat\n" } else { "echo ran\n" };
                 let said = if hook == Hook::PrePush { "one\ntwo\n" } else { "ran\n" };

@@ -10,6 +10,7 @@ use std::process::Command;
 use onus_repo::landing::{Checkout, Forward, Left};
 
 use crate::kit::{Yard, git, land, lander, lines, tip, try_git, write};
+use crate::program::program;
 
 /// A state that a checkout may be in when something lands.
 struct Kind {
@@ -494,8 +495,8 @@ fn a_branch_that_is_checked_out_at_the_very_moment_does_not_stay_moved_under_it(
         once = once.display(),
         repo = yard.repo().display(),
     );
-    write(&bin, "git", &script);
-    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&bin).unwrap();
+    program(&bin.join("git"), script);
     let name = "checkouts::a_branch_that_is_checked_out_at_the_very_moment_does_not_stay_moved_under_it";
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let ran = Command::new(std::env::current_exe().unwrap())

@@ -8,6 +8,8 @@ mod killed;
 mod kit;
 mod merging;
 mod moving;
+#[path = "../../../../tests/support/program.rs"]
+mod program;
 mod remotes;
 mod scratches;
 mod styles;

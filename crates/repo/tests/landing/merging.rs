@@ -9,6 +9,7 @@ use onus_core::scope::Scope;
 use onus_repo::landing::{Conflict, Merge};
 
 use crate::kit::{Dice, Yard, commit_of, count, git, lander, lines, try_git, union, write};
+use crate::program::program;
 
 const NAMES: [&str; 8] = [
     "a.txt",
@@ -362,8 +363,7 @@ fn no_program_that_a_repository_configures_runs() {
         yard.git(&["config", key, value]);
     }
     let hook = yard.repo().join(".git/hooks/reference-transaction");
-    write(&yard.repo(), ".git/hooks/reference-transaction", &format!("#!/bin/sh\n{evil}\n"));
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&hook, format!("#!/bin/sh\n{evil}\n"));
     // Neither where files are put, nor what becomes of them, is decided by where this runs.
     let before = fs::read_dir(".").unwrap().count();
     let merge = yard.lander().merge(&ours, &theirs, &Scope::default()).unwrap();

@@ -1,7 +1,5 @@
 //! Targets that several clones share through one server.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +7,7 @@ use onus_core::commit::CommitId;
 use onus_repo::landing::{Change, Error, Fetched, Intended, Moved, Push, Settled, Style};
 
 use crate::kit::{Yard, commit_of, count, git, lander, plan, words, write};
+use crate::program::program;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -117,8 +116,7 @@ fn a_push_replaces_only_what_it_names_and_says_why_not() {
     let push = |changes: &[Change]| lander.push("origin", changes, LIMIT);
     // The local hook would stop it.
     let hook = |folder: &Path, name: &str, text: &str| {
-        write(folder, name, &format!("#!/bin/sh\n{text}\n"));
-        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        program(&folder.join(name), format!("#!/bin/sh\n{text}\n"));
     };
     hook(clone, ".git/hooks/pre-push", "exit 1");
     assert_eq!(push(&main(&start, &one)).unwrap(), Push::Pushed);

@@ -1,7 +1,5 @@
 //! Whose commits land, what they say, and who signs them.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,6 +7,7 @@ use onus_core::commit::CommitId;
 use onus_repo::landing::{Error, Planned, Style};
 
 use crate::kit::{Yard, git, plan, union, words, write};
+use crate::program::program;
 
 /// A commit by somebody, on a day of their own.
 fn commit_by(root: &Path, name: &str, email: &str, message: &str) {
@@ -140,8 +139,7 @@ fn what_lands_is_signed_as_the_user_wants_by_no_program_of_the_repository() {
     assert!(made.success());
     let ran = yard.path().join("RAN");
     let evil = yard.path().join("evil");
-    fs::write(&evil, format!("#!/bin/sh\ntouch '{}'\nexit 1\n", ran.display())).unwrap();
-    fs::set_permissions(&evil, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&evil, format!("#!/bin/sh\ntouch '{}'\nexit 1\n", ran.display()));
     let main = yard.at("main");
     let planned = plan(&lander, &main, &branch, Style::Rebase);
     let raw = |commit: &CommitId| yard.git(&["cat-file", "commit", commit.as_str()]);
