@@ -69,7 +69,7 @@ impl Landings<'_> {
         tip: &Tip,
         part: &Built,
     ) -> Result<Result<Unsettled, Refusal>, Refusal> {
-        let Built { candidate, commit, demand, resolved_lines, gates } = part;
+        let Built { candidate, commit, demand, resolved_lines, gates, plan: _ } = part;
         let id = candidate.id();
         for _ in 0..2 {
             let intended = match &self.settings.remote {
