@@ -274,6 +274,8 @@ pub(crate) struct WorktreeRemovedAnswer {
     branch_deleted: bool,
     /// Ignored files and folders that went with it.
     ignored: u64,
+    /// The first of them.
+    ignored_names: Vec<String>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -18,6 +18,8 @@ pub(crate) struct LandAnswer {
     checkouts: Vec<CheckoutItem>,
     /// What was kept of branches and worktrees, and why.
     tidied: Vec<String>,
+    /// Worktrees of what landed that were removed.
+    removed: Vec<WorktreeRemovedAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Refusal>,
     #[serde(flatten)]

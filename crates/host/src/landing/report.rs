@@ -43,6 +43,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether there was nothing to land.
+    pub fn is_empty(&self) -> bool {
+        let Report { landed, found, refused, red, checkouts: _ } = self;
+        landed.is_empty() && found.is_empty() && refused.is_empty() && red.is_empty()
+    }
+
     /// Adds what could not be settled.
     pub fn refuse(&mut self, refusals: Vec<Refusal>) {
         self.refused.extend(refusals.into_iter().map(|refusal| Refused {

@@ -7,6 +7,8 @@ use onus_store::AnyStore;
 
 use super::behind::place;
 use super::report;
+use super::tidy::{Tidied, tidy_leftovers};
+use crate::commands::worktree;
 use crate::context::Context;
 use crate::output::path_line;
 
@@ -23,6 +25,7 @@ pub(crate) struct Findings {
 pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bool) -> Findings {
     let mut found = Findings::default();
     let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) else { return found };
+    let lander = lander.impatient();
     let left = if fix { mend(context, engine, &lander, &mut found) } else { Vec::new() };
     for unsettled in engine.unsettled().unwrap_or_default() {
         let target = &unsettled.intent.target;
@@ -82,8 +85,16 @@ fn mend(
             found.fixed.push(format!("{id}: refs/onus/landing/{id}, left by a landing that was interrupted"));
         }
     }
+    let mut tidied = Tidied::default();
+    tidy_leftovers(context, lander, engine, &mut tidied);
+    found.fixed.extend(tidied.removed.iter().map(|removed| {
+        let ignored = worktree::ignored_words(removed).map(|words| format!("; {words}")).unwrap_or_default();
+        format!("{}: removed, what was done there has landed{ignored}", path_line(&removed.path))
+    }));
+    found.news.extend(tidied.kept);
     match lander.remove_leftovers() {
-        Ok(0) | Err(_) => {}
+        Ok(0) => {}
+        Err(refusal) => found.news.push(format!("scratch worktrees are not looked at: {}", refusal.message)),
         Ok(gone) => {
             found.fixed.push(format!("{gone} scratch worktrees, left by landings that were interrupted"))
         }

@@ -38,6 +38,8 @@ pub(crate) struct All {
     pub(crate) rescues: usize,
     pub(crate) interrupted: Vec<Journal>,
     pub(crate) remarks: Vec<String>,
+    /// Why it is not known what was interrupted.
+    pub(crate) busy: Option<String>,
     /// Targets that lack what landed.
     behind: Vec<Behind>,
 }
@@ -248,14 +250,12 @@ impl All {
             Err(refusal) => (Vec::new(), vec![refusal.message]),
         };
         remarks.extend(forecast.incomplete.map(render::incomplete));
-        Ok(All {
-            seen,
-            branches,
-            rescues: worktrees.rescues(),
-            interrupted: worktrees.interrupted()?,
-            remarks,
-            behind,
-        })
+        let (interrupted, busy) = match worktrees.interrupted() {
+            Ok(interrupted) => (interrupted, None),
+            Err(refusal) => (Vec::new(), Some(refusal.message)),
+        };
+        remarks.extend(busy.iter().map(|why| format!("what was interrupted is not known: {why}")));
+        Ok(All { seen, branches, rescues: worktrees.rescues(), interrupted, busy, remarks, behind })
     }
 
     pub(crate) fn document(&self) -> Value {
