@@ -227,6 +227,8 @@ pub(crate) struct WorktreeAnswer {
     unlanded: Option<u64>,
     /// Commits of the target that it does not have.
     behind: Option<u64>,
+    /// Commits that landed in the branch that is checked out there, and that it does not have; null: it has all.
+    behind_landed: Option<u64>,
     /// What its branch cannot be merged with.
     conflicts: Vec<ConflictView>,
     port_base: Option<u16>,
@@ -254,6 +256,8 @@ pub(crate) struct UnlandedBranch {
 pub(crate) struct WorktreesAnswer {
     worktrees: Vec<WorktreeAnswer>,
     unlanded_branches: Vec<UnlandedBranch>,
+    /// Targets that lack what landed.
+    behind_landed: Vec<BehindLanded>,
     /// How many rescues are kept.
     rescues: u64,
     /// Folders whose making or removal was interrupted.
@@ -270,6 +274,8 @@ pub(crate) struct WorktreeRemovedAnswer {
     branch_deleted: bool,
     /// Ignored files and folders that went with it.
     ignored: u64,
+    /// The first of them.
+    ignored_names: Vec<String>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -589,6 +595,8 @@ pub(crate) struct StatusAnswer {
     status: StatusView,
     /// Which branches of tasks cannot be merged.
     forecast: ForecastView,
+    /// Targets that lack what landed.
+    behind_landed: Vec<BehindLanded>,
     #[serde(flatten)]
     beside: Beside,
 }

@@ -6,6 +6,7 @@ use onus_core::refusal::{Refusal, Step};
 
 use super::{Worktrees, failed, refuse};
 use crate::git::GitError;
+use crate::landing;
 
 /// A server that does not answer keeps nobody from working.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);
@@ -32,6 +33,9 @@ impl Worktrees {
             .filter_map(|below| self.commit_of(&format!("{below}{name}")))
             .collect();
         let Some(first) = tips.first() else {
+            if let error @ landing::Error::NotText(_) = landing::no_branch(&name) {
+                return Err(Refusal::usage(error.to_string()));
+            }
             return Err(refuse(format!("there is no commit on {name} yet, so there is nothing to begin at"))
                 .next(Step::plain("commit something first, or name another target branch")));
         };
