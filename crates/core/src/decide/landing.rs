@@ -67,7 +67,7 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
         }
         state => {
             let message =
-                format!("{id} is {}: only what is done, or in progress by its holder, lands", state.spoken());
+                format!("{id} {}: a task can land once it is done, or while you hold it", state.predicate());
             return Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)));
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     };
     let may_not = constraints.iter().any(|constraint| constraint == Constraint::NoLand);
     if may_not && !view.caller.actor.is_person() {
-        let message = format!("{id} was given with the constraint {}: a person lands it", Constraint::NoLand);
+        let message = format!("{id} has the constraint {}: a person has to land it", Constraint::NoLand);
         return Err(Refusal::new(Code::Constraint, message).task(id).next(Step::note(id, Reader::Person)));
     }
     let demand = &checked.demand;

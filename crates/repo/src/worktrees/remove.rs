@@ -96,7 +96,7 @@ impl Worktrees {
         if !state.reasons.is_empty() {
             let place = linked.path.display();
             return Err(refuse(format!("{place} is kept: {}", state.reasons.join("; ")))
-                .next(Step::plain(format!("see to it in {place}, then remove it"))));
+                .next(Step::plain(format!("commit, land or discard what is in {place}, then remove it"))));
         }
         Ok((linked, state))
     }

@@ -27,10 +27,10 @@ use crate::output::{escape_line, note};
 
 /// Bring a task's branch into its target branch, if the result passes its gates
 ///
-/// The merge is computed without a checkout, and gates of stage 'land' run on the merged result: they are those of the target's
-/// own onus.toml. Then the target moves, once, or nothing does. One landing at a time per target.
+/// The merge is computed without a checkout. The gates of stage 'land' in the target's own onus.toml run on the merged result.
+/// Then the target moves, once, or nothing does. One landing at a time per target.
 ///
-/// A holder lands its task and finishes it (-m says what was done). A task that is done or approved is landed by anyone. If it
+/// A holder lands its task and finishes it (-m says what was done). Anyone may land a task that is done or approved. If it
 /// conflicts, nothing moves: a holder keeps its task, a done task is open again, kept for whoever did it. If the target
 /// is checked out, that checkout is brought forward, unless its own changes are in the way; they are never touched.
 ///

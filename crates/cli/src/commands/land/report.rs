@@ -48,8 +48,10 @@ pub(super) fn print(
             let path = path_line(&checkout.path);
             // Git's branch moves with its checkout.
             let (landed, next) = (format!("refs/onus/landed/{target}"), "onus doctor --fix");
-            context.out.prose(&format!("{path} stays where it is, and {target} with it: {left}"));
-            context.out.prose(&format!("  what landed is at {landed}; next: see to that, then {next}"));
+            context
+                .out
+                .prose(&format!("{target} was not moved, because it is checked out in {path}: {left}"));
+            context.out.prose(&format!("  what landed is at {landed}; put that right, then run {next}"));
         }
     }
     for line in tidied.lines() {

@@ -24,10 +24,7 @@ impl Tidied {
     pub(crate) fn lines(&self) -> Vec<String> {
         let gone = self.removed.iter().filter_map(|removed| {
             let ignored = worktree::ignored_words(removed)?;
-            Some(format!(
-                "removed {}; {ignored} (they are in no commit, and whether they can be made again is not known)",
-                path_line(&removed.path)
-            ))
+            Some(format!("removed {}; {ignored} (no commit has them)", path_line(&removed.path)))
         });
         gone.chain(self.kept.iter().cloned()).collect()
     }

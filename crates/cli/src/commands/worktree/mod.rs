@@ -24,7 +24,7 @@ use crate::wording;
 use making::{Caller, Made, Prepared, WorktreeArgs, make, ports_line};
 use view::{All, Seen, holders, leases, target_of};
 
-/// Give a task a worktree of its own, see where work is, and take worktrees away without losing any
+/// Give a task a worktree of its own, see where work is, and remove worktrees without losing work
 ///
 /// A task's worktree is a folder beside the repository, ../REPOSITORY.onus/ID-TITLE, on branch onus/ID-TITLE, which is the
 /// task's branch from then on, whoever holds it. Ignored files that .worktreeinclude names (patterns as in .gitignore) are
@@ -104,7 +104,7 @@ struct Prune {
 
 #[derive(clap::Args, Debug)]
 struct Repair {
-    /// Where worktrees were moved to; those in the folder of tasks' worktrees are found without
+    /// Where worktrees were moved to; not needed for those below worktree.root, which are found by themselves
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -325,8 +325,14 @@ pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<S
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    (removed.ignored > 0)
-        .then(|| format!("{} ignored went with it: {}{more}", removed.ignored, names.join(", ")))
+    (removed.ignored > 0).then(|| {
+        format!(
+            "{} ignored {} deleted with it: {}{more}",
+            removed.ignored,
+            if removed.ignored == 1 { "file was" } else { "files were" },
+            names.join(", ")
+        )
+    })
 }
 
 fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
@@ -426,7 +432,7 @@ fn run_repair(context: &Context, repair: Repair) -> super::Result {
         .iter()
         .for_each(|path| context.out.line(&format!("git knows again where it is: {}", path_line(path))));
     if settled.is_empty() && moved.is_empty() {
-        context.out.line("nothing was interrupted, and every worktree is where git has it, or missing");
+        context.out.line("nothing to repair: no work was interrupted, and no worktree was moved");
     }
     Ok(())
 }
