@@ -16,26 +16,16 @@ use super::{Decision, View, gate, overridden};
 
 /// Whether an event changes who has a task, or what it is: an intent to land it must be settled before.
 pub fn moves_task(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::TaskBlocked { .. }
-            | Body::TaskSubmitted { .. }
-            | Body::TaskRejected { .. }
-            | Body::TaskDone { .. }
-            | Body::TaskFailed { .. }
-            | Body::TaskDropped { .. }
-            | Body::TaskReopened {}
-            | Body::TaskReset { .. }
-            | Body::TaskBranched(_)
-            | Body::LeaseAcquired { .. }
-            | Body::LeaseReleased { .. }
-            | Body::LeaseLapsed { .. }
-            | Body::LeaseTakenOver { .. }
-            | Body::LeaseRevoked { .. }
-            | Body::LeaseHandedOff { .. }
-            | Body::LandingIntended(_)
-            | Body::LandingFailed { .. }
-    )
+    body.takes_on()
+        || matches!(
+            body,
+            Body::TaskBranched(_)
+                | Body::LeaseAcquired { .. }
+                | Body::LeaseLapsed { .. }
+                | Body::LeaseTakenOver { .. }
+                | Body::LeaseRevoked { .. }
+                | Body::LandingIntended(_)
+        )
 }
 
 /// What is done is anybody's to land: being superseded on it is no bar.
