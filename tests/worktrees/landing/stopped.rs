@@ -12,6 +12,7 @@ struct Running(Option<Child>);
 
 impl Running {
     fn ended(mut self) -> Ran {
+        eventually("it ends", || self.0.as_mut().unwrap().try_wait().unwrap());
         Ran::of(self.0.take().unwrap().wait_with_output().unwrap())
     }
 }
