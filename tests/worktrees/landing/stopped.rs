@@ -7,7 +7,27 @@ use std::time::{Duration, Instant};
 use crate::kit::Yard;
 use crate::support::{Ran, agent, eventually, human};
 
-fn signal(child: &Child, name: &str) {
+/// Ended with the test, however that ends: a stopped process waits for ever.
+struct Running(Option<Child>);
+
+impl Running {
+    fn ended(mut self) -> Ran {
+        eventually("it ends", || self.0.as_mut().unwrap().try_wait().unwrap());
+        Ran::of(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+fn signal(running: &Running, name: &str) {
+    let child = running.0.as_ref().unwrap();
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
@@ -20,7 +40,7 @@ fn a_lander_that_is_stopped_while_it_makes_its_scratch_worktree_keeps_nobody_wai
     let (bin, stopped, go) = yard.git_stopping_at_scratch();
     let mut land = yard.command(&agent("lander"));
     land.args(["land", &id, "--json"]).env("PATH", Yard::path_with(&bin));
-    let child = land.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = Running(land.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok());
     eventually("git makes a scratch worktree", || stopped.exists().then_some(()));
     signal(&child, "STOP");
     for args in [&["worktree", "list"][..], &["doctor"], &["doctor", "--fix"], &["status"]] {
@@ -34,7 +54,7 @@ fn a_lander_that_is_stopped_while_it_makes_its_scratch_worktree_keeps_nobody_wai
     }
     signal(&child, "CONT");
     std::fs::write(go, "").unwrap();
-    Ran::of(child.wait_with_output().unwrap()).ok();
+    child.ended().ok();
     assert_eq!(yard.in_main("one.txt").as_deref(), Some("1\n"));
     yard.has_landed_in_peace();
 }
@@ -73,10 +93,10 @@ fn an_interrupted_landing_ends_its_gate_and_leaves_nothing() {
         let args: &[&str] = if n == 0 { &["land", "--queue", "--watch"] } else { &["land", &id] };
         let mut land = yard.command(&agent("lander"));
         let child =
-            land.args(args).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            Running(land.args(args).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok());
         let pids = pids(&file);
         signal(&child, name);
-        let ended = Ran::of(child.wait_with_output().unwrap());
+        let ended = child.ended();
         assert_eq!(ended.code, 128 + number, "{name}: {ended:?}");
         let message = ended.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("gate endless was stopped: it was interrupted"), "{name}: {message}");
@@ -101,11 +121,12 @@ fn an_interrupted_gate_run_ends_its_gate_and_judges_nothing() {
     let file = yard.folder().join("home/pids");
     for (name, number) in SIGNALS {
         let mut run = yard.command_in(&path, &who);
-        let child =
-            run.args(["gate", "run", &id]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = Running(
+            run.args(["gate", "run", &id]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok(),
+        );
         let pids = pids(&file);
         signal(&child, name);
-        let ended = Ran::of(child.wait_with_output().unwrap());
+        let ended = child.ended();
         assert_eq!(ended.code, 128 + number, "{name}: {ended:?}");
         assert!(!pids.iter().any(|pid| is_running(pid)), "{name}: {pids:?}");
         assert!(!yard.kinds(&id).iter().any(|kind| kind.starts_with("gate.")), "{name}");
