@@ -85,7 +85,11 @@ fn land(lander: &Lander, target: &str, branch: &CommitId) -> Result<()> {
     let Planned::Ready(plan) = lander.plan(&tip.commit, branch, Style::Merge, &union)? else {
         return Err("nothing lands".into());
     };
-    let words = Words { message: "Land B-1".to_owned(), trailers: vec!["Onus-Task: B-1".to_owned()] };
+    let words = Words {
+        message: "Land B-1".to_owned(),
+        trailers: vec!["Onus-Task: B-1".to_owned()],
+        ..Words::default()
+    };
     let result = lander.commit(&plan, &words)?;
     lander.intend("B-1", &result, &tip)?;
     match lander.move_target("B-1", &tip, &result, "land B-1")? {

@@ -21,6 +21,7 @@ mod measure;
 mod pages;
 mod place;
 mod postgres;
+mod queue;
 mod recovery;
 mod scale;
 mod scopes;
@@ -56,6 +57,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "shell", about: shell::ABOUT, run: shell::run },
     Benchmark { name: "guard", about: guard::ABOUT, run: guard::run },
     Benchmark { name: "land", about: land::ABOUT, run: land::run },
+    Benchmark { name: "queue", about: queue::ABOUT, run: queue::run },
     Benchmark { name: "postgres", about: postgres::ABOUT, run: postgres::run },
     Benchmark { name: "recovery", about: recovery::ABOUT, run: recovery::run },
 ];

@@ -344,6 +344,8 @@ pub(crate) struct StatusAnswer {
     status: StatusView,
     /// Which branches of tasks cannot be merged.
     forecast: ForecastView,
+    /// Targets that lack what landed.
+    behind_landed: Vec<BehindLanded>,
     #[serde(flatten)]
     beside: Beside,
 }

@@ -18,7 +18,7 @@ pub(crate) struct WorktreeMade {
     rescued: Option<WorktreeRescued>,
 }
 
-/// What an earlier holder left uncommitted, laid out in a worktree.
+/// What an earlier holder left uncommitted, restored in a worktree.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct WorktreeRescued {
     /// Whose it was.
@@ -28,7 +28,7 @@ pub(crate) struct WorktreeRescued {
     removed: Vec<String>,
     /// Was there as it was left.
     same: Vec<String>,
-    /// Not laid out: it would have overwritten something.
+    /// Not restored: it would have overwritten something.
     left: Vec<String>,
 }
 
@@ -79,6 +79,8 @@ pub(crate) struct WorktreeAnswer {
     unlanded: Option<u64>,
     /// Commits of the target that it does not have.
     behind: Option<u64>,
+    /// Commits that landed in the branch that is checked out there, and that it does not have; null: it has all.
+    behind_landed: Option<u64>,
     /// What its branch cannot be merged with.
     conflicts: Vec<ConflictView>,
     port_base: Option<u16>,
@@ -106,6 +108,8 @@ pub(crate) struct UnlandedBranch {
 pub(crate) struct WorktreesAnswer {
     worktrees: Vec<WorktreeAnswer>,
     unlanded_branches: Vec<UnlandedBranch>,
+    /// Targets that lack what landed.
+    behind_landed: Vec<BehindLanded>,
     /// How many rescues are kept.
     rescues: u64,
     /// Folders whose making or removal was interrupted.
@@ -122,6 +126,8 @@ pub(crate) struct WorktreeRemovedAnswer {
     branch_deleted: bool,
     /// Ignored files and folders that went with it.
     ignored: u64,
+    /// The first of them.
+    ignored_names: Vec<String>,
 }
 
 #[derive(JsonSchema, Serialize)]

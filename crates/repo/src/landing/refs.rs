@@ -7,7 +7,7 @@ use onus_core::scope::Scope;
 
 use super::forward::Out;
 use super::merge::{Conflict, Merge};
-use super::{Error, Lander};
+use super::{Error, Lander, no_branch};
 use crate::git::GitError;
 
 /// Where intents are: `refs/onus/landing/<id>`.
@@ -99,7 +99,7 @@ impl Lander {
                 .find(|line| line.get(1) == Some(&name))
         };
         let commit = |line: Vec<&str>| line.first().and_then(|hash| hash.parse::<CommitId>().ok());
-        let found = find(&branch).ok_or_else(|| Error::NoBranch(target.to_owned()))?;
+        let found = find(&branch).ok_or_else(|| no_branch(target))?;
         if let Some(to) = found.get(2).filter(|to| !to.is_empty()) {
             let to = to.strip_prefix("refs/heads/").unwrap_or(to);
             return Err(Error::Symbolic(target.to_owned(), to.to_owned()));
@@ -259,11 +259,12 @@ impl Lander {
         let reference = format!("{INTENTS}{id}");
         for _ in 0..TRIES {
             let intent = self.intent(id)?;
-            let Some(commit) = intent.as_ref().or(intended) else { return Ok(Settled::Withdrawn) };
+            // The reference may be of another landing by now, of another target: it is ended, too, and tells nothing of this one.
+            let Some(commit) = intended.or(intent.as_ref()) else { return Ok(Settled::Withdrawn) };
             let is_there = self.is_in(target, commit)?;
             let settled = if is_there { Settled::Landed(commit.clone()) } else { Settled::Withdrawn };
-            let Some(commit) = &intent else { return Ok(settled) };
-            match self.transaction("onus: settled", &[Line::Delete(&reference, commit)])? {
+            let Some(there) = &intent else { return Ok(settled) };
+            match self.transaction("onus: settled", &[Line::Delete(&reference, there)])? {
                 None => return Ok(settled),
                 // A lander or another settler was faster, or is at it.
                 Some(why) if is_locked(&why) || self.intent(id)? != intent => {
