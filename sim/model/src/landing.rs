@@ -117,6 +117,8 @@ pub struct LandingState {
     undone: bool,
     /// Something was called landed that was not.
     invented: bool,
+    /// A landing began of a task that had changed since it was looked at.
+    unseen: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,6 +290,9 @@ impl Landings {
                 match decision {
                     Some(Ok(decision)) => {
                         let drafts = self.settled_first(state, decision.drafts)?;
+                        let (was, token, _) = Landings::was(state);
+                        let it = &state.landers[lander];
+                        state.unseen |= (was, token) != (it.state, it.token);
                         self.write(state, lander, drafts);
                         next
                     }
@@ -354,6 +359,7 @@ impl Model for Landings {
             withdrawn: BTreeSet::new(),
             undone: false,
             invented: false,
+            unseen: false,
         };
         let held = self.next_state(&open, LandingStep::Ask(0, Deed::Claim));
         let done = held.as_ref().and_then(|held| self.next_state(held, LandingStep::Ask(0, Deed::Done)));
@@ -483,6 +489,9 @@ impl Model for Landings {
                     state.targets.iter().flatten().all(|commit| known(&commit))
                 },
             ),
+            Property::always("a landing begins as it was looked at", |_: &Landings, state: &LandingState| {
+                !state.unseen
+            }),
             Property::sometimes("a landing lands", |_: &Landings, state: &LandingState| {
                 !state.landed.is_empty()
             }),
