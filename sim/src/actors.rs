@@ -11,16 +11,20 @@ use onus_core::command::{
     SeatAct, SeatTerms, TaskLink, Terms, Yielding,
 };
 use onus_core::constraint::{Constraint, ConstraintKind, Constraints};
+use onus_core::gate::GateKey;
 use onus_core::ids::{Number, TaskRef, Token, Version};
 use onus_core::lease::{Lease, Mode, Process};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::{Areas, Scope, Touched, WorktreeId};
+use onus_core::seat::SeatName;
 use onus_core::task::{Facts, NoteKind, Priority, Task, TaskBranch};
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, Answer, Identity, Reply, Request, TaskView};
 
 use crate::dice::Dice;
 use crate::fate::{Fate, HOST, PLACES, WORKTREES, worktree};
+use crate::gates;
+use crate::git::TARGETS;
 use crate::oracle::UNIVERSE;
 
 use chance::*;
@@ -71,6 +75,17 @@ pub struct Being {
 impl Being {
     fn is_person(&self) -> bool {
         self.actor.starts_with("human:")
+    }
+
+    /// Who it is when it names no task.
+    fn identity(&self) -> Identity {
+        Identity {
+            actor: parsed(&self.actor),
+            instance: parsed(&self.instance),
+            known_by: self.known_by,
+            token: None,
+            ancestry: Ancestry::Known(self.process.iter().cloned().collect()),
+        }
     }
 
     /// Hooks know a conversation by more than its folder.
@@ -316,16 +331,40 @@ impl Actors {
         let hooked = away.into_iter().filter(|by| self.beings[*by].is_hooked());
         let asked = hooked.map(|by| {
             let being = &self.beings[by];
-            let identity = Identity {
-                actor: parsed(&being.actor),
-                instance: parsed(&being.instance),
-                known_by: being.known_by,
-                token: None,
-                ancestry: Ancestry::Known(being.process.iter().cloned().collect()),
-            };
-            Asked { by, request: Request { identity, command: guard(dice, being), key: None } }
+            Asked {
+                by,
+                request: Request { identity: being.identity(), command: guard(dice, being), key: None },
+            }
         });
         asked.collect()
+    }
+
+    /// Somebody, as it is known.
+    pub fn anybody(&self, dice: &mut Dice) -> (usize, Identity) {
+        let by = dice.below(self.beings.len());
+        (by, self.beings[by].identity())
+    }
+
+    /// What somebody asks of a task that is about to land.
+    pub fn on_landing(&self, dice: &mut Dice, by: usize, task: u64) -> Command {
+        let being = &self.beings[by];
+        let force = being.is_person().then(|| Force { reason: "it has to be".to_owned(), link: None });
+        let task = Some(TaskRef::Number(Number(task)));
+        let act = match dice.below(9) {
+            0 | 1 => Act::Takeover(Terms { reason: Some("it stands".to_owned()), ..self.terms(dice, being) }),
+            2 => return Command::Reset { task, reason: "all wrong".to_owned(), force },
+            3 | 4 => plain(Verb::Reopen),
+            5 => plain(Verb::Done),
+            6 => plain(Verb::Release),
+            7 => Act::Claim(self.terms(dice, being)),
+            _ => Act::Handoff { to: parsed(&being.actor), reason: "you know it better".to_owned() },
+        };
+        Command::OnTask { task, act, force }
+    }
+
+    /// The token under which somebody has, or had, a seat.
+    pub fn seat_token(&self, by: usize, seat: &SeatName) -> Option<Token> {
+        self.beings.get(by)?.seats.get(seat.as_str()).map(|token| Token(*token))
     }
 
     /// Its owner may go on with one of these files meanwhile.
@@ -335,13 +374,7 @@ impl Actors {
         let by = self.beings.iter().position(|being| is_it(&being)).filter(|_| dice.one_in(2))?;
         let (worktree, path) = dice.pick(files)?.clone();
         let process = self.beings[by].process.clone();
-        let identity = Identity {
-            actor: lease.actor.clone(),
-            instance: lease.instance.clone(),
-            known_by: self.beings[by].known_by,
-            token: None,
-            ancestry: Ancestry::Known(process.iter().cloned().collect()),
-        };
+        let identity = self.beings[by].identity();
         let touched = Touched { worktree: Some(worktree), part: None };
         let guard = Guard { paths: vec![path], process, touched, ..Guard::default() };
         Some(Asked { by, request: Request { identity, command: Command::Guard(guard), key: None } })
@@ -360,16 +393,9 @@ impl Actors {
         let (worktree, _) = dice.pick(&files)?.clone();
         let paths = files.into_iter().filter(|(of, _)| *of == worktree).map(|(_, path)| path).collect();
         let files = Yielding { token: lease.token, renewals: lease.pulse.renewals, worktree, paths };
-        let identity = Identity {
-            actor: parsed(&being.actor),
-            instance: parsed(&being.instance),
-            known_by: being.known_by,
-            token: None,
-            ancestry: Ancestry::Known(being.process.iter().cloned().collect()),
-        };
         let command =
             Command::OnTask { task: Some(TaskRef::Number(task.number)), act: Act::Yield(files), force: None };
-        Some(Asked { by, request: Request { identity, command, key: None } })
+        Some(Asked { by, request: Request { identity: being.identity(), command, key: None } })
     }
 
     fn command(&mut self, dice: &mut Dice, by: usize) -> Command {
@@ -402,15 +428,10 @@ impl Actors {
             act,
             force,
         };
-        let verb = |verb: Verb| Act::Move {
-            verb,
-            message: Some("so it is".to_owned()),
-            uncommitted: None,
-            demand: None,
-        };
+        let verb = plain;
         match dice.weighted(&[
             20, 9, 8, 11, 5, 3, 4, 6, 4, 4, 3, 2, 2, 4, 6, 4, 3, 3, 2, 3, 3, 2, 4, 3, 1, 10, 7, 4, 2, 1, 1,
-            3, 4, 6, 3, 3, 3, 5,
+            3, 4, 6, 3, 3, 7, 5, 9,
         ]) {
             0 => on(self.in_state(dice, &["open"], any), Act::Claim(self.terms(dice, &being)), force),
             1 => Command::ClaimNext(self.terms(dice, &being)),
@@ -522,14 +543,19 @@ impl Actors {
                 let id = touched(dice, &being).worktree;
                 let path = format!("/w/{}", dice.below(WORKTREES));
                 let branch = format!("work-{}", dice.below(WORKTREES));
-                let line =
-                    TaskBranch { branch: branch.clone(), base: "0".repeat(40), target: "main".to_owned() };
-                let line = dice.one_in(2).then_some(line);
+                let target = TARGETS[dice.below(TARGETS.len())].to_owned();
+                let line = TaskBranch { branch: branch.clone(), base: "0".repeat(40), target };
+                let line = (!dice.one_in(4)).then_some(line);
                 on(own, Act::Attach(Attachment { id, path, branch: Some(branch), own: line }), None)
             }
             37 if hooked => {
                 let worktree = touched(dice, &being).worktree;
                 Command::Changed(ChangedFiles { paths: paths(dice), worktree })
+            }
+            38 => {
+                let task =
+                    if dice.one_in(3) { self.in_state(dice, &["in_progress", "review"], any) } else { own };
+                on(task, Act::Judge(gates::judging(dice)), force)
             }
             _ => on(any, verb([Verb::Done, Verb::Submit][dice.below(2)]), force),
         }
@@ -577,6 +603,7 @@ impl Actors {
             mode: if dice.one_in(5) { Mode::Shared } else { Mode::Exclusive },
             constraints: constraints(dice),
             refs: if dice.one_in(4) { [called(dice)].into() } else { BTreeMap::new() },
+            gates: gates_of(dice),
             ..Facts::default()
         };
         let mut new = NewTask { facts, ..NewTask::titled("something to do") };

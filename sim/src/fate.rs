@@ -8,7 +8,9 @@ use onus_core::lease::{Process, Seen};
 use onus_core::scope::WorktreeId;
 use onus_core::sight::{Mark, Sight, Vantage};
 use onus_core::time::{ClockDomain, Moment, Tick};
-use onus_engine::Looked;
+use onus_engine::{Looked, Settling};
+
+use crate::git::Git;
 
 pub const MACHINE: &str = "machine";
 pub const TIME_NS: &str = "time";
@@ -113,6 +115,8 @@ pub struct Fate {
     dirty: BTreeSet<(String, String)>,
     /// Git cannot be asked just now.
     pub hides_files: bool,
+    /// The references that landings go by. They outlive every crash.
+    pub git: Git,
 }
 
 /// Pids are few, so that they are reused.
@@ -243,6 +247,7 @@ impl World {
             counted: 0,
             dirty: BTreeSet::new(),
             hides_files: false,
+            git: Git::default(),
         })))
     }
 
@@ -264,7 +269,7 @@ impl World {
 
     /// What the engine asks of the world, by a handle in a place.
     pub fn outside(&self, place: &'static Place) -> onus_engine::Outside {
-        let [seen, uids, salts, own, files] = [(); 5].map(|()| self.clone());
+        let [seen, uids, salts, own, files, refs] = [(); 6].map(|()| self.clone());
         onus_engine::Outside {
             observe: Box::new(move |process| seen.fate().seen_from(place, process)),
             new_uid: Box::new(move |_| uids.new_uid()),
@@ -275,7 +280,15 @@ impl World {
                 paths.iter().map(|path| fate.looked(worktree.as_str(), path)).collect()
             }),
             rescue: Box::new(|_| onus_engine::Tried::Elsewhere),
-            settle: Box::new(|_| onus_engine::Settling::Elsewhere),
+            settle: Box::new(move |unsettled| {
+                // Without the machine's id, its repository is another's.
+                if place == NO_MACHINE {
+                    return Settling::Elsewhere;
+                }
+                let intent = &unsettled.intent;
+                let mut fate = refs.fate();
+                Settling::Done(fate.git.settle(&unsettled.id, &intent.target, Some(&intent.commit)))
+            }),
             own_clock: Box::new(move || Tick::of(&own.fate().now())),
         }
     }

@@ -34,6 +34,8 @@ pub struct Report {
     pub refusals: BTreeMap<String, u64>,
     pub faults: BTreeMap<&'static str, u64>,
     pub lapses: BTreeMap<String, u64>,
+    /// What became of landings, by event.
+    pub landings: BTreeMap<String, u64>,
     pub violations: Vec<Violation>,
 }
 
@@ -60,6 +62,9 @@ impl Report {
         for (cause, count) in other.lapses {
             *self.lapses.entry(cause).or_default() += count;
         }
+        for (event, count) in other.landings {
+            *self.landings.entry(event).or_default() += count;
+        }
         self.violations.extend(other.violations);
     }
 }
@@ -83,6 +88,7 @@ impl fmt::Display for Report {
         writeln!(f, "commands (done/refused): {}", commands.join(", "))?;
         writeln!(f, "refusals: {}", counted(&self.refusals))?;
         writeln!(f, "lapses: {}", counted(&self.lapses))?;
+        writeln!(f, "landings: {}", counted(&self.landings))?;
         write!(f, "{} violations", self.violations.len())
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::command::{Act, Command, Guard, Presence};
+use onus_core::landing::DepsMet;
 use onus_core::lease::Lease;
 use onus_core::policy::{AcrossWorktrees, Policy, Unclaimed};
 use onus_core::refusal::{Code, Refusal};
@@ -18,6 +19,8 @@ use crate::actors::{Actors, Asked};
 use crate::dice::Dice;
 use crate::fate::{HOST, PLACES, Place, World, is_far};
 use crate::faulty::{Fault, FaultyStore, Fell};
+use crate::gates;
+use crate::landers::Lander;
 use crate::oracle::{Deed, Oracle};
 use crate::report::{Report, Violation};
 
@@ -40,6 +43,7 @@ fn policy(dice: &mut Dice) -> Policy {
         unclaimed: [Unclaimed::Adopt, Unclaimed::Warn, Unclaimed::Refuse][dice.weighted(&[8, 1, 1])],
         across_worktrees: [AcrossWorktrees::Tell, AcrossWorktrees::Refuse, AcrossWorktrees::Ignore]
             [dice.weighted(&[6, 1, 1])],
+        deps_met: [None, Some(DepsMet::Done), Some(DepsMet::Landed)][dice.weighted(&[1, 1, 3])],
         scope_shared: crate::oracle::SHARED
             .iter()
             .filter_map(|glob| glob.parse::<onus_core::scope::Glob>().ok())
@@ -48,23 +52,33 @@ fn policy(dice: &mut Dice) -> Policy {
     }
 }
 
-struct Run {
-    dice: Dice,
-    world: World,
-    actors: Actors,
-    oracle: Oracle,
+pub(crate) struct Run {
+    pub(crate) dice: Dice,
+    pub(crate) world: World,
+    pub(crate) actors: Actors,
+    pub(crate) oracle: Oracle,
     policy: Policy,
     file: PathBuf,
     folder: PathBuf,
     cuts: u64,
-    engines: Vec<Engine<FaultyStore>>,
+    pub(crate) engines: Vec<Engine<FaultyStore>>,
     /// On their way, with the step at which they arrive.
-    flying: Vec<(u64, Asked)>,
-    report: Report,
+    pub(crate) flying: Vec<(u64, Asked)>,
+    pub(crate) landers: Vec<Lander>,
+    pub(crate) report: Report,
     last: VecDeque<String>,
 }
 
-type Step<T> = Result<T, String>;
+pub(crate) type Step<T> = Result<T, String>;
+
+/// What came back to whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Done,
+    Refused,
+    /// The answer was lost, and its process with it.
+    Nothing,
+}
 
 /// Runs one seed in a folder of its own under `base`.
 pub fn run(seed: u64, steps: u64, base: &Path) -> Report {
@@ -117,7 +131,7 @@ fn leased_seats(read: &mut dyn Read) -> onus_store::Result<Vec<(Task, Lease)>> {
     Ok(leases)
 }
 
-fn text<E: std::fmt::Display>(error: E) -> String {
+pub(crate) fn text<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
 
@@ -141,6 +155,7 @@ impl Run {
             oracle: Oracle::new(
                 policy.unclaimed == Unclaimed::Adopt,
                 policy.across_worktrees == AcrossWorktrees::Refuse,
+                policy.deps_met.map(|met| met.to_string()),
             ),
             policy,
             file,
@@ -148,6 +163,7 @@ impl Run {
             cuts: 0,
             engines: Vec::new(),
             flying: Vec::new(),
+            landers: Vec::new(),
             report: Report::default(),
             last: VecDeque::new(),
         };
@@ -172,7 +188,7 @@ impl Run {
         Ok(())
     }
 
-    fn note(&mut self, at: u64, what: String) {
+    pub(crate) fn note(&mut self, at: u64, what: String) {
         if self.last.len() == LAST {
             self.last.pop_front();
         }
@@ -182,7 +198,7 @@ impl Run {
         self.last.push_back(format!("{when}  {what}"));
     }
 
-    fn new_events(&mut self, handle: usize) -> Step<Vec<onus_core::chain::Record>> {
+    pub(crate) fn new_events(&mut self, handle: usize) -> Step<Vec<onus_core::chain::Record>> {
         let query = EventQuery { after_seq: self.oracle.seq(), limit: 10_000, ..EventQuery::default() };
         self.engines[handle].store().read(|read| read.events(&query)).map_err(text)
     }
@@ -195,12 +211,13 @@ impl Run {
             && !self.dice.one_in(3)
         {
             let (_, asked) = self.flying.swap_remove(index);
-            return self.deliver(at, vec![asked], "late");
+            return self.deliver(at, vec![asked], "late").map(drop);
         }
+        self.land(at)?;
         if self.dice.one_in(4) {
             self.look_at_files(at)?;
         }
-        let asked = self.actors.ask(&mut self.dice);
+        let asked = self.ask();
         if self.dice.one_in(12) {
             self.report.fault("duplicated");
             let delay = 1 + self.dice.below(40) as u64;
@@ -216,7 +233,7 @@ impl Run {
         if self.dice.one_in(10) {
             // A server's batch: several requests, one commit. Each by another, so that it is clear whose an event is.
             for _ in 0..3 {
-                let asked = self.actors.ask(&mut self.dice);
+                let asked = self.ask();
                 let of = |asked: &Asked| {
                     let identity = &asked.request.identity;
                     (self.oracle.actor(identity.actor.as_str()), identity.instance.clone())
@@ -226,11 +243,18 @@ impl Run {
                 }
             }
         }
-        self.deliver(at, batch, "")
+        self.deliver(at, batch, "").map(drop)
+    }
+
+    /// What somebody asks for, with what it sees of the repository at that time.
+    fn ask(&mut self) -> Asked {
+        let mut asked = self.actors.ask(&mut self.dice);
+        gates::complete(&mut asked.request.command, &self.world.fate().git);
+        asked
     }
 
     /// Hands requests to a handle, with or without a fault, and lets the oracle judge what came of it.
-    fn deliver(&mut self, at: u64, batch: Vec<Asked>, how: &str) -> Step<()> {
+    pub(crate) fn deliver(&mut self, at: u64, batch: Vec<Asked>, how: &str) -> Step<Vec<Heard>> {
         let handle = self.dice.below(HANDLES.len());
         let fault = match self.fault() {
             // Which requests of a batch were refused would never be known.
@@ -292,7 +316,12 @@ impl Run {
         if at.is_multiple_of(16) || fell != Fell::Nothing {
             self.compare()?;
         }
-        Ok(())
+        let heard = answers.iter().map(|answer| match answer {
+            _ if fell != Fell::Nothing => Heard::Nothing,
+            Ok(_) => Heard::Done,
+            Err(_) => Heard::Refused,
+        });
+        Ok(heard.collect())
     }
 
     fn fault(&mut self) -> Fault {
@@ -320,6 +349,11 @@ impl Run {
         fell: Fell,
     ) -> Step<()> {
         let records = self.new_events(handle)?;
+        for record in records.iter().filter(|record| record.kind.contains("land")) {
+            let asked = batch.iter().any(|asked| crate::landers::speaks_of_landing(&asked.request.command));
+            let by = if asked { "" } else { " before a request" };
+            *self.report.landings.entry(format!("{}{by}", record.kind)).or_default() += 1;
+        }
         let mut rest = records.as_slice();
         let (world, after_commit) = (self.world.clone(), fell == Fell::AfterCommit);
         for (asked, answer) in batch.iter().zip(answers) {
@@ -336,6 +370,7 @@ impl Run {
             match deed.answer {
                 Some(Ok(reply)) => {
                     self.use_tools(asked);
+                    self.take_branch(asked, reply);
                     self.actors.learn(asked.by, reply);
                 }
                 Some(Err(refusal)) => self.actors.regret(&mut self.dice, asked, refusal),
@@ -420,6 +455,8 @@ impl Run {
         let world = self.world.clone();
         let all: Vec<(Task, Lease)> = rows.iter().cloned().chain(seats).collect();
         self.oracle.compare_leases(&all, &world.fate())?;
+        let unsettled = self.engines[0].store().read(|read| read.to_land(10_000)).map_err(text)?;
+        self.oracle.compare_landings(&unsettled)?;
         if let Some((task, lease)) = self.dice.pick(&rows).cloned() {
             let scope =
                 self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
@@ -562,6 +599,9 @@ impl Run {
     }
 
     fn finish(&mut self) -> Step<()> {
+        // P10: what became of every landing is in the ledger.
+        self.settle_all(0)?;
+        self.oracle.all_recorded(&self.world.fate())?;
         // P6: the ledger is whole.
         self.engines[1].verify(&[], &mut |_| {}).map_err(|refusal| format!("P6: {}", refusal.message))?;
         self.rebuild()?;

@@ -231,6 +231,8 @@ fn a_conflict_opens_what_was_done_and_leaves_a_holder_its_lease() {
     assert_eq!(task.kept_for.unwrap().actor, "agent:a");
     assert_eq!(world.show(&id).last_word.unwrap().text, "it conflicts in src/lib.rs");
     assert_eq!(world.refused(&b, on(&id, claim())), Code::Kept);
+    // A lander that looked at it while it was done comes too late.
+    assert_eq!(world.refused(&b, on(&id, failure(1))), Code::NotAllowed);
     world.lease(&a, on(&id, claim()));
     // Not by others while it works on it.
     assert_eq!(world.refused(&b, on(&id, failure(2))), Code::Held);

@@ -19,6 +19,7 @@
 //! from every state a task whose holder died or went silent can be taken over; and the stretches of a lease are what was worked
 //! under it: apart from one another, while it was live, up to signs of life, with no rest among them.
 
+mod landing;
 mod state;
 mod work;
 
@@ -37,6 +38,7 @@ use onus_core::stretch::Sign;
 use onus_core::transition::Verb;
 use stateright::{Model, Property};
 
+pub use landing::{BrokenLanding, LandingBounds, LandingState, LandingStep, Landings};
 pub use state::Saw;
 pub use state::State;
 use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
@@ -163,7 +165,7 @@ fn path() -> Scope {
 }
 
 impl Deed {
-    fn act(self, by: usize) -> (Act, Option<Force>) {
+    pub(crate) fn act(self, by: usize) -> (Act, Option<Force>) {
         let force = Some(Force { reason: "it has to be".to_owned(), link: None });
         let terms = || Terms {
             process: (by == BOUND).then(process),
@@ -227,7 +229,7 @@ impl Protocol {
     }
 
     /// Asks the core, with the view that the engine would put together.
-    fn view<T>(
+    pub(crate) fn view<T>(
         &self,
         state: &State,
         (by, task, token): (usize, usize, Option<u64>),
@@ -330,7 +332,7 @@ impl Protocol {
     }
 
     /// Folds what was decided into the rows.
-    fn write(&self, state: &mut State, (by, task): (usize, usize), drafts: Vec<Draft>) {
+    pub(crate) fn write(&self, state: &mut State, (by, task): (usize, usize), drafts: Vec<Draft>) {
         for mut draft in drafts {
             if self.broken == Broken::Lapse {
                 self.work_on_until_noticed(state, task, &mut draft);

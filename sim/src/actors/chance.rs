@@ -13,6 +13,11 @@ pub(super) fn guard(dice: &mut Dice, being: &Being) -> Command {
     })
 }
 
+/// A verb without terms, as whoever says it means it.
+pub(super) fn plain(verb: Verb) -> Act {
+    Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None, demand: None }
+}
+
 /// Where somebody changes files: mostly in a worktree of its own, now and then by a sub-agent.
 pub(super) fn touched(dice: &mut Dice, being: &Being) -> Touched {
     let home = being.instance.bytes().fold(0, |sum, byte| sum + usize::from(byte)) % WORKTREES;
@@ -74,9 +79,19 @@ pub(super) fn constraints(dice: &mut Dice) -> Constraints {
     some.collect()
 }
 
+/// The gates that a task names.
+pub(super) fn gates_of(dice: &mut Dice) -> BTreeSet<GateKey> {
+    let name = |dice: &mut Dice| match dice.below(12) {
+        0 => gates::UNDEFINED,
+        at => gates::GATES[at % gates::GATES.len()].0,
+    };
+    let count = if dice.one_in(3) { 1 + dice.below(2) } else { 0 };
+    (0..count).map(|_| gates::key(name(dice))).collect()
+}
+
 pub(super) fn edit(dice: &mut Dice) -> Edit {
     let mut edit = Edit { priority: Some([Priority::P0, Priority::P3][dice.below(2)]), ..Edit::default() };
-    match dice.below(9) {
+    match dice.below(11) {
         0 => {
             edit.add_scope = scope(dice);
             edit.add_scope_areas = areas(dice, &edit.add_scope);
@@ -88,6 +103,8 @@ pub(super) fn edit(dice: &mut Dice) -> Edit {
         5 => edit.lift = [ConstraintKind::ALL[dice.below(5)]].into(),
         6 => edit.refs = [called(dice)].map(|(system, id)| (system, Some(id))).into(),
         7 => edit.refs = [("jira".to_owned(), None)].into(),
+        8 => edit.add_gates = gates_of(dice),
+        9 => edit.remove_gates = gates_of(dice),
         _ => edit.required_tier = Some(Tier::DEFAULT),
     }
     edit

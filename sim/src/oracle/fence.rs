@@ -42,7 +42,9 @@ impl Oracle {
 
     /// P2: a superseded caller changes nothing of the task it names, unless a person forces it.
     pub(super) fn fence(&self, case: &Case<'_>, records: &[Record]) -> Verdict {
-        let reference = match &case.request.command {
+        let reference = match case.request.command.itself() {
+            // What references show is anybody's to say.
+            Command::OnTask { act: Act::SettleLanding { .. } | Act::FoundLanded(_), .. } => return Ok(()),
             Command::OnTask { act: Act::Claim(_) | Act::Takeover(_), .. } => return Ok(()),
             Command::OnTask { task: Some(task), .. }
             | Command::Reset { task: Some(task), .. }
@@ -67,7 +69,13 @@ impl Oracle {
             return Ok(());
         }
         let is_holder = usable.is_some_and(|held| case.is_of(held) && case.is_inside(held));
+        // What is done is anybody's to judge and to land.
+        let lands = matches!(
+            case.request.command.itself(),
+            Command::OnTask { act: Act::Land(_) | Act::Judge(_) | Act::FailLanding(_), .. }
+        );
         let is_past = case.actor.starts_with("human:") && matches!(known.state, "done" | "dropped");
+        let is_past = is_past || lands && known.state == "done";
         must!(
             is_holder || is_past || !known.was_superseded(&case.actor, &case.instance),
             "P2: {} {} was superseded on ON-{} and changed it",

@@ -6,6 +6,21 @@ use super::lease::At;
 use super::{Case, Oracle};
 
 impl Oracle {
+    /// Whoever shows another instance's token with a key that was used is asked whether it may, as for a renewal: that is a sign of life.
+    pub(super) fn renewed_by_replay(&mut self, case: &Case<'_>) {
+        let Command::OnTask { task: Some(task), act, .. } = &case.request.command else { return };
+        let by_store = self.as_the_store_knows(At::of(case.now));
+        let Some(uid) = self.uid(task).filter(|_| act.gives_lease()) else { return };
+        let held = self.tasks.get_mut(&uid).and_then(|known| known.leases.get_mut(&known.highest));
+        let Some(held) = held.filter(|held| !case.is_of(held) && case.presents(&uid, held)) else { return };
+        held.ask(by_store);
+        if held.is_for_work() {
+            held.work.sign(&by_store, case.in_turn);
+        }
+        held.renew(&by_store, None, true);
+        self.settle(case.now);
+    }
+
     /// A successful change shows that its caller lives; a turn that is over lets the TTL count. True: a lease was renewed, which
     /// the store wrote.
     pub(super) fn signs_of_life(&mut self, case: &Case<'_>) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::chain::Record;
-use onus_core::command::{Command, Presence};
+use onus_core::command::{Act, Command, Presence};
 
 use super::{Case, Known, Oracle, Verdict, must};
 
@@ -43,10 +43,12 @@ impl Oracle {
 
     /// Whoever hears an answer has been told what it lost.
     pub(super) fn tell_losses(&mut self, case: &Case<'_>) {
-        let is_heard = match &case.request.command {
+        let is_heard = match case.request.command.itself() {
             Command::Guard(guard) => guard.is_heard,
             Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
-            Command::RegisterInstance { .. } => false,
+            Command::RegisterInstance { .. } | Command::OnTask { act: Act::SettleLanding { .. }, .. } => {
+                false
+            }
             _ => true,
         };
         if is_heard {

@@ -8,7 +8,8 @@
 //! | P1 | a grant beside a lease that has not ended; ending a live lease as if it had lapsed; a token that did not grow |
 //! | P2 | a superseded or foreign caller that changed something, or passed the guard before it was told; an event under a token that is not current |
 //! | P3 | a reservation, by whichever verb, of a path of a small universe that another live lease has, unless both are shared or both touched it, in worktrees known to be two or as parts of one conversation; two live leases that share one so; a touched path that nobody reserved in that worktree |
-//! | P4 | a step that the table does not know, or by somebody who may not take it; a task kept for one actor and got or assigned by another; a lease that may do what its task or its claim forbids; an agent that loosens a task |
+//! | P2, P10 | a task that is changed while its landing is begun and not settled; a target that moves for a task that has changed since; a landing that is recorded and not in the target, or called withdrawn and there |
+//! | P4 | a step that the table does not know, or by somebody who may not take it; a task kept for one actor and got or assigned by another; a lease that may do what its task or its claim forbids; an agent that loosens a task; a step whose gates have not passed on what is there; a gate judged by the wrong party; what depends on a task that has still to land |
 //! | P7 | a lease whose events tell other hours than its holder's signs of life make, as the judge adds them up |
 //! | P8 | a key applied twice, or for two requests; two tasks for one origin; a request without an answer that half happened |
 //! | P9 | a lease that lives or lapses otherwise than the monotonic clock says |
@@ -16,6 +17,7 @@
 //! | P11, P12 | a refusal that teaches an override; an event by another than the caller |
 
 mod fence;
+mod landing;
 mod lease;
 mod life;
 mod limits;
@@ -77,6 +79,7 @@ struct Known {
     lines: u64,
     /// What it is called in other systems.
     refs: BTreeSet<String>,
+    landing: landing::Landing,
     /// It was opened for edits that belonged to no task.
     ad_hoc: bool,
     /// A role instead of a task: the same promises, but nothing is ever done with it.
@@ -121,6 +124,10 @@ pub struct Oracle {
     adopts: bool,
     /// Whether one file may not be touched in two worktrees.
     refuses: bool,
+    /// When a dependency is met, if the project says anything about landing.
+    deps_met: Option<String>,
+    /// The commits by which tasks landed.
+    landed: BTreeSet<String>,
     /// When a task was last written: the least that the store knows of the time.
     written: Option<At>,
     turns: work::Turns,
@@ -181,8 +188,8 @@ macro_rules! must {
 use must;
 
 impl Oracle {
-    pub fn new(adopts: bool, refuses: bool) -> Oracle {
-        Oracle { adopts, refuses, ..Oracle::default() }
+    pub fn new(adopts: bool, refuses: bool, deps_met: Option<String>) -> Oracle {
+        Oracle { adopts, refuses, deps_met, ..Oracle::default() }
     }
 
     pub fn seq(&self) -> u64 {
@@ -215,10 +222,10 @@ impl Oracle {
             let teaches = names || refusal.next.iter().any(takes);
             must!(!teaches, "P11: a refusal teaches the override: {refusal:?}");
         }
-        let yielded =
-            records.iter().rposition(|record| record.kind == "scope.yielded").map_or(0, |at| at + 1);
-        let (yielded, records) = records.split_at(yielded);
-        self.make_way(deed, yielded, now)?;
+        let is_before = |record: &Record| landing::comes_before(&record.kind, &deed.request.command);
+        let before = records.iter().rposition(is_before).map_or(0, |at| at + 1);
+        let (before, records) = records.split_at(before);
+        self.make_way(deed, before, now)?;
         if !deed.committed {
             must!(records.is_empty(), "P8: what was refused or lost wrote {}", records[0].kind);
             return Ok(());
@@ -249,6 +256,7 @@ impl Oracle {
         };
         must!(!case.forced || case.actor.starts_with("human:"), "P4: {} forced something", case.actor);
         if self.is_replay(&case, deed, records)? {
+            self.renewed_by_replay(&case);
             return Ok(());
         }
         self.fence(&case, records)?;
@@ -307,6 +315,7 @@ impl Oracle {
 
     fn follow(&mut self, case: &mut Case<'_>, task: &str, record: &Record) -> Verdict {
         self.follow_loss(case, task, record);
+        self.count_landing(record)?;
         if record.kind == "task.created" {
             self.created(task, record)?;
         }
@@ -314,7 +323,7 @@ impl Oracle {
             return self.seat_created(task, record);
         }
         let unmet = self.tasks.get(task).is_some_and(|known| {
-            known.deps.iter().any(|dep| self.tasks.get(dep).is_none_or(|dep| dep.state != "done"))
+            known.deps.iter().any(|dep| !self.tasks.get(dep).is_some_and(Known::is_met))
         });
         let begins = matches!(record.kind.as_str(), "lease.acquired" | "lease.renewed" | "scope.added");
         let rivals = if begins { self.rivals(task, case.now) } else { Vec::new() };
@@ -354,6 +363,7 @@ impl Oracle {
                 held.settle_work(case, task, record, &by_store)?;
             }
         }
+        known.follow_landing(case, record, others, self.deps_met.as_deref())?;
         match kind {
             "lease.acquired" => {
                 known.acquire(case, record, at, unmet)?;
@@ -467,7 +477,8 @@ impl Oracle {
                 must!(case.forced, "P4: {} overrode a rule without force", case.actor);
                 case.overridden = true;
             }
-            "note.added" | "text.redacted" | "task.created" => {}
+            "note.added" | "text.redacted" | "task.created" | "gate.passed" | "gate.failed"
+            | "landing.intended" | "landing.withdrawn" | "landing.failed" | "task.landed" => {}
             _ if ends => {
                 let held = known.of_token(record)?;
                 must!(
@@ -503,7 +514,8 @@ impl Oracle {
         if kind == "lease.handed_off" {
             known.assigned(case, payload, &at)?;
         }
-        if matches!(kind, "lease.handed_off" | "task.rejected") {
+        let keeps = kind == "landing.failed" && payload["kept_for"].is_object();
+        if keeps || matches!(kind, "lease.handed_off" | "task.rejected") {
             known.kept = payload["kept_for"]["actor"].as_str().map(|actor| {
                 let kept = &payload["kept_for"];
                 let ms = |name: &str| kept[name].as_i64().unwrap_or_default();
@@ -656,7 +668,7 @@ impl Oracle {
 }
 
 fn is_forced(command: &Command) -> bool {
-    match command {
+    match command.itself() {
         Command::OnTask { force, .. }
         | Command::OnSeat { force, .. }
         | Command::Reset { force, .. }

@@ -8,13 +8,15 @@ use onus_core::command::Command;
 use onus_engine::Request;
 use serde_json::Value;
 
+use super::landing::comes_before;
 use super::lease::Held;
 use super::rows::{Ground, Row};
 use super::{Case, Deed, Known, Oracle, Verdict, globs, must};
 use crate::fate::{Fate, is_far};
 
 impl Oracle {
-    /// What others yielded before a request was tried again: that stands, whatever comes of the request.
+    /// What others yielded, and which landings were settled, before a request was tried again: that stands, whatever comes of
+    /// the request.
     pub(super) fn make_way(&mut self, deed: &Deed<'_>, records: &[Record], now: &Fate) -> Verdict {
         if records.is_empty() {
             return Ok(());
@@ -40,10 +42,14 @@ impl Oracle {
         for record in records {
             self.seq = record.seq;
             let is_own = record.actor == case.actor && record.instance == case.instance;
-            must!(is_own, "P12: {} {} had files yielded as {}", case.actor, case.instance, record.actor);
+            must!(is_own, "P12: {} {} tried again as {}", case.actor, case.instance, record.actor);
             match &record.task {
                 Some(task) => {
-                    must!(record.kind == "scope.yielded", "P10: {} before a file was yielded", record.kind);
+                    must!(
+                        comes_before(&record.kind, &deed.request.command),
+                        "P10: {} before a request was tried again",
+                        record.kind
+                    );
                     self.follow(&mut case, task, record)?;
                 }
                 None => self.follow_project(record),

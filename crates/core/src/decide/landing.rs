@@ -55,11 +55,7 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
             .task(id)
             .next(Step::verb(Verb::Approve, id)));
         }
-        state => {
-            let message =
-                format!("{id} {}: a task can land once it is done, or while you hold it", state.predicate());
-            return Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)));
-        }
+        _ => return Err(not_landing(view)),
     }
     if view.task.token != checked.token || view.task.state != checked.state {
         let message = format!("{id} has changed since it was checked: nothing was landed");
@@ -86,6 +82,12 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     }
     drafts.push(own_token(&standing, Draft::new(Body::LandingIntended(checked.intent.clone()))));
     Ok(Decision::of(drafts))
+}
+
+fn not_landing(view: &View<'_>) -> Refusal {
+    let (id, state) = (view.id, view.task.state.predicate());
+    let message = format!("{id} {state}: a task can land once it is done, or while you hold it");
+    Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id))
 }
 
 /// What became of the landing that was begun. Whoever says so says what git's references show; it is said once.
@@ -122,6 +124,9 @@ pub(super) fn fail(view: &View<'_>, failure: &Failure) -> Result<Decision, Refus
     if view.task.token != failure.token {
         let text = format!("{} has changed since it was checked", view.id);
         return Err(Refusal::new(Code::Changed, text).task(view.id).next(Step::Land(view.id.to_owned())));
+    }
+    if !matches!(view.task.state, State::Done | State::InProgress) {
+        return Err(not_landing(view));
     }
     let was_done = view.task.state == State::Done;
     let last = view.lease.filter(|_| was_done);

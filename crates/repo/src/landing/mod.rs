@@ -61,7 +61,7 @@ pub use scratch::Scratch;
 pub use tidying::{Leftover, Tidying};
 
 /// `--attr-source`, which makes the merge independent of checkouts.
-const NEEDED: (u32, u32) = (2, 41);
+const NEEDED: (u32, u32) = (2, 43);
 
 /// Why nothing could be said or done. Outcomes that a lander must expect are no errors, but answers.
 #[derive(Debug)]
@@ -246,7 +246,7 @@ fn no_commit(commit: &CommitId) -> Error {
     Error::Git(GitError(format!("{commit} is not a commit here")))
 }
 
-/// `git version 2.41.0.rc1 (Apple Git-1)`
+/// `git version 2.43.0.rc1 (Apple Git-1)`
 fn is_new_enough(version: &str) -> bool {
     let numbers = version.split(' ').find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
     let mut numbers = numbers.unwrap_or_default().split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -266,14 +266,14 @@ mod tests {
     #[test]
     fn an_old_git_is_told_from_a_new_one() {
         for new in [
-            "git version 2.41.0",
+            "git version 2.43.0",
             "git version 2.47.3",
             "git version 3.0.1",
-            "git version 2.41.0.rc1 (Apple)",
+            "git version 2.43.0.rc1 (Apple)",
         ] {
             assert!(is_new_enough(new), "{new}");
         }
-        for old in ["git version 2.40.9", "git version 1.99.0", "git version 2.5", "", "git"] {
+        for old in ["git version 2.42.4", "git version 1.99.0", "git version 2.5", "", "git"] {
             assert!(!is_new_enough(old), "{old}");
         }
     }

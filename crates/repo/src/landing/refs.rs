@@ -259,11 +259,12 @@ impl Lander {
         let reference = format!("{INTENTS}{id}");
         for _ in 0..TRIES {
             let intent = self.intent(id)?;
-            let Some(commit) = intent.as_ref().or(intended) else { return Ok(Settled::Withdrawn) };
+            // The reference may be of another landing by now, of another target: it is ended, too, and tells nothing of this one.
+            let Some(commit) = intended.or(intent.as_ref()) else { return Ok(Settled::Withdrawn) };
             let is_there = self.is_in(target, commit)?;
             let settled = if is_there { Settled::Landed(commit.clone()) } else { Settled::Withdrawn };
-            let Some(commit) = &intent else { return Ok(settled) };
-            match self.transaction("onus: settled", &[Line::Delete(&reference, commit)])? {
+            let Some(there) = &intent else { return Ok(settled) };
+            match self.transaction("onus: settled", &[Line::Delete(&reference, there)])? {
                 None => return Ok(settled),
                 // A lander or another settler was faster, or is at it.
                 Some(why) if is_locked(&why) || self.intent(id)? != intent => {

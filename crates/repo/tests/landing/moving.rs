@@ -203,6 +203,31 @@ fn a_lander_that_was_stopped_moves_nothing_once_its_landing_is_settled() {
     assert_eq!(yard.at("main"), before);
 }
 
+/// One lander has moved its target and was killed; another is about to land the same task elsewhere, and has written its reference.
+#[test]
+fn what_landed_is_told_by_its_commit_whatever_else_is_about_to_land() {
+    let yard = Yard::new();
+    yard.git(&["checkout", "--quiet", "--detach"]);
+    yard.git(&["branch", "next", "main"]);
+    let branch = yard.branch("work", "main", |root| write(root, "new.txt", "new\n"));
+    let lander = yard.lander();
+    let commit = |target: &str| {
+        let tip = tip(&lander, target);
+        let result =
+            lander.commit(&plan(&lander, &tip.commit, &branch, Style::Merge), &words(target)).unwrap();
+        assert_eq!(lander.intend("ON-1", &result, &tip).unwrap(), Intended::Written);
+        (tip, result)
+    };
+    let (tip_of_main, landed) = commit("main");
+    let moved = lander.move_target("ON-1", &tip_of_main, &landed, "land").unwrap();
+    assert!(matches!(moved, Moved::Moved { .. }), "{moved:?}");
+    let (tip_of_next, begun) = commit("next");
+    assert_eq!(lander.settle("ON-1", "main", Some(&landed)).unwrap(), Settled::Landed(landed));
+    // The other finds its intent gone, and begins again.
+    assert_eq!(lander.move_target("ON-1", &tip_of_next, &begun, "land").unwrap(), Moved::IntentGone);
+    assert_eq!(lander.settle("ON-1", "next", Some(&begun)).unwrap(), Settled::Withdrawn);
+}
+
 #[test]
 fn what_is_there_already_and_what_cannot_be_are_told_apart() {
     let yard = Yard::new();

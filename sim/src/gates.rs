@@ -1,0 +1,126 @@
+//! The gates of the simulated project, and what is asked for with a request: as a skin brings it from the repository, at the time of
+//! asking.
+
+use std::collections::BTreeSet;
+
+use onus_core::command::{Act, Command, Judging};
+use onus_core::gate::{
+    Applies, Demand, Gate, GateCommand, GateKey, GateKind, Judgement, Run, Stage, Verdict,
+};
+use onus_core::ids::TaskRef;
+use onus_core::scope::Scope;
+use onus_core::transition::Verb;
+
+use crate::dice::Dice;
+use crate::git::Git;
+
+/// The gates that there are. All but the one for landing are for tasks that name them.
+pub const GATES: [(&str, GateKind, Stage); 5] = [
+    ("tests", GateKind::Command, Stage::Done),
+    ("sign", GateKind::Manual, Stage::Done),
+    ("review", GateKind::Review, Stage::Done),
+    ("plan", GateKind::Manual, Stage::Before),
+    ("lint", GateKind::Command, Stage::Land),
+];
+
+/// One that a task may name and the project does not define.
+pub const UNDEFINED: &str = "gone";
+
+pub fn key(name: &str) -> GateKey {
+    match name.parse() {
+        Ok(key) => key,
+        Err(_) => unreachable!("'{name}' is a key"),
+    }
+}
+
+fn gate((name, kind, stage): (&str, GateKind, Stage), version: u64) -> Gate {
+    let command = kind.is_run().then(|| GateCommand {
+        argv: vec!["check".to_owned(), version.to_string()],
+        env: BTreeSet::new(),
+        folder: String::new(),
+        timeout_ms: 1_000,
+    });
+    Gate {
+        key: key(name),
+        title: None,
+        kind,
+        stage,
+        command,
+        tests: Scope::default(),
+        by: BTreeSet::new(),
+        applies: Applies { only_named: stage != Stage::Land, ..Applies::default() },
+    }
+}
+
+fn demand(git: &Git, counts: impl Fn(&Gate) -> bool) -> Demand {
+    let all: Vec<Gate> = GATES.into_iter().map(|it| gate(it, git.definitions)).collect();
+    let known = all.iter().map(|gate| gate.key.clone()).collect();
+    Demand { gates: all.into_iter().filter(|gate| counts(gate)).collect(), known, ..Demand::default() }
+}
+
+/// What has to be passed where a merged result lands.
+pub fn at_landing(git: &Git, merged: String, read: String) -> Demand {
+    Demand { tree: Some(merged), read: Some(read), ..demand(git, |gate| gate.stage != Stage::Before) }
+}
+
+/// What a gate came to on a tree.
+pub fn judged(gate: Gate, verdict: Verdict, tree: Option<String>) -> Judging {
+    let run = gate.kind.is_run().then(|| Run {
+        exit: Some(if verdict == Verdict::Passed { 0 } else { 1 }),
+        timed_out: false,
+        duration_ms: 10,
+        log: None,
+        machine: None,
+    });
+    let judgement = Judgement { gate: gate.key.clone(), definition: gate.digest(), tree, flaky: false, run };
+    Judging { gate, verdict, judgement, message: None }
+}
+
+/// Somebody judges a gate of a task: mostly of what is there now, sometimes of what was, or without having run it.
+pub fn judging(dice: &mut Dice) -> Judging {
+    let which = GATES[dice.weighted(&[6, 3, 4, 3, 1])];
+    let verdict = if dice.one_in(5) { Verdict::Failed } else { Verdict::Passed };
+    let mut judging = judged(gate(which, 0), verdict, Some(dice.below(3).to_string()));
+    if dice.one_in(15) {
+        judging.judgement.run = None;
+    }
+    judging
+}
+
+/// Completes a request with what its caller sees of the repository.
+pub fn complete(command: &mut Command, git: &Git) {
+    match command {
+        Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. } | Command::ClaimNext(terms) => {
+            terms.demand = Some(demand(git, |gate| gate.stage == Stage::Before));
+        }
+        Command::OnTask { task, act: Act::Move { verb, demand: asked, .. }, .. }
+            if matches!(verb, Verb::Done | Verb::Submit | Verb::Approve) =>
+        {
+            let counts =
+                |gate: &Gate| gate.stage == Stage::Done && (*verb != Verb::Submit || gate.kind.is_run());
+            // Where the task is not known, nothing that is there was judged.
+            let tree = number(task.as_ref()).map_or_else(|| "unknown".to_owned(), |task| git.tree(task, 0));
+            *asked = Some(Demand { tree: Some(tree), ..demand(git, counts) });
+        }
+        Command::OnTask { task, act: Act::Judge(judging), .. } => {
+            let ago = judging.judgement.tree.as_ref().and_then(|ago| ago.parse::<u64>().ok());
+            let ran = judging.judgement.run.clone();
+            let of = GATES.into_iter().find(|(name, ..)| *name == judging.gate.key.as_str());
+            let (Some(of), Some(task)) = (of, number(task.as_ref())) else { return };
+            // The last but one is rare: a third of these judge what was there a commit or two ago.
+            let tree = git.tree(task, ago.unwrap_or_default());
+            let tree = (of.2 != Stage::Before).then_some(tree);
+            let version = git.definitions.saturating_sub(u64::from(ago == Some(2)));
+            *judging = judged(gate(of, version), judging.verdict, tree);
+            judging.judgement.run = judging.judgement.run.take().filter(|_| ran.is_some());
+        }
+        _ => {}
+    }
+}
+
+fn number(task: Option<&TaskRef>) -> Option<u64> {
+    match task {
+        Some(TaskRef::Number(number)) => Some(number.0),
+        _ => None,
+    }
+}
