@@ -66,6 +66,9 @@ fn behind_and_in_the_way_it_is_named_until_it_can_be_brought_forward() {
     let yard = Yard::landing(LANDS);
     left_behind(&yard);
     seen(&yard, 3, 0, "git -C PATH merge --ff-only refs/onus/landed/main");
+    // Wherever git keeps the reference.
+    yard.git(&["pack-refs", "--all", "--prune"]);
+    seen(&yard, 3, 0, "git -C PATH merge --ff-only refs/onus/landed/main");
     // Nothing brings it forward while the edit is there.
     let fixed = yard.json(&human("ada"), &["doctor", "--fix"]);
     assert_eq!(fixed.code, 6, "{fixed:?}");

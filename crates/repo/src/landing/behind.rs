@@ -3,6 +3,7 @@
 //! Nothing of it is lost, and nothing of it is where people look: whoever pushes the branch, or begins work at it, goes without. So
 //! it is said wherever checkouts are shown, until the branch has everything.
 
+use std::fs;
 use std::path::PathBuf;
 
 use onus_core::commit::CommitId;
@@ -66,6 +67,9 @@ impl Behind {
 impl Lander {
     /// Every target whose branch lacks what landed.
     pub fn behind(&self) -> Result<Vec<Behind>, Error> {
+        if !self.may_be_ahead() {
+            return Ok(Vec::new());
+        }
         let words = ["for-each-ref", "--format=%(objectname) %(refname)", LANDED];
         let listed = self.git().words(&words).line()?;
         let mut behind = Vec::new();
@@ -90,6 +94,16 @@ impl Lander {
             }
         }
         Ok(behind)
+    }
+
+    /// Whether anything may have landed beside its branch, by a look at git's files: where nothing has, as nearly always, no process is started.
+    pub(super) fn may_be_ahead(&self) -> bool {
+        let common = self.repository.common_dir();
+        let is_loose = || fs::read_dir(common.join(LANDED)).is_ok_and(|mut refs| refs.next().is_some());
+        let packed = || fs::read(common.join("packed-refs")).unwrap_or_default();
+        let is_packed = || packed().windows(LANDED.len()).any(|bytes| bytes == LANDED.as_bytes());
+        // Only git reads tables of references.
+        common.join("reftable").exists() || is_loose() || is_packed()
     }
 
     /// How many commits one has and the other has not; without another: that no branch has.

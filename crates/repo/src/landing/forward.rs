@@ -154,6 +154,9 @@ impl Lander {
 
     /// The same for every target that something landed beside.
     pub fn bring_all_forward(&self) -> Result<Vec<(String, Checkout)>, Error> {
+        if !self.may_be_ahead() {
+            return Ok(Vec::new());
+        }
         let listed = self.git().words(&["for-each-ref", "--format=%(refname)", LANDED]).line()?;
         let mut all = Vec::new();
         for target in listed.lines().filter_map(|name| name.strip_prefix(LANDED)) {

@@ -15,6 +15,7 @@ pub(crate) fn all(host: &Host) -> Vec<Behind> {
 /// Where it is checked out, or what it is called.
 pub(super) fn place(behind: &Behind) -> String {
     match behind.checkouts.as_slice() {
+        [] if behind.own.is_none() => format!("branch {}", escape_line(&behind.target)),
         [] => format!("branch {}, checked out nowhere,", escape_line(&behind.target)),
         some => some.iter().map(|path| path_line(path)).collect::<Vec<_>>().join(" and "),
     }

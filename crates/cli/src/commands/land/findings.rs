@@ -36,13 +36,11 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
     }
     for behind in lander.behind().unwrap_or_default() {
         let why = left.iter().find(|(target, _)| *target == behind.target).map(|(_, why)| format!(": {why}"));
-        let line = format!(
-            "{} is {}{}; next: {}",
-            place(&behind),
-            behind.words(),
-            why.unwrap_or_default(),
-            behind.command()
-        );
+        let what = match behind.own {
+            Some(_) => format!("{} is {}", place(&behind), behind.words()),
+            None => behind.words(),
+        };
+        let line = format!("{what}{}; next: {}", why.unwrap_or_default(), behind.command());
         match behind.own == Some(0) && behind.checkouts.len() < 2 {
             true => found.bad.push(line),
             false => found.unmet.push(line),

@@ -277,7 +277,8 @@ impl All {
         }
         for behind in self.behind.iter().filter(|behind| behind.checkouts.is_empty()) {
             let (branch, words) = (escape_line(&behind.target), escape_line(&behind.words()));
-            lines.push(format!("branch  {branch}: {words}, checked out nowhere"));
+            let nowhere = if behind.own.is_some() { ", checked out nowhere" } else { "" };
+            lines.push(format!("branch  {branch}: {words}{nowhere}"));
             lines.push(format!("        next: {}", escape_line(&behind.command())));
         }
         for journal in &self.interrupted {
