@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use onus_agents::hook::{Payload, shell};
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::ids::TaskRef;
+use onus_core::commit::{CommitId, is_branch_of, resolved_by};
+use onus_core::gate::{Demand, Gate, GateKey, GateKind, Judgement, JudgementRow, Stage, Verdict, Why};
+use onus_core::ids::{TaskRef, Uid, Version};
+use onus_core::landing::{Intent, Landed, Landing, Obstruction};
 use onus_core::quote;
 use onus_core::scope::{Glob, overlap};
 use onus_core::task::{Origin, is_word};
@@ -231,6 +234,77 @@ pub fn text(bytes: &[u8]) {
                 &["onus", "scope", "rm", "--task", "ON-1", text],
             );
         }
+    }
+}
+
+/// What is written again is read as it was.
+fn is_kept<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(
+    bytes: &[u8],
+) -> Option<T> {
+    let read: T = serde_json::from_slice(bytes).ok()?;
+    let again = serde_json::to_vec(&read).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    assert_eq!(again.as_ref(), Some(&read));
+    Some(read)
+}
+
+/// Texts that landing reads: rows and payloads, keys of gates, hashes, names of branches and messages of commits.
+pub fn landing(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    is_kept::<Intent>(bytes);
+    is_kept::<Landed>(bytes);
+    is_kept::<Landing>(bytes);
+    is_kept::<Obstruction>(bytes);
+    if let Some(judgement) = is_kept::<Judgement>(bytes) {
+        judged(judgement);
+    }
+    if let Ok(key) = text.parse::<GateKey>() {
+        assert!(key.as_str() == text && !text.starts_with(['-', '.']) && !text.contains(['/', ' ', '\n']));
+    }
+    if let Ok(commit) = text.parse::<CommitId>() {
+        assert!(commit.as_str().eq_ignore_ascii_case(&text) && commit.as_str().starts_with(commit.short()));
+    }
+    let resolved = resolved_by(&text);
+    assert!(resolved.len() <= 10);
+    for task in &resolved {
+        let id = task.to_string();
+        assert!(matches!(task, TaskRef::Id { .. }) && text.to_ascii_uppercase().contains(&id), "{id}");
+    }
+    // The last part of a name is never another task's.
+    if is_branch_of(&text, "ON-1") {
+        assert!(!is_branch_of(&text, "ON-12") && text.is_char_boundary("onus/ON-1".len()));
+    }
+}
+
+/// A judgement counts for the gate, the definition and the tree that it names, and for no other.
+fn judged(judgement: Judgement) {
+    let gate = |key: GateKey| Gate {
+        key,
+        title: None,
+        kind: GateKind::Manual,
+        stage: Stage::Done,
+        command: None,
+        tests: Default::default(),
+        by: Default::default(),
+        applies: Default::default(),
+    };
+    let (asked, Ok(actor)) = (gate(judgement.gate.clone()), "human:a".parse()) else { return };
+    let row = |judgement: &Judgement, verdict| JudgementRow {
+        task: Uid(uuid::Uuid::nil()),
+        version: Version(1),
+        verdict,
+        actor: ActorName::clone(&actor),
+        at_ms: 0,
+        judgement: judgement.clone(),
+    };
+    let demand = |tree: Option<String>| Demand { tree, ..Demand::default() };
+    let right = Judgement { definition: asked.digest(), ..judgement.clone() };
+    let here = demand(judgement.tree.clone());
+    assert_eq!(here.standing(&asked, &[row(&right, Verdict::Passed)]), None);
+    assert_eq!(here.standing(&asked, &[row(&right, Verdict::Failed)]), Some(Why::Failed));
+    let elsewhere = demand(Some(format!("{}x", judgement.tree.clone().unwrap_or_default())));
+    assert_eq!(elsewhere.standing(&asked, &[row(&right, Verdict::Passed)]), Some(Why::Stale));
+    if judgement.definition != right.definition {
+        assert_eq!(here.standing(&asked, &[row(&judgement, Verdict::Passed)]), Some(Why::Stale));
     }
 }
 

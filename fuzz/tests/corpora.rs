@@ -49,6 +49,11 @@ fn asks_are_read_or_refused_by_a_field() {
 }
 
 #[test]
+fn what_landing_reads_is_kept_and_counts_for_what_it_names() {
+    run(&corpus("landing"), execs(), targets::landing);
+}
+
+#[test]
 fn commands_are_read_and_quoting_invents_no_file() {
     run(&corpus("shell"), execs(), targets::shell);
 }

@@ -455,6 +455,21 @@ mod tests {
             if let Ok(config) = Config::load(Some(folder.path()), None, &|_| None) {
                 assert!(config.policy().ttl_ms > 0);
             }
+            // The same text in a target's tree: it says which gates bind others.
+            let text = String::from_utf8_lossy(bytes);
+            let gates = gates_in(&text).unwrap_or_default();
+            assert!(gates.len() <= onus_core::gate::MAX_GATES);
+            for gate in &gates {
+                assert_eq!(gate.kind.is_run(), gate.command.is_some(), "{gate:?}");
+                let command = gate.command.as_ref();
+                assert!(
+                    command.is_none_or(|run| !run.argv.is_empty() && run.timeout_ms >= 1_000),
+                    "{gate:?}"
+                );
+                assert_eq!(gates.iter().filter(|other| other.key == gate.key).count(), 1, "{gate:?}");
+                assert_eq!(gates_in(&text).unwrap().iter().find(|it| it.key == gate.key), Some(gate));
+            }
+            let _ = union_in(&text);
         });
     }
 

@@ -82,11 +82,63 @@ impl Landings<'_> {
 
 /// The command with what it is about: each placeholder inside one word, so that nothing becomes a word of its own.
 fn filled(argv: &[String], candidate: &Candidate, target: &str) -> Vec<String> {
-    let fill = |word: &String| {
-        word.replace("{branch}", &candidate.branch)
-            .replace("{target}", target)
-            .replace("{id}", candidate.id())
-            .replace("{title}", &quote::visible_line(candidate.title()))
-    };
-    argv.iter().map(fill).collect()
+    let title = quote::visible_line(candidate.title());
+    let values = [
+        ("branch", candidate.branch.as_str()),
+        ("target", target),
+        ("id", candidate.id()),
+        ("title", &title),
+    ];
+    argv.iter().map(|word| fill(word, &values)).collect()
+}
+
+/// A word with its placeholders filled in, once: what stands in a value stays as it is.
+fn fill(word: &str, values: &[(&str, &str)]) -> String {
+    let (mut filled, mut rest) = (String::new(), word);
+    while let Some((before, after)) = rest.split_once('{') {
+        filled.push_str(before);
+        let value = values
+            .iter()
+            .find_map(|(name, value)| Some((*value, after.strip_prefix(name)?.strip_prefix('}')?)));
+        let (text, left) = value.unwrap_or(("{", after));
+        filled.push_str(text);
+        rest = left;
+    }
+    filled + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fill;
+
+    #[test]
+    fn a_value_is_filled_in_as_it_is_whatever_others_wrote_in_it() {
+        let values =
+            [("branch", "onus/{title}"), ("target", "{id}"), ("id", "ON-1"), ("title", "{branch} $(x)")];
+        onus_fuzz::run(&onus_fuzz::corpus("template"), onus_fuzz::execs(4_000), |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            for word in text.split('\u{1f}') {
+                let filled = fill(word, &values);
+                // Another way: the pieces between placeholders, each of which is there as often as it was.
+                let mut pieces = vec![word.to_owned()];
+                for (name, _) in values {
+                    let mark = format!("{{{name}}}");
+                    pieces = pieces
+                        .iter()
+                        .flat_map(|piece| piece.split(&mark).map(str::to_owned).collect::<Vec<_>>())
+                        .collect();
+                }
+                let own: usize = pieces.iter().map(String::len).sum();
+                let count = |name: &str| word.matches(&format!("{{{name}}}")).count();
+                let added: usize = values.iter().map(|(name, value)| count(name) * value.len()).sum();
+                assert_eq!(filled.len(), own + added, "{word:?} became {filled:?}");
+                let mut rest = filled.as_str();
+                for piece in &pieces {
+                    let at = rest.find(piece.as_str());
+                    assert!(at.is_some(), "{word:?} became {filled:?}");
+                    rest = &rest[at.unwrap_or_default() + piece.len()..];
+                }
+            }
+        });
+    }
 }

@@ -406,3 +406,63 @@ fn between_marks(content: &[u8]) -> u64 {
     }
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As git writes it.
+    fn written(answer: &Answer) -> Vec<u8> {
+        let mut out = answer.tree.clone().into_bytes();
+        out.push(0);
+        for (path, stages) in &answer.stages {
+            for (stage, Stage { mode, object }) in stages {
+                out.extend(format!("{mode} {object} {stage}\t").bytes());
+                out.extend([path, &b"\0"[..]].concat());
+            }
+        }
+        out.push(0);
+        for (paths, kind, says) in &answer.conflicts {
+            out.extend(format!("{}\0", paths.len()).bytes());
+            paths.iter().for_each(|path| out.extend([path, &b"\0"[..]].concat()));
+            out.extend(format!("CONFLICT ({kind})\0{says}\0").bytes());
+        }
+        out
+    }
+
+    #[test]
+    fn what_git_says_of_a_merge_is_read_the_same_again() {
+        let execs = onus_fuzz::execs(20_000);
+        let read_some = std::cell::Cell::new(0);
+        onus_fuzz::run(&onus_fuzz::corpus("merge-tree"), execs, |bytes| {
+            let Some(answer) = read(bytes) else { return };
+            let paths = answer.stages.keys().chain(answer.conflicts.iter().flat_map(|(paths, ..)| paths));
+            for path in paths.filter(|path| !path.is_empty()) {
+                assert!(bytes.windows(path.len()).any(|part| part == *path), "git named no such file");
+            }
+            let again = read(&written(&answer));
+            let parts = |answer: Answer| (answer.tree, answer.stages, answer.conflicts);
+            read_some.set(read_some.get() + usize::from(!answer.conflicts.is_empty()));
+            assert_eq!(again.map(parts), Some(parts(answer)));
+        });
+        assert!(read_some.get() > 10, "only {} merges with conflicts were read", read_some.get());
+    }
+
+    #[test]
+    fn lines_that_both_sides_added_all_stay_in_their_order() {
+        let has = |whole: &[u8], part: &[u8]| {
+            let whole = lines(whole);
+            let mut rest = whole.iter();
+            lines(part).iter().all(|line| rest.any(|own| own == line))
+        };
+        onus_fuzz::run(&onus_fuzz::corpus("union"), onus_fuzz::execs(20_000), |bytes| {
+            let mut texts = bytes.split(|byte| *byte == 0x1f);
+            let mut next = || texts.next().unwrap_or_default();
+            let (base, target, branch) = (next(), next(), next());
+            if let Some(merged) = interleaved(base, target, branch) {
+                assert!([base, target, branch].iter().all(|text| has(&merged, text)));
+                assert!(merged.len() <= target.len() + branch.len());
+            }
+        });
+    }
+}
