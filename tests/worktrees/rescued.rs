@@ -137,7 +137,7 @@ fn rescue_needs_a_worktree_and_nothing_kept_is_said() {
     assert!(!yard.kinds(&id).contains(&"lease.acquired".to_owned()));
     let begun = begin(&yard);
     assert!(begun["worktree"].get("rescued").is_none(), "{begun:#}");
-    assert!(begun["notices"].to_string().contains("no files of ON-1 are kept"), "{begun:#}");
+    assert!(begun["notices"].to_string().contains("ON-1 has no rescued files"), "{begun:#}");
 }
 
 #[test]
