@@ -7,25 +7,18 @@ use std::process::{Command, Stdio};
 
 use crate::Result;
 use crate::measure::{Report, Target, Times};
-use crate::place::Place;
+use crate::place::{Place, many_files};
 use crate::shell::git;
 
 pub(crate) const ABOUT: &str = "git commit with the guard against git commit without it, 50,000 files";
 
 const ROUNDS: u64 = 9;
 const COMMITS: u64 = 10;
-const FILES: usize = 50_000;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let repository = place.repository("guard")?;
     let root = &repository.root;
-    // A machine that is busy may be asked for less: the ratio is then no proof.
-    let files = std::env::var("ONUS_BENCH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);
-    for n in 0..files {
-        let folder = root.join(format!("src/{}", n % 500));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
-    }
+    let files = many_files(root)?;
     for args in [&["init", "-q"] as &[&str], &["add", "."], &["commit", "-q", "-m", "all"]] {
         git(root, args)?;
     }

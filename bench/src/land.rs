@@ -10,7 +10,7 @@ use onus_repo::landing::{Lander, Moved, Planned, Style, Words};
 
 use crate::Result;
 use crate::measure::{Report, Target, Times};
-use crate::place::Place;
+use crate::place::{Place, many_files};
 use crate::shell::git;
 
 pub(crate) const ABOUT: &str =
@@ -18,18 +18,11 @@ pub(crate) const ABOUT: &str =
 
 const ROUNDS: usize = 9;
 const LANDINGS: usize = 5;
-const FILES: usize = 50_000;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let repository = place.repository("land")?;
     let root = &repository.root;
-    // A machine that is busy may be asked for less: the ratio is then no proof.
-    let files = std::env::var("ONUS_BENCH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);
-    for n in 0..files {
-        let folder = root.join(format!("src/{}", n % 500));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
-    }
+    let files = many_files(root)?;
     for args in [
         &["init", "-q"] as &[&str],
         &["config", "user.name", "bench"],
@@ -92,7 +85,11 @@ fn land(lander: &Lander, target: &str, branch: &CommitId) -> Result<()> {
     let Planned::Ready(plan) = lander.plan(&tip.commit, branch, Style::Merge, &union)? else {
         return Err("nothing lands".into());
     };
-    let words = Words { message: "Land B-1".to_owned(), trailers: vec!["Onus-Task: B-1".to_owned()] };
+    let words = Words {
+        message: "Land B-1".to_owned(),
+        trailers: vec!["Onus-Task: B-1".to_owned()],
+        ..Words::default()
+    };
     let result = lander.commit(&plan, &words)?;
     lander.intend("B-1", &result, &tip)?;
     match lander.move_target("B-1", &tip, &result, "land B-1")? {

@@ -57,6 +57,21 @@ impl Place {
     }
 }
 
+/// How many files the repositories have in which git itself is measured.
+const FILES: usize = 50_000;
+
+/// Writes that many files in 500 folders. Returns how many there are: a machine that is busy may be asked for less, by `ONUS_BENCH_FILES`; the
+/// ratio is then no proof.
+pub(crate) fn many_files(root: &Path) -> Result<usize> {
+    let files = std::env::var("ONUS_BENCH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);
+    for n in 0..files {
+        let folder = root.join(format!("src/{}", n % 500));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
+    }
+    Ok(files)
+}
+
 /// A repository as far as `onus` looks at one.
 #[derive(Debug)]
 pub(crate) struct Repository {

@@ -141,7 +141,7 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
     sandbox.add("Fix it");
     claim(&sandbox, &a, "1");
     sandbox.run(&a, &["block", "1"]).ok();
-    is_refused(&sandbox, &As { instance: "a-2".into(), ..a.clone() }, 6, "made by agent:a");
+    is_refused(&sandbox, &As { instance: "a-2".into(), ..a.clone() }, 6, "is agent:a's: only your own");
     // Who took over has ended another's lease.
     let sandbox = Sandbox::new();
     sandbox.add("Fix it");

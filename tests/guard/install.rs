@@ -6,18 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::agents::kit::{git, repository};
-use crate::guard::kit::{by, git_by, guarded, head, held, unknown, worktree, write};
+use crate::guard::kit::{HOOKS, by, git_by, guarded, head, held, unknown, worktree, write};
 use crate::support::{Ran, Sandbox, agent, human, program};
-
-const HOOKS: [&str; 7] = [
-    "pre-commit",
-    "pre-merge-commit",
-    "prepare-commit-msg",
-    "commit-msg",
-    "post-commit",
-    "post-merge",
-    "pre-push",
-];
 
 /// Everything in a folder: what it is, its mode, its time, its bytes or where it leads.
 fn all(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {

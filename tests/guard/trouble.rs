@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::agents::kit::git;
-use crate::guard::kit::{git_by, guarded, head, held, unknown, write};
+use crate::guard::kit::{HOOKS, git_by, guarded, head, held, unknown, write};
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// An agent's commit of something new.
@@ -95,15 +95,7 @@ fn rusqlite_lock(database: &std::path::Path) -> impl Drop {
 fn without_the_program_hooks_say_so_once_and_pass() {
     let sandbox = guarded();
     held(&sandbox, &agent("ada"), "a.txt");
-    for name in [
-        "pre-commit",
-        "pre-merge-commit",
-        "prepare-commit-msg",
-        "commit-msg",
-        "post-commit",
-        "post-merge",
-        "pre-push",
-    ] {
+    for name in HOOKS {
         let path = sandbox.path().join(".git/hooks").join(name);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(crate::support::ONUS));

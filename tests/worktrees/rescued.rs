@@ -48,7 +48,7 @@ fn the_successors_worktree_begins_with_what_its_predecessor_left_uncommitted() {
     let empty = json!({"token": 1, "actor": "agent:a", "written": [], "removed": [], "same": [], "left": []});
     assert_eq!(again["worktree"]["rescued"], empty);
     assert!(
-        again["notices"].to_string().contains("nothing was laid out: the worktree was there"),
+        again["notices"].to_string().contains("nothing was restored: the worktree was there"),
         "{again:#}"
     );
 }
@@ -116,7 +116,7 @@ fn what_another_has_reserved_is_not_laid_out() {
     yard.run(&agent("c"), &["claim", &other, "--scope", "a.txt"]).ok();
     let begun = begin(&yard);
     let told = begun["notices"].to_string();
-    assert!(told.contains("not everything was laid out: a.txt is reserved by ON-2"), "{begun:#}");
+    assert!(told.contains("not everything was restored: a.txt is reserved by ON-2"), "{begun:#}");
     assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(yard.show(&id)["lease"]["actor"], "agent:b", "the claim holds");
     // People are not held back.
@@ -137,7 +137,7 @@ fn rescue_needs_a_worktree_and_nothing_kept_is_said() {
     assert!(!yard.kinds(&id).contains(&"lease.acquired".to_owned()));
     let begun = begin(&yard);
     assert!(begun["worktree"].get("rescued").is_none(), "{begun:#}");
-    assert!(begun["notices"].to_string().contains("no files of ON-1 are kept"), "{begun:#}");
+    assert!(begun["notices"].to_string().contains("ON-1 has no rescued files"), "{begun:#}");
 }
 
 #[test]

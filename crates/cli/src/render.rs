@@ -145,6 +145,8 @@ fn first_line(text: &str) -> String {
 pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
     let verb = match word.event.as_str() {
         "landing.failed" => "could not be landed".to_owned(),
+        // Assigned, or handed off by its holder.
+        "lease.handed_off" => "handed over".to_owned(),
         event => event.rsplit('.').next().unwrap_or_default().replace('_', " "),
     };
     let head = format!("  {} by {}, {} ago:", escape_line(&verb), escape_line(&word.actor), age(&word.at));

@@ -157,7 +157,7 @@ fn what(page: &LogPage, record: &Record) -> String {
         Body::TaskDropped { lease } => format!("dropped it{}", worked(lease)),
         Body::TaskReopened {} => "reopened it".to_owned(),
         Body::TaskReset { lease } => format!("reset it to open{}", worked(lease)),
-        Body::TaskRetried { attempt } => format!("opened it again, attempt {attempt}"),
+        Body::TaskRetried { attempt } => format!("opened it again (retry {attempt})"),
         Body::ScopeAdded { scope, areas, touched: None } if !areas.is_empty() => {
             let names: Vec<&str> = areas.iter().map(|(area, _)| area.as_str()).collect();
             format!("reserved {} (area {})", globs(scope), names.join(", "))
@@ -328,6 +328,6 @@ mod tests {
         assert!(
             told("task.retried", json!({ "attempt": "first" })).ends_with(&format!("{unknown}task.retried"))
         );
-        assert!(told("task.retried", json!({ "attempt": 2 })).ends_with("opened it again, attempt 2"));
+        assert!(told("task.retried", json!({ "attempt": 2 })).ends_with("opened it again (retry 2)"));
     }
 }

@@ -550,28 +550,10 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
     Ok(())
 }
 
-/// Whether an event carries the word that whoever goes on with the task should read first: it moved the task, and somebody
-/// said why.
+/// Whether an event carries the word that whoever goes on with the task should read first: it took the task on, and somebody said why.
 fn leaves_a_word(event: &Event) -> bool {
-    let moved = matches!(
-        event.body,
-        Body::TaskAccepted {}
-            | Body::TaskBlocked { .. }
-            | Body::TaskUnblocked {}
-            | Body::TaskSubmitted { .. }
-            | Body::TaskApproved { .. }
-            | Body::LandingFailed { .. }
-            | Body::TaskRejected { .. }
-            | Body::TaskDone { .. }
-            | Body::TaskFailed { .. }
-            | Body::TaskDropped { .. }
-            | Body::TaskReopened {}
-            | Body::TaskReset { .. }
-            | Body::TaskRetried { .. }
-            | Body::LeaseReleased { .. }
-            | Body::LeaseHandedOff { .. }
-    );
-    moved && (event.texts.contains_key(&Field::Note) || event.texts.contains_key(&Field::Reason))
+    let is_said = |field| event.texts.contains_key(&field);
+    event.body.takes_on() && (is_said(Field::Note) || is_said(Field::Reason))
 }
 
 fn token_of(event: &Event) -> Result<Token, Misplaced> {

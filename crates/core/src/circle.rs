@@ -106,7 +106,7 @@ impl Circle {
                 Some((path, _)) => quote::name(path).to_string(),
                 None => wait.task.clone(),
             };
-            format!("; the way out: {} gives back {what}", wait.holder.spoken())
+            format!("; to resolve it, {} should give back {what}", wait.holder.spoken())
         });
         format!("deadlock: {}{}", waits.join("; "), way_out.unwrap_or_default())
     }
@@ -243,7 +243,7 @@ mod tests {
             message.contains("agent:a0 (0) waits for p1, which ON-1 of agent:a1 (1) reserves"),
             "{message}"
         );
-        assert!(message.ends_with("the way out: agent:a2 (2) gives back p2"), "{message}");
+        assert!(message.ends_with("to resolve it, agent:a2 (2) should give back p2"), "{message}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::actor::{ActorName, InstanceId, Tier};
 use crate::commit::{CommitId, Extent, Uncommitted};
@@ -15,11 +15,18 @@ use crate::rescue::Rescued;
 use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Correction, Reading, Usage};
-use crate::task::{Facts, NoteKind, Origin, Priority, TaskBranch, TaskType};
+use crate::task::{NoteKind, Priority, TaskBranch, TaskType};
 use crate::text::Field;
 use crate::transition::Verb;
 
+mod files;
+mod new_task;
+mod seat;
 mod spelling;
+
+pub use files::{ChangedFiles, Committed, FileChange, Guard, Look, Party, Presence};
+pub use new_task::{Intake, NewTask, PlannedTask, Schedule, TaskLink};
+pub use seat::{SeatAct, SeatTerms};
 
 /// One change, requested by one caller. Serialized it is the request that an idempotency key identifies: without
 /// what differs from one try to the next, such as how the task was spelled and which process asks.
@@ -118,186 +125,6 @@ pub enum Command {
         streams: u64,
         previous: Option<String>,
     },
-}
-
-/// Files that an agent is about to change.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Guard {
-    /// From the repository's root.
-    pub paths: Vec<String>,
-    /// The process that a lease for ad-hoc work is bound to.
-    #[serde(skip)]
-    pub process: Option<Process>,
-    #[serde(skip)]
-    pub worktree: Option<String>,
-    #[serde(skip)]
-    pub branch: Option<String>,
-    /// Where they are changed, and by which sub-agent of the caller.
-    #[serde(skip)]
-    pub touched: Touched,
-    /// What else the change does to them.
-    #[serde(skip)]
-    pub extent: Extent,
-    /// The conversation that the caller is a part of, if it is one.
-    #[serde(skip)]
-    pub whole: Option<InstanceId>,
-    /// Whether the agent is told what is answered. Some harnesses only take a refusal at this moment.
-    #[serde(skip)]
-    pub is_heard: bool,
-    /// Whether the answer needs the task only if it was opened for this: a hook says nothing else of it.
-    #[serde(skip)]
-    pub is_brief: bool,
-}
-
-/// A commit that somebody has made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Committed {
-    pub commit: CommitId,
-    /// What it changed, from the repository's root: which of the caller's leases it belongs to.
-    pub paths: Vec<String>,
-    #[serde(skip)]
-    pub worktree: Option<WorktreeId>,
-    /// The tasks that its message says it finishes. They hear of it, and nothing else happens to them.
-    pub resolves: Vec<TaskRef>,
-}
-
-/// Files that were changed in one worktree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ChangedFiles {
-    /// From the repository's root.
-    pub paths: Vec<String>,
-    #[serde(skip)]
-    pub worktree: Option<WorktreeId>,
-}
-
-/// Files that were found changed, which nobody had asked for: by commands of a shell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Look {
-    pub changes: Vec<FileChange>,
-    /// The conversations that have run commands in this worktree: what one left in the background may write at any time.
-    pub lingering: Vec<Party>,
-    /// What the caller changed and nobody may have reserved: those files join the latest of its tasks, as an edit's would.
-    pub joining: Guard,
-}
-
-/// A changed file, from the repository's root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileChange {
-    pub path: String,
-    /// Whose commands ran while it changed.
-    pub suspects: Vec<Party>,
-}
-
-/// Who ran a command.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Party {
-    pub actor: ActorName,
-    /// The whole conversation: its parts are not others to it.
-    pub conversation: InstanceId,
-    /// Who is told: the conversation, or a part that holds leases of its own.
-    pub instance: InstanceId,
-}
-
-/// The phase of a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Presence {
-    /// It goes on: a sign of life.
-    Here,
-    /// A turn begins: until it is reported over, the conversation is at work.
-    TurnBegun,
-    /// A person is asked whether it may use a tool: until it goes on, it waits.
-    Asks,
-    /// It goes on after a tool that ran for so long.
-    ToolOver { ran_ms: i64 },
-    /// Its turn is over, and somebody else's has begun: the TTL counts until it goes on.
-    TurnOver,
-    /// It has ended. What it only reserved is released, its ad-hoc work is done.
-    Gone,
-}
-
-/// A task to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewTask {
-    pub title: String,
-    pub body: Option<String>,
-    /// Without its links and its schedule, which are resolved first.
-    pub facts: Facts,
-    /// What must be true before it counts as accepted, a line each.
-    pub acceptance: Vec<String>,
-    pub parent: Option<TaskLink>,
-    pub deps: Vec<TaskLink>,
-    pub relates: Vec<TaskLink>,
-    pub not_before: Option<Schedule>,
-    pub origin: Option<Origin>,
-    /// Who asked for it, in the channel's words.
-    pub author: Option<String>,
-    pub propose: bool,
-}
-
-/// An ask from outside. Its task has an origin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Intake {
-    pub new: NewTask,
-    /// Record what the channel says differently by now, if the task is there.
-    pub refresh: bool,
-    /// It only answers the ask that its origin names, as a reply to a mail does: what that one says is not in it.
-    pub is_reply: bool,
-}
-
-impl NewTask {
-    /// A task of which nothing is said but what is to be done.
-    pub fn titled(title: impl Into<String>) -> NewTask {
-        NewTask {
-            title: title.into(),
-            body: None,
-            facts: Facts::default(),
-            acceptance: Vec::new(),
-            parent: None,
-            deps: Vec::new(),
-            relates: Vec::new(),
-            not_before: None,
-            origin: None,
-            author: None,
-            propose: false,
-        }
-    }
-}
-
-/// When a task becomes ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Schedule {
-    /// At this wall time.
-    At { ms: i64 },
-    /// So long after the request.
-    In { ms: i64 },
-}
-
-impl Schedule {
-    pub fn wall_ms(self, now_ms: i64) -> i64 {
-        match self {
-            Schedule::At { ms } => ms,
-            Schedule::In { ms } => now_ms.saturating_add(ms),
-        }
-    }
-}
-
-/// A task of a plan, and the name by which others of the plan speak of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PlannedTask {
-    pub name: Option<String>,
-    pub task: NewTask,
-}
-
-/// Another task, as a new one names it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskLink {
-    /// One that exists.
-    Task(TaskRef),
-    /// One of the same plan.
-    Planned(String),
 }
 
 /// A change to one task.
@@ -480,60 +307,6 @@ pub struct Terms {
     /// The gates that are asked for before a claim.
     #[serde(skip)]
     pub demand: Option<Demand>,
-}
-
-/// Taking, renewing or giving up a seat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SeatAct {
-    /// Whoever takes it first creates it. Taking what one holds renews it; taking what lapsed is a takeover.
-    Take(SeatTerms),
-    Takeover(SeatTerms),
-    Renew {
-        ttl_ms: Option<i64>,
-    },
-    Release,
-    Redact {
-        version: Version,
-        fields: Vec<Field>,
-        reason: String,
-    },
-}
-
-/// On which terms a seat is asked for: those of a lease, without paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SeatTerms {
-    /// None: the default for this caller. 0: no limit.
-    pub ttl_ms: Option<i64>,
-    #[serde(skip)]
-    pub process: Option<Process>,
-    pub reason: Option<String>,
-    #[serde(skip)]
-    pub worktree: Option<String>,
-    #[serde(skip)]
-    pub branch: Option<String>,
-}
-
-impl SeatAct {
-    /// The same act on a task: one rule decides both.
-    pub fn as_act(&self) -> Act {
-        match self.clone() {
-            SeatAct::Take(terms) => Act::Claim(terms.into()),
-            SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
-            SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
-            SeatAct::Release => {
-                Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }
-            }
-            SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
-        }
-    }
-}
-
-impl From<SeatTerms> for Terms {
-    fn from(terms: SeatTerms) -> Terms {
-        let SeatTerms { ttl_ms, process, reason, worktree, branch } = terms;
-        Terms { ttl_ms, process, reason, worktree, branch, ..Terms::default() }
-    }
 }
 
 /// A person's override: always with a reason, and with a link where the policy asks for one.

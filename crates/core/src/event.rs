@@ -354,6 +354,28 @@ impl Body {
         }
     }
 
+    /// Whether it takes the task on: to another state, or out of its holder's hands without another's taking it.
+    pub(crate) fn takes_on(&self) -> bool {
+        matches!(
+            self,
+            Body::TaskAccepted {}
+                | Body::TaskBlocked { .. }
+                | Body::TaskUnblocked {}
+                | Body::TaskSubmitted { .. }
+                | Body::TaskApproved { .. }
+                | Body::TaskRejected { .. }
+                | Body::TaskDone { .. }
+                | Body::TaskFailed { .. }
+                | Body::TaskDropped { .. }
+                | Body::TaskReopened {}
+                | Body::TaskReset { .. }
+                | Body::TaskRetried { .. }
+                | Body::LeaseReleased { .. }
+                | Body::LeaseHandedOff { .. }
+                | Body::LandingFailed { .. }
+        )
+    }
+
     /// The event's kind, such as `task.created`.
     pub fn kind(&self) -> String {
         match serde_json::to_value(self) {

@@ -81,6 +81,20 @@ impl State {
             state => state.as_str(),
         }
     }
+
+    /// What is true of a task in it, in a sentence: it "is open".
+    pub fn predicate(self) -> &'static str {
+        match self {
+            State::Proposed => "is proposed",
+            State::Open => "is open",
+            State::InProgress => "is in progress",
+            State::Blocked => "is blocked",
+            State::Review => "is in review",
+            State::Done => "is done",
+            State::Failed => "has failed",
+            State::Dropped => "was dropped",
+        }
+    }
 }
 
 words! {

@@ -81,7 +81,7 @@ impl Verb {
             Verb::Takeover => "taken over",
             Verb::Release => "released",
             Verb::Lapse => "swept",
-            Verb::Handoff => "handed off",
+            Verb::Handoff => "assigned or handed off",
             Verb::Block => "blocked",
             Verb::Unblock => "unblocked",
             Verb::Submit => "submitted",

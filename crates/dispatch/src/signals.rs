@@ -10,7 +10,12 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::thread::JoinHandleExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use nix::sys::pthread::pthread_kill;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
@@ -63,7 +68,11 @@ impl Held {
 
     /// Tells every signal from now on. The thread ends with the process, or with the first signal nobody wants to
     /// hear about.
-    pub(crate) fn tell(&self, mut hear: impl FnMut(Signal) -> bool + Send + 'static) -> io::Result<()> {
+    pub(crate) fn tell(&self, hear: impl FnMut(Signal) -> bool + Send + 'static) -> io::Result<()> {
+        self.listener(hear).map(drop)
+    }
+
+    fn listener(&self, mut hear: impl FnMut(Signal) -> bool + Send + 'static) -> io::Result<JoinHandle<()>> {
         let waited_for = self.waited_for;
         let listen = move || {
             while let Ok(signal) = waited_for.wait() {
@@ -72,7 +81,7 @@ impl Held {
                 }
             }
         };
-        std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map(drop)
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listen)
     }
 }
 
@@ -87,7 +96,9 @@ impl Drop for Held {
 /// this, and to threads started since. After this is dropped they are what they were, those that came apart: they were heard.
 #[derive(Debug)]
 pub struct Interrupts {
-    _held: Held,
+    listener: Option<JoinHandle<()>>,
+    over: Arc<AtomicBool>,
+    held: Held,
     /// Readable once one came: its number. Nobody takes it, so that everybody sees it.
     came: OwnedFd,
 }
@@ -96,13 +107,25 @@ impl Interrupts {
     pub fn hold() -> io::Result<Interrupts> {
         let held = Held::these(ENDING.into_iter().collect(), &ENDING)?;
         let (came, mut says) = io::pipe()?;
-        held.tell(move |signal| {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let listener = held.listener(move |signal| {
+            // Sent by ourselves, to no longer be waited for.
+            if is_over.load(Ordering::SeqCst) {
+                return false;
+            }
             let number = u8::try_from(signal.as_raw()).unwrap_or_default();
             // One is enough; if nobody reads it, nobody has to be told.
             let _ = says.write_all(&[number]);
             false
         })?;
-        Ok(Interrupts { _held: held, came: came.into() })
+        Ok(Interrupts { listener: Some(listener), over, held, came: came.into() })
+    }
+
+    /// Leaves signals that ask this process to end to its other threads, from the calling thread on.
+    pub fn elsewhere() {
+        // One that cannot be blocked ends the process, as ever.
+        let _ = ENDING.into_iter().collect::<SigSet>().thread_block();
     }
 
     pub(crate) fn came(&self) -> BorrowedFd<'_> {
@@ -116,6 +139,20 @@ impl Interrupts {
         let mut number = [0];
         (poll(&mut ends, Some(&now)).ok()? > 0 && rustix::io::read(&self.came, &mut number).ok()? == 1)
             .then(|| i32::from(number[0]))
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        // A listener that stayed would take the next one away from whoever holds them then. One that waits for none takes none.
+        self.over.store(true, Ordering::SeqCst);
+        let heard = ENDING.into_iter().find(|signal| self.held.waited_for.contains(*signal));
+        if let (Some(listener), Some(signal)) = (self.listener.take(), heard) {
+            if !listener.is_finished() {
+                let _ = pthread_kill(listener.as_pthread_t(), signal);
+            }
+            drop(listener.join());
+        }
     }
 }
 

@@ -267,7 +267,7 @@ impl Snapshot<'_> {
         };
         let by = later.map(|later| format!(" by {}", later.holder())).unwrap_or_default();
         let message = format!(
-            "your lease on {} (token {}) was {how}{by}: stop what you do under it",
+            "your lease on {} (token {}) was {how}{by}: stop what you are doing under it",
             seat.name.spoken(),
             lease.token
         );

@@ -103,7 +103,7 @@ fn two_holders_that_wait_for_one_another_are_told_the_same_way_out() {
         assert!(
             message.contains(&format!("agent:b (1) waits for x/n.rs, which {x} of agent:a (1) reserves"))
         );
-        assert!(message.ends_with("the way out: agent:b (1) gives back y/m.rs"), "{message}");
+        assert!(message.ends_with("to resolve it, agent:b (1) should give back y/m.rs"), "{message}");
     }
     let glob: Glob = "y/**".parse().unwrap();
     assert_eq!(of_b.next, [Step::GiveBack { task: y.clone(), glob: glob.clone() }]);
@@ -137,7 +137,9 @@ fn three_conversations_in_a_circle_learn_of_it_through_their_hooks() {
     edits(&mut world, &agents[2], "a.rs").unwrap_err();
     let all: Vec<Notice> = agents.iter().map(|agent| told(&mut world, agent).unwrap()).collect();
     // All of it is ad-hoc work: who was refused last gives back.
-    assert!(all.iter().all(|notice| notice.message.ends_with("the way out: agent:c (1) gives back c.rs")));
+    assert!(
+        all.iter().all(|notice| notice.message.ends_with("to resolve it, agent:c (1) should give back c.rs"))
+    );
     let gives = all.iter().filter(|notice| matches!(notice.next[0], Step::GiveBack { .. }));
     assert_eq!(gives.count(), 1);
     // When one of them ends, so does the circle.
@@ -160,7 +162,7 @@ fn planned_work_goes_before_ad_hoc_work() {
     widen(&mut world, &b, &id, "a.rs").unwrap_err();
     // Then a, whose work nobody planned, gives back
     let notice = told(&mut world, &a).unwrap();
-    assert!(notice.message.ends_with("the way out: agent:a (1) gives back a.rs"), "{notice:?}");
+    assert!(notice.message.ends_with("to resolve it, agent:a (1) should give back a.rs"), "{notice:?}");
     assert!(matches!(&notice.next[0], Step::GiveBack { glob, .. } if glob.as_str() == "a.rs"), "{notice:?}");
 }
 

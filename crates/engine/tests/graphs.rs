@@ -85,8 +85,14 @@ impl Play<'_> {
     }
 
     /// What is ready for an asker by a look at states and edges; whether it is a takeover.
-    fn naive_ready(&self, tasks: &Tasks, asker: Option<&Identity>) -> Vec<(String, bool)> {
+    fn naive_ready(&mut self, tasks: &Tasks, asker: Option<&Identity>) -> Vec<(String, bool)> {
         let now_ms = self.now_ms();
+        // Whether its time has run out or not.
+        let kept = asker.map(|asker| {
+            let kept = onus_store::Filter { kept_for: Some(asker.actor.clone()), ..Default::default() };
+            self.world.engine.list(None, &kept, None, 1_000).unwrap().value.tasks
+        });
+        let is_kept = |id: &str| kept.iter().flatten().any(|task| task.id == id);
         let tier = if asker.is_some() { 1 } else { 3 };
         let is_ready = |task: &&TaskView| {
             let for_asker = task
@@ -109,7 +115,8 @@ impl Play<'_> {
         };
         let mut ready: Vec<&TaskView> = tasks.values().filter(is_ready).collect();
         ready.sort_by_key(|task| {
-            (task.lease.is_some(), task.priority, Reverse(open_dependents(tasks, &task.id)), task.number)
+            let dependents = Reverse(open_dependents(tasks, &task.id));
+            (task.lease.is_some(), task.priority, Reverse(is_kept(&task.id)), dependents, task.number)
         });
         ready.into_iter().map(|task| (task.id.clone(), task.lease.is_some())).collect()
     }

@@ -41,7 +41,7 @@ fn git(folder: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 fn git_on(folder: &Path, args: &[&str], path: &Path) {
-    let mut args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+    let mut args: Vec<&OsStr> = ["--literal-pathspecs"].iter().chain(args).map(OsStr::new).collect();
     args.extend([OsStr::new("--"), path.as_os_str()]);
     drop(run(folder, &args, b""));
 }

@@ -20,6 +20,8 @@ pub(crate) struct LandAnswer {
     checkouts: Vec<CheckoutItem>,
     /// What was kept of branches and worktrees, and why.
     tidied: Vec<String>,
+    /// Worktrees of what landed that were removed.
+    removed: Vec<WorktreeRemovedAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Refusal>,
     #[serde(flatten)]
@@ -75,6 +77,20 @@ pub(crate) struct CheckoutItem {
     path: String,
     /// Why it was left behind; null: it has what landed.
     left: Option<String>,
+}
+
+/// A target whose branch lacks what landed, since it is checked out, or was.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct BehindLanded {
+    target: String,
+    /// Where its branch is checked out.
+    checkouts: Vec<String>,
+    /// Commits that landed and that the branch has not.
+    behind: u64,
+    /// Commits of the branch that what landed has not; null: there is no such branch any more.
+    ahead: Option<u64>,
+    /// Git's command that brings it forward.
+    next: String,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -86,22 +86,43 @@ impl Yard {
 
     /// A folder with a `git` that stops where a target is about to move, until `go` is there. Says where `stopped` and `go` are.
     pub(super) fn stopping_git(&self) -> (PathBuf, PathBuf, PathBuf) {
-        let bin = self.folder().join("bin");
-        std::fs::create_dir_all(&bin).unwrap();
+        let (stopped, go, wait) = self.stop();
+        (self.git_that("bin", &at_the_move(&wait, "")), stopped, go)
+    }
+
+    /// The same where a scratch worktree is about to be made.
+    pub(super) fn git_stopping_at_scratch(&self) -> (PathBuf, PathBuf, PathBuf) {
+        let (stopped, go, wait) = self.stop();
+        (self.git_that("bin", &format!("*worktree*add*.scratch-*)\n  {wait};;\n")), stopped, go)
+    }
+
+    /// A folder with a `git` that kills whoever called it with -9, right after the target moved.
+    pub(super) fn killing_git(&self) -> PathBuf {
+        self.git_that("killing", &at_the_move("moves=1", "[ -z \"$moves\" ] || kill -9 $PPID"))
+    }
+
+    /// Files by which a script waits, and the lines that do so.
+    fn stop(&self) -> (PathBuf, PathBuf, String) {
         let (stopped, go) = (self.folder().join("stopped"), self.folder().join("go"));
+        let wait = format!(
+            ": > '{}'; n=0; while [ ! -e '{}' ] && [ $n -lt 6000 ]; do sleep 0.05; n=$((n+1)); done",
+            stopped.display(),
+            go.display()
+        );
+        (stopped, go, wait)
+    }
+
+    /// A folder with a `git` of this kind: cases of its words, before the real one is run.
+    fn git_that(&self, folder: &str, cases: &str) -> PathBuf {
+        let bin = self.folder().join(folder);
+        std::fs::create_dir_all(&bin).unwrap();
         let real = Command::new("sh").args(["-c", "command -v git"]).output().unwrap();
         let real = String::from_utf8(real.stdout).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in\n*update-ref*--stdin*)\n  in=$(mktemp)\n  cat > \"$in\"\n  \
-             if grep -aq 'delete refs/onus/landing/' \"$in\" && grep -aEq 'update refs/|create refs/onus/landed/' \"$in\"; then\n    \
-             : > '{}'\n    n=0\n    while [ ! -e '{}' ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n+1)); done\n  fi\n  \
-             '{real}' \"$@\" < \"$in\"\n  code=$?\n  rm -f \"$in\"\n  exit $code;;\nesac\nexec '{real}' \"$@\"\n",
-            stopped.display(),
-            go.display(),
-            real = real.trim(),
-        );
+        let real = real.trim();
+        let script =
+            format!("#!/bin/sh\nreal='{real}'\ncase \"$*\" in\n{cases}esac\nexec \"$real\" \"$@\"\n");
         program(&bin.join("git"), script);
-        (bin, stopped, go)
+        bin
     }
 
     /// The path in which programs are looked for, with a folder before it.
@@ -116,9 +137,21 @@ impl Yard {
     pub(super) fn has_landed_in_peace(&self) {
         assert_eq!(self.intents(), Vec::<String>::new());
         self.is_at_rest();
+        let tidying = std::fs::read_dir(self.repo().join(".git/onus/tidying"));
+        let tidying: Vec<_> = tidying.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(tidying, Vec::<PathBuf>::new());
         let verified = self.json(&human("ada"), &["ledger", "verify"]).ok().json();
         assert_eq!(verified["ok"], true);
         let rebuilt: Ran = self.json(&human("ada"), &["ledger", "rebuild"]);
         assert_eq!(rebuilt.code, 0, "{rebuilt:?}");
     }
+}
+
+/// A case of a script: what is done before and after the transaction that moves a target.
+fn at_the_move(before: &str, after: &str) -> String {
+    format!(
+        "*update-ref*--stdin*)\n  in=$(mktemp)\n  cat > \"$in\"\n  moves=\n  \
+         if grep -aq 'delete refs/onus/landing/' \"$in\" && grep -aEq 'update refs/|create refs/onus/landed/' \"$in\"; then\n    \
+         {before}\n  fi\n  \"$real\" \"$@\" < \"$in\"\n  code=$?\n  rm -f \"$in\"\n  {after}\n  exit $code;;\n"
+    )
 }

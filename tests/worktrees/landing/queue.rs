@@ -1,7 +1,9 @@
 //! The queue: everything that is done, in order, together where it can be, in halves where it fails.
 
+use std::process::Stdio;
+
 use crate::kit::Yard;
-use crate::support::{agent, human};
+use crate::support::{Ran, agent, eventually, human};
 
 use super::kit::LANDS;
 
@@ -110,4 +112,68 @@ fn the_queue_knows_what_waits_also_where_nothing_is_said_about_landing() {
     yard.json(&agent("b"), &["claim", second["id"].as_str().unwrap()]).ok();
     let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
     assert_eq!(said["landed"][0]["task"], first.as_str());
+}
+
+#[test]
+fn whoever_waited_for_its_turn_and_finds_nothing_left_says_so() {
+    for json in [true, false] {
+        let yard = Yard::landing(LANDS);
+        let id = yard.done(&agent("a"), "first", "first.txt", "1\n");
+        let (bin, stopped, go) = yard.stopping_git();
+        let mut first = yard.command(&agent("one"));
+        first.args(["land", &id]).env("PATH", Yard::path_with(&bin));
+        let first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("the first comes to its last step", || stopped.exists().then_some(()));
+        let told = yard.folder().join("told");
+        let mut second = yard.command(&agent("two"));
+        second.args(["land", "--queue"]).args(json.then_some("--json"));
+        let second =
+            second.stdout(Stdio::piped()).stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
+        eventually("the second waits for its turn", || {
+            std::fs::read_to_string(&told).unwrap().contains("waiting for my turn").then_some(())
+        });
+        std::fs::write(go, "").unwrap();
+        assert!(first.wait_with_output().unwrap().status.success());
+        let ended = Ran::of(second.wait_with_output().unwrap());
+        assert_eq!(ended.code, 7, "{ended:?}");
+        let said = match json {
+            true => ended.refused(7)["message"].as_str().unwrap().to_owned(),
+            false => std::fs::read_to_string(&told).unwrap(),
+        };
+        assert!(said.contains("nothing waits to land in main"), "{said}");
+    }
+}
+
+/// Gates ran on the result: no other commit says that it passed.
+#[test]
+fn only_the_commit_that_passed_says_so() {
+    for (style, commits) in [("merge", 3), ("squash", 3), ("rebase", 6)] {
+        let config = format!(
+            "[land]\nstyle = \"{style}\"\n\n[[gate]]\nkey = \"ok\"\nstage = \"land\"\nrun = [\"true\"]\n"
+        );
+        let yard = Yard::landing(&config);
+        let base = yard.at("main");
+        for n in 0..3 {
+            let (who, id) = (agent(&format!("w{n}")), yard.add(&format!("task {n}")));
+            let path = yard.claim(&who, &id);
+            yard.commit_in(&path, &format!("{n}.txt"), "x\n");
+            yard.commit_in(&path, &format!("{n}.more"), "x\n");
+            yard.finish(&who, &id);
+        }
+        let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+        assert_eq!(said["landed"].as_array().unwrap().len(), 3, "{said:#}");
+        let gates = "--format=%H %(trailers:key=Onus-Gates,valueonly,separator=%x2C)";
+        let range = format!("{base}..main");
+        let listed = yard.git(&["log", "--first-parent", gates, &range]);
+        let listed: Vec<&str> = listed.lines().map(str::trim).collect();
+        assert_eq!(listed.len(), commits, "{style}: {listed:?}");
+        assert_eq!(listed[0], format!("{} ok", yard.at("main")), "{style}");
+        assert!(listed[1..].iter().all(|line| !line.contains(' ')), "{style}: {listed:?}");
+        // Each says whose it is, and the record has the gates of all.
+        let tasks =
+            yard.git(&["log", "--first-parent", "--format=%(trailers:key=Onus-Task,valueonly)", &range]);
+        assert_eq!(tasks.split_whitespace().count(), commits, "{style}: {tasks}");
+        assert!(said["landed"].as_array().unwrap().iter().all(|landed| landed["gates"][0] == "ok"));
+        yard.has_landed_in_peace();
+    }
 }

@@ -250,6 +250,53 @@ fn what_was_replayed_does_not_conflict_with_itself() {
 }
 
 #[test]
+fn what_somebody_replayed_by_hand_is_found_and_does_not_conflict() {
+    for style in ["--rebase", "--merge", "--squash"] {
+        let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
+        let (who, id) = (agent("w"), yard.add("two steps"));
+        let path = yard.claim(&who, &id);
+        yard.commit_in(&path, "k.txt", "one\n");
+        yard.commit_in(&path, "k.txt", "two\n");
+        yard.finish(&who, &id);
+        yard.commit("other.txt", "x\n");
+        let branch = yard.branches().pop().unwrap();
+        yard.git(&["cherry-pick", &format!("{branch}~1"), &branch]);
+        let before = yard.at("main");
+        let said = yard.json(&agent("lander"), &["land", &id, style]).ok().json();
+        assert_eq!(said["found"][0]["task"], id.as_str(), "{style}: {said:#}");
+        let task = yard.show(&id);
+        assert_eq!((task["state"].as_str(), task["landed"].as_str()), (Some("done"), Some(before.as_str())));
+        assert_eq!(yard.at("main"), before, "{style}");
+    }
+}
+
+#[test]
+fn what_was_replayed_before_a_kill_is_there_once() {
+    let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
+    let (who, id) = (agent("w"), yard.add("two steps"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "k.txt", "one\n");
+    yard.commit_in(&path, "k.txt", "two\n");
+    yard.finish(&who, &id);
+    let base = yard.commit("other.txt", "x\n");
+    let mut land = yard.command(&agent("lander"));
+    let killed = land.args(["land", &id]).env("PATH", Yard::path_with(&yard.killing_git())).output().unwrap();
+    assert!(!killed.status.success(), "{killed:?}");
+    assert_eq!(yard.show(&id)["landed"], serde_json::Value::Null, "the store has not heard of it");
+    let again = yard.json(&agent("lander"), &["land", &id]);
+    assert_eq!(again.refused(7)["code"], "nothing", "{again:?}");
+    assert_eq!(yard.git(&["rev-list", "--count", &format!("{base}..main")]), "2");
+    assert_eq!(yard.in_main("k.txt").as_deref(), Some("two\n"));
+    let task = yard.show(&id);
+    assert_eq!(
+        (task["state"].as_str(), task["landed"].as_str()),
+        (Some("done"), Some(yard.at("main").as_str()))
+    );
+    assert_eq!(yard.kinds(&id).iter().filter(|kind| *kind == "task.landed").count(), 1);
+    yard.has_landed_in_peace();
+}
+
+#[test]
 fn the_target_says_which_files_are_merged_by_lines() {
     let yard = Yard::landing("[land]\nunion = [\"none.md\"]\n");
     let (a, b) = (agent("a"), agent("b"));

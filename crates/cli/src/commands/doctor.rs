@@ -25,7 +25,7 @@ const LANDING: &str = "landing";
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
 /// It also checks onus's entries in agents' configuration, and whether the agents run its hooks. Exits with 0 if all is well, 6 if
-/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, or a worktree or a landing that was interrupted, 8 if anything else is wrong.
+/// the only problem is an entry that differs from what 'onus setup' writes or is not trusted, a worktree or a landing that was interrupted, or a checkout that lacks what landed, 8 if anything else is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Repair what can be repaired without losing anything: rows, search index, log, interrupted worktrees and landings
@@ -61,7 +61,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
                 .bad
                 .into_iter()
                 .map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
-            findings.extend(bad.chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))));
+            let unmet = landings.unmet.into_iter().map(|what| finding(LANDING, false, what));
+            findings.extend(
+                bad.chain(unmet).chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))),
+            );
             match super::worktree::findings(context, args.fix) {
                 Ok(Findings { settled, interrupted, news }) => {
                     fixed.extend(settled);
@@ -151,6 +154,14 @@ fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> 
     if bad.iter().all(|finding| finding.name == WORKTREE) {
         let refusal = Refusal::new(Code::Unmet, "making or removing a worktree was interrupted");
         return if fixed { refusal } else { refusal.next(Step::MendStore) };
+    }
+    if bad.iter().all(|finding| finding.name == LANDING) {
+        let refusal = Refusal::new(
+            Code::Unmet,
+            "what landed is not where it belongs yet, or a landing was interrupted",
+        );
+        let is_mendable = !fixed && bad.iter().any(|finding| finding.mendable);
+        return if is_mendable { refusal.next(Step::MendStore) } else { refusal };
     }
     if bad.iter().all(|finding| finding.name == GUARD) {
         return Refusal::new(Code::Unmet, "the guard is missing in some of git's hooks")

@@ -77,7 +77,7 @@ pub(crate) struct Args {
     /// A gate it must pass beside those that are for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
     #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     gates: Vec<GateKey>,
-    /// Take a gate off that it names; people only; repeatable
+    /// Remove a gate that the task names; people only; repeatable
     #[arg(long = "no-gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     no_gates: Vec<GateKey>,
     /// The task it is part of

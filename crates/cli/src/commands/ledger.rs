@@ -249,7 +249,12 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
     };
     let fail = |error: std::io::Error| StoreError::of_io(path, &error);
     let new = new_file(path, mode_of_files(context));
-    let new = new.map_err(|error| Refusal::usage(format!("cannot create {}: {error}", path.display())))?;
+    let new = new.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Refusal::usage(format!("{} exists: name a new file", path.display()))
+        }
+        _ => Refusal::usage(format!("cannot create {}: {error}", path.display())),
+    })?;
     let mut writer = std::io::BufWriter::new(new);
     let exported = engine.export(&mut |line| writeln!(writer, "{line}").map_err(fail)).and_then(|events| {
         let synced = writer.flush().and_then(|()| writer.get_ref().sync_all());

@@ -6,7 +6,7 @@ use crate::context::Context;
 /// Serve onus's tools to an agent over the Model Context Protocol
 ///
 /// The agent's program starts it and speaks the protocol with it on standard input and output; it ends when standard
-/// input does. The tools are ready, claim, touch, note, done, release, block, show, add and status. Each call resolves
+/// input does. The tools are ready, claim, touch, note, done, release, block, show, add, gate_run and status. Each call resolves
 /// its actor from, in this order: --as or ONUS_ACTOR, a registered parent process, the program's environment variables,
 /// the name the program gives itself; never a person. Claims are bound to that program's process and lapse when it dies.
 #[derive(clap::Args, Debug)]

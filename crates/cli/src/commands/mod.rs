@@ -86,6 +86,13 @@ type Result = std::result::Result<(), Refusal>;
 /// The exit code of a command that may be refused in part.
 type ExitCode = std::result::Result<u8, Refusal>;
 
+/// The exit codes of commands that a signal stopped are above this one, as in shells.
+const SIGNALLED: u8 = 128;
+
+fn by_signal(signal: i32) -> u8 {
+    SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default())
+}
+
 /// A change to one task, answered with the task.
 fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: Key, past: &str) -> Result {
     let force = force.and_then(ForceArgs::force);

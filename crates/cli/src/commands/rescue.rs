@@ -149,7 +149,7 @@ fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<Re
         Some(at) => Ok(all.swap_remove(at)),
         None => {
             let due = all.iter().any(|view| view.state == RescueState::Due.as_str());
-            let refusal = Refusal::new(Code::NotFound, format!("no files of {task} are kept"));
+            let refusal = Refusal::new(Code::NotFound, format!("{task} has no rescued files"));
             Err(if due { refusal.next(Step::MendStore) } else { refusal })
         }
     }

@@ -19,6 +19,6 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     let force = how.force.force();
     let command = |task| Command::Retry { task, message: message.clone(), force: force.clone() };
     super::each(context, how.targets, how.key, command, |task| {
-        format!("{} is open again, attempt {}", task.id, task.attempts)
+        format!("{} is open again (retry {})", task.id, task.attempts)
     })
 }

@@ -79,11 +79,11 @@ struct Take {
 
 #[derive(clap::Args, Debug)]
 struct TermArgs {
-    /// How long the lease lives without a sign of life (90s, 15m, 2h); if not given, lease.ttl. 0: no limit, with
-    /// --reason. A person's lease has no TTL
+    /// How long the lease lasts without a sign of life (90s, 15m, 2h); default: lease.ttl. 0 means no limit and
+    /// needs --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
-    /// Bind the lease to this process: it lives as long as the process, and no longer
+    /// Bind the lease to this process: it lasts as long as the process, and no longer
     #[arg(long, value_name = "PID")]
     bind: Option<u32>,
 }
@@ -179,7 +179,7 @@ struct Redact {
     /// Why (it stays in the ledger)
     #[arg(long, value_name = "TEXT", required = true)]
     reason: String,
-    /// People only: although another superseded you on this seat. Recorded
+    /// People only: although another has superseded you on this seat; recorded
     #[arg(long)]
     force: bool,
     #[command(flatten)]

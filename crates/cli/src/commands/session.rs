@@ -94,7 +94,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 Act::RecordUsage(usage),
                 None,
                 args.key,
-                "has what your session used",
+                "has your usage recorded",
             )
         }
         Session::Correct(args) => {
@@ -106,7 +106,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             };
             let SessionRef { task, token } = args.session;
             let act = Act::Correct { token, correction, reason: args.reason };
-            super::act(context, Target { task: Some(task) }, act, None, args.key, "has a session corrected")
+            super::act(context, Target { task: Some(task) }, act, None, args.key, "has its session corrected")
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let agents = match (named.is_empty(), args.remove) {
         (false, _) => named,
         (true, true) => those(&ground, Agent::is_there)?,
-        (true, false) => found_here(context, &ground)?,
+        (true, false) => found_here(context, &ground, false)?,
     };
     let plan = if args.remove {
         plan_removal(&ground, &agents)?
@@ -208,7 +208,11 @@ fn those(
 }
 
 /// The agents used here, as far as onus can see.
-fn found_here(context: &Context, ground: &Ground<'_>) -> Result<Vec<&'static Agent>, Refusal> {
+fn found_here(
+    context: &Context,
+    ground: &Ground<'_>,
+    only_checks: bool,
+) -> Result<Vec<&'static Agent>, Refusal> {
     let found = those(ground, |agent, ground| Ok(agent.detected(ground).is_some()))?;
     if !found.is_empty() {
         return Ok(found);
@@ -220,7 +224,10 @@ fn found_here(context: &Context, ground: &Ground<'_>) -> Result<Vec<&'static Age
             .next(Step::plain(format!("name one: {}", names.join(", ")))));
     }
     if !context.out.json {
-        note("found no agent here, so this sets up AGENTS.md, which many agents read");
+        note(match only_checks {
+            true => "found no agent here, so only AGENTS.md is checked, which many agents read",
+            false => "found no agent here, so this sets up AGENTS.md, which many agents read",
+        });
     }
     Ok(vec![ANY])
 }
@@ -378,7 +385,7 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
     let agents = match named.is_empty() {
         false => named,
         true => match those(ground, Agent::is_set_up)? {
-            set_up if set_up.is_empty() => found_here(context, ground)?,
+            set_up if set_up.is_empty() => found_here(context, ground, true)?,
             set_up => set_up,
         },
     };

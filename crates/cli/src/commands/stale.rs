@@ -7,8 +7,8 @@ use super::status::held;
 
 /// List leases that lapsed, went stale or make no progress
 ///
-/// Lapsed: its process died, its time ran out, or it was held for the longest time; it can be taken over. Stale: a person's,
-/// without a sign of life for long. Stalled: an agent that lives, and of whose work nothing has come for long.
+/// Lapsed: its process died, its time ran out, or it reached the longest time that a lease may last; it can be taken
+/// over. Stale: held by a person who has shown no sign of life for long. Stalled: held by an agent that is alive, but has made no progress for long.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {}
 

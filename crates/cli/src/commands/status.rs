@@ -2,6 +2,7 @@ use onus_core::task::State;
 use onus_engine::{AwaitedView, HeldView};
 use serde_json::json;
 
+use super::land::behind;
 use crate::context::Context;
 use crate::output::{Output, escape_line};
 use crate::table::shortened;
@@ -11,7 +12,7 @@ use crate::{render, wording};
 ///
 /// It also names tasks in review, blocked tasks, and leases that have lapsed, gone stale (a person's, without a sign of
 /// life) or stalled (an agent's, without progress), and tasks that are done and have still to land. Ad-hoc tasks are counted separately. Where tasks have branches, it says
-/// which of them cannot be merged with one another or with the branch to land in.
+/// which of them cannot be merged with one another or with the branch to land in, and which checkouts lack what landed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {}
 
@@ -19,10 +20,12 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.status(identity.as_ref())?;
     let forecast = context.host.forecast(&mut engine);
+    let behind = behind::all(&context.host);
     let (out, status) = (&context.out, &looked.value);
     if out.json {
         let mut value = json!(status.worded(&wording::step));
         value["forecast"] = json!(forecast);
+        value["behind_landed"] = behind::documents(&behind);
         out.document(value, &looked.notices);
         return Ok(());
     }
@@ -69,6 +72,7 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
             out.prose(&out.dim(&format!("    next: {next}")));
         }
     }
+    behind::lines(out, &behind);
     render::forecast(out, &forecast);
     out.notices(&looked.notices);
     Ok(())

@@ -18,7 +18,7 @@ use crate::render::local_time;
 /// Show hours: the sums of what was recorded as work
 ///
 /// Nobody types hours: they are added up from work sessions. People's and agents' stand side by side. A session across midnight
-/// counts for both days. What goes on now and is not recorded yet is named below the table, and in no sum.
+/// counts for both days. Work that is going on and not recorded yet is listed below the table, and not counted.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(mut_arg("since", |since| Days::starting(since, "monday")))]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Only tasks with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
-    /// Name every stretch behind the sums, with the event that tells it and its hash
+    /// Name every stretch behind the sums, with the event that records it and its hash
     #[arg(long)]
     explain: bool,
     /// For a spreadsheet; formulas in titles are made harmless

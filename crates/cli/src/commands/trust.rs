@@ -103,8 +103,11 @@ fn approve(context: &Context, definitions: &[Definition], args: Approve) -> supe
 fn named<'d>(definitions: &'d [Definition], name: &str) -> Result<&'d Definition, Refusal> {
     definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
         let known: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Refusal::new(Code::NotFound, format!("no command of that name is configured here; there is: {known}"))
+        let message = match known.as_slice() {
+            [] => "this repository configures no commands".to_owned(),
+            known => format!("no command of that name is configured here; configured: {}", known.join(", ")),
+        };
+        Refusal::new(Code::NotFound, message)
             .next(Step::plain("see which commands this repository configures"))
     })
 }

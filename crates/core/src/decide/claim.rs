@@ -53,7 +53,7 @@ fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
             || !terms.scope.is_empty()
             || !lease.grant.constraints.is_stricter_or_equal(&terms.constraints))
         .then(|| {
-            "claiming a task you hold only renews it: to change its terms, release it and claim it again"
+            "claiming a task you hold only renews it: to change what it reserves or is bound to, release it and claim it again"
                 .to_owned()
         })
         .into_iter()
@@ -392,17 +392,14 @@ pub(super) fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
 /// Exit 6 for a verb that the table does not know from this state.
 pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     let (id, state) = (view.id, view.task.state);
-    let because = match state {
-        State::Proposed => "is proposed: a proposed task",
-        State::Open => "is open: an open task",
-        State::InProgress => "is in progress: a task in progress",
-        State::Blocked => "is blocked: a blocked task",
-        State::Review => "is in review: a task in review",
-        State::Done => "is done: a task that is done",
-        State::Failed => "has failed: a failed task",
-        State::Dropped => "was dropped: a dropped task",
+    let message = match (verb, state) {
+        (Verb::Block, State::Blocked) => format!("{id} is already blocked"),
+        (Verb::Submit, State::Review) => format!("{id} is already in review"),
+        (Verb::Done, State::Done) => format!("{id} is already done"),
+        (Verb::Fail, State::Failed) => format!("{id} has already failed"),
+        (Verb::Drop, State::Dropped) => format!("{id} was already dropped"),
+        _ => format!("{id} {}, so it cannot be {}", state.predicate(), verb.participle()),
     };
-    let message = format!("{id} {because} cannot be {}", verb.participle());
     let refusal = Refusal::new(Code::NotAllowed, message).task(id);
     // Giving work up and judging it are decisions: no refusal suggests them.
     let harmless = [

@@ -43,7 +43,7 @@ pub(super) fn check(view: &View<'_>, paths: &[String], new: &Scope, extent: &Ext
             Constraint::NoLand => None,
         };
         if let Some(broken) = broken {
-            let message = format!("{id} was given with the constraint {constraint}: {broken}");
+            let message = format!("{id} has the constraint {constraint}: {broken}");
             return Err(Refusal::new(Code::Constraint, message)
                 .task(id)
                 .next(Step::note(id, Reader::Person))

@@ -130,7 +130,7 @@ fn retry_as_asked(
         let refusal = Refusal::new(
             Code::Limit,
             match view.task.attempts {
-                0 => format!("{} allows no retry", view.id),
+                0 => format!("{} may not be retried (its limit is 0)", view.id),
                 n => format!("{} has been retried {n} times, which is its limit", view.id),
             },
         )

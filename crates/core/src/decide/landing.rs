@@ -16,26 +16,16 @@ use super::{Decision, View, gate, overridden};
 
 /// Whether an event changes who has a task, or what it is: an intent to land it must be settled before.
 pub fn moves_task(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::TaskBlocked { .. }
-            | Body::TaskSubmitted { .. }
-            | Body::TaskRejected { .. }
-            | Body::TaskDone { .. }
-            | Body::TaskFailed { .. }
-            | Body::TaskDropped { .. }
-            | Body::TaskReopened {}
-            | Body::TaskReset { .. }
-            | Body::TaskBranched(_)
-            | Body::LeaseAcquired { .. }
-            | Body::LeaseReleased { .. }
-            | Body::LeaseLapsed { .. }
-            | Body::LeaseTakenOver { .. }
-            | Body::LeaseRevoked { .. }
-            | Body::LeaseHandedOff { .. }
-            | Body::LandingIntended(_)
-            | Body::LandingFailed { .. }
-    )
+    body.takes_on()
+        || matches!(
+            body,
+            Body::TaskBranched(_)
+                | Body::LeaseAcquired { .. }
+                | Body::LeaseLapsed { .. }
+                | Body::LeaseTakenOver { .. }
+                | Body::LeaseRevoked { .. }
+                | Body::LandingIntended(_)
+        )
 }
 
 /// What is done is anybody's to land: being superseded on it is no bar.
@@ -79,7 +69,7 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     };
     let may_not = constraints.iter().any(|constraint| constraint == Constraint::NoLand);
     if may_not && !view.caller.actor.is_person() {
-        let message = format!("{id} was given with the constraint {}: a person lands it", Constraint::NoLand);
+        let message = format!("{id} has the constraint {}: a person has to land it", Constraint::NoLand);
         return Err(Refusal::new(Code::Constraint, message).task(id).next(Step::note(id, Reader::Person)));
     }
     let demand = &checked.demand;
@@ -95,8 +85,8 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
 }
 
 fn not_landing(view: &View<'_>) -> Refusal {
-    let (id, state) = (view.id, view.task.state.spoken());
-    let message = format!("{id} is {state}: only what is done, or in progress by its holder, lands");
+    let (id, state) = (view.id, view.task.state.predicate());
+    let message = format!("{id} {state}: a task can land once it is done, or while you hold it");
     Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id))
 }
 

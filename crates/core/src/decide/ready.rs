@@ -219,7 +219,7 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
         State::Failed => Step::verb(Verb::Retry, id),
         State::Done | State::Dropped => Step::verb(Verb::Reopen, id),
     };
-    Some(Obstacle::new(ObstacleKind::State, format!("it is {}", state.spoken())).next(next))
+    Some(Obstacle::new(ObstacleKind::State, format!("it {}", state.predicate())).next(next))
 }
 
 /// A person's task is never handed out, not even when its process has died: someone has to take it deliberately.
@@ -254,8 +254,8 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
     let held = holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
     let message = match kind {
         _ if *state == State::Done => format!("it depends on {id}, which is done and has not landed"),
-        ObstacleKind::Child => format!("its part {id} is {}{held}", state.spoken()),
-        _ => format!("it depends on {id}, which is {}{held}", state.spoken()),
+        ObstacleKind::Child => format!("its part {id} {}{held}", state.predicate()),
+        _ => format!("it depends on {id}, which {}{held}", state.predicate()),
     };
     let next = match (kind, state) {
         (_, State::Done) => Step::Land(id.clone()),

@@ -74,8 +74,10 @@ fn check_taken(named: &Named) -> Result<(), Refusal> {
     match &named.taken {
         None => Ok(()),
         Some((reference, id)) => {
-            let message =
-                format!("{} is {id} already: here a reference of that system is one task's", name(reference));
+            let message = format!(
+                "{} is {id}'s already: here a reference to that system belongs to one task only",
+                name(reference)
+            );
             Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)))
         }
     }

@@ -37,8 +37,9 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
     let Some(last) = change.events.last() else { return Err(refused(change, "nothing has happened to it")) };
     let is_own = last.actor == caller.actor && (caller.actor.is_person() || last.instance == caller.instance);
     if !is_own {
-        let who = format!("the last change to it was made by {}", last.actor);
-        return Err(refused(change, &who));
+        let message =
+            format!("the last change to {} is {}'s: only your own can be undone", change.id, last.actor);
+        return Err(Refusal::new(Code::NotAllowed, message).task(change.id).next(Step::log(change.id)));
     }
     let has = |test: fn(&Body) -> bool| change.events.iter().any(|event| test(&event.body));
     if has(|body| matches!(body, Body::RuleOverridden { .. } | Body::LeaseRevoked { .. })) {
@@ -107,11 +108,11 @@ fn no_way_back(body: &Body) -> &'static str {
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",
         Body::TaskApproved { .. } => "an approval stands; the task can be reopened",
         Body::TaskRejected { .. } => "a rejected task is submitted again by whoever works on it",
-        Body::TaskAccepted {} => "an accepted task is no proposal again; it can be dropped",
+        Body::TaskAccepted {} => "an accepted task cannot become a proposal again; drop it instead",
         Body::TaskReopened {} => "a reopened task is finished again with a word on what was done",
-        Body::TaskDropped { .. } => "a dropped task opens again as an open one, which it was not",
+        Body::TaskDropped { .. } => "reopening would make it open, which it was not before",
         Body::LeaseHandedOff { .. } => "it is kept for another by now",
-        Body::TaskReset { .. } | Body::TaskRetried { .. } => "what went back to open has lost what it was",
+        Body::TaskReset { .. } | Body::TaskRetried { .. } => "its state before that was not kept",
         _ => "there is no way back from it",
     }
 }

@@ -17,13 +17,7 @@ impl UnitOfWork<'_> {
         let held = self.tasks_held()?;
         match held.as_slice() {
             [lease] => Ok(lease.task),
-            [] => Err(Refusal::usage(format!(
-                "name a task: {} ({}) holds none",
-                self.caller.actor,
-                onus_core::quote::name(self.caller.instance.as_str())
-            ))
-            .next(Step::Ready)
-            .into()),
+            [] => Err(Refusal::usage("name a task: you hold none").next(Step::Ready).into()),
             many => {
                 let mut refusal = Refusal::new(
                     Code::Ambiguous,

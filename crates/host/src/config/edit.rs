@@ -165,7 +165,7 @@ fn value_of(key: &Key, values: &[String]) -> Result<Value, Refusal> {
     }
     check(key, &text).map_err(|why| Refusal::usage(format!("{}: {why}", key.name)))?;
     Ok(match key.kind {
-        Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates => {
+        Kind::Globs | Kind::Words | Kind::Argv | Kind::Template | Kind::Rates => {
             Value::from_iter(values.iter().map(String::as_str))
         }
         Kind::Flag => Value::from(text == "true"),

@@ -161,7 +161,7 @@ impl Layer<'_> {
         let text = match (key.kind, value) {
             (Kind::Count | Kind::Span, DeValue::Integer(number)) => number.to_string(),
             (Kind::Flag, DeValue::Boolean(flag)) => flag.to_string(),
-            (Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates, DeValue::Array(items)) => {
+            (kind, DeValue::Array(items)) if kind.is_list() => {
                 let lines: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
                 let lines = lines.ok_or_else(wanted)?;
                 if lines.iter().any(|line| line.contains('\n')) {
@@ -172,9 +172,8 @@ impl Layer<'_> {
             (Kind::Count | Kind::Flag, DeValue::String(_)) => {
                 return Err(format!("{}, without quotes", wanted()));
             }
-            (Kind::Count | Kind::Flag | Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates, _) => {
-                return Err(wanted());
-            }
+            (Kind::Count | Kind::Flag, _) => return Err(wanted()),
+            (kind, _) if kind.is_list() => return Err(wanted()),
             (_, DeValue::String(text)) => text.clone().into_owned(),
             _ => return Err(format!("{}, in quotes", wanted())),
         };

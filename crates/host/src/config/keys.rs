@@ -30,6 +30,8 @@ pub enum Kind {
     Words,
     /// A command's words, one on a line.
     Argv,
+    /// The same, in which placeholders stand for what it is about.
+    Template,
     Switch,
     /// What an hour costs, by actor: one on a line.
     Rates,
@@ -37,7 +39,7 @@ pub enum Kind {
 
 impl Kind {
     pub fn is_list(self) -> bool {
-        matches!(self, Kind::Globs | Kind::Words | Kind::Argv | Kind::Rates)
+        matches!(self, Kind::Globs | Kind::Words | Kind::Argv | Kind::Template | Kind::Rates)
     }
 
     /// What stands between the items of a list in the environment.
@@ -67,6 +69,9 @@ impl Kind {
             Kind::Switch => "on or off",
             Kind::Rates => "a list of actors and amounts, such as [\"human:ada=90.50\"]",
             Kind::Argv => "a command as a list of words, such as [\"make\", \"deps\"]",
+            Kind::Template => {
+                "a command as a list of words, with no placeholders but {branch}, {target}, {id} and {title}"
+            }
             Kind::Words => "a list of words, such as [\"jira\"]",
             Kind::Globs => "a list of globs, such as [\"docs/**\", \"*.lock\"]",
         }
@@ -424,7 +429,7 @@ pub const KEYS: &[Key] = &[
         name: "land.pr",
         env: "ONUS_LAND_PR",
         default: None,
-        kind: Kind::Argv,
+        kind: Kind::Template,
         shared: true,
         strictness: Strictness::Neither,
         about: "a command that opens a pull request for a pushed branch, once a person has approved it (onus trust): {branch}, \
@@ -501,6 +506,28 @@ pub(super) fn globs(text: &str) -> Result<Scope, ScopeError> {
     text.lines().filter(|line| !line.is_empty()).map(str::parse).collect()
 }
 
+/// What stands for something in the command that opens a pull request.
+const PLACEHOLDERS: [&str; 4] = ["branch", "target", "id", "title"];
+
+/// Refuses what looks like one and is none: the command would be run with the word itself. Other braces are the command's own.
+fn known_placeholders(value: &str) -> Result<(), String> {
+    let is_of_a_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let words = value.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(word, _)| word));
+    let mut words = words.filter(|word| !word.is_empty() && word.chars().all(is_of_a_word));
+    match words.find(|word| !PLACEHOLDERS.contains(word)) {
+        Some(unknown) => {
+            let known = PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ");
+            let unknown = onus_core::quote::visible_line(unknown);
+            Err(format!("unknown placeholder {{{unknown}}}; there are {known}"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_argv(value: &str) -> bool {
+    !value.lines().any(|word| word.chars().any(char::is_control))
+}
+
 pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
         Kind::Text => !value.chars().any(char::is_control),
@@ -525,7 +552,11 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::Switch => matches!(value, "on" | "off"),
         Kind::Rates => value.lines().all(|line| rate(line).is_some()),
         Kind::Words => value.lines().all(is_word),
-        Kind::Argv => !value.lines().any(|word| word.chars().any(char::is_control)),
+        Kind::Argv => is_argv(value),
+        Kind::Template => {
+            known_placeholders(value)?;
+            is_argv(value)
+        }
         Kind::Globs => {
             globs(value).map_err(|error| error.to_string())?;
             true

@@ -133,6 +133,11 @@ pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
     Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
+/// Whether this text of an `onus.toml` can be understood: what lands there stops everybody if not.
+pub fn check_text(text: &str) -> Result<(), Refusal> {
+    Layer::Repository(Path::new("")).parse(text).map(drop)
+}
+
 /// The files to which everyone only adds, as this text of an `onus.toml` names them: what lands is decided by the target's own.
 pub fn union_in(text: &str) -> Result<Scope, Refusal> {
     let parsed = Layer::Repository(Path::new("")).parse(text)?;

@@ -231,7 +231,7 @@ impl Host {
 pub fn unknown_gate(key: &str, gates: &[Gate]) -> Refusal {
     let known: Vec<&str> = gates.iter().map(|gate| gate.key.as_str()).collect();
     let known = match known.is_empty() {
-        true => format!("{SHARED_FILE} defines none"),
+        true => format!("{SHARED_FILE} of this checkout defines none"),
         false => format!("defined: {}", known.join(", ")),
     };
     Refusal::usage(format!("unknown gate '{}'; {known}", shortened(key)))

@@ -12,7 +12,8 @@ use onus_core::command::{Act, Command, Judging};
 use onus_core::commit::CommitId;
 use onus_core::gate::{Demand, Gate, GateKey, GateKind, Judgement, Run, Stage, Verdict};
 use onus_core::ids::TaskRef;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::quote;
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::Scope;
 use onus_engine::{Identity, Request};
 use onus_repo::landing::Scratch;
@@ -20,7 +21,7 @@ use onus_repo::landing::Scratch;
 use super::report::Ran;
 use super::round::Built;
 use super::{Candidate, Landings, refused};
-use crate::config::SHARED_FILE;
+use crate::config::{SHARED_FILE, check_text};
 
 /// A gate that is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +86,20 @@ impl Landings<'_> {
         let known = all.iter().map(|gate| gate.key.clone()).collect();
         let gates = all.into_iter().filter(|gate| gate.stage != Stage::Before).collect();
         Ok(Asked { gates, known, union })
+    }
+
+    /// Why nobody could work here any more, were this the target: onus could not read its `onus.toml`.
+    pub(super) fn unreadable(&self, candidate: &Candidate, result: &CommitId) -> Option<Refusal> {
+        let read = self.lander.file_at(result, SHARED_FILE).map_err(|error| error.to_string());
+        let why = match read {
+            Ok(text) => check_text(text.as_deref()?).err()?.message,
+            Err(why) => why,
+        };
+        let id = candidate.id();
+        let message =
+            format!("{id} does not land: onus could not read what it makes of {SHARED_FILE}: {why}");
+        let how = format!("mend {SHARED_FILE} on {}, commit, and land again", quote::name(&candidate.branch));
+        Some(Refusal::new(Code::NotAllowed, message).task(id).next(Step::plain(how)))
     }
 
     /// What a candidate lacks that landing does not give it: judgements of people and reviewers, and what was asked for when it was

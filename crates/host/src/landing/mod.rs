@@ -40,7 +40,7 @@ use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_engine::{Engine, Identity, Landable, Notice};
 use onus_os::clock;
-use onus_repo::landing::{Error, Lander};
+use onus_repo::landing::{Error, Lander, Tidying, no_branch};
 use onus_store::{Access, AnyStore, Store as _, Watch};
 
 use crate::Host;
@@ -62,6 +62,10 @@ pub struct Landings<'h> {
     root: PathBuf,
     /// A person's override of gates.
     force: Option<Force>,
+    /// Whether worktrees and branches stay.
+    keeps: bool,
+    /// What is to go once it has landed, by task.
+    tidying: Vec<(String, Tidying)>,
 }
 
 impl std::fmt::Debug for Landings<'_> {
@@ -141,12 +145,34 @@ impl<'h> Landings<'h> {
             None => host.identity(&mut engine)?,
         };
         let style = style.unwrap_or(settings.style);
-        Ok(Landings { host, lander, settings, target, style, engine, identity, root, force: None })
+        Ok(Landings {
+            host,
+            lander,
+            settings,
+            target,
+            style,
+            engine,
+            identity,
+            root,
+            force: None,
+            keeps: false,
+            tidying: Vec::new(),
+        })
     }
 
     /// Gates bind nobody: a person says so, and it is recorded.
     pub fn forcing(self, force: Option<Force>) -> Self {
         Landings { force, ..self }
+    }
+
+    /// Worktrees and branches of what lands stay.
+    pub fn keeping(self, keeps: bool) -> Self {
+        Landings { keeps, ..self }
+    }
+
+    /// What landed is tidied up: nobody has to go on with it.
+    pub fn tidied(&mut self) {
+        self.tidying.drain(..).for_each(|(_, tidying)| tidying.done());
     }
 
     /// Settles what killed landers left. What the caller should know, and what could not be settled.
@@ -164,13 +190,6 @@ impl<'h> Landings<'h> {
     /// Listens for what others commit to the store.
     pub fn watch(&mut self) -> Result<Box<dyn Watch>, Refusal> {
         Ok(self.engine.store().watch()?)
-    }
-
-    /// Deletes the branch of a task that landed, if it is one of ours and has not moved since.
-    pub fn forget_branch(&self, landed: &LandedTask) {
-        if landed.branch.starts_with("onus/") {
-            self.lander.worktrees().forget_branch(&landed.branch, landed.head.as_str());
-        }
     }
 
     pub fn identity(&self) -> &Identity {
@@ -219,6 +238,9 @@ impl<'h> Landings<'h> {
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
         }
         let Some(head) = head else {
+            if let error @ Error::NotText(_) = no_branch(&name) {
+                return Err(refused(error).task(id));
+            }
             let message = format!("branch {name} of {id} is not in this repository");
             return Err(Refusal::new(Code::NotFound, message)
                 .task(id)
@@ -238,6 +260,7 @@ pub(crate) fn refused(error: Error) -> Refusal {
     let message = error.to_string();
     match error {
         Error::NoBranch(_) | Error::NoRemote(_) => Refusal::new(Code::NotFound, message),
+        Error::NotText(_) => Refusal::usage(message),
         Error::OldGit(_) | Error::NoIdentity | Error::HasMerges(_) | Error::Symbolic(..) => {
             Refusal::new(Code::NotAllowed, message)
         }

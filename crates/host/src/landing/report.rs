@@ -59,6 +59,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether there was nothing to land.
+    pub fn is_empty(&self) -> bool {
+        let Report { landed, found, refused, red, checkouts: _, ran: _ } = self;
+        landed.is_empty() && found.is_empty() && refused.is_empty() && red.is_empty()
+    }
+
     /// Adds what could not be settled.
     pub fn refuse(&mut self, refusals: Vec<Refusal>) {
         let named = |refusal: Refusal| (refusal.task.clone().unwrap_or_default(), refusal);

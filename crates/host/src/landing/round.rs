@@ -28,6 +28,7 @@ pub(super) struct Built {
     pub(super) demand: Demand,
     pub(super) resolved_lines: u64,
     pub(super) gates: Vec<GateKey>,
+    pub(super) plan: Plan,
 }
 
 /// What one try came to.
@@ -292,7 +293,7 @@ impl Landings<'_> {
         report: &mut Report,
     ) -> Result<(Vec<Built>, Vec<Candidate>), Refusal> {
         let (mut built, mut deferred): (Vec<Built>, Vec<Candidate>) = (Vec::new(), Vec::new());
-        let mut base = tip.commit.clone();
+        let (mut base, is_alone) = (tip.commit.clone(), candidates.len() == 1);
         let mut candidates = candidates.into_iter();
         while let Some(candidate) = candidates.next() {
             let style = style(self.style);
@@ -326,15 +327,18 @@ impl Landings<'_> {
                 }
                 Planned::Ready(plan) => plan,
             };
-            let part = self.part(tip, &base, asked, candidate, &plan)?;
+            // Whether more comes on top of it is known in the end.
+            let part = self.part(tip, &base, asked, candidate, plan, is_alone)?;
+            let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
             let lacks = self.lacks(&part.candidate, &part.demand).filter(|_| self.force.is_none());
+            let lacks = lacks
+                .or_else(|| changes_rules.then(|| self.unreadable(&part.candidate, &part.commit)).flatten());
             if let Some(refusal) = lacks {
                 let id = part.candidate.id().to_owned();
                 report.refused.push(Refused { id, refusal, is_reopened: false });
                 continue;
             }
             base = part.commit.clone();
-            let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
             built.push(part);
             // What comes behind it is judged by what it says: in the next round.
             if changes_rules {
@@ -342,7 +346,11 @@ impl Landings<'_> {
                 break;
             }
         }
-        // Gates are run on the result of all.
+        // Gates are run on the result of all, so its commit is the one that says what they came to.
+        if let Some(last) = built.last_mut().filter(|last| !is_alone && !last.gates.is_empty()) {
+            let said = words(&last.candidate, &last.gates);
+            last.commit = self.lander.commit(&last.plan, &said).map_err(refused)?;
+        }
         if let Some(last) = built.last() {
             let tree = self.lander.tree_of(&last.commit).map_err(refused)?;
             for part in &mut built {
@@ -358,7 +366,8 @@ impl Landings<'_> {
         base: &CommitId,
         asked: &Asked,
         candidate: Candidate,
-        plan: &Plan,
+        plan: Plan,
+        is_result: bool,
     ) -> Result<Built, Refusal> {
         let provisional = self.lander.provisional(&plan.tree, base).map_err(refused)?;
         let changed = self.lander.changed(base, &provisional).map_err(refused)?;
@@ -366,10 +375,11 @@ impl Landings<'_> {
         let demand = asked.demand(&changed, &plan.tree, &read);
         let gates: Vec<GateKey> =
             demand.asked(&candidate.of.task.facts).map(|gate| gate.key.clone()).collect();
-        let commit = self.lander.commit(plan, &words(&candidate, &gates)).map_err(refused)?;
+        let said = words(&candidate, if is_result { &gates } else { &[] });
+        let commit = self.lander.commit(&plan, &said).map_err(refused)?;
         debug_assert!(self.lander.contains(&commit, &tip.commit).unwrap_or(true));
         let resolved_lines = plan.unions.iter().map(|union| union.conflict_lines).sum();
-        Ok(Built { candidate, commit, demand, resolved_lines, gates })
+        Ok(Built { candidate, commit, demand, resolved_lines, gates, plan })
     }
 
     /// The same tasks, looked at again. What has changed hands is left out.

@@ -8,6 +8,7 @@ use onus_core::command::{Act, Command, SeatAct, SeatTerms};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::seat::SeatName;
+use onus_dispatch::Interrupts;
 use onus_engine::{Answer, Identity, Request};
 use onus_os::process;
 use onus_store::Access;
@@ -55,6 +56,8 @@ impl Landings<'_> {
         let (stop, stopped) = mpsc::channel();
         let (host, by, name) = (self.host.again()?, self.identity.clone(), seat.clone());
         let renewing = std::thread::spawn(move || {
+            // Whoever interrupts us is heard where gates run.
+            Interrupts::elsewhere();
             while stopped.recv_timeout(RENEW_EVERY) == Err(RecvTimeoutError::Timeout) {
                 // Whatever fails here, the store compares the token before anything moves.
                 drop(renew(&host, &by, &name, token));

@@ -7,7 +7,7 @@ use onus_core::landing::{Checked as Check, Settled};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_engine::{Request, Unsettled};
-use onus_repo::landing::{Intended, Moved, Part, Push, Tip};
+use onus_repo::landing::{Intended, Leftover, Moved, Part, Push, Tidying, Tip};
 
 use super::report::{Refused, Report};
 use super::round::{Built, push_failed, unreachable};
@@ -26,9 +26,14 @@ impl Landings<'_> {
         let Some(result) = built.last().map(|last| last.commit.clone()) else { return Ok(None) };
         let mut begun: Vec<Unsettled> = Vec::new();
         for part in &built {
-            match self.begin(seated, tip, part)? {
-                Ok(unsettled) => begun.push(unsettled),
+            match self.begin(seated, tip, part) {
+                Ok(Ok(unsettled)) => begun.push(unsettled),
+                // A server that refuses it, or a seat that was lost: nothing of the others may happen later.
                 Err(refusal) => {
+                    self.withdraw(&begun)?;
+                    return Err(refusal);
+                }
+                Ok(Err(refusal)) => {
                     self.withdraw(&begun)?;
                     let id = part.candidate.id().to_owned();
                     let rest = built.iter().map(|part| part.candidate.clone());
@@ -38,11 +43,13 @@ impl Landings<'_> {
                 }
             }
         }
+        self.will_tidy(&built);
         let moved = match self.move_target(tip, &built, &result) {
             Ok(moved) => moved,
             Err(refusal) => {
                 // A server that refuses it, or cannot be reached: nothing of it may happen later.
                 self.withdraw(&begun)?;
+                self.forget_tidying(&built);
                 return Err(refusal);
             }
         };
@@ -50,6 +57,7 @@ impl Landings<'_> {
             Moved::Moved { .. } => {}
             Moved::TargetMoved | Moved::IntentGone | Moved::BranchMoved => {
                 self.withdraw(&begun)?;
+                self.forget_tidying(&built);
                 return Ok(Some(built.into_iter().map(|part| part.candidate).collect()));
             }
         }
@@ -62,6 +70,33 @@ impl Landings<'_> {
         Ok(None)
     }
 
+    /// Before the target moves: what is to go afterwards, for whoever goes on if we are killed.
+    fn will_tidy(&mut self, built: &[Built]) {
+        if self.keeps {
+            return;
+        }
+        for part in built {
+            let Candidate { of, branch, head } = &part.candidate;
+            let id = of.view.id.clone();
+            let leftover = Leftover {
+                task: of.task.uid.to_string(),
+                id: id.clone(),
+                branch: branch.clone(),
+                head: head.clone(),
+            };
+            self.tidying.extend(self.lander.will_tidy(&leftover).map(|tidying| (id, tidying)));
+        }
+    }
+
+    /// What did not land stays.
+    fn forget_tidying(&mut self, built: &[Built]) {
+        let is_of = |id: &str| built.iter().any(|part| part.candidate.id() == id);
+        let (gone, rest) = std::mem::take(&mut self.tidying).into_iter().partition(|(id, _)| is_of(id));
+        self.tidying = rest;
+        let gone: Vec<(String, Tidying)> = gone;
+        gone.into_iter().for_each(|(_, tidying)| tidying.done());
+    }
+
     /// The reference first, then the event: a lander that is stopped in between is refused the event once the task is another's.
     fn begin(
         &mut self,
@@ -69,7 +104,7 @@ impl Landings<'_> {
         tip: &Tip,
         part: &Built,
     ) -> Result<Result<Unsettled, Refusal>, Refusal> {
-        let Built { candidate, commit, demand, resolved_lines, gates } = part;
+        let Built { candidate, commit, demand, resolved_lines, gates, plan: _ } = part;
         let id = candidate.id();
         for _ in 0..2 {
             let intended = match &self.settings.remote {
@@ -77,7 +112,7 @@ impl Landings<'_> {
                 Some(remote) => {
                     match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
                         Ok(intended) => intended,
-                        Err(push) => return Err(unreachable(remote, &push_failed(&push))),
+                        Err(push) => return Err(not_pushed(remote, &push)),
                     }
                 }
             };
@@ -151,12 +186,7 @@ impl Landings<'_> {
             .map_err(refused)?
         {
             Ok(moved) => Ok(moved),
-            Err(Push::Refused(words)) => {
-                let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(&words));
-                Err(Refusal::new(Code::NotAllowed, message)
-                    .next(Step::plain("if the branch is protected, land by a pull request")))
-            }
-            Err(push) => Err(unreachable(remote, &push_failed(&push))),
+            Err(push) => Err(not_pushed(remote, &push)),
         }
     }
 
@@ -176,4 +206,12 @@ impl Landings<'_> {
         let identity = onus_engine::Identity { token: None, ..self.identity.clone() };
         Request { identity, command, key: None }
     }
+}
+
+/// Why a server has not got what was pushed.
+fn not_pushed(remote: &str, push: &Push) -> Refusal {
+    let Push::Refused(words) = push else { return unreachable(remote, &push_failed(push)) };
+    let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(words));
+    Refusal::new(Code::NotAllowed, message)
+        .next(Step::plain("if the branch is protected, land by a pull request"))
 }

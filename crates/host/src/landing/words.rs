@@ -6,16 +6,16 @@ use onus_repo::landing::Words;
 
 use super::Candidate;
 
-/// The first line has the task's id and its title, as people look for both; programs read the trailers.
+/// The first line has the task's id and its title, as people look for both; programs read the trailers. `gates`: what passed on the
+/// very tree of this commit, so only the result of a round has any; of commits that are replayed, the last.
 pub(super) fn words(candidate: &Candidate, gates: &[GateKey]) -> Words {
     let title: String = candidate.title().chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
     let mut trailers = vec![format!("Onus-Task: {}", candidate.id())];
     trailers.extend(candidate.actor().map(|actor| format!("Onus-Actor: {actor}")));
-    if !gates.is_empty() {
-        let gates: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
-        trailers.push(format!("Onus-Gates: {}", gates.join(", ")));
-    }
-    Words { message: format!("{}: {}\n", candidate.id(), title.trim()), trailers }
+    let gates: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
+    let of_result = (!gates.is_empty()).then(|| format!("Onus-Gates: {}", gates.join(", ")));
+    let message = format!("{}: {}\n", candidate.id(), title.trim());
+    Words { message, trailers, of_result: of_result.into_iter().collect() }
 }
 
 impl Candidate {

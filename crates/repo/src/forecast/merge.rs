@@ -11,10 +11,7 @@ use tempfile::TempDir;
 use super::history::{History, key};
 use super::memory::Known;
 use super::{Forecast, Tip};
-use crate::git::{Call, GitError, drivers};
-
-/// How git says that it does not know an option.
-const UNKNOWN_OPTION: i32 = 129;
+use crate::git::{Call, GitError, MergeTree, drivers, merge_tree};
 
 /// What a merge of two commits comes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +93,7 @@ impl<'a> Merger<'a> {
             Some(workshop) => workshop,
             none => none.insert(Workshop::new(self.forecast, self.deadline)?),
         };
-        let mut merged = merge_tree(workshop.call(self.forecast, self.deadline), one, other)?;
+        let mut merged = merged(workshop.call(self.forecast, self.deadline), one, other)?;
         if !merged.files.is_empty() {
             let driven = driven(self.forecast, workshop, one, &merged.files, self.deadline);
             merged.files.retain(|file| !driven.contains(file));
@@ -106,19 +103,13 @@ impl<'a> Merger<'a> {
 }
 
 /// Merges two commits: the tree, and the files that cannot be merged.
-fn merge_tree(call: Call<'_>, one: &str, other: &str) -> Result<Merged, GitError> {
-    let words = ["merge-tree", "--write-tree", "--no-messages", "--name-only", "-z"];
-    let outcome = call.words(&words).words(&["--allow-unrelated-histories", one, other]).outcome()?;
-    match outcome.status.code() {
-        Some(0 | 1) => {
-            let fields = outcome.out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
-            let mut fields = fields.map(|field| String::from_utf8_lossy(field).into_owned());
-            let tree = fields.next().ok_or_else(|| GitError("a merge has no tree".to_owned()))?;
-            Ok(Merged { tree, files: fields.collect() })
-        }
-        Some(UNKNOWN_OPTION) => Err(GitError("conflicts are foreseen with git 2.38 or newer".to_owned())),
-        _ => Err(GitError(outcome.err)),
-    }
+fn merged(call: Call<'_>, one: &str, other: &str) -> Result<Merged, GitError> {
+    let options = ["--no-messages", "--name-only", "--allow-unrelated-histories"];
+    let MergeTree { out, .. } = merge_tree(call, &options, (one, other))?;
+    let fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+    let mut fields = fields.map(|field| String::from_utf8_lossy(field).into_owned());
+    let tree = fields.next().ok_or_else(|| GitError("a merge has no tree".to_owned()))?;
+    Ok(Merged { tree, files: fields.collect() })
 }
 
 impl Workshop {

@@ -10,6 +10,7 @@
 
 mod changes;
 mod look;
+mod merge_tree;
 mod seals;
 
 use std::ffi::{OsStr, OsString};
@@ -30,6 +31,7 @@ pub(crate) use changes::with_trailers;
 pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
 pub use look::{are_committed, uncommitted};
 pub(crate) use look::{dirty, drivers, filters};
+pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};
 
 /// The longest that a call may take. All of these are small; a disk may be slow.

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | merge | one with two parents, also where a fast-forward were possible: it carries the message | who lands | the caller's |
 //! | squash | one with one parent | the branch's main author; the others in `Co-authored-by` | the caller's |
-//! | rebase | the branch's own, replayed on the target; what is there already is left out | each commit's own, with its date | each commit's own, with the caller's trailers |
+//! | rebase | the branch's own, replayed on the target; what is there already is left out | each commit's own, with its date | each commit's own, with the caller's trailers; what gates passed stands in the last |
 //!
 //! A branch with merge commits is not replayed: what somebody decided in a merge is in no patch.
 //!
@@ -38,6 +38,14 @@ pub struct Words {
     pub message: String,
     /// `Onus-Task: ON-3`, …
     pub trailers: Vec<String>,
+    /// What is true of the result alone: of commits that are replayed, only the last one says it.
+    pub of_result: Vec<String>,
+}
+
+impl Words {
+    fn all_trailers(&self) -> Vec<String> {
+        self.trailers.iter().chain(&self.of_result).cloned().collect()
+    }
 }
 
 /// What would land, worked out and not yet committed.
@@ -151,20 +159,22 @@ impl Lander {
         let signing = self.signing()?;
         match plan.style {
             Style::Merge => {
-                let message = with_trailers(&words.message, &words.trailers);
+                let message = with_trailers(&words.message, &words.all_trailers());
                 self.write(&plan.tree, &[&plan.base, &plan.branch], None, &message, &signing)
             }
             Style::Squash => {
                 let (author, others) = self.authors(plan)?;
-                let trailers: Vec<String> = words.trailers.iter().cloned().chain(others).collect();
+                let trailers: Vec<String> = words.all_trailers().into_iter().chain(others).collect();
                 let message = with_trailers(&words.message, &trailers);
                 self.write(&plan.tree, &[&plan.base], author.as_ref(), &message, &signing)
             }
             Style::Rebase => {
                 let mut tip = plan.base.clone();
-                for (commit, tree) in &plan.steps {
+                for (n, (commit, tree)) in plan.steps.iter().enumerate() {
                     let (author, message) = self.read(commit)?;
-                    let message = with_trailers(&message, &words.trailers);
+                    let is_last = n + 1 == plan.steps.len();
+                    let trailers = if is_last { words.all_trailers() } else { words.trailers.clone() };
+                    let message = with_trailers(&message, &trailers);
                     tip = self.write(tree, &[&tip], Some(&author), &message, &signing)?;
                 }
                 Ok(tip)

@@ -115,24 +115,6 @@ impl Lander {
         Out { path: linked.path, place, under_way: under_way(&linked.git_dir).map(|it| it.what) }
     }
 
-    /// Targets whose branch is behind what landed, since somebody has it checked out.
-    pub fn targets_ahead(&self) -> Result<Vec<String>, Error> {
-        let listed = self.git().words(&["for-each-ref", "--format=%(refname)", LANDED]).line()?;
-        let mut ahead = Vec::new();
-        for target in listed.lines().filter_map(|name| name.strip_prefix(LANDED)) {
-            let tips = match self.tips(target) {
-                Err(Error::NoBranch(_)) => continue,
-                tips => tips?,
-            };
-            if let Some(landed) = &tips.landed
-                && !self.contains(&tips.branch, landed)?
-            {
-                ahead.push(target.to_owned());
-            }
-        }
-        Ok(ahead)
-    }
-
     /// Where a branch is checked out.
     pub fn checkouts_of(&self, target: &str) -> Result<Vec<PathBuf>, Error> {
         Ok(checked_out(self, target)?.into_iter().map(|out| out.path).collect())
@@ -168,6 +150,25 @@ impl Lander {
             }
             _ => Ok(all(&Forward::Left(Left::Twice))),
         }
+    }
+
+    /// The same for every target that something landed beside.
+    pub fn bring_all_forward(&self) -> Result<Vec<(String, Checkout)>, Error> {
+        if !self.may_be_ahead() {
+            return Ok(Vec::new());
+        }
+        let listed = self.git().words(&["for-each-ref", "--format=%(refname)", LANDED]).line()?;
+        let mut all = Vec::new();
+        for target in listed.lines().filter_map(|name| name.strip_prefix(LANDED)) {
+            match self.bring_forward(target) {
+                // Whoever deleted it is told of it elsewhere.
+                Err(Error::NoBranch(_) | Error::Symbolic(..)) => {}
+                brought => {
+                    all.extend(brought?.into_iter().map(|checkout| (target.to_owned(), checkout)));
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// None: it is there now. Else why not.

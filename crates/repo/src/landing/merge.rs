@@ -18,7 +18,7 @@ use onus_core::commit::CommitId;
 use onus_core::scope::Scope;
 
 use super::{Error, Lander, shown};
-use crate::git::{Call, GitError};
+use crate::git::{Call, GitError, MergeTree, drivers, merge_tree};
 use crate::rescue::spool::{self, Spool};
 
 /// A merge of many renamed files takes its time.
@@ -157,24 +157,16 @@ impl Lander {
         limit: Duration,
     ) -> Result<Merge, Error> {
         let spool = Spool::new(&self.own_folder())?;
-        let drivers: Vec<(String, &str)> = self.drivers()?.into_iter().map(|key| (key, AS_TEXT)).collect();
+        let drivers = drivers(&self.repository, LIMIT)?;
+        let drivers: Vec<(String, &str)> = drivers.into_iter().map(|key| (key, AS_TEXT)).collect();
         // Where drivers put their files.
         let call = self.git().within(spool.path()).overriding(&drivers).limit(limit);
         let call = call.word(format!("--attr-source={attributes}"));
         let call = SETTINGS.iter().fold(call, |call, setting| call.words(&["-c", setting]));
-        let call = call.words(&["merge-tree", "--write-tree", "-z", "--messages"]);
-        let call = match base {
-            Some(base) => call.word(format!("--merge-base={base}")),
-            None => call,
-        };
-        let outcome = call.words(&[ours, theirs.as_str()]).outcome()?;
-        let is_clean = match outcome.status.code() {
-            Some(0) => true,
-            Some(1) => false,
-            _ => return Err(Error::Git(GitError(outcome.err))),
-        };
-        let answer =
-            read(&outcome.out).ok_or_else(|| unexpected("its answer about a merge is not understood"))?;
+        let base_option = base.map(|base| format!("--merge-base={base}"));
+        let options: Vec<&str> = ["--messages"].into_iter().chain(base_option.as_deref()).collect();
+        let MergeTree { is_clean, out } = merge_tree(call, &options, (ours, theirs.as_str()))?;
+        let answer = read(&out).ok_or_else(|| unexpected("its answer about a merge is not understood"))?;
         if is_clean {
             return Ok(Merge::Clean(Merged { tree: answer.tree, unions: Vec::new() }));
         }
@@ -210,20 +202,6 @@ impl Lander {
             conflict_lines: lines.get(path).copied().unwrap_or_default(),
         });
         Ok(Merge::Clean(Merged { tree, unions: unions.collect() }))
-    }
-
-    /// The keys of all programs that merge files.
-    fn drivers(&self) -> Result<Vec<String>, Error> {
-        let words = ["config", "-z", "--name-only", "--get-regexp", r"^merge\..*\.driver$"];
-        let outcome = self.git().words(&words).outcome()?;
-        match outcome.status.code() {
-            Some(0) => {
-                let keys = outcome.out.split(|byte| *byte == 0).filter(|key| !key.is_empty());
-                Ok(keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect())
-            }
-            Some(1) => Ok(Vec::new()),
-            _ => Err(Error::Git(GitError(outcome.err))),
-        }
     }
 
     /// What either side gave a new name. Git does not say which of two files of one name were others before.

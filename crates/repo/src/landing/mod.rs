@@ -20,6 +20,7 @@
 //! | before the intent | objects that nothing refers to | nothing: git tidies them up |
 //! | intent written, target not moved | the intent | deletes it: withdrawn |
 //! | target moved | nothing of ours | says landed, since the target contains the intended commit |
+//! | worktree and branch not taken away | both, and a note of it (`tidying.rs`) | nothing; whoever lands next goes on |
 //! | checkout not brought forward | a checkout that is behind | nothing; [`Lander::bring_forward`] goes on |
 //! | scratch worktree in use | the worktree and its journal | [`Lander::remove_leftovers`] takes both away |
 //!
@@ -27,6 +28,7 @@
 //! looked for again right after the move, which is then taken back to `refs/onus/landed/`. A checkout that switches to another branch between the
 //! look and its fast-forward: that branch is fast-forwarded, if at all; nothing is lost. `docs/design/landing.md` tells all of them.
 
+mod behind;
 mod commit;
 mod forward;
 mod history;
@@ -35,6 +37,7 @@ mod refs;
 mod remote;
 mod scratch;
 mod there;
+mod tidying;
 
 use std::fmt;
 use std::path::Path;
@@ -48,12 +51,14 @@ use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
 use crate::worktrees::Worktrees;
 
+pub use behind::Behind;
 pub use commit::{Plan, Planned, Style, Words};
 pub use forward::{Checkout, Forward, Left};
 pub use merge::{Conflict, Merge, Merged, Union};
 pub use refs::{Intended, Moved, Part, Settled, Tip, Tips};
 pub use remote::{Change, Fetched, Push};
 pub use scratch::Scratch;
+pub use tidying::{Leftover, Tidying};
 
 /// `--attr-source`, which makes the merge independent of checkouts.
 const NEEDED: (u32, u32) = (2, 43);
@@ -66,6 +71,8 @@ pub enum Error {
     OldGit(String),
     /// There is no such branch, or nothing is committed on it.
     NoBranch(String),
+    /// Git has its name in another encoding than UTF-8: what it is shown as.
+    NotText(String),
     /// There is no remote of that name.
     NoRemote(String),
     /// The branch's name is another's: that one is to be named.
@@ -90,6 +97,10 @@ impl fmt::Display for Error {
                 write!(f, "landing needs git {major}.{minor} or newer, and this is {found}: install a newer git")
             }
             Error::NoBranch(name) => write!(f, "there is no branch {name} with a commit on it"),
+            Error::NotText(name) => write!(
+                f,
+                "the name of branch {name} is not UTF-8 text, and onus lands only branches whose name is: rename it with git branch -m"
+            ),
             Error::NoRemote(name) => write!(f, "there is no remote called {name}: git remote lists those that there are"),
             Error::Symbolic(name, to) => write!(f, "branch {name} is only another name of {to}: name that one"),
             Error::NoIdentity => f.write_str(
@@ -136,6 +147,11 @@ impl Lander {
 
     pub(crate) fn in_worktrees(worktrees: &Worktrees) -> Lander {
         Lander { repository: worktrees.repository().clone(), worktrees: worktrees.clone() }
+    }
+
+    /// The same for a caller who does not wait long for others who change worktrees.
+    pub fn impatient(&self) -> Lander {
+        Lander { worktrees: self.worktrees.impatient(), ..self.clone() }
     }
 
     pub fn worktrees(&self) -> &Worktrees {
@@ -215,6 +231,14 @@ impl Lander {
     /// The folder of our own files.
     fn own_folder(&self) -> std::path::PathBuf {
         self.repository.common_dir().join("onus")
+    }
+}
+
+/// Why there is no branch of this name: none at all, or git has it in bytes that are no text.
+pub fn no_branch(name: &str) -> Error {
+    match name.contains(char::REPLACEMENT_CHARACTER) {
+        true => Error::NotText(name.to_owned()),
+        false => Error::NoBranch(name.to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@ use onus_core::scope::Scope;
 
 use super::forward::Out;
 use super::merge::{Conflict, Merge};
-use super::{Error, Lander};
+use super::{Error, Lander, no_branch};
 use crate::git::GitError;
 
 /// Where intents are: `refs/onus/landing/<id>`.
@@ -99,7 +99,7 @@ impl Lander {
                 .find(|line| line.get(1) == Some(&name))
         };
         let commit = |line: Vec<&str>| line.first().and_then(|hash| hash.parse::<CommitId>().ok());
-        let found = find(&branch).ok_or_else(|| Error::NoBranch(target.to_owned()))?;
+        let found = find(&branch).ok_or_else(|| no_branch(target))?;
         if let Some(to) = found.get(2).filter(|to| !to.is_empty()) {
             let to = to.strip_prefix("refs/heads/").unwrap_or(to);
             return Err(Error::Symbolic(target.to_owned(), to.to_owned()));

@@ -14,6 +14,8 @@ use crate::files::read_itself;
 
 /// Longer than any checkout that others wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// For a look: what takes longer is said, not waited for.
+pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The lock that every change to a repository's worktrees is made under.
@@ -110,17 +112,20 @@ impl Worktrees {
     pub fn lock(&self) -> Result<Lock, Refusal> {
         let what = "cannot lock the repository's worktrees";
         let file = self.open_lock().map_err(|error| unwritten(what, &error))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock { file }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Refusal::new(
-                        Code::Busy,
-                        "another process has been changing this repository's worktrees for two minutes",
-                    )
-                    .next(Step::plain("try again when it has finished")));
+                    let message = format!(
+                        "another process has been changing this repository's worktrees for {} s: it holds {}",
+                        self.patience.as_secs(),
+                        self.folder().join("lock").display()
+                    );
+                    return Err(
+                        Refusal::new(Code::Busy, message).next(Step::plain("try again when it has finished"))
+                    );
                 }
                 Err(TryLockError::Error(error)) => return Err(unwritten(what, &error)),
             }

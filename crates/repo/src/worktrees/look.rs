@@ -17,6 +17,9 @@ use crate::git::{Call, GitError};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// So many ignored files are named; a build may have made thousands.
+const MOST_NAMES: usize = 5;
+
 /// A merge, a rebase and the like that somebody began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnderWay {
@@ -33,6 +36,8 @@ pub struct State {
     pub untracked: Vec<PathBuf>,
     /// Ignored files and folders.
     pub ignored: usize,
+    /// The first of them.
+    pub ignored_names: Vec<PathBuf>,
     pub under_way: Option<UnderWay>,
     /// Submodules may have commits of their own, which git keeps with the worktree.
     pub has_submodules: bool,
@@ -193,7 +198,12 @@ impl Worktrees {
             let Some((code, name)) = entry.split_at_checked(3) else { continue };
             let path = PathBuf::from(OsStr::from_bytes(name));
             match code {
-                b"!! " => state.ignored += 1,
+                b"!! " => {
+                    state.ignored += 1;
+                    if state.ignored_names.len() < MOST_NAMES {
+                        state.ignored_names.push(path);
+                    }
+                }
                 b"?? " => state.untracked.push(path),
                 _ => state.changed.push(path),
             }

@@ -127,6 +127,8 @@ pub struct Worktrees {
     repository: Repository,
     /// The main checkout, or the bare repository itself.
     home: PathBuf,
+    /// How long to wait for others who change worktrees.
+    patience: Duration,
 }
 
 impl Worktrees {
@@ -139,7 +141,12 @@ impl Worktrees {
             (Some(name), Some(parent)) if name == ".git" => parent.to_owned(),
             _ => common.to_owned(),
         };
-        Ok(Some(Worktrees { repository, home }))
+        Ok(Some(Worktrees { repository, home, patience: journal::PATIENCE }))
+    }
+
+    /// The same for a caller who would rather hear that others are busy than wait for them: they may have been stopped.
+    pub fn impatient(&self) -> Worktrees {
+        Worktrees { patience: journal::SHORT_PATIENCE, ..self.clone() }
     }
 
     /// The main checkout, or the bare repository itself.

@@ -18,6 +18,8 @@ pub struct Removed {
     pub with_branch: bool,
     /// Ignored files and folders that went with it.
     pub ignored: usize,
+    /// The first of them.
+    pub ignored_names: Vec<PathBuf>,
 }
 
 impl Worktrees {
@@ -29,7 +31,8 @@ impl Worktrees {
         holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
     ) -> Result<Removed, Refusal> {
         let lock = self.lock()?;
-        let (linked, ignored) = self.removable(&lock, path, target, holder)?;
+        let (linked, keeping) = self.removable(&lock, path, target, holder)?;
+        let Keeping { ignored, ignored_names, .. } = keeping;
         let tip = linked.head.clone();
         let is_ours =
             linked.is_made() && linked.branch.as_ref().is_some_and(|name| name.starts_with("onus/"));
@@ -61,7 +64,7 @@ impl Worktrees {
         self.tidy_root(&linked.path);
         writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
         gone?;
-        Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored })
+        Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored, ignored_names })
     }
 
     /// Whether [`Worktrees::remove`] would take it away now; if not, why.
@@ -74,14 +77,14 @@ impl Worktrees {
         self.removable(&self.lock()?, path, target, holder).map(drop)
     }
 
-    /// A worktree that may go away, and how many ignored files go with it.
+    /// A worktree that may go away, and what goes with it.
     fn removable(
         &self,
         lock: &Lock,
         path: &Path,
         target: Option<&Target>,
         holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
-    ) -> Result<(Linked, usize), Refusal> {
+    ) -> Result<(Linked, Keeping), Refusal> {
         let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
         let linked = all.into_iter().find(|linked| linked.path == path);
         let linked = linked
@@ -93,9 +96,9 @@ impl Worktrees {
         if !state.reasons.is_empty() {
             let place = linked.path.display();
             return Err(refuse(format!("{place} is kept: {}", state.reasons.join("; ")))
-                .next(Step::plain(format!("see to it in {place}, then remove it"))));
+                .next(Step::plain(format!("commit, land or discard what is in {place}, then remove it"))));
         }
-        Ok((linked, state.ignored))
+        Ok((linked, state))
     }
 
     /// Why a worktree may not go away now.
@@ -109,7 +112,7 @@ impl Worktrees {
         let mut reasons = Vec::new();
         if linked.is_main {
             reasons.push("it is the repository's main checkout".to_owned());
-            return Ok(Keeping { reasons, ignored: 0 });
+            return Ok(Keeping { reasons, ignored: 0, ignored_names: Vec::new() });
         }
         if self.is_busy(lock, linked) {
             reasons.push("another process is busy with it now".to_owned());
@@ -126,7 +129,7 @@ impl Worktrees {
         }
         let state = self.state(linked, target)?;
         reasons.extend(state.reasons(linked.branch.as_deref()));
-        Ok(Keeping { reasons, ignored: state.ignored })
+        Ok(Keeping { reasons, ignored: state.ignored, ignored_names: state.ignored_names })
     }
 
     /// Has git remove the folder and its git directory. `broken`: only what is half made or half removed, which git itself refuses.
@@ -152,7 +155,6 @@ impl Worktrees {
         }
     }
 
-    /// Deletes a branch that still is where it was, and that nobody has checked out.
     /// Deletes a branch that nobody has checked out, if it is still at this commit: what it was is elsewhere.
     pub fn forget_branch(&self, branch: &str, commit: &str) {
         if let Ok(lock) = self.lock() {
@@ -225,6 +227,7 @@ impl Worktrees {
 struct Keeping {
     reasons: Vec<String>,
     ignored: usize,
+    ignored_names: Vec<PathBuf>,
 }
 
 /// Where a folder is that somebody named.

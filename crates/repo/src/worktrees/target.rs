@@ -6,6 +6,7 @@ use onus_core::refusal::{Refusal, Step};
 
 use super::{Worktrees, failed, refuse};
 use crate::git::GitError;
+use crate::landing;
 
 /// A server that does not answer keeps nobody from working.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);
@@ -32,7 +33,10 @@ impl Worktrees {
             .filter_map(|below| self.commit_of(&format!("{below}{name}")))
             .collect();
         let Some(first) = tips.first() else {
-            return Err(refuse(format!("there is no commit on {name} yet, so there is nothing to begin at"))
+            if let error @ landing::Error::NotText(_) = landing::no_branch(&name) {
+                return Err(Refusal::usage(error.to_string()));
+            }
+            return Err(refuse(format!("there is no branch {name} here, or it has no commit yet"))
                 .next(Step::plain("commit something first, or name another target branch")));
         };
         // The one that has everything that the others have.
@@ -40,7 +44,7 @@ impl Worktrees {
         if newest.is_none() {
             let has_landed = self.commit_of(&format!("refs/onus/landed/{name}")).is_some();
             remarks.push(match has_landed {
-                true => format!("{name} and what landed in it have diverged: this begins at what landed"),
+                true => format!("{name} has commits that are not among what landed in it: this begins at what landed, without them"),
                 false => {
                     format!("{name} here and {name} at origin have diverged: this begins at the local one")
                 }

@@ -155,7 +155,7 @@ pub(crate) fn plan(lander: &Lander, base: &CommitId, branch: &CommitId, style: S
 }
 
 pub(crate) fn words(message: &str) -> Words {
-    Words { message: message.to_owned(), trailers: vec!["Onus-Task: ON-1".to_owned()] }
+    Words { message: message.to_owned(), trailers: vec!["Onus-Task: ON-1".to_owned()], ..Words::default() }
 }
 
 /// Lands a branch, however often others are faster. The commit, and how often they were.

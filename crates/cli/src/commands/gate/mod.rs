@@ -18,8 +18,8 @@ use crate::context::Context;
 /// Checks that tasks must pass: run them, judge them, see how they stand
 ///
 /// A project defines its gates in onus.toml, as `[[gate]]`. A gate is a command, a person's word or a review; it is asked for before a
-/// task is claimed (before), when it is done or submitted (done), or when it lands (land). What a gate came to belongs to the
-/// files that were judged: when they change it must pass again; the same files under another commit have passed.
+/// task is claimed (before), when it is done or submitted (done), or when it lands (land). A verdict holds for exactly
+/// the files that were judged: when they change, the gate must pass again; the same files under another commit have passed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,16 +30,16 @@ pub(crate) struct Args {
 enum Action {
     /// What the project defines, or what a task must pass and how that stands
     List(List),
-    /// Run gates of a task, where its work is: what has not passed yet
+    /// Run a task's gates that have not passed yet, where its work is
     ///
     /// Output is shown as it comes and kept (gate log). A gate ends with everything that it started, at its time limit at the
     /// latest. Exit 6 if one fails. While they run your lease is renewed.
     Run(Run),
-    /// Say that a gate is passed which needs a judge: manual, or review
+    /// Pass a manual gate or a review
     ///
-    /// A manual gate is passed by a person or by whom it names, a review by an actor that did not hold the task since it was last opened.
+    /// A manual gate is passed by a person, or by an actor that its `by` lists; a review by an actor that has not held the task since it was last opened.
     Pass(Pass),
-    /// Say that a gate which needs a judge is not passed, and why
+    /// Fail a manual gate or a review, and say why
     Fail(Fail),
     /// One gate of a task: how it is defined, and what it came to each time
     Show(Named),
@@ -109,7 +109,7 @@ struct Fail {
 struct Log {
     #[command(flatten)]
     named: Named,
-    /// Of the run that this event of the task recorded (gate show)
+    /// Show the run that this event recorded (gate show lists them)
     #[arg(long, value_name = "N")]
     version: Option<u64>,
 }

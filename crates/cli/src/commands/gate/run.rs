@@ -41,8 +41,13 @@ pub(super) fn run(context: &Context, args: super::Run) -> super::super::ExitCode
         .map_err(|error| Refusal::new(Code::Unexpected, format!("signals cannot be held back: {error}")))?;
     let told = |came: &Came| note(&format!("onus: {}", words(came)));
     let came = context.host.run_round(&identity, &round, jobs, &live, Some(&interrupts), &told);
+    let signal = interrupts.signal();
     drop(interrupts);
-    report(context, &round, &came)
+    let code = report(context, &round, &came)?;
+    // One that came too late to stop a gate changes nothing.
+    let is_stopped =
+        came.iter().any(|came| came.result.as_ref().is_err_and(|refusal| refusal.code != Code::Gate));
+    Ok(signal.filter(|_| is_stopped).map_or(code, super::super::by_signal))
 }
 
 fn words(came: &Came) -> String {

@@ -24,12 +24,13 @@ use onus_engine::{CommitLease, Engine, Files, Identity, Pushed, Request};
 use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
+use onus_repo::landing::{Forward, Lander};
 use onus_repo::{GitError, Place, Staging, add_trailers, head_commit, pushed, read_small};
 use onus_store::{Access, AnyStore};
 
 use super::conversation;
 use crate::commands::hook::{is_answer, is_unwritable, refused, told};
-use crate::output::note;
+use crate::output::{note, path_line};
 
 /// How long a commit waits for other writers.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -370,6 +371,17 @@ impl GitHook<'_> {
 
     /// A merge or a pull is done: what it brought may be tasks that landed elsewhere.
     fn recognise(&self) -> Result<(), Stop> {
+        // What landed beside a checkout comes in as soon as nothing is in the way.
+        if let Ok(Some(lander)) = Lander::of(self.place) {
+            let before = lander.behind().unwrap_or_default();
+            for (target, checkout) in lander.bring_all_forward().unwrap_or_default() {
+                let was_behind = before.iter().any(|behind| behind.target == target);
+                if was_behind && checkout.outcome == Forward::UpToDate {
+                    let path = path_line(&checkout.path);
+                    note(&format!("onus: {path} has been brought forward to what landed in {target}"));
+                }
+            }
+        }
         // Whoever is nobody in particular, or has no store, merges as ever.
         let Ok(mut engine) = self.engine() else { return Ok(()) };
         if engine.to_land().is_ok_and(|waiting| waiting.is_empty()) {

@@ -113,8 +113,8 @@ fn word(done: Done) -> &'static str {
 fn by_hand(context: &Context, folder: &std::path::Path) {
     let out = &context.out;
     out.line(&format!(
-        "core.hooksPath sends git to {}, which is not git's own: nothing was written. Add one line to each of these \
-         files, behind the first (#!/bin/sh), and make it executable:",
+        "git's hooks are in {} (core.hooksPath), which onus does not change. Add one line to each of these files, \
+         after #!/bin/sh, and make it executable:",
         path_line(folder)
     ));
     for hook in Hook::ALL {
@@ -316,7 +316,7 @@ fn check(context: &Context, paths: &[PathBuf]) -> Result<u8, Refusal> {
         context.out.document(json!({ "ok": true, "paths": names }), &notices);
     } else {
         let shown: Vec<String> = names.iter().map(|name| escape_line(name)).collect();
-        context.out.line(&format!("yours to change: {}", shown.join(", ")));
+        context.out.line(&format!("you may change: {}", shown.join(", ")));
         context.out.notices(&notices);
     }
     Ok(0)

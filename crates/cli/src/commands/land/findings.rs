@@ -5,7 +5,10 @@ use onus_host::landing::Landings;
 use onus_repo::landing::Lander;
 use onus_store::AnyStore;
 
-use super::report::left;
+use super::behind::place;
+use super::report;
+use super::tidy::{Tidied, tidy_leftovers};
+use crate::commands::worktree;
 use crate::context::Context;
 use crate::output::path_line;
 
@@ -14,15 +17,16 @@ use crate::output::path_line;
 pub(crate) struct Findings {
     pub(crate) fixed: Vec<String>,
     pub(crate) bad: Vec<String>,
+    /// What is wrong, and what only people can do about it.
+    pub(crate) unmet: Vec<String>,
     pub(crate) news: Vec<String>,
 }
 
 pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bool) -> Findings {
     let mut found = Findings::default();
     let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) else { return found };
-    if fix {
-        mend(context, engine, &lander, &mut found);
-    }
+    let lander = lander.impatient();
+    let left = if fix { mend(context, engine, &lander, &mut found) } else { Vec::new() };
     for unsettled in engine.unsettled().unwrap_or_default() {
         let target = &unsettled.intent.target;
         found.bad.push(format!("{}: landing it in {target} was begun and not finished", unsettled.id));
@@ -30,11 +34,16 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
     for (id, _) in strays(engine, &lander) {
         found.bad.push(format!("{id}: refs/onus/landing/{id} was left by a landing that was interrupted"));
     }
-    for target in lander.targets_ahead().unwrap_or_default().into_iter().filter(|_| !fix) {
-        for checkout in lander.checkouts_of(&target).unwrap_or_default() {
-            let path = path_line(&checkout);
-            let next = "next: onus doctor --fix, once nothing there is in the way";
-            found.news.push(format!("{path} is behind what landed in {target}; {next}"));
+    for behind in lander.behind().unwrap_or_default() {
+        let why = left.iter().find(|(target, _)| *target == behind.target).map(|(_, why)| format!(": {why}"));
+        let what = match behind.own {
+            Some(_) => format!("{} is {}", place(&behind), behind.words()),
+            None => behind.words(),
+        };
+        let line = format!("{what}{}; next: {}", why.unwrap_or_default(), behind.command());
+        match behind.own == Some(0) && behind.checkouts.len() < 2 {
+            true => found.bad.push(line),
+            false => found.unmet.push(line),
         }
     }
     let waiting: Vec<String> =
@@ -55,9 +64,16 @@ fn strays(engine: &mut Engine<AnyStore>, lander: &Lander) -> Vec<(String, String
     strays.map(|(id, commit)| (id, commit.to_string())).collect()
 }
 
-fn mend(context: &Context, engine: &mut Engine<AnyStore>, lander: &Lander, found: &mut Findings) {
+/// Mends what can be. Says why which target's checkouts stay behind.
+fn mend(
+    context: &Context,
+    engine: &mut Engine<AnyStore>,
+    lander: &Lander,
+    found: &mut Findings,
+) -> Vec<(String, String)> {
+    let left = forward(lander, found);
     // Without a name nothing can be recorded; the findings that follow say what is left.
-    let Ok(identity) = context.host.identity(engine) else { return };
+    let Ok(identity) = context.host.identity(engine) else { return left };
     if let Ok((notices, _)) = engine.settle_all(&identity) {
         found.fixed.extend(notices.into_iter().map(|notice| notice.message));
     }
@@ -67,23 +83,18 @@ fn mend(context: &Context, engine: &mut Engine<AnyStore>, lander: &Lander, found
             found.fixed.push(format!("{id}: refs/onus/landing/{id}, left by a landing that was interrupted"));
         }
     }
+    let mut tidied = Tidied::default();
+    tidy_leftovers(context, lander, engine, &mut tidied);
+    found.fixed.extend(tidied.removed.iter().map(|removed| {
+        let ignored = worktree::ignored_words(removed).map(|words| format!("; {words}")).unwrap_or_default();
+        format!("{}: removed, what was done there has landed{ignored}", path_line(&removed.path))
+    }));
+    found.news.extend(tidied.kept);
     match lander.remove_leftovers() {
-        Ok(0) | Err(_) => {}
+        Ok(0) => {}
+        Err(refusal) => found.news.push(format!("scratch worktrees are not looked at: {}", refusal.message)),
         Ok(gone) => {
             found.fixed.push(format!("{gone} scratch worktrees, left by landings that were interrupted"))
-        }
-    }
-    for target in lander.targets_ahead().unwrap_or_default() {
-        for checkout in lander.bring_forward(&target).unwrap_or_default() {
-            let path = path_line(&checkout.path);
-            match left(&checkout) {
-                Some(why) => {
-                    found
-                        .news
-                        .push(format!("{path} is left as it is, behind what landed in {target}: {why}"));
-                }
-                None => found.fixed.push(format!("{path}: brought forward to what landed in {target}")),
-            }
         }
     }
     if let Ok(mut landings) = Landings::new(&context.host, None, None)
@@ -93,4 +104,23 @@ fn mend(context: &Context, engine: &mut Engine<AnyStore>, lander: &Lander, found
             format!("{id}: found in its target, at {}; that is recorded now", commit.short())
         }));
     }
+    left
+}
+
+/// Brings checkouts forward to what landed. Says why which target's stay behind.
+fn forward(lander: &Lander, found: &mut Findings) -> Vec<(String, String)> {
+    let before: Vec<String> =
+        lander.behind().unwrap_or_default().into_iter().map(|behind| behind.target).collect();
+    let mut left = Vec::new();
+    for (target, checkout) in lander.bring_all_forward().unwrap_or_default() {
+        match report::left(&checkout) {
+            Some(why) => left.push((target, why)),
+            None if before.contains(&target) => {
+                let path = path_line(&checkout.path);
+                found.fixed.push(format!("{path}: brought forward to what landed in {target}"));
+            }
+            None => {}
+        }
+    }
+    left
 }

@@ -1,3 +1,4 @@
+pub(crate) mod behind;
 mod findings;
 mod report;
 mod tidy;
@@ -12,9 +13,13 @@ use onus_core::landing::LandStyle;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_core::transition::Verb;
+use onus_dispatch::Interrupts;
 use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
 use onus_host::target;
+use onus_repo::landing::Lander;
+use onus_store::Access;
 use serde_json::json;
+use tidy::Tidied;
 
 use crate::args::{ForceArgs, Target, parse_ms, text_or_stdin};
 use crate::context::Context;
@@ -22,10 +27,10 @@ use crate::output::{escape_line, note};
 
 /// Bring a task's branch into its target branch, if the result passes its gates
 ///
-/// The merge is computed without a checkout, and gates of stage 'land' run on the merged result: they are those of the target's
-/// own onus.toml. Then the target moves, once, or nothing does. One landing at a time per target.
+/// The merge is computed without a checkout. The gates of stage 'land' in the target's own onus.toml run on the merged result.
+/// Then the target moves, once, or nothing does. One landing at a time per target.
 ///
-/// A holder lands its task and finishes it (-m says what was done). A task that is done or approved is landed by anyone. If it
+/// A holder lands its task and finishes it (-m says what was done). Anyone may land a task that is done or approved. If it
 /// conflicts, nothing moves: a holder keeps its task, a done task is open again, kept for whoever did it. If the target
 /// is checked out, that checkout is brought forward, unless its own changes are in the way; they are never touched.
 ///
@@ -65,7 +70,7 @@ pub(crate) struct Args {
     /// How long to wait while somebody else lands in the same target (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_ms)]
     wait: i64,
-    /// Keep the task's branch and worktree, which otherwise go once everything in them is in the target
+    /// Keep the task's branch and worktree, which otherwise go once everything in them is in the target, ignored files too
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -91,6 +96,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     if args.queue && args.target.task.is_some() {
         return Err(Refusal::usage("--queue lands everything that waits: name no task with it"));
     }
+    if !args.check {
+        resume(context);
+    }
     if args.queue {
         return queue(context, &args);
     }
@@ -101,6 +109,18 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     one(context, &args, named.as_ref())
 }
 
+/// What an earlier landing left, whatever comes of this one: checkouts that stayed behind, worktrees that nobody took away any more.
+/// What cannot be done is no reason not to land.
+fn resume(context: &Context) {
+    let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) else { return };
+    drop(lander.bring_all_forward());
+    if let Ok(mut engine) = context.host.engine(Access::Read) {
+        let mut tidied = Tidied::default();
+        tidy::tidy_leftovers(context, &lander.impatient(), &mut engine, &mut tidied);
+        tidied.lines().iter().for_each(|line| note(line));
+    }
+}
+
 /// The target that a task lands in, and all that is needed for it.
 fn landings<'h>(
     context: &'h Context,
@@ -109,9 +129,17 @@ fn landings<'h>(
 ) -> Result<(Landings<'h>, Candidate), Refusal> {
     let mut landings =
         Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    landings = landings.keeping(args.keep);
     let candidate = landings.candidate(named)?;
     if args.onto.is_none() {
         landings.target = landings.target_of(&candidate);
+    }
+    if landings.target == candidate.branch {
+        let (id, branch) = (candidate.id(), onus_core::quote::name(&candidate.branch));
+        let message = format!("{branch} is the branch of {id} itself: it cannot land in itself");
+        return Err(Refusal::usage(message)
+            .task(id)
+            .next(Step::plain("name the branch that it is to land in")));
     }
     Ok((landings, candidate))
 }
@@ -132,13 +160,22 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
     left.into_iter().next().map_or(Ok(()), Err)?;
+    if !args.check {
+        resume(context);
+    }
     candidate = landings.candidate(Some(&id.parse()?))?;
-    let mut run = |running: &Running<'_>| report::run_gate(context, running);
-    let mut report = match args.check {
-        true => landings.check_only(&seated, candidate, &mut run)?,
-        false => landings.land(&seated, candidate, &mut run)?,
+    let interrupts = hold()?;
+    let mut run = |running: &Running<'_>| report::run_gate(context, running, &interrupts);
+    let report = match args.check {
+        true => landings.check_only(&seated, candidate, &mut run),
+        false => landings.land(&seated, candidate, &mut run),
     };
     drop(seated);
+    let mut report = match report {
+        Ok(report) => report,
+        Err(refusal) => return stopped(context, &interrupts, refusal),
+    };
+    drop(interrupts);
     if let Some(refused) = report.refused.pop() {
         return Err(refused.refusal);
     }
@@ -149,12 +186,41 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     if let Some(finish) = finish {
         reply = Some(context.run(finish, None)?);
     }
-    let tidied = match args.check || args.keep {
-        true => Vec::new(),
-        false => tidy::tidy(context, &landings, &report),
-    };
+    let tidied = tidy(context, args, &mut landings, &report);
     report::print(context, &landings, &report, &tidied, args.check, reply.as_ref(), None);
     Ok(0)
+}
+
+/// From here on, whoever interrupts us is heard when nothing is left running.
+fn hold() -> Result<Interrupts, Refusal> {
+    let failed = |error| Refusal::new(Code::Unexpected, format!("signals cannot be held back: {error}"));
+    Interrupts::hold().map_err(failed)
+}
+
+/// Why nothing landed. If somebody interrupted us, the exit code says by which signal.
+fn stopped(context: &Context, interrupts: &Interrupts, refusal: Refusal) -> super::ExitCode {
+    match interrupts.signal() {
+        Some(signal) => {
+            crate::output::refuse(context.out.json, &refusal);
+            Ok(super::by_signal(signal))
+        }
+        None => Err(refusal),
+    }
+}
+
+/// Takes away what is left of what landed, and of what an earlier lander left that has landed by now.
+fn tidy(context: &Context, args: &Args, landings: &mut Landings<'_>, report: &Report) -> Tidied {
+    if args.check {
+        return Tidied::default();
+    }
+    let lander = landings.lander.clone();
+    let mut tidied = match args.keep {
+        true => Tidied::default(),
+        false => tidy::tidy(context, &lander, report),
+    };
+    landings.tidied();
+    tidy::tidy_leftovers(context, &lander, landings.engine(), &mut tidied);
+    tidied
 }
 
 /// What finishes a task that its holder lands.
@@ -210,6 +276,7 @@ fn red(target: &str, report: &Report) -> Refusal {
 fn queue(context: &Context, args: &Args) -> super::ExitCode {
     let mut landings =
         Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
+    landings = landings.keeping(args.keep);
     if args.check {
         return check_queue(context, &mut landings);
     }
@@ -220,12 +287,16 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
     loop {
         let code = land_waiting(context, args, &mut landings);
         let Some(watch) = &mut watch else { return code };
+        if matches!(code, Ok(code) if code > super::SIGNALLED) {
+            return code;
+        }
         if let Err(refusal) = code {
             crate::output::refuse(context.out.json, &refusal);
         }
         // A remote moves without the store hearing of it.
         let until = landings.remote().map(|_| std::time::Instant::now() + Duration::from_secs(60));
         watch.wait(until, &[])?;
+        resume(context);
     }
 }
 
@@ -235,7 +306,7 @@ fn check_queue(context: &Context, landings: &mut Landings<'_>) -> super::ExitCod
         return Err(nothing_waits(landings));
     }
     let report = landings.check_queue()?;
-    report::print(context, landings, &report, &[], true, None, None);
+    report::print(context, landings, &report, &Tidied::default(), true, None, None);
     Ok(report.refused.first().map_or(0, |refused| refused.refusal.exit_code()))
 }
 
@@ -244,22 +315,34 @@ fn nothing_waits(landings: &Landings<'_>) -> Refusal {
     Refusal::new(Code::Nothing, message).next(Step::Status)
 }
 
+/// A watcher goes on; anybody else is told.
+fn nothing(args: &Args, landings: &Landings<'_>) -> super::ExitCode {
+    if args.watch { Ok(0) } else { Err(nothing_waits(landings)) }
+}
+
 /// Lands what waits now, if anything does.
 fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> super::ExitCode {
     if landings.queued()?.is_empty() && landings.is_settled()? {
-        if args.watch {
-            return Ok(0);
-        }
-        return Err(nothing_waits(landings));
+        return nothing(args, landings);
     }
     let seated = take_seat(landings, args.patience())?;
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
-    let mut run = |running: &Running<'_>| report::run_gate(context, running);
-    let mut report = landings.land_queue(&seated, &mut run)?;
+    let interrupts = hold()?;
+    let mut run = |running: &Running<'_>| report::run_gate(context, running, &interrupts);
+    let report = landings.land_queue(&seated, &mut run);
     drop(seated);
+    let mut report = match report {
+        Ok(report) => report,
+        Err(refusal) => return stopped(context, &interrupts, refusal),
+    };
+    drop(interrupts);
     report.refuse(left);
-    let tidied = if args.keep { Vec::new() } else { tidy::tidy(context, landings, &report) };
+    // Whoever had the seat before us may have landed all of it.
+    if report.is_empty() && notices.is_empty() {
+        return nothing(args, landings);
+    }
+    let tidied = tidy(context, args, landings, &report);
     let red = (!report.red.is_empty()).then(|| red(&landings.target, &report));
     report::print(context, landings, &report, &tidied, false, None, red.as_ref());
     if let (Some(summary), false) = (report::summary(&report), context.out.json) {

@@ -3,13 +3,15 @@
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
 use onus_core::refusal::{Code, Refusal};
-use onus_dispatch::Watch;
+use onus_dispatch::{Interrupts, Watch};
 use onus_engine::Reply;
 use onus_host::gates::{Live, On};
 use onus_host::landing::{LandedTask, Landings, Ran, Refused, Report, Running};
 use onus_repo::landing::{Checkout, Forward, Left};
 use serde_json::{Value, json};
 
+use super::tidy::Tidied;
+use crate::commands::worktree::removed_document;
 use crate::context::Context;
 use crate::output::{escape_line, note, path_line, path_text, refuse};
 use crate::wording;
@@ -18,7 +20,7 @@ pub(super) fn print(
     context: &Context,
     landings: &Landings<'_>,
     report: &Report,
-    tidied: &[String],
+    tidied: &Tidied,
     is_check: bool,
     reply: Option<&Reply>,
     red: Option<&Refusal>,
@@ -46,12 +48,14 @@ pub(super) fn print(
             let path = path_line(&checkout.path);
             // Git's branch moves with its checkout.
             let (landed, next) = (format!("refs/onus/landed/{target}"), "onus doctor --fix");
-            context.out.prose(&format!("{path} stays where it is, and {target} with it: {left}"));
-            context.out.prose(&format!("  what landed is at {landed}; next: see to that, then {next}"));
+            context
+                .out
+                .prose(&format!("{target} was not moved, because it is checked out in {path}: {left}"));
+            context.out.prose(&format!("  what landed is at {landed}; put that right, then run {next}"));
         }
     }
-    for line in tidied {
-        context.out.prose(line);
+    for line in tidied.lines() {
+        context.out.prose(&line);
     }
     context.out.notices(notices);
 }
@@ -120,7 +124,7 @@ pub(crate) fn left(checkout: &Checkout) -> Option<String> {
 fn document(
     landings: &Landings<'_>,
     report: &Report,
-    tidied: &[String],
+    tidied: &Tidied,
     is_check: bool,
     red: Option<&Refusal>,
 ) -> Value {
@@ -134,7 +138,8 @@ fn document(
         "ran": report.ran.iter().map(ran).collect::<Vec<_>>(),
         "red": report.red,
         "checkouts": report.checkouts.iter().map(checkout).collect::<Vec<_>>(),
-        "tidied": tidied,
+        "tidied": tidied.kept,
+        "removed": tidied.removed.iter().map(removed_document).collect::<Vec<_>>(),
     });
     let refused = report.refused.iter().map(|refused| {
         json!({
@@ -176,13 +181,17 @@ fn ran(ran: &Ran) -> Value {
 }
 
 /// Runs the gates of a landing, with their output on standard error.
-pub(super) fn run_gate(context: &Context, running: &Running<'_>) -> Result<(Verdict, Run), Refusal> {
+pub(super) fn run_gate(
+    context: &Context,
+    running: &Running<'_>,
+    interrupts: &Interrupts,
+) -> Result<(Verdict, Run), Refusal> {
     let key = &running.gate.key;
     note(&format!("onus: gate {key} on {}, for {}", running.what, running.tasks.join(", ")));
     let place = context.host.place.as_ref();
     let (tree, base) = (Some(running.commit.as_str()), Some(running.base.as_str()));
     let on = On { root: running.folder, place, tree, base };
-    let watch = Watch { renew: None, interrupts: None };
+    let watch = Watch { renew: None, interrupts: Some(interrupts) };
     let mut told = onus_host::told_of(running.folder, None);
     told.push(("ONUS_GATE".to_owned(), running.gate.key.to_string()));
     let (verdict, run) = context.host.run_gate_on(running.gate, on, told, Live::Plain, watch)?;

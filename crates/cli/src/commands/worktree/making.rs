@@ -27,7 +27,8 @@ pub(crate) struct WorktreeArgs {
     /// Do not run the set-up command (worktree.setup)
     #[arg(long)]
     pub(crate) no_setup: bool,
-    /// Begin with what the task's last holder left uncommitted, if it was kept: what overwrites nothing is laid out
+    /// Begin with what the task's last holder left uncommitted, if it was kept; files that would overwrite
+    /// something are named instead
     #[arg(long)]
     pub(crate) rescue: bool,
 }
@@ -41,8 +42,8 @@ pub(crate) struct WithWorktree {
     /// With --worktree: do not run the set-up command (worktree.setup)
     #[arg(long, requires = "worktree")]
     no_setup: bool,
-    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept. What overwrites nothing is
-    /// laid out, the rest is named
+    /// With --worktree: begin with what the task's last holder left uncommitted, if it was kept; files that
+    /// would overwrite something are named instead
     #[arg(long)]
     rescue: bool,
 }

@@ -12,6 +12,7 @@ use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::task::TaskBranch;
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
+use onus_repo::landing;
 use onus_repo::worktrees::{Journal, Linked, Settled, Whereabouts, Worktrees};
 use onus_store::Access;
 use serde_json::json;
@@ -23,7 +24,7 @@ use crate::wording;
 use making::{Caller, Made, Prepared, WorktreeArgs, make, ports_line};
 use view::{All, Seen, holders, leases, target_of};
 
-/// Give a task a worktree of its own, see where work is, and take worktrees away without losing any
+/// Give a task a worktree of its own, see where work is, and remove worktrees without losing work
 ///
 /// A task's worktree is a folder beside the repository, ../REPOSITORY.onus/ID-TITLE, on branch onus/ID-TITLE, which is the
 /// task's branch from then on, whoever holds it. Ignored files that .worktreeinclude names (patterns as in .gitignore) are
@@ -103,7 +104,7 @@ struct Prune {
 
 #[derive(clap::Args, Debug)]
 struct Repair {
-    /// Where worktrees were moved to; those in the folder of tasks' worktrees are found without
+    /// Where worktrees were moved to; not needed for those below worktree.root, which are found by themselves
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -156,7 +157,7 @@ pub(crate) fn print_made(context: &Context, claimed: &onus_engine::Reply, made: 
 
 fn run_list(context: &Context, list: List) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let all = All::new(context, &worktrees, list.size)?;
+    let all = All::new(context, &worktrees.impatient(), list.size)?;
     let notices: Vec<Notice> = all.remarks.iter().cloned().map(Notice::info).collect();
     match context.out.json {
         true => context.out.document(all.document(), &notices),
@@ -209,7 +210,8 @@ fn run_show(context: &Context, one: One) -> super::Result {
     let worktrees = context.host.worktrees()?;
     let linked = find(context, &worktrees, one.named.as_deref())?;
     let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
-    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast), linked, true);
+    let behind = super::land::behind::all(&context.host);
+    let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast, &behind), linked, true);
     let notices: Vec<Notice> =
         forecast.incomplete.map(crate::render::incomplete).map(Notice::info).into_iter().collect();
     if context.out.json {
@@ -234,6 +236,9 @@ fn run_adopt(context: &Context, adopt: Adopt) -> super::Result {
             "the main checkout is shared: it is not one task's worktree",
         )
         .next(Step::plain("make a worktree for the task")));
+    }
+    if let Some(error @ landing::Error::NotText(_)) = linked.branch.as_deref().map(landing::no_branch) {
+        return Err(Refusal::usage(error.to_string()));
     }
     let (mut engine, identity) = context.host.reader()?;
     let task = engine.show(identity.as_ref(), target(adopt.task.clone())?.as_ref())?.value;
@@ -279,12 +284,8 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
     let Some(removed) = removed(context, &worktrees, &linked, false)? else {
         return Err(super::unexpected());
     };
-    let document = json!({
-        "path": path_text(&removed.path), "branch": removed.branch, "branch_deleted": removed.with_branch,
-        "ignored": removed.ignored,
-    });
     match context.out.json {
-        true => context.out.document(document, &[]),
+        true => context.out.document(removed_document(&removed), &[]),
         false => context.out.line(&removed_line(&removed)),
     }
     Ok(())
@@ -309,16 +310,38 @@ pub(crate) fn removed(
     }
 }
 
+pub(crate) fn removed_document(removed: &onus_repo::worktrees::Removed) -> serde_json::Value {
+    json!({
+        "path": path_text(&removed.path), "branch": removed.branch, "branch_deleted": removed.with_branch,
+        "ignored": removed.ignored,
+        "ignored_names": removed.ignored_names.iter().map(|path| path_text(path)).collect::<Vec<_>>(),
+    })
+}
+
+/// What went with a worktree that no commit has; None: nothing.
+pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<String> {
+    let names: Vec<String> = removed.ignored_names.iter().map(|path| path_line(path)).collect();
+    let more = match removed.ignored.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (removed.ignored > 0).then(|| {
+        format!(
+            "{} ignored {} deleted with it: {}{more}",
+            removed.ignored,
+            if removed.ignored == 1 { "file was" } else { "files were" },
+            names.join(", ")
+        )
+    })
+}
+
 fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
     let branch = match (&removed.branch, removed.with_branch) {
         (Some(branch), true) => format!(", and branch {branch}: its commits are in another"),
         (Some(branch), false) => format!("; branch {branch} stays"),
         (None, _) => String::new(),
     };
-    let ignored = match removed.ignored {
-        0 => String::new(),
-        n => format!("; {n} ignored went with it"),
-    };
+    let ignored = ignored_words(removed).map(|words| format!("; {words}")).unwrap_or_default();
     format!("removed {}{branch}{ignored}", path_line(&removed.path))
 }
 
@@ -409,7 +432,7 @@ fn run_repair(context: &Context, repair: Repair) -> super::Result {
         .iter()
         .for_each(|path| context.out.line(&format!("git knows again where it is: {}", path_line(path))));
     if settled.is_empty() && moved.is_empty() {
-        context.out.line("nothing was interrupted, and every worktree is where git has it, or missing");
+        context.out.line("nothing to repair: no work was interrupted, and no worktree was moved");
     }
     Ok(())
 }
@@ -463,6 +486,7 @@ pub(crate) struct Findings {
 
 pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal> {
     let Ok(worktrees) = context.host.worktrees() else { return Ok(Findings::default()) };
+    let worktrees = worktrees.impatient();
     let settled = match fix {
         true => settle(context, &worktrees)?.iter().map(|settled| format!("worktree {settled}")).collect(),
         false => Vec::new(),
@@ -477,10 +501,14 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
         step.map(|step| format!("; next: {}", step.split("   #").next().unwrap_or_default()))
             .unwrap_or_default()
     };
-    let attention = all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some());
+    // That the main checkout is behind is said with landings.
+    let is_said = |seen: &Seen| seen.linked.is_main && seen.behind.is_some();
+    let attention =
+        all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some() && !is_said(seen));
     let mut news: Vec<String> = attention
         .map(|seen| format!("{}: {}{}", path_text(&seen.linked.path), seen.facts().join(", "), next(seen)))
         .collect();
+    news.extend(all.busy.iter().map(|why| format!("what was interrupted is not known: {why}")));
     news.extend(all.branches.iter().map(|(branch, unlanded)| {
         format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
     }));

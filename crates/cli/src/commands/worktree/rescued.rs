@@ -74,29 +74,29 @@ pub(super) fn lay_out(
     let of = match last(context, task) {
         Ok(Some(of)) => of,
         Ok(None) => {
-            let message = format!("nothing was laid out: no files of {} are kept", task.id);
+            let message = format!("nothing was restored: {} has no rescued files", task.id);
             return Laid { notices: vec![note(message)], ..Laid::default() };
         }
         Err(refusal) => {
-            let message = format!("nothing was laid out: {}", refusal.message);
+            let message = format!("nothing was restored: {}", refusal.message);
             return Laid { notices: vec![note(message)], ..Laid::default() };
         }
     };
     if of.state == RescueState::Due.as_str() {
         let message = format!(
-            "nothing was laid out: what {} left uncommitted is still to be kept",
+            "nothing was restored: what {} left uncommitted is still to be kept",
             quote::name(&of.actor)
         );
         return Laid { notices: vec![note(message).next(Step::MendStore)], ..Laid::default() };
     }
     let mut laid = Laid::default();
     let not = if uncommitted > 0 {
-        Some("nothing was laid out: the worktree was there, with uncommitted changes in it".to_owned())
+        Some("nothing was restored: the worktree was there, with uncommitted changes in it".to_owned())
     } else {
         match laid_out(context, &of, path, holder, &mut laid.brought) {
-            Ok(()) if laid.brought.is_refused() => Some(format!("not laid out: {}", why_not(&laid.brought))),
+            Ok(()) if laid.brought.is_refused() => Some(format!("not restored: {}", why_not(&laid.brought))),
             Ok(()) => None,
-            Err(refusal) => Some(format!("not everything was laid out: {}", refusal.message)),
+            Err(refusal) => Some(format!("not everything was restored: {}", refusal.message)),
         }
     };
     laid.notices.extend(not.map(|message| note(message).next(Step::Rescued(task.id.clone()))));

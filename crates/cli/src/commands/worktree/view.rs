@@ -6,10 +6,12 @@ use onus_core::refusal::{OnWorktree, Refusal, Step};
 use onus_core::time::rfc3339;
 use onus_engine::{ConflictView, ForecastView, LeaseView};
 use onus_host::Host;
+use onus_repo::landing::Behind;
 use onus_repo::worktrees::{DiskUse, Journal, Linked, State, Target, Worktrees};
 use onus_store::Access;
 use serde_json::{Value, json};
 
+use crate::commands::land::behind;
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
 use crate::{render, wording};
@@ -23,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) target: Option<String>,
     /// What its branch cannot be merged with.
     conflicts: Vec<ConflictView>,
+    /// What landed in its branch and is not there.
+    pub(crate) behind: Option<Behind>,
     disk: Option<DiskUse>,
 }
 
@@ -34,6 +38,10 @@ pub(crate) struct All {
     pub(crate) rescues: usize,
     pub(crate) interrupted: Vec<Journal>,
     pub(crate) remarks: Vec<String>,
+    /// Why it is not known what was interrupted.
+    pub(crate) busy: Option<String>,
+    /// Targets that lack what landed.
+    behind: Vec<Behind>,
 }
 
 /// Who lives and works in which worktree.
@@ -63,7 +71,7 @@ impl Seen {
     pub(crate) fn new(
         context: &Context,
         worktrees: &Worktrees,
-        (leases, forecast): (&[LeaseView], &ForecastView),
+        (leases, forecast, behind): (&[LeaseView], &ForecastView, &[Behind]),
         linked: Linked,
         size: bool,
     ) -> Seen {
@@ -73,6 +81,7 @@ impl Seen {
             state: worktrees.state(&linked, target.as_ref()),
             holders: holders(leases, &linked),
             conflicts: forecast.of(|_, branch| linked.branch.as_deref() == Some(branch)),
+            behind: behind.iter().find(|behind| behind.checkouts.contains(&linked.path)).cloned(),
             disk: size.then(|| DiskUse::of(&linked.path)),
             target: target.map(|target| target.name),
             linked,
@@ -93,6 +102,7 @@ impl Seen {
         let has_work = !state.changed.is_empty() || !state.untracked.is_empty() || state.under_way.is_some();
         match self.id() {
             _ if self.linked.is_missing => Some(Step::Worktree(OnWorktree::Repair, String::new())),
+            _ if self.behind.is_some() => self.behind.as_ref().map(|behind| Step::plain(behind.command())),
             _ if !self.holders.is_empty() => None,
             _ if self.linked.is_main => (state.under_way.is_some()).then(|| git("status")),
             Some(id) if !self.linked.info.as_ref().is_some_and(|info| info.ready) => {
@@ -122,6 +132,7 @@ impl Seen {
         if let Some(why) = &self.linked.locked {
             facts.push(if why.is_empty() { "locked".to_owned() } else { format!("locked: {why}") });
         }
+        facts.extend(self.behind.as_ref().map(Behind::words));
         match &self.state {
             Ok(state) => {
                 if let Some(under_way) = &state.under_way {
@@ -184,6 +195,7 @@ impl Seen {
             "under_way": state.and_then(since),
             "unlanded": state.map(|state| state.unlanded),
             "behind": state.map(|state| state.behind),
+            "behind_landed": self.behind.as_ref().map(|behind| behind.lacks),
             "conflicts": self.conflicts,
             "port_base": info.port_base,
             "bytes": self.disk.map(|disk| disk.bytes),
@@ -227,9 +239,10 @@ impl All {
             .list()
             .map_err(|error| Refusal::new(onus_core::refusal::Code::NotAllowed, error.to_string()))?;
         let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
+        let behind = behind::all(&context.host);
         let seen = linked
             .into_iter()
-            .map(|linked| Seen::new(context, worktrees, (&leases, &forecast), linked, size))
+            .map(|linked| Seen::new(context, worktrees, (&leases, &forecast, &behind), linked, size))
             .collect();
         let target = worktrees.target(context.host.config.worktrees().target.as_deref(), false);
         let (branches, mut remarks) = match target {
@@ -237,19 +250,19 @@ impl All {
             Err(refusal) => (Vec::new(), vec![refusal.message]),
         };
         remarks.extend(forecast.incomplete.map(render::incomplete));
-        Ok(All {
-            seen,
-            branches,
-            rescues: worktrees.rescues(),
-            interrupted: worktrees.interrupted()?,
-            remarks,
-        })
+        let (interrupted, busy) = match worktrees.interrupted() {
+            Ok(interrupted) => (interrupted, None),
+            Err(refusal) => (Vec::new(), Some(refusal.message)),
+        };
+        remarks.extend(busy.iter().map(|why| format!("what was interrupted is not known: {why}")));
+        Ok(All { seen, branches, rescues: worktrees.rescues(), interrupted, busy, remarks, behind })
     }
 
     pub(crate) fn document(&self) -> Value {
         json!({
             "worktrees": self.seen.iter().map(Seen::document).collect::<Vec<_>>(),
             "unlanded_branches": self.branches.iter().map(|(name, unlanded)| json!({ "branch": name, "unlanded": unlanded })).collect::<Vec<_>>(),
+            "behind_landed": behind::documents(&self.behind),
             "rescues": self.rescues,
             "interrupted": self.interrupted.iter().map(|journal| path_text(&journal.path)).collect::<Vec<_>>(),
         })
@@ -261,6 +274,12 @@ impl All {
             let branch = escape_line(branch);
             lines.push(format!("branch  {branch}: {unlanded} unlanded, checked out nowhere"));
             lines.push(format!("        next: git log HEAD..{branch}"));
+        }
+        for behind in self.behind.iter().filter(|behind| behind.checkouts.is_empty()) {
+            let (branch, words) = (escape_line(&behind.target), escape_line(&behind.words()));
+            let nowhere = if behind.own.is_some() { ", checked out nowhere" } else { "" };
+            lines.push(format!("branch  {branch}: {words}{nowhere}"));
+            lines.push(format!("        next: {}", escape_line(&behind.command())));
         }
         for journal in &self.interrupted {
             lines.push(format!("        {}: interrupted", path_line(&journal.path)));

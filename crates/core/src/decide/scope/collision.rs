@@ -6,6 +6,7 @@ use crate::quote::name;
 use crate::refusal::{Code, Conflict, Reader, Refusal, Step};
 use crate::scope::{self, Basis, Glob, Reservation, Reservations, Touched};
 use crate::time::Moment;
+use crate::transition::Verb;
 
 use super::super::View;
 use super::super::standing::{expires_in_s, held_by, holder_note, place};
@@ -89,7 +90,13 @@ fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);
     refusal.conflict = Some(Box::new(conflict));
-    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::show(id))
+    match lease.is_held_by(&view.caller.actor, &view.caller.instance) {
+        // Nobody has to be told: it is the caller's to finish or give back.
+        true => {
+            refusal.next(Step::verb(Verb::Done, id)).next(Step::verb(Verb::Release, id)).next(Step::show(id))
+        }
+        false => refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::show(id)),
+    }
 }
 
 /// The same for whoever only asks, outside a transaction, whether a file is another's. None: it is not, as far as could be seen.
