@@ -207,13 +207,25 @@ fn a_task_is_not_begun_before_its_gates_passed() {
     let (bob, ada) = (agent("bob"), human("ada"));
     let big = yard.json(&ada, &["add", "big", "--tag", "big"]).ok().json()["id"].as_str().unwrap().to_owned();
     let small = yard.add("small");
-    for args in [vec!["claim", &big], vec!["run", &big, "--", "true"]] {
-        assert_eq!(code(&yard.json(&bob, &args).refused(6)), "gate");
+    // What claims in passing asks for them, too.
+    for args in [
+        vec!["claim", &big],
+        vec!["run", &big, "--", "true"],
+        vec!["done", &big, "-m", "x"],
+        vec!["submit", &big, "-m", "x"],
+    ] {
+        assert_eq!(code(&yard.json(&bob, &args).refused(6)), "gate", "{args:?}");
     }
     let next = yard.json(&bob, &["claim", "--next"]).ok().json();
     assert_eq!(next["task"]["id"], *small);
     yard.json(&ada, &["gate", "pass", &big, "design"]).ok();
     yard.json(&agent("eve"), &["claim", &big]).ok();
+    yard.json(&agent("eve"), &["done", &big, "-m", "x"]).ok();
+    // Whoever holds it was asked when it began.
+    let other = yard.add("other");
+    yard.json(&bob, &["claim", &other]).ok();
+    yard.json(&ada, &["edit", &other, "--tag", "big"]).ok();
+    yard.json(&bob, &["done", &other, "-m", "x"]).ok();
 }
 
 #[test]

@@ -59,7 +59,13 @@ fn what_cannot_be_begun_is_refused_before_anything_is_claimed() {
     let yard = Yard::bare_ground();
     let (a, id) = (agent("a"), yard.add("one"));
     let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);
-    assert!(refused["message"].as_str().unwrap().contains("there is no branch main here, or it has no commit yet"), "{refused}");
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("there is no branch main here, or it has no commit yet"),
+        "{refused}"
+    );
     yard.commit("a.txt", "one\n");
     yard.git(&["checkout", "--quiet", "--detach"]);
     let refused = yard.json(&a, &["claim", &id, "--worktree"]).refused(6);

@@ -288,8 +288,8 @@ pub struct Missing {
 impl Demand {
     fn work(&self, stage: Stage) -> Work<'_> {
         match (&self.changed, stage) {
+            (_, Stage::Before) => Work::Declared,
             (Some(files), _) => Work::Files(files),
-            (None, Stage::Before) => Work::Declared,
             (None, _) => Work::Unknown,
         }
     }
@@ -297,9 +297,19 @@ impl Demand {
     /// What a gate is judged on.
     pub fn tree_of(&self, gate: &Gate) -> Option<&TreeId> {
         match gate.stage {
-            Stage::Land | Stage::Before if gate.kind.is_run() => self.tree.as_ref(),
-            Stage::Before | Stage::Done | Stage::Land => self.read.as_ref().or(self.tree.as_ref()),
+            // There is no work to judge yet.
+            Stage::Before => None,
+            Stage::Land if gate.kind.is_run() => self.tree.as_ref(),
+            Stage::Done | Stage::Land => self.read.as_ref().or(self.tree.as_ref()),
         }
+    }
+
+    /// The same for a task that is held: what is asked before it begins was asked then.
+    #[must_use]
+    pub fn of_begun(&self) -> Demand {
+        let mut demand = self.clone();
+        demand.gates.retain(|gate| gate.stage != Stage::Before);
+        demand
     }
 
     /// The gates that a task with these facts must pass.

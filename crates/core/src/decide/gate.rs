@@ -2,7 +2,7 @@
 
 use crate::command::{Force, Judging};
 use crate::event::{Body, Draft};
-use crate::gate::{Demand, Gate, GateKey, GateKind, Judgement, Missing, Verdict, Why};
+use crate::gate::{Demand, Gate, GateKey, GateKind, Judgement, Missing, Stage, Verdict, Why};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
@@ -119,7 +119,9 @@ pub(super) fn asked_for(
         (false, None) => {
             let mut refusal = missing_refusal(view.id, &missing);
             // Where only judges are missing, that is what a review is for.
-            let is_judged = |missing: &Missing| missing.kind.is_some_and(|kind| !kind.is_run());
+            let is_judged = |missing: &Missing| {
+                missing.stage != Some(Stage::Before) && missing.kind.is_some_and(|kind| !kind.is_run())
+            };
             if verb == Verb::Done && missing.iter().all(is_judged) {
                 refusal.next.insert(0, Step::Do(Verb::Submit, view.id.to_owned()));
             }

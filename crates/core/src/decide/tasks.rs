@@ -393,7 +393,11 @@ pub(super) fn shift(
     let left = found.uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
     let left = left.map(|left| constrained::all_committed(view, left)).transpose()?.flatten();
     if let Some(demand) = found.demand.filter(|_| is_said_to_be_done(verb)) {
-        drafts.extend(gate::asked_for(view, demand, verb, force)?);
+        let asked = match claims_first(&drafts) {
+            true => gate::asked_for(view, demand, verb, force)?,
+            false => gate::asked_for(view, &demand.of_begun(), verb, force)?,
+        };
+        drafts.extend(asked);
     }
     if matches!(verb, Verb::Done | Verb::Approve) {
         drafts.extend(finishable(view, force, claims_first(&drafts))?);

@@ -210,6 +210,11 @@ impl Host {
             tree: Some(UNKNOWN.to_owned()),
             ..Demand::default()
         });
+        if verb != Verb::Approve {
+            // On a task that nobody holds it is also a claim.
+            let all = self.config.gates().iter();
+            demand.gates.extend(all.filter(|gate| gate.stage == Stage::Before).cloned());
+        }
         if verb == Verb::Approve {
             let all = self.config.gates().iter();
             let reviews = all.filter(|gate| gate.stage == Stage::Land && gate.kind == GateKind::Review);
@@ -219,7 +224,7 @@ impl Host {
             }
         }
         demand.gates.retain(|gate| match verb {
-            Verb::Submit => gate.kind.is_run(),
+            Verb::Submit => gate.kind.is_run() || gate.stage == Stage::Before,
             // A task without a branch of its own may have been left behind by what others did since it was submitted.
             Verb::Approve => gate.kind == GateKind::Review || task.view.branch.is_some(),
             _ => true,
