@@ -34,7 +34,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
         for _ in 0..COMMITS {
             for (times, hooks) in [(&mut with, None), (&mut without, Some("/dev/null"))] {
                 count += 1;
-                fs::write(root.join("src/1/f1.rs"), format!("// {count}\n"))?;
+                fs::write(root.join("src/1/f1.rs"), format!("// changed {count}\n"))?;
                 git(root, &["add", "src/1/f1.rs"])?;
                 times.time(|| commit(root, hooks))?;
             }

@@ -104,6 +104,8 @@ impl Repository {
         let mut command = Command::new(program);
         command
             .env_clear()
+            // Which git there is, is the machine's to say.
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("HOME", &self.root)
             .env("ONUS_ACTOR", "agent:bench")
             .env("ONUS_INSTANCE", instance)

@@ -9,7 +9,7 @@ use onus_repo::landing::Lander;
 
 use crate::Result;
 use crate::measure::{Report, Target, Times};
-use crate::place::{Place, Repository};
+use crate::place::{Place, Repository, many_files};
 use crate::shell::git;
 
 pub(crate) const ABOUT: &str =
@@ -17,17 +17,11 @@ pub(crate) const ABOUT: &str =
 
 const ROUNDS: usize = 5;
 const TASKS: usize = 50;
-const FILES: usize = 50_000;
+
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let repository = place.repository("queue")?;
     let root = &repository.root;
-    // A machine that is busy may be asked for less: the ratio is then no proof.
-    let files = std::env::var("ONUS_BENCH_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);
-    for n in 0..files {
-        let folder = root.join(format!("src/{}", n % 500));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
-    }
+    let files = many_files(root)?;
     // It leaves a line for each run.
     let ran = root.join(".git/ran");
     let gate = ["sh".to_owned(), "-c".to_owned(), format!("sleep 0.2; echo ran >> '{}'", ran.display())];
