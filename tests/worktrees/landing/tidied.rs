@@ -36,7 +36,8 @@ fn ignored_files_that_go_are_counted_and_named() {
     assert_eq!(names, [".env", "0.log", "1.log", "2.log", "3.log"]);
     let (id, path) = task("two");
     let text = yard.run(&agent("lander"), &["land", &id]);
-    let line = format!("removed {}; 8 ignored files were deleted with it: .env, 0.log", path.display());
+    let line =
+        format!("removed {}; 8 ignored files or folders were deleted with it: .env, 0.log", path.display());
     assert!(text.stdout.contains(&line) && text.stdout.contains("and 3 more"), "{text:?}");
     // Whoever wants to keep them can.
     let (id, path) = task("three");

@@ -189,9 +189,10 @@ impl Lander {
         }
     }
 
-    /// Whether the commits of `branch` are in `target`, themselves or by what they change: also after a squash or a rebase elsewhere.
+    /// Whether the commits of `branch` are in `target`, themselves or by what they change: also after a squash or a rebase elsewhere, but
+    /// not if that was reverted since.
     pub fn is_landed(&self, branch: &CommitId, target: &CommitId) -> Result<bool, Error> {
-        Ok(self.contains(target, branch)? || self.is_there(branch, target))
+        Ok(self.contains(target, branch)? || self.is_there_now(branch, target))
     }
 
     /// A small text file as a commit has it. None: it has none. What is read from there binds others, so it is no link.

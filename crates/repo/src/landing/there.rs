@@ -1,7 +1,8 @@
 //! Whether a branch is in its target by what it changes, whatever its commits are called there.
 //!
-//! A squash or a rebase gives commits another name. So a branch counts as landed, too, if merging it would change nothing, if each of
-//! its commits is in the target as a patch, to the byte, or if all of them together are one commit there.
+//! A squash or a rebase gives commits another name. So nothing of a branch is lost with it if merging it would change nothing, if each
+//! of its commits is in the target as a patch, to the byte, or if all of them together are one commit there. It has landed only if
+//! it was not taken back since: a target into which it could be merged again, with a change, does not have it.
 
 use std::time::Duration;
 
@@ -15,20 +16,45 @@ use crate::git::Call;
 /// Comparing patches of a long history may take long: what is not known in time counts as not landed.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// What comes of merging a branch into a target that may have it.
+#[derive(PartialEq, Eq)]
+enum Again {
+    Same,
+    Different,
+    Conflicts,
+}
+
 impl Lander {
-    /// Whether all that the branch changes is there. What cannot be told is not.
+    /// Whether nothing that the branch changes would be lost with it: all of it is in the target, or in its history. What cannot be
+    /// told would be.
     pub(crate) fn is_there(&self, tip: &CommitId, target: &CommitId) -> bool {
         self.merging_changes_nothing(tip, target)
             || self.is_there_by_patches(tip, target)
             || self.is_squashed(tip, target)
     }
 
+    /// Whether all that the branch changes is there now: what was reverted is not. What cannot be told is not.
+    pub(super) fn is_there_now(&self, tip: &CommitId, target: &CommitId) -> bool {
+        match self.merged_again(tip, target) {
+            Some(Again::Same) => true,
+            Some(Again::Different) | None => false,
+            // The target has gone on where the branch changed it.
+            Some(Again::Conflicts) => self.is_there_by_patches(tip, target) || self.is_squashed(tip, target),
+        }
+    }
+
     fn merging_changes_nothing(&self, tip: &CommitId, target: &CommitId) -> bool {
-        let merged = self
-            .check_git()
-            .and_then(|()| self.three_way(target, None, target.as_str(), tip, &Scope::default(), LIMIT));
-        let of_target = || self.tree_of(target).ok();
-        matches!(merged, Ok(Merge::Clean(merged)) if of_target().is_some_and(|tree| tree == merged.tree))
+        self.merged_again(tip, target) == Some(Again::Same)
+    }
+
+    /// None: that cannot be told.
+    fn merged_again(&self, tip: &CommitId, target: &CommitId) -> Option<Again> {
+        self.check_git().ok()?;
+        match self.three_way(target, None, target.as_str(), tip, &Scope::default(), LIMIT).ok()? {
+            Merge::Clean(merged) if self.tree_of(target).ok()? == merged.tree => Some(Again::Same),
+            Merge::Clean(_) => Some(Again::Different),
+            Merge::Conflicts(_) => Some(Again::Conflicts),
+        }
     }
 
     /// Each commit is there as a patch, byte for byte. One that changes nothing is nowhere else.

@@ -12,6 +12,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use onus_core::refusal::Refusal;
 
@@ -37,6 +38,8 @@ pub struct Scratch {
     writing: Option<Writing>,
     /// The folder itself, whatever lies at its path later: what runs there may put a link in its place.
     folder: (u64, u64),
+    /// What is checked out there.
+    at: Mutex<Option<String>>,
 }
 
 impl Scratch {
@@ -49,10 +52,12 @@ impl Scratch {
         &self.linked.git_dir
     }
 
-    /// Checks out another commit. What was changed or added is gone, ignored files stay. What ran there before decides nothing of
-    /// what is there next: the index, with every mark on a file, is rebuilt.
+    /// Checks a commit out. What was changed or added is gone; ignored files, which are what a build made, stay if it is the commit that was
+    /// there already. What ran there on another decides nothing of what is there next: the index, with every mark on a file, is rebuilt.
     pub fn move_to(&self, commit: &str) -> Result<(), Refusal> {
         self.check_folder()?;
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let clean = if at.take().as_deref() == Some(commit) { "-ffdq" } else { "-ffdxq" };
         for own in ["index", "config.worktree", "info/sparse-checkout"] {
             match fs::remove_file(self.linked.git_dir.join(own)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -68,8 +73,10 @@ impl Scratch {
             ran.map(drop).map_err(|error| failed("cannot check out what is to be checked", &error))
         };
         run(&["reset", "--hard", "--quiet"])?;
-        run(&["clean", "-ffdq"])?;
-        run(&["checkout", "--detach", "--force", "--quiet", commit])
+        run(&["clean", clean])?;
+        run(&["checkout", "--detach", "--force", "--quiet", commit])?;
+        *at = Some(commit.to_owned());
+        Ok(())
     }
 
     /// Takes it away.
@@ -150,7 +157,13 @@ impl Worktrees {
             }
         };
         let own = identity(&linked.path).ok_or_else(|| refuse("a scratch worktree vanished"))?;
-        let scratch = Scratch { worktrees: self.clone(), linked, writing: Some(writing), folder: own };
+        let scratch = Scratch {
+            worktrees: self.clone(),
+            linked,
+            writing: Some(writing),
+            folder: own,
+            at: Mutex::new(Some(commit.to_owned())),
+        };
         let call = scratch.call().words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
         let files = call.words(&["reset", "--hard", "--quiet"]).limit(CHECKOUT_LIMIT).run();
         files.map_err(|error| failed("cannot check out what is to be checked", &error))?;

@@ -250,6 +250,14 @@ fn what_is_there_already_and_what_cannot_be_are_told_apart() {
     write(&yard.repo(), "new.txt", "changed since\n");
     yard.commit("on top");
     assert!(lander.is_landed(&branch, &yard.at("main")).unwrap());
+    // Taken by hand, and taken back: it is in the history, and not in the target.
+    let again = yard.branch("again", "main", |root| write(root, "again.txt", "again\n"));
+    yard.git(&["cherry-pick", "-x", "again"]);
+    write(&yard.repo(), "own.txt", "its own\n");
+    yard.commit("on top");
+    assert!(lander.is_landed(&again, &yard.at("main")).unwrap());
+    yard.git(&["revert", "--no-edit", "HEAD~1"]);
+    assert!(!lander.is_landed(&again, &yard.at("main")).unwrap());
     assert!(matches!(lander.tips("none"), Err(Error::NoBranch(_))));
     yard.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
     assert!(matches!(lander.tips("alias"), Err(Error::Symbolic(_, _))));

@@ -27,15 +27,19 @@ fn scratch_worktrees_are_many_private_and_gone_afterwards() {
     }
     assert_eq!(lander.worktrees().list().unwrap(), listed, "they are not tasks' worktrees");
     assert_eq!(lander.remove_leftovers().unwrap(), 0, "they are in use");
-    // The next commit: what was changed or added is gone, what a build made stays.
+    // The same commit again: what was changed or added is gone, what a build made stays. Another one begins without it.
     let scratch = &scratches[0];
     write(scratch.path(), "a.txt", "changed\n");
     write(scratch.path(), "left/over.txt", "x\n");
     write(scratch.path(), "build.ignored", "kept\n");
+    let same = git(scratch.path(), &["rev-parse", "HEAD"]);
+    scratch.move_to(same.trim()).unwrap();
+    assert_eq!(git(scratch.path(), &["status", "--porcelain"]), "");
+    assert!(scratch.path().join("build.ignored").exists());
     scratch.move_to(branch.as_str()).unwrap();
     assert_eq!(git(scratch.path(), &["status", "--porcelain"]), "");
     assert_eq!(git(scratch.path(), &["rev-parse", "HEAD"]), branch.to_string());
-    assert!(scratch.path().join("build.ignored").exists());
+    assert!(!scratch.path().join("build.ignored").exists());
     // What nobody may write to goes, too.
     write(scratch.path(), "closed/inside/x", "x\n");
     fs::set_permissions(scratch.path().join("closed/inside"), fs::Permissions::from_mode(0o500)).unwrap();

@@ -329,7 +329,7 @@ pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<S
         format!(
             "{} ignored {} deleted with it: {}{more}",
             removed.ignored,
-            if removed.ignored == 1 { "file was" } else { "files were" },
+            if removed.ignored == 1 { "file or folder was" } else { "files or folders were" },
             names.join(", ")
         )
     })
