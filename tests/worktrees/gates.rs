@@ -229,6 +229,32 @@ fn a_task_is_not_begun_before_its_gates_passed() {
 }
 
 #[test]
+fn what_is_asked_for_at_a_landing_is_the_targets_to_say() {
+    let gate = |key: &str| format!("[[gate]]\nkey = \"{key}\"\nkind = \"manual\"\nstage = \"land\"\n");
+    let yard = yard_with(&gate("old"));
+    let (bob, ada) = (agent("bob"), human("ada"));
+    let (id, folder) = claimed(&yard, &bob);
+    yard.commit_in(&folder, "work", "");
+    yard.commit("onus.toml", &gate("new"));
+    yard.git(&["checkout", "--quiet", "--detach"]);
+    yard.git(&["config", "user.name", "Bob"]);
+    yard.git(&["config", "user.email", "bob@example.org"]);
+    let keys = |folder: &Path| {
+        let listed = run_in(&yard, folder, &bob, &["gate", "list", &id, "--json"]).ok().json();
+        let gates = listed["gates"].as_array().unwrap().clone();
+        gates.iter().map(|gate| gate["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for folder in [&folder, &yard.repo()] {
+        assert_eq!(keys(folder), ["new"]);
+    }
+    let refused = yard.json(&bob, &["land", &id, "-m", "x"]).refused(6);
+    assert_eq!(refused["message"], format!("{id} has a gate to pass: new (not passed yet)"));
+    assert_eq!(yard.json(&ada, &["gate", "pass", &id, "old"]).refused(2)["code"], "usage");
+    yard.json(&ada, &["gate", "pass", &id, "new"]).ok();
+    yard.json(&bob, &["land", &id, "-m", "x"]).ok();
+}
+
+#[test]
 fn tests_must_fail_without_the_work_and_pass_with_it() {
     let gate = "[[gate]]\nkey = \"proof\"\nkind = \"red-green\"\nrun = [\"sh\", \"tests.sh\"]\ntests = [\"tests.sh\"]\n";
     let yard = Yard::new();

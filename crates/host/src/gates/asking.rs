@@ -16,6 +16,7 @@ use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
 use onus_engine::{Engine, Identity, Landable, TaskView};
 use onus_repo::judged::{base_of, changed_between, tree_in, tree_of_branch};
+use onus_repo::landing::Lander;
 use onus_repo::worktrees::Worktrees;
 use onus_repo::{Place, Unreadable, discover, read_inside};
 use onus_store::AnyStore;
@@ -127,6 +128,26 @@ impl Host {
         }
     }
 
+    /// The gates of a task: those of where its work is, and for its landing those of its target, as the lander reads them.
+    pub fn gates_of(&self, task: &TaskView, workplace: &Workplace) -> Result<Vec<Gate>, Refusal> {
+        let mut gates = self.gates_at(workplace)?;
+        let at_target = || {
+            task.branch.as_ref()?;
+            let lander = Lander::of(workplace.place()?).ok()??;
+            let tips = lander.tips(task.target.as_deref()?).ok()?;
+            let text = lander.file_at(tips.landed.as_ref().unwrap_or(&tips.branch), SHARED_FILE).ok()?;
+            gates_in(&text.unwrap_or_default()).ok()
+        };
+        if let Some(at_target) = at_target() {
+            gates.retain(|gate| gate.stage != Stage::Land);
+            let is_new = |gate: &Gate| !gates.iter().any(|own| own.key == gate.key);
+            let landing: Vec<Gate> =
+                at_target.into_iter().filter(|gate| gate.stage == Stage::Land && is_new(gate)).collect();
+            gates.extend(landing);
+        }
+        Ok(gates)
+    }
+
     /// Gates that a task is to name: one that the project does not define is refused.
     pub fn known_gates(&self, keys: Vec<GateKey>) -> Result<BTreeSet<GateKey>, Refusal> {
         let gates = self.config.gates();
@@ -138,7 +159,10 @@ impl Host {
 
     /// What a task has to pass at a stage.
     pub fn demand(&self, task: &Landable, workplace: &Workplace, stage: Stage) -> Result<Demand, Refusal> {
-        let all = self.gates_at(workplace)?;
+        let all = match stage {
+            Stage::Land => self.gates_of(&task.view, workplace)?,
+            Stage::Before | Stage::Done => self.gates_at(workplace)?,
+        };
         let known = all.iter().map(|gate| gate.key.clone()).collect();
         let gates: Vec<Gate> = all.into_iter().filter(|gate| gate.stage == stage).collect();
         let mut demand = Demand { gates, known, ..Demand::default() };

@@ -68,7 +68,7 @@ impl Host {
     ) -> Result<Round, Refusal> {
         let task = engine.landable(identity, task)?.value;
         let workplace = self.workplace(&task.view);
-        let known = self.gates_at(&workplace)?;
+        let known = self.gates_of(&task.view, &workplace)?;
         let named = wanted.named.iter().map(|key| {
             let gate = known.iter().find(|gate| gate.key.as_str() == key);
             gate.ok_or_else(|| unknown_gate(key, &known))

@@ -5,7 +5,7 @@ use onus_core::gate::{Stage, Verdict};
 use onus_core::ids::TaskRef;
 use onus_host::gates::Judged;
 
-use super::{Fail, Named, Pass, gate_at, task_and_key};
+use super::{Fail, Named, Pass, gate_of, task_and_key};
 use crate::args::{ForceArgs, Key, text_or_stdin};
 use crate::context::Context;
 
@@ -31,7 +31,7 @@ fn judge(
     let (mut engine, identity) = context.host.reader()?;
     let task = engine.landable(identity.as_ref(), task.as_ref())?.value;
     let workplace = context.host.workplace(&task.view);
-    let gate = gate_at(context, &workplace, &gate)?;
+    let gate = gate_of(context, &task.view, &workplace, &gate)?;
     // Before work there is nothing to judge but the task.
     let tree = if gate.stage == Stage::Before { None } else { workplace.tree()? };
     let judged = Judged { gate: &gate, verdict, tree, run: None, flaky: false, message };

@@ -8,7 +8,7 @@ use onus_host::gates::{Workplace, definition};
 use serde_json::json;
 
 use super::view::{self, Standing};
-use super::{Named, gate_at, task_and_key};
+use super::{Named, gate_of, task_and_key};
 use crate::context::Context;
 use crate::output::escape_line;
 
@@ -132,7 +132,7 @@ pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
     let found = engine.landable(identity.as_ref(), task.as_ref())?;
     let task = &found.value;
     let workplace = context.host.workplace(&task.view);
-    let gate = gate_at(context, &workplace, &key)?;
+    let gate = gate_of(context, &task.view, &workplace, &key)?;
     let demand = context.host.demand(task, &workplace, gate.stage)?;
     let standing = Standing::of(&demand, &gate, &task.judged);
     let history: Vec<_> = task.judged.iter().filter(|row| row.judgement.gate == gate.key).collect();

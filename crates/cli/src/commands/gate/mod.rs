@@ -166,9 +166,14 @@ fn task_and_key(context: &Context, named: Named) -> Result<(Option<TaskRef>, Str
     Ok((context.host.target_or_here(task)?, key.ok_or_else(wrong)?))
 }
 
-/// A gate as it is defined where a task's work is.
-fn gate_at(context: &Context, workplace: &Workplace, key: &str) -> Result<Gate, Refusal> {
-    let gates = context.host.gates_at(workplace)?;
+/// A gate of a task, as it is defined where its work is, or in its target if it is asked for there.
+fn gate_of(
+    context: &Context,
+    task: &onus_engine::TaskView,
+    workplace: &Workplace,
+    key: &str,
+) -> Result<Gate, Refusal> {
+    let gates = context.host.gates_of(task, workplace)?;
     let found = gates.iter().find(|gate| gate.key.as_str() == key).cloned();
     found.ok_or_else(|| unknown_gate(key, &gates))
 }
