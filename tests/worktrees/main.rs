@@ -8,6 +8,7 @@ mod keeping;
 mod killed;
 mod kit;
 mod landing;
+mod late;
 mod losing;
 mod making;
 mod rescued;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use onus_core::refusal::{Code, Refusal, Step};
 use serde::{Deserialize, Serialize};
 
+use super::remove::{left_aside, put_back};
 use super::{Linked, Worktrees, failed, unwritten};
 use crate::files::read_itself;
 
@@ -254,6 +255,11 @@ impl Worktrees {
     /// Takes away what is half made or half removed, unless there is something in it that no commit has.
     pub(super) fn scrap(&self, lock: &Lock, journal: &Journal) -> Result<Outcome, Refusal> {
         let what = "cannot look at the repository's worktrees";
+        if let (Action::Removing, Some(aside)) = (journal.action, left_aside(&journal.path))
+            && !put_back(&aside, &journal.path)
+        {
+            return Ok(Outcome::Kept(format!("what was there is at {}", aside.display())));
+        }
         let all = self.list().map_err(|error| failed(what, &error))?;
         if let Some(linked) = all.iter().find(|linked| linked.path == journal.path && !linked.is_main) {
             if let Some(why) = self.has_been_used(linked, journal) {

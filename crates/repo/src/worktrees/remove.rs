@@ -55,16 +55,58 @@ impl Worktrees {
         let Some(writing) = self.begin(&lock, &name, &journal)? else {
             return Err(refuse(format!("another process is busy with {} now", linked.path.display())));
         };
-        let gone = self.delete(&lock, &linked, false);
-        if gone.is_ok()
-            && let (true, Some(branch), Some(commit)) = (with_branch, &journal.branch, &journal.commit)
-        {
+        // If it cannot be finished the journal stays, and whoever settles it goes on.
+        if let Some(kept) = self.take_aside(&linked, target, holder)? {
+            writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+            return Err(kept);
+        }
+        self.delete(&lock, &linked, false)?;
+        if let (true, Some(branch), Some(commit)) = (with_branch, &journal.branch, &journal.commit) {
             self.delete_branch(&lock, branch, commit);
         }
         self.tidy_root(&linked.path);
         writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
-        gone?;
         Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored, ignored_names })
+    }
+
+    /// Deletes the folder of a worktree that may go. Deleting takes time, in which somebody may save a file: so it is first put aside,
+    /// where nobody finds it by its name, and looked at once more. Some: something was saved there, and it is back in its place.
+    fn take_aside(
+        &self,
+        linked: &Linked,
+        target: Option<&Target>,
+        holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
+    ) -> Result<Option<Refusal>, Refusal> {
+        let what = format!("cannot remove {}", linked.path.display());
+        let aside = aside(&linked.path);
+        if fs::symlink_metadata(&aside).is_ok() {
+            return Ok(Some(refuse(format!("{what}: {} is in the way", aside.display()))));
+        }
+        fs::rename(&linked.path, &aside).map_err(|error| unwritten(&what, &error))?;
+        let back = |kept: Refusal| match put_back(&aside, &linked.path) {
+            true => kept,
+            false => Refusal { message: format!("{}; it is at {}", kept.message, aside.display()), ..kept },
+        };
+        let looked = || -> Result<Vec<String>, Refusal> {
+            let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
+            let again = all.into_iter().find(|it| it.git_dir == linked.git_dir);
+            let again = again.ok_or_else(|| refuse(format!("{what}: git has forgotten it meanwhile")))?;
+            let again = Linked { path: aside.clone(), is_missing: false, ..again };
+            let mut reasons = self.state(&again, target)?.reasons(again.branch.as_deref());
+            reasons.extend(holder(linked)?.map(|holder| format!("{holder} works there")));
+            Ok(reasons)
+        };
+        match looked() {
+            Ok(reasons) if reasons.is_empty() => {}
+            Ok(reasons) => return Ok(Some(back(kept(&linked.path, &reasons)))),
+            Err(refusal) => return Ok(Some(back(refusal))),
+        }
+        clear(&aside).map_err(|error| {
+            // What is left is seen where it was.
+            put_back(&aside, &linked.path);
+            unwritten(&what, &error)
+        })?;
+        Ok(None)
     }
 
     /// Whether [`Worktrees::remove`] would take it away now; if not, why.
@@ -94,9 +136,7 @@ impl Worktrees {
         }
         let state = self.why_kept(lock, &linked, target, holder)?;
         if !state.reasons.is_empty() {
-            let place = linked.path.display();
-            return Err(refuse(format!("{place} is kept: {}", state.reasons.join("; ")))
-                .next(Step::plain(format!("commit, land or discard what is in {place}, then remove it"))));
+            return Err(kept(&linked.path, &state.reasons));
         }
         Ok((linked, state))
     }
@@ -222,6 +262,42 @@ impl Worktrees {
         }
         call.run().map(drop).map_err(|error| failed("git could not repair its worktrees", &error))
     }
+}
+
+/// Where a worktree is while it is removed.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".removing-");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// Puts back what was put aside, unless there is something in its place. Whether it is there.
+pub(super) fn put_back(aside: &Path, path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err() && fs::rename(aside, path).is_ok()
+}
+
+/// Deletes a worktree's folder. By its `.git` it is known as one, so that goes last.
+fn clear(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            _ if entry.file_name() == ".git" => {}
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir_all(folder)
+}
+
+/// What was put aside of a worktree by somebody who died.
+pub(super) fn left_aside(path: &Path) -> Option<PathBuf> {
+    Some(aside(path)).filter(|aside| fs::symlink_metadata(aside).is_ok_and(|it| it.is_dir()))
+}
+
+fn kept(path: &Path, reasons: &[String]) -> Refusal {
+    let place = path.display();
+    refuse(format!("{place} is kept: {}", reasons.join("; ")))
+        .next(Step::plain(format!("commit, land or discard what is in {place}, then remove it")))
 }
 
 struct Keeping {
