@@ -55,7 +55,11 @@ fn what_is_saved_while_a_worktree_is_removed_is_not_lost() {
                 // In turn: when the first file has gone, or at some moment around that.
                 let has_begun = || (0..20).any(|n| !path.join(format!("d{n}/f{n}")).exists());
                 match round % 2 {
-                    0 => while !has_begun() && !is_over.load(Ordering::Relaxed) {},
+                    0 => {
+                        while !has_begun() && !is_over.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                    }
                     _ => std::thread::sleep(Duration::from_millis(8 * round)),
                 }
                 saved_until(&path, &is_over, round)
