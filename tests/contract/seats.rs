@@ -157,7 +157,7 @@ fn a_circle_of_waiting_is_named_with_its_way_out() {
     let why = sandbox.json(&a, &["why", &y]).ok().json();
     let circle = why["obstacles"].as_array().unwrap().iter().find(|o| o["kind"] == "circle");
     assert!(
-        circle.unwrap()["message"].as_str().unwrap().contains("agent:b (b-1) gives back y/m.rs"),
+        circle.unwrap()["message"].as_str().unwrap().contains("agent:b (b-1) should give back y/m.rs"),
         "{why}"
     );
     let renewed = sandbox.json(&b, &["renew", &y]).ok().json();

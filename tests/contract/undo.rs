@@ -109,7 +109,7 @@ fn is_refused(sandbox: &Sandbox, who: &As, code: i32, why: &str) {
 fn what_others_did_since_and_what_has_no_way_back_stays() {
     let (a, ann) = (agent("a"), human("ann"));
     for (steps, why) in [
-        (vec![(&a, vec!["claim", "1"]), (&ann, vec!["note", "1", "x"])], "made by human:ann"),
+        (vec![(&a, vec!["claim", "1"]), (&ann, vec!["note", "1", "x"])], "is human:ann's: only your own"),
         (vec![(&a, vec!["note", "1", "x"])], "a note stays"),
         (vec![(&a, vec!["fail", "1"])], "tried again"),
         (vec![(&a, vec!["handoff", "1", "--to", "agent:b", "--reason", "r"])], "kept for another"),
@@ -120,7 +120,7 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
                 (&a, vec!["edit", "1", "--title", "New"]),
                 (&ann, vec!["redact", "1", "1", "--reason", "r"]),
             ],
-            "made by human:ann",
+            "is human:ann's: only your own",
         ),
     ] {
         let sandbox = Sandbox::new();

@@ -154,7 +154,11 @@ fn plain(context: &Context, args: &Args) -> Result<Result<Ask, Fault>, Refusal> 
             })?;
             &named
         }
-        _ => return Err(missing("give --ref, the ask's name in the system that it comes from")),
+        _ => {
+            return Err(missing(
+                "reference: missing; give --ref, the ask's name in the system that it comes from",
+            ));
+        }
     };
     let mut plain = match (Channel::named(&args.channel), &args.input) {
         (Some(Channel::Cli), Some(title)) => Plain { title, body: args.body.as_deref(), ..Plain::default() },
