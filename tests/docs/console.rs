@@ -108,6 +108,18 @@ fn steps(name: &str, lines: &[&str], from: usize, end: usize) -> Vec<Step> {
     steps
 }
 
+/// Whoever reads along types slower than a killed process dies: the next command comes when it has.
+const KILL: &str = r#"kill() {
+    command kill "$@" || return
+    [ "$1" = -9 ] || return 0
+    local n=0
+    while [ -e "/proc/$2" ] && ! grep -q '^State:.[ZX]' "/proc/$2/status" && [ $n -lt 200 ]; do
+        sleep 0.02
+        n=$((n + 1))
+    done
+}
+"#;
+
 /// Runs the steps in one bash and gives what each of them printed.
 fn run(steps: &[Step]) -> Vec<String> {
     let sandbox = Sandbox::empty();
@@ -118,6 +130,7 @@ fn run(steps: &[Step]) -> Vec<String> {
     std::fs::write(config.join("config.toml"), "[identity]\nactor = \"human:alice\"\n").unwrap();
     let mut script =
         String::from("exec 2>&1\nmark() { local code=$?; printf '@@mark %s\\n' \"$1\"; return $code; }\n");
+    script.push_str(KILL);
     for (i, step) in steps.iter().enumerate() {
         let command = step.instead.as_ref().unwrap_or(&step.command);
         writeln!(script, "mark {i}\n{command}").unwrap();
