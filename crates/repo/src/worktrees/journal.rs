@@ -249,6 +249,7 @@ impl Worktrees {
                 settled.push(Settled { journal, outcome });
             }
         }
+        self.tidy_scratch_folder(&lock);
         Ok(settled)
     }
 

@@ -236,6 +236,17 @@ impl Worktrees {
         Ok(())
     }
 
+    /// The folder of scratch worktrees beside the repository, if none is in it. Whoever makes one does so under the lock.
+    pub(super) fn tidy_scratch_folder(&self, _: &Lock) {
+        let Some(repository) = self.common_dir().parent() else { return };
+        let mut root = repository.as_os_str().to_owned();
+        root.push(".onus");
+        let folder = Path::new(&root).join(FOLDER);
+        if fs::remove_dir(&folder).is_ok() {
+            self.tidy_root(&folder);
+        }
+    }
+
     /// Takes away what killed processes left. Says how many there were.
     pub fn remove_scratches(&self) -> Result<usize, Refusal> {
         let settled = self.settle_where(&|journal| journal.action == Action::Scratch, &|_| false)?;
