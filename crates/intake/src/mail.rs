@@ -32,7 +32,7 @@ pub(crate) fn ask(bytes: &[u8]) -> Result<Ask, Fault> {
         return Err(Fault::new("Content-Type", format!("the mail has more than {MAX_PARTS} parts")));
     }
     let mail = MessageParser::default().parse(bytes).filter(|mail| !mail.parts.is_empty());
-    let mail = mail.ok_or_else(|| Fault::new("input", "it has no mail headers"))?;
+    let mail = mail.ok_or_else(|| Fault::new("input", "it is not a mail: it has no headers"))?;
     let own = one_id(&mail, HeaderName::MessageId, "Message-ID")?;
     let own = own.ok_or_else(|| Fault::missing("Message-ID"))?;
     let references = ids(&mail, HeaderName::References, "References")?;
