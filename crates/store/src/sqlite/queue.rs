@@ -35,6 +35,9 @@ use handover::{Handover, HandoverListener};
 /// The longest that the one inside the turnstile waits before it tries the writer lock again.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often the kernel's list of locks is read before a lock counts as free.
+const LOOKS: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct Queue {
     folder: PathBuf,
@@ -157,8 +160,20 @@ impl Queue {
 impl Files {
     /// Who keeps others waiting: the one that has the writer lock, or one that was stopped before it got it.
     fn blocker(&self) -> Option<u32> {
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        [&self.writer, &self.turnstile].into_iter().find_map(|file| holder_of(file, &locks))
+        self.blocker_by((0..LOOKS).map_while(|_| std::fs::read_to_string("/proc/locks").ok()))
+    }
+
+    /// The kernel hands its list out by the page: one that is longer lacks some locks if others come and go meanwhile. So one
+    /// reading proves that a lock is held, and only several that it is not.
+    fn blocker_by(&self, readings: impl Iterator<Item = String>) -> Option<u32> {
+        let mut in_turnstile = None;
+        for locks in readings {
+            if let Some(writer) = holder_of(&self.writer, &locks) {
+                return Some(writer);
+            }
+            in_turnstile = holder_of(&self.turnstile, &locks).or(in_turnstile);
+        }
+        in_turnstile
     }
 }
 

@@ -116,6 +116,24 @@ fn one_that_was_stopped_in_the_turnstile_is_named() {
     );
 }
 
+/// A reading of the kernel's list may lack a lock that is held: neither nobody nor the wrong one is named for that.
+#[test]
+fn a_lock_that_one_reading_lacks_is_found_in_the_next() {
+    let folder = folder();
+    let files = Queue::new(folder.path()).open().unwrap();
+    let line = |file: &File, pid| {
+        let file = file.metadata().unwrap();
+        let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        format!("1: FLOCK  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{} 0 EOF\n", file.ino())
+    };
+    let (writer, turnstile) = (line(&files.writer, 11), line(&files.turnstile, 22));
+    let blocker = |readings: &[&str]| files.blocker_by(readings.iter().map(|reading| (*reading).to_owned()));
+    assert_eq!(blocker(&["", &writer]), Some(11));
+    assert_eq!(blocker(&[&turnstile, &format!("{turnstile}{writer}")]), Some(11));
+    assert_eq!(blocker(&["", &turnstile, ""]), Some(22));
+    assert_eq!(blocker(&["", ""]), None);
+}
+
 /// Its thread stays behind in line: when its turn comes, nobody waits there any more.
 #[test]
 fn one_who_gave_up_passes_the_seat_on() {
