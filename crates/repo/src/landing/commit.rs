@@ -160,13 +160,13 @@ impl Lander {
         match plan.style {
             Style::Merge => {
                 let message = with_trailers(&words.message, &words.all_trailers());
-                self.write(&plan.tree, &[&plan.base, &plan.branch], None, &message, &signing)
+                self.write(&plan.tree, &[&plan.base, &plan.branch], None, &message, signing)
             }
             Style::Squash => {
                 let (author, others) = self.authors(plan)?;
                 let trailers: Vec<String> = words.all_trailers().into_iter().chain(others).collect();
                 let message = with_trailers(&words.message, &trailers);
-                self.write(&plan.tree, &[&plan.base], author.as_ref(), &message, &signing)
+                self.write(&plan.tree, &[&plan.base], author.as_ref(), &message, signing)
             }
             Style::Rebase => {
                 let mut tip = plan.base.clone();
@@ -175,7 +175,7 @@ impl Lander {
                     let is_last = n + 1 == plan.steps.len();
                     let trailers = if is_last { words.all_trailers() } else { words.trailers.clone() };
                     let message = with_trailers(&message, &trailers);
-                    tip = self.write(tree, &[&tip], Some(&author), &message, &signing)?;
+                    tip = self.write(tree, &[&tip], Some(&author), &message, signing)?;
                 }
                 Ok(tip)
             }
@@ -191,7 +191,7 @@ impl Lander {
         message: &str,
     ) -> Result<CommitId, Error> {
         let signing = self.signing()?;
-        self.write(tree, &[one, other], None, message, &signing)
+        self.write(tree, &[one, other], None, message, signing)
     }
 
     fn write(
@@ -215,7 +215,9 @@ impl Lander {
         let call = parents.iter().fold(call, |call, parent| call.words(&["-p", parent.as_str()]));
         // Somebody may be asked for a password.
         let call = if signing.is_wanted { call.words(&["-S"]).limit(SIGNING_LIMIT) } else { call };
-        made(call.words(&["-F", "-"]).input(message.as_bytes()))
+        let commit = made(call.words(&["-F", "-"]).input(message.as_bytes()))?;
+        self.remember_tree(&commit, tree);
+        Ok(commit)
     }
 
     /// Who wrote most of the branch, and a line for each of the others.
@@ -252,7 +254,17 @@ impl Lander {
         Ok((Author { name: next(), email: next(), date: next() }, next()))
     }
 
-    fn signing(&self) -> Result<Signing, Error> {
+    fn signing(&self) -> Result<&Signing, Error> {
+        match self.known.signing.get() {
+            Some(known) => Ok(known),
+            None => {
+                let found = self.configured_signing()?;
+                Ok(self.known.signing.get_or_init(|| found))
+            }
+        }
+    }
+
+    fn configured_signing(&self) -> Result<Signing, Error> {
         let wanted =
             self.repository.call_with_signing().words(&["config", "--type=bool", "--get", "commit.gpgSign"]);
         let is_wanted = wanted.outcome().is_ok_and(|outcome| outcome.out.starts_with(b"true"));
@@ -290,7 +302,7 @@ impl Lander {
 const SIGNING_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Debug)]
-struct Signing {
+pub(super) struct Signing {
     is_wanted: bool,
     /// Keys of programs and their values.
     programs: Vec<(String, String)>,

@@ -8,10 +8,10 @@ use super::{Error, Lander, shown};
 const MOST_TASKS: usize = 5;
 
 impl Lander {
-    /// The files that differ between two commits, from the repository's root. A renamed file is two.
-    pub fn changed(&self, from: &CommitId, to: &CommitId) -> Result<Vec<String>, Error> {
+    /// The files that differ between a commit and a tree, from the repository's root. A renamed file is two.
+    pub fn changed(&self, from: &CommitId, to: &str) -> Result<Vec<String>, Error> {
         let words = ["diff-tree", "-r", "-z", "--name-only", "--no-renames"];
-        let out = self.git().words(&words).words(&[from.as_str(), to.as_str()]).run()?;
+        let out = self.git().words(&words).words(&[from.as_str(), to]).run()?;
         let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(shown).collect())
     }

@@ -39,9 +39,10 @@ mod scratch;
 mod there;
 mod tidying;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use onus_core::commit::CommitId;
 
@@ -52,6 +53,7 @@ use crate::owner::Foreign;
 use crate::worktrees::Worktrees;
 
 pub use behind::Behind;
+use commit::Signing;
 pub use commit::{Plan, Planned, Style, Words};
 pub use forward::{Checkout, Forward, Left};
 pub use merge::{Conflict, Merge, Merged, Union};
@@ -137,6 +139,15 @@ impl From<std::io::Error> for Error {
 pub struct Lander {
     repository: Repository,
     worktrees: Worktrees,
+    known: Arc<Known>,
+}
+
+/// What git was asked already. A commit keeps its tree; what is configured is taken for the same until [`Lander::afresh`].
+#[derive(Debug, Default)]
+struct Known {
+    trees: Mutex<BTreeMap<CommitId, String>>,
+    drivers: OnceLock<Vec<String>>,
+    signing: OnceLock<Signing>,
 }
 
 impl Lander {
@@ -146,7 +157,16 @@ impl Lander {
     }
 
     pub(crate) fn in_worktrees(worktrees: &Worktrees) -> Lander {
-        Lander { repository: worktrees.repository().clone(), worktrees: worktrees.clone() }
+        Lander {
+            repository: worktrees.repository().clone(),
+            worktrees: worktrees.clone(),
+            known: Arc::default(),
+        }
+    }
+
+    /// The same, asking git again how it is configured: gates may have run since, or hours have passed.
+    pub fn afresh(&self) -> Lander {
+        Lander { known: Arc::default(), ..self.clone() }
     }
 
     /// The same for a caller who does not wait long for others who change worktrees.
@@ -170,9 +190,21 @@ impl Lander {
     }
 
     pub fn tree_of(&self, commit: &CommitId) -> Result<String, Error> {
+        let trees = || self.known.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tree) = trees().get(commit) {
+            return Ok(tree.clone());
+        }
         let name = format!("{commit}^{{tree}}");
         let call = self.git().words(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).word(name);
-        call.line().map_err(|_| no_commit(commit))
+        let tree = call.line().map_err(|_| no_commit(commit))?;
+        trees().insert(commit.clone(), tree.clone());
+        Ok(tree)
+    }
+
+    /// A commit that was just made of this tree.
+    fn remember_tree(&self, commit: &CommitId, tree: &str) {
+        let mut trees = self.known.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        trees.insert(commit.clone(), tree.to_owned());
     }
 
     /// Whether everything in `other` is in `commit`.
