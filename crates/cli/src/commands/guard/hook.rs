@@ -166,11 +166,23 @@ impl GitHook<'_> {
         }
     }
 
+    /// The store, opened while git is asked: whoever commits waits for the longer of both.
+    fn engine_while<T: Send>(
+        &self,
+        ask: impl FnOnce() -> Result<T, GitError> + Send,
+    ) -> Result<(T, Engine<AnyStore>), Stop> {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(ask);
+            let engine = self.engine();
+            let answer = asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok((answer?, engine?))
+        })
+    }
+
     /// A commit is about to be made.
     fn judge(&self) -> Result<(), Stop> {
         let staging = Staging::of(self.place, &|name| std::env::var_os(name));
-        let staged = staging.changes()?;
-        let mut engine = self.engine()?;
+        let (staged, mut engine) = self.engine_while(|| staging.changes())?;
         let Some(identity) = self.host.committer(&mut engine)? else {
             self.judged(&[]);
             return Ok(());
@@ -332,8 +344,8 @@ impl GitHook<'_> {
     fn record(&self) -> Result<(), Stop> {
         let judged = self.place.git_dir.as_ref().map(|dir| dir.join(JUDGED));
         let was_judged = judged.is_some_and(|file| std::fs::remove_file(file).is_ok());
-        let made = head_commit(self.place)?;
-        let mut engine = self.engine()?;
+        let place = self.place;
+        let (made, mut engine) = self.engine_while(|| head_commit(place))?;
         // In the middle of a rebase there is no branch yet that anything could be said of.
         if self.place.branch.is_some() {
             self.host.tell_of_conflicts(&mut engine);
