@@ -9,11 +9,7 @@ use super::kit::LANDS;
 
 /// A landing past a checkout whose edit of a.txt is in the way. The task that landed.
 fn left_behind(yard: &Yard) -> String {
-    let (who, id) = (agent("w"), yard.add("change a"));
-    let path = yard.claim(&who, &id);
-    yard.commit_in(&path, "a.txt", "landed\n");
-    yard.commit_in(&path, "new.txt", "new\n");
-    yard.finish(&who, &id);
+    let id = yard.done_in_steps(&agent("w"), "change a", &[("a.txt", "landed\n"), ("new.txt", "new\n")]);
     std::fs::write(yard.repo().join("a.txt"), "uncommitted\n").unwrap();
     let said = yard.land(&id);
     assert!(said["checkouts"][0]["left"].as_str().unwrap().contains("a.txt"), "{said:#}");

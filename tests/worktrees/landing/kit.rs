@@ -39,9 +39,15 @@ impl Yard {
     /// A task that an agent has done on a branch of its own: the file that it added.
     #[track_caller]
     pub(super) fn done(&self, who: &As, title: &str, file: &str, text: &str) -> String {
+        self.done_in_steps(who, title, &[(file, text)])
+    }
+
+    /// The same with a commit for each of these.
+    #[track_caller]
+    pub(super) fn done_in_steps(&self, who: &As, title: &str, steps: &[(&str, &str)]) -> String {
         let id = self.add(title);
         let path = self.claim(who, &id);
-        self.commit_in(&path, file, text);
+        steps.iter().for_each(|(file, text)| drop(self.commit_in(&path, file, text)));
         self.finish(who, &id);
         id
     }

@@ -83,6 +83,63 @@ fn with_deps_met_done_nobody_waits_for_a_landing() {
 }
 
 #[test]
+fn what_depends_on_one_that_was_sent_back_waits_for_it() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n\n[deps]\nmet = \"done\"\n");
+    let first = yard.done(&agent("a"), "first", "a.txt", "first\n");
+    let ids: Vec<String> = ["second", "third"]
+        .iter()
+        .scan(first.clone(), |dependency, title| {
+            let added = yard.json(&human("ada"), &["add", title, "--dep", dependency]).ok().json();
+            let id = added["id"].as_str().unwrap().to_owned();
+            let path = yard.claim(&agent(title), &id);
+            yard.commit_in(&path, &format!("{title}.txt"), "x\n");
+            yard.finish(&agent(title), &id);
+            dependency.clone_from(&id);
+            Some(id)
+        })
+        .collect();
+    yard.commit("a.txt", "another\n");
+    let before = yard.at("main");
+    for args in [&["land", "--queue", "--check"][..], &["land", "--queue"]] {
+        let ran = yard.json(&agent("lander"), args);
+        assert_eq!(ran.code, 6, "{ran:?}");
+        let said = ran.json();
+        assert_eq!(said["landed"], serde_json::json!([]), "{said:#}");
+        let refused = said["refused"].as_array().unwrap().iter();
+        let told: Vec<(&str, &str)> =
+            refused.map(|it| (it["task"].as_str().unwrap(), it["error"]["code"].as_str().unwrap())).collect();
+        assert_eq!(told, [(first.as_str(), "conflict"), (&ids[0], "unmet"), (&ids[1], "unmet")]);
+        assert_eq!(yard.at("main"), before);
+    }
+    // Nor while the first is open again: a person may say otherwise, and that is recorded.
+    for args in [&["land", ids[0].as_str()][..], &["land", "--queue"]] {
+        let ran = yard.json(&agent("lander"), args);
+        assert_eq!(ran.code, 6, "{ran:?}");
+        assert!(ran.stdout.contains(&format!("depends on {first}")), "{ran:?}");
+        assert_eq!(yard.at("main"), before);
+    }
+    let path = yard.claim(&agent("a"), &first);
+    yard.git_in(&path, &["merge", "--quiet", "-s", "ours", "main"]);
+    yard.finish(&agent("a"), &first);
+    let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+    assert_eq!(said["landed"].as_array().unwrap().len(), 3, "{said:#}");
+    yard.has_landed_in_peace();
+}
+
+#[test]
+fn a_person_may_land_what_depends_on_something_open() {
+    let yard = Yard::landing("[land]\nstyle = \"merge\"\n\n[deps]\nmet = \"done\"\n");
+    let first = yard.done(&agent("a"), "first", "a.txt", "first\n");
+    let second = yard.done(&agent("b"), "second", "b.txt", "x\n");
+    yard.run(&human("ada"), &["dep", "add", &second, &first]).ok();
+    yard.run(&human("ada"), &["reopen", &first, "-m", "not yet"]).ok();
+    assert_eq!(yard.json(&human("ada"), &["land", &second]).refused(6)["code"], "unmet");
+    yard.json(&human("ada"), &["land", &second, "--force", "--reason", "it stands alone"]).ok();
+    assert_eq!(yard.in_main("b.txt").as_deref(), Some("x\n"));
+    assert!(yard.kinds(&second).iter().any(|kind| kind == "rule.overridden"), "{:?}", yard.kinds(&second));
+}
+
+#[test]
 fn a_second_conflict_in_one_queue_is_told_and_the_first_lands() {
     let yard = Yard::landing(LANDS);
     let a = yard.done(&agent("a"), "first", "a.txt", "first\n");

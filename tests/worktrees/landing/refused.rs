@@ -128,6 +128,34 @@ fn a_server_that_refuses_leaves_no_intent_anywhere() {
 }
 
 #[test]
+fn what_landed_before_a_server_refused_is_told() {
+    const SECOND: &str =
+        "#!/bin/sh\n[ \"$1\" != refs/onus/landing/ON-2 ] || { echo 'main is protected'; exit 1; }\n";
+    let (yard, bare) = with_server();
+    // What changes the rules lands alone, so that there are two steps.
+    let config = "# rules\n[land]\nremote = \"origin\"\n";
+    let first = yard.done(&agent("one"), "rules", "onus.toml", config);
+    let [second, third] =
+        ["two", "three"].map(|name| yard.done(&agent(name), name, &format!("{name}.txt"), "x\n"));
+    program(&bare.join("hooks/update"), SECOND);
+    let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    let said = ran.json();
+    assert_eq!(said["landed"][0]["task"], first.as_str(), "{said:#}");
+    assert_eq!(said["landed"].as_array().unwrap().len(), 1);
+    let refused =
+        |n: usize| (said["refused"][n]["task"].as_str(), said["refused"][n]["error"]["message"].as_str());
+    assert_eq!(refused(0).0, Some(second.as_str()));
+    assert!(refused(0).1.unwrap().contains("main is protected"), "{said:#}");
+    assert_eq!(refused(1).0, Some(third.as_str()));
+    assert!(refused(1).1.unwrap().contains("was not tried"), "{said:#}");
+    assert_eq!(yard.git_in(&bare, &["show", "main:onus.toml"]), config.trim_end());
+    std::fs::remove_file(bare.join("hooks/update")).unwrap();
+    let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+    assert_eq!(said["landed"].as_array().unwrap().len(), 2, "{said:#}");
+}
+
+#[test]
 fn landing_from_a_detached_checkout_moves_the_branch_and_nothing_else() {
     let yard = Yard::landing(LANDS);
     let (a, b) =

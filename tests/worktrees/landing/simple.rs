@@ -5,6 +5,9 @@ use crate::support::{Ran, agent, human};
 
 use super::kit::LANDS;
 
+/// Two commits to one file: replayed where they are already, the first of them would conflict.
+const TWO_STEPS: [(&str, &str); 2] = [("k.txt", "one\n"), ("k.txt", "two\n")];
+
 #[test]
 fn a_done_task_lands_with_one_merge_commit_and_leaves_nothing_behind() {
     let yard = Yard::landing(LANDS);
@@ -149,11 +152,7 @@ fn a_conflict_moves_nothing_and_names_the_other_side() {
 #[test]
 fn a_checkout_with_changes_in_the_way_is_left_as_it_is_and_reverts_nothing() {
     let yard = Yard::landing(LANDS);
-    let (who, id) = (agent("w"), yard.add("change a"));
-    let path = yard.claim(&who, &id);
-    yard.commit_in(&path, "a.txt", "landed\n");
-    yard.commit_in(&path, "new.txt", "new\n");
-    yard.finish(&who, &id);
+    let id = yard.done_in_steps(&agent("w"), "change a", &[("a.txt", "landed\n"), ("new.txt", "new\n")]);
     std::fs::write(yard.repo().join("a.txt"), "uncommitted\n").unwrap();
     std::fs::write(yard.repo().join("LOG.md"), "# log\nmine\n").unwrap();
     let said = yard.land(&id);
@@ -163,7 +162,7 @@ fn a_checkout_with_changes_in_the_way_is_left_as_it_is_and_reverts_nothing() {
     // Whoever commits there takes nothing back: the next landing merges both.
     yard.git(&["commit", "--quiet", "-m", "my log", "LOG.md"]);
     yard.git(&["checkout", "--quiet", "--", "a.txt"]);
-    let other = yard.done(&who, "another", "other.txt", "x\n");
+    let other = yard.done(&agent("w"), "another", "other.txt", "x\n");
     yard.land(&other);
     assert_eq!(yard.in_main("a.txt").as_deref(), Some("landed\n"));
     assert_eq!(yard.in_main("LOG.md").as_deref(), Some("# log\nmine\n"));
@@ -232,11 +231,7 @@ fn a_superseded_holder_lands_nothing_however_it_asks() {
 #[test]
 fn what_was_replayed_does_not_conflict_with_itself() {
     let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
-    let (who, id) = (agent("w"), yard.add("two steps"));
-    let path = yard.claim(&who, &id);
-    yard.commit_in(&path, "k.txt", "one\n");
-    yard.commit_in(&path, "k.txt", "two\n");
-    yard.finish(&who, &id);
+    let id = yard.done_in_steps(&agent("w"), "two steps", &TWO_STEPS);
     yard.commit("other.txt", "x\n");
     yard.json(&agent("lander"), &["land", &id, "--keep"]).ok();
     let landed = yard.show(&id)["landed"].clone();
@@ -253,11 +248,7 @@ fn what_was_replayed_does_not_conflict_with_itself() {
 fn what_somebody_replayed_by_hand_is_found_and_does_not_conflict() {
     for style in ["--rebase", "--merge", "--squash"] {
         let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
-        let (who, id) = (agent("w"), yard.add("two steps"));
-        let path = yard.claim(&who, &id);
-        yard.commit_in(&path, "k.txt", "one\n");
-        yard.commit_in(&path, "k.txt", "two\n");
-        yard.finish(&who, &id);
+        let id = yard.done_in_steps(&agent("w"), "two steps", &TWO_STEPS);
         yard.commit("other.txt", "x\n");
         let branch = yard.branches().pop().unwrap();
         yard.git(&["cherry-pick", &format!("{branch}~1"), &branch]);
@@ -273,11 +264,7 @@ fn what_somebody_replayed_by_hand_is_found_and_does_not_conflict() {
 #[test]
 fn what_was_replayed_before_a_kill_is_there_once() {
     let yard = Yard::landing("[land]\nstyle = \"rebase\"\n");
-    let (who, id) = (agent("w"), yard.add("two steps"));
-    let path = yard.claim(&who, &id);
-    yard.commit_in(&path, "k.txt", "one\n");
-    yard.commit_in(&path, "k.txt", "two\n");
-    yard.finish(&who, &id);
+    let id = yard.done_in_steps(&agent("w"), "two steps", &TWO_STEPS);
     let base = yard.commit("other.txt", "x\n");
     let mut land = yard.command(&agent("lander"));
     let killed = land.args(["land", &id]).env("PATH", Yard::path_with(&yard.killing_git())).output().unwrap();

@@ -10,6 +10,7 @@ use crate::task::State;
 use crate::text::Field;
 use crate::transition::Verb;
 
+use super::ready::{ObstacleKind, Upstream, unmet_refusal};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant};
 use super::tasks::{kept_for, own_token};
 use super::{Decision, View, gate, overridden};
@@ -62,6 +63,12 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
         return Err(Refusal::new(Code::Changed, message).task(id).next(Step::Land(id.to_owned())));
     }
     let mut drafts = Vec::new();
+    if let Some(refusal) = unfinished_dependency(view) {
+        match force {
+            Some(force) => drafts.push(overridden("dependencies", force)),
+            None => return Err(refusal),
+        }
+    }
     let of_task = &view.task.facts.constraints;
     let constraints = match standing {
         Standing::Holder { lease, .. } => lease.constraints_now(of_task),
@@ -82,6 +89,14 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     }
     drafts.push(own_token(&standing, Draft::new(Body::LandingIntended(checked.intent.clone()))));
     Ok(Decision::of(drafts))
+}
+
+/// What is done waits for a dependency that is open again: it may stand on what that one has still to change. One that is done as
+/// well and has not landed is no bar: both may land together.
+fn unfinished_dependency(view: &View<'_>) -> Option<Refusal> {
+    let is_open =
+        |upstream: &Upstream| upstream.kind == ObstacleKind::Dependency && upstream.state != State::Done;
+    unmet_refusal(view).filter(|_| view.task.state == State::Done && view.waits_for.iter().any(is_open))
 }
 
 fn not_landing(view: &View<'_>) -> Refusal {

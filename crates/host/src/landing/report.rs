@@ -2,7 +2,7 @@
 
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Refusal, Step};
 use onus_repo::landing::Checkout;
 
 /// A task that landed.
@@ -68,12 +68,29 @@ impl Report {
     /// Adds what could not be settled.
     pub fn refuse(&mut self, refusals: Vec<Refusal>) {
         let named = |refusal: Refusal| (refusal.task.clone().unwrap_or_default(), refusal);
-        self.refuse_each(refusals.into_iter().map(named).collect());
+        self.refuse_each(refusals.into_iter().map(named));
     }
 
     /// Adds tasks that stay where they are, each with the reason.
-    pub(super) fn refuse_each(&mut self, refused: Vec<(String, Refusal)>) {
+    pub(super) fn refuse_each(&mut self, refused: impl IntoIterator<Item = (String, Refusal)>) {
         let stays = |(id, refusal)| Refused { id, refusal, is_reopened: false };
         self.refused.extend(refused.into_iter().map(stays));
+    }
+
+    /// Something ended it before all of these were tried: the first that is left says what, and the others that they wait.
+    pub(super) fn stopped(&mut self, all: &[String], refusal: Refusal) {
+        let is_told = |id: &&String| {
+            self.landed.iter().any(|it| it.id == **id)
+                || self.found.iter().any(|(it, _)| it == *id)
+                || self.refused.iter().any(|it| it.id == **id)
+        };
+        let rest: Vec<String> = all.iter().filter(|id| !is_told(id)).cloned().collect();
+        let waits = |id: &String| {
+            let message = format!("{id} was not tried: landing ended before its turn");
+            (id.clone(), Refusal::new(refusal.code, message).task(id).next(Step::Land(id.clone())))
+        };
+        let others: Vec<(String, Refusal)> = rest.iter().skip(1).map(waits).collect();
+        let first = rest.into_iter().next().or_else(|| refusal.task.clone()).unwrap_or_default();
+        self.refuse_each([(first, refusal)].into_iter().chain(others));
     }
 }

@@ -78,28 +78,49 @@ impl Landings<'_> {
         run: &mut GateRun<'_>,
     ) -> Result<Report, Refusal> {
         let mut report = Report::default();
-        let mut left = vec![self.landable(Some(seated), candidates, &mut report)];
+        let all: Vec<String> = candidates.iter().map(|it| it.id().to_owned()).collect();
+        let landable = self.landable(Some(seated), candidates, &mut report);
+        match self.land_batches(seated, landable, until, run, &mut report) {
+            // What landed before is told all the same.
+            Err(refusal) if !report.landed.is_empty() => report.stopped(&all, refusal),
+            outcome => outcome?,
+        }
+        if until == Until::Landed && self.remote().is_none() {
+            match self.lander.bring_forward(&self.target).map_err(refused) {
+                Ok(checkouts) => report.checkouts = checkouts,
+                Err(refusal) => report.refuse(vec![refusal]),
+            }
+        }
+        self.say_how(&mut report);
+        Ok(report)
+    }
+
+    fn land_batches(
+        &mut self,
+        seated: &Seated,
+        landable: Vec<Candidate>,
+        until: Until,
+        run: &mut GateRun<'_>,
+        report: &mut Report,
+    ) -> Result<(), Refusal> {
+        let mut left = vec![landable];
         while let Some(mut batch) = left.pop() {
             let mut tries = 0;
             while !batch.is_empty() && report.red.is_empty() {
                 let size = batch.len();
-                match self.round(seated, &mut report, std::mem::take(&mut batch), until, run)? {
+                match self.round(seated, report, std::mem::take(&mut batch), until, run)? {
                     Tried::Done => {}
                     Tried::Again(rest) if rest.len() < size || tries < TRIES => {
-                        // Whatever got on counts anew: a long queue is no hindrance.
+                        // The count begins again whenever some have landed: a long queue may take many rounds.
                         tries = if rest.len() < size { 0 } else { tries + 1 };
-                        batch = self.as_they_are_now(rest, &mut report)?;
+                        batch = self.as_they_are_now(rest, report)?;
                     }
                     Tried::Again(rest) => {
                         let busy = "its target or its branch moved again and again";
-                        report.refused.extend(rest.iter().map(|candidate| {
-                            Refused {
-                                id: candidate.id().to_owned(),
-                                refusal: Refusal::new(Code::Busy, format!("{}: {busy}", candidate.id()))
-                                    .task(candidate.id())
-                                    .next(Step::Land(candidate.id().to_owned())),
-                                is_reopened: false,
-                            }
+                        report.refuse_each(rest.iter().map(|candidate| {
+                            let id = candidate.id();
+                            let refusal = Refusal::new(Code::Busy, format!("{id}: {busy}"));
+                            (id.to_owned(), refusal.task(id).next(Step::Land(id.to_owned())))
                         }));
                     }
                     Tried::Split(mut first) => {
@@ -110,11 +131,7 @@ impl Landings<'_> {
                 }
             }
         }
-        if until == Until::Landed && self.remote().is_none() {
-            report.checkouts = self.lander.bring_forward(&self.target).map_err(refused)?;
-        }
-        self.say_how(&mut report);
-        Ok(report)
+        Ok(())
     }
 
     /// How conflicts are resolved. Only when all is done is it known by which name what has landed can be merged.
@@ -140,8 +157,8 @@ impl Landings<'_> {
                 token: task.token,
                 state: task.state,
             };
-            let command =
-                Command::OnTask { task: Some(TaskRef::from(task.uid)), act: Act::Land(checked), force: None };
+            let (task, force) = (Some(TaskRef::from(task.uid)), self.force.clone());
+            let command = Command::OnTask { task, act: Act::Land(checked), force };
             let identity = self.identity_for(&candidate);
             let command = match seated {
                 Some(seated) => seated.guard(command),
@@ -190,6 +207,7 @@ impl Landings<'_> {
         until: Until,
         run: &mut GateRun<'_>,
     ) -> Result<Tried, Refusal> {
+        self.lander = self.lander.afresh();
         let tip = self.tip()?;
         let asked = self.asked(&tip.commit)?;
         let (built, deferred) = self.build(&tip, &asked, candidates, until, report)?;
@@ -296,6 +314,10 @@ impl Landings<'_> {
         let (mut base, is_alone) = (tip.commit.clone(), candidates.len() == 1);
         let mut candidates = candidates.into_iter();
         while let Some(candidate) = candidates.next() {
+            if let Some(refused) = behind_a_refused_one(&candidate, report) {
+                report.refused.push(refused);
+                continue;
+            }
             let style = style(self.style);
             let planned = self.lander.plan(&base, &candidate.head, style, &asked.union).map_err(refused)?;
             let plan = match planned {
@@ -369,8 +391,7 @@ impl Landings<'_> {
         plan: Plan,
         is_result: bool,
     ) -> Result<Built, Refusal> {
-        let provisional = self.lander.provisional(&plan.tree, base).map_err(refused)?;
-        let changed = self.lander.changed(base, &provisional).map_err(refused)?;
+        let changed = self.lander.changed(base, &plan.tree).map_err(refused)?;
         let read = self.lander.tree_of(&candidate.head).map_err(refused)?;
         let demand = asked.demand(&changed, &plan.tree, &read);
         let gates: Vec<GateKey> =
@@ -420,6 +441,16 @@ impl Built {
             to_run: Vec::new(),
         }
     }
+}
+
+/// One whose dependency does not land now: its branch may stand on what that one's gates or conflicts kept out.
+fn behind_a_refused_one(candidate: &Candidate, report: &Report) -> Option<Refused> {
+    let is_refused = |id: &&String| report.refused.iter().any(|refused| refused.id == **id);
+    let dependency = candidate.of.view.deps.iter().find(is_refused)?;
+    let id = candidate.id().to_owned();
+    let message = format!("{id} depends on {dependency}, which does not land");
+    let refusal = Refusal::new(Code::Unmet, message).task(&id).next(Step::why(dependency));
+    Some(Refused { id, refusal, is_reopened: false })
 }
 
 fn style(style: LandStyle) -> Style {

@@ -252,6 +252,7 @@ pub(crate) fn does_wait_for(session: &mut dyn Statements, task: Uid, other: Uid)
     Ok(hit.is_some())
 }
 
+/// What is not even done comes first, before what has only to land.
 pub(crate) fn unmet(session: &mut dyn Statements, task: Uid, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(
@@ -259,7 +260,7 @@ pub(crate) fn unmet(session: &mut dyn Statements, task: Uid, limit: u64) -> Resu
             TASK_COLUMNS,
             " FROM task WHERE {project = $1 AND }NOT met \
              AND uid IN (SELECT needs FROM dep WHERE {dep.project = $1 AND }dep.task = ?1) \
-             ORDER BY priority, number LIMIT ?2"
+             ORDER BY state = 'done', priority, number LIMIT ?2"
         ),
         values![task, limit],
         decode::task,
