@@ -391,7 +391,7 @@ fn what_the_holder_does_wakes_who_waits_for_that_task() {
     // Released: it is had.
     let id = held();
     let waiter = Waiter::asleep(&sandbox, &next, &[&id, "--wait", "5m"]);
-    sandbox.json(&holder, &["note", &id, "nothing for who waits"]).ok();
+    sandbox.json(&holder, &["note", &id, "nothing for a waiter"]).ok();
     waiter.wait_until_asleep();
     sandbox.json(&holder, &["release", &id]).ok();
     assert_eq!(waiter.got(Instant::now())["task"]["id"], id.as_str());

@@ -219,7 +219,7 @@ mod tests {
             }
         }
 
-        /// Who holds a task hears of it; who holds both hears once; nobody else.
+        /// The holder of a task hears of it; one who holds both hears once; nobody else hears.
         #[test]
         fn both_holders_hear_and_one_holder_hears_once(one in prop::option::of("[xy]"), other in prop::option::of("[xy]")) {
             let actor: ActorName = "agent:a".parse().unwrap();

@@ -4,7 +4,7 @@
 //! the *tree* that was judged and to the *definition* that it was judged by: another tree or another definition was not
 //! judged; the same tree under another commit was.
 //!
-//! What was judged is an event and a row; who asks brings the gates as they are defined now and the tree that is there now
+//! What was judged is an event and a row; the caller brings the gates as they are defined now and the tree that is there now
 //! ([`Demand`]). So nothing is kept up to date: what is [`missing`](Demand::missing) is computed.
 
 use std::collections::BTreeSet;

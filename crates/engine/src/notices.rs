@@ -195,7 +195,7 @@ impl Snapshot<'_> {
         Ok(notices)
     }
 
-    /// That the caller waits in a circle, if it closed since it was last seen. Only who was refused something can be in one.
+    /// That the caller waits in a circle, if it closed since it was last seen. Only a caller that was refused something can be in one.
     fn news_of_a_circle(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),

@@ -543,7 +543,7 @@ fn a_plan_that_waits_for_a_known_origin_beside_its_done_is_not_stuck() {
     let upstream = task_of(place.run(&founder, Command::Add(known.clone()))).id;
     let other = place.add(Facts::default());
     place.depend(&other, &upstream).unwrap();
-    // `done` has its own row and waits for that of who waits for it.
+    // `done` has its own row and waits for the row of the task that depends on it.
     place.block_task(&other);
     let done = place.start(agent(1), on(&upstream, verb(Verb::Done)));
     place.waiting(1);

@@ -43,7 +43,7 @@ impl Asker {
     }
 }
 
-/// An open store, and who asks.
+/// An open store, and the caller.
 #[derive(Debug)]
 pub struct Entered {
     pub engine: Engine<AnyStore>,

@@ -17,10 +17,10 @@ use onus_store::AnyStore;
 
 use crate::Host;
 
-/// How long somebody waits who asks.
+/// How long a caller waits who asked for the forecast.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long somebody waits who is about to go on with something else.
+/// How long a caller waits who is about to do something else.
 const PATIENCE_BESIDE: Duration = Duration::from_millis(1_500);
 
 /// What was foreseen, of which branches.

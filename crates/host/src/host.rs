@@ -266,7 +266,7 @@ impl Host {
         })
     }
 
-    /// The engine for reading, and who asks if that is clear: reads need no name.
+    /// The engine for reading, and the caller if it is known: reads need no name.
     pub fn reader(&self) -> Result<(Engine<AnyStore>, Option<Identity>), Refusal> {
         let mut engine = self.engine(Access::Read)?;
         let identity = match self.identity(&mut engine) {

@@ -498,7 +498,7 @@ pub trait Read {
     /// Agents' leases without any time limit that have not ended: one actor's, and all.
     fn indefinite_leases(&mut self, actor: &ActorName) -> Result<(u64, u64)>;
     /// Open tasks without a lease that wait for nothing and that an actor of this tier may claim, the best first
-    /// ([`onus_core::decide::rank`] for who asks). Those with a schedule only if it is due. `visit` says whether to go on.
+    /// ([`onus_core::decide::rank`] for the caller). Those with a schedule only if it is due. `visit` says whether to go on.
     fn walk_ready(
         &mut self,
         asker: Option<&ActorName>,
@@ -612,7 +612,7 @@ pub trait Write: Read {
     fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>>;
     /// Locks the project's row until the commit, then reads it.
     fn lock_project(&mut self) -> Result<Project>;
-    /// Locks the edges between tasks until the commit: for who changes them, or walks along them for a decision. Before any
+    /// Locks the edges between tasks until the commit: for whoever changes them, or walks along them for a decision. Before any
     /// task is locked.
     fn lock_graph(&mut self) -> Result<()> {
         Ok(())

@@ -19,7 +19,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let text = match context.host.reader() {
         Ok((mut engine, identity)) => primer::primer(&mut engine, identity.as_ref(), args.full)
             .unwrap_or_else(|refusal| primer::without_store(&refusal)),
-        // Who cannot be known is told how to be.
+        // A caller that cannot be identified is told how to say who it is.
         Err(refusal) if refusal.code == Code::Identity => identity_text(&refusal),
         Err(refusal) => primer::without_store(&refusal),
     };

@@ -1,4 +1,4 @@
-//! Files that were changed, or are about to be: who asks, and in which worktree.
+//! Requests about files: those that are about to be changed, and those that were, each with its caller and worktree.
 
 use serde::{Deserialize, Serialize};
 

@@ -221,7 +221,7 @@ fn by_people_only<T>(
     decide: impl FnOnce(Option<&Force>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     if force.is_some() && !view.caller.actor.is_person() {
-        // Who is fenced or meets a holder is told that first; force would have helped nobody but a person.
+        // A caller that is fenced or meets a holder is told that first; force would have helped nobody but a person.
         return match decide(None) {
             Err(refusal) if matches!(refusal.exit_code(), 4 | 5) => Err(refusal),
             _ => Err(people_only(view)),

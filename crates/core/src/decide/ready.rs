@@ -98,10 +98,10 @@ pub fn is_kept_for(task: &Task, actor: Option<&ActorName>) -> bool {
     matches!((&task.kept, actor), (Some(kept), Some(actor)) if kept.actor == *actor)
 }
 
-/// The order in which tasks are offered to who asks, the least first: by priority; then what is kept for the asker; then by the
-/// unfinished tasks that depend on them; then by age.
-pub fn rank(task: &Task, asker: Option<&ActorName>) -> (Priority, Reverse<bool>, Reverse<u64>, Number) {
-    let kept = Reverse(is_kept_for(task, asker));
+/// The order in which tasks are offered to a caller, the least first: by priority; then what is kept for the caller; then by the
+/// number of unfinished tasks that depend on them; then by age.
+pub fn rank(task: &Task, caller: Option<&ActorName>) -> (Priority, Reverse<bool>, Reverse<u64>, Number) {
+    let kept = Reverse(is_kept_for(task, caller));
     (task.facts.priority, kept, Reverse(task.counts.open_dependents), task.number)
 }
 

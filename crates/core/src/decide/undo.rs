@@ -49,7 +49,7 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
         return Err(refused(change, "it ended another's lease"));
     }
     let moved = |verb| Act::Move { verb, message: None, uncommitted: None, demand: None };
-    // Who had it in hand has it in hand again; a lease that was got only in passing is not got again.
+    // Whoever worked on it works on it again; a lease that was got only in passing is not got again.
     let held_before = change.before.is_some_and(|before| before.leased);
     let again = || held_before.then(|| Act::Claim(change.terms.clone()));
     let state = change.before.map(|before| before.state);

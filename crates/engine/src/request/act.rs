@@ -101,7 +101,7 @@ impl UnitOfWork<'_> {
             }
             // Of two that ask for a reference that is one task's only, the second finds the first.
             Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
-            // Who is finished, or no longer, counts with its neighbours.
+            // The neighbours count a task that is finished, or no longer is.
             Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. }
             | Act::SettleLanding { .. }
             | Act::FoundLanded(_)

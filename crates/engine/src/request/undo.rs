@@ -25,7 +25,7 @@ impl UnitOfWork<'_> {
         self.write.lock_graph()?;
         self.write.lock_tasks(&[uid], Reach::Neighbours)?;
         let now = self.locked(uid)?;
-        // Who was superseded is told that first, not whose change came last.
+        // A superseded caller is told that first, not whose change came last.
         self.caller.token = self.token_for(uid)?;
         let evidence = self.evidence(&now, None)?;
         check_fence(&self.view(&now, &evidence))?;

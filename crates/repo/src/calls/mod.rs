@@ -98,7 +98,7 @@ struct Head {
     pending: Vec<FileChange>,
     /// Tracked files that were missing when the tree was last looked at, if it ever was.
     missing: Option<Vec<String>>,
-    /// Who was told that the tree is too large to be looked at.
+    /// The conversations that were told that the tree is too large to be looked at.
     told_slow: Vec<Party>,
 }
 

@@ -17,7 +17,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
     vec![
         ("ready is what is open, unheld and waits for nothing", ready),
         ("ready is ordered by priority, then by who waits, then by age", ready_order),
-        ("what is kept for who asks comes first in its priority, and nowhere else", kept_for_who_asks),
+        ("what is kept for the caller comes first within its priority, and only there", kept_for_the_caller),
         ("ready knows tiers and schedules", tiers_and_schedules),
         ("a walk over what is ready can look at the store, and stop", walk_stops),
         ("a dependency counts while it is not done, however often that changes", dependencies_count),
@@ -121,7 +121,7 @@ fn keep(write: &mut dyn Write, task: u32, actor: &str) -> Result<()> {
     append(write, t(task), Draft::new(Body::LeaseHandedOff { kept_for, lease: None })).map(drop)
 }
 
-fn kept_for_who_asks<S: Store>(store: &mut S) {
+fn kept_for_the_caller<S: Store>(store: &mut S) {
     commit(store, |write| {
         for (n, priority, tier, at_ms) in [
             (1, Priority::P1, 1, None),

@@ -79,7 +79,7 @@ impl Server {
         SERVER.get_or_init(Server::start)
     }
 
-    /// A server of one's own, for who restarts or ends it.
+    /// A server of its own, for a test that restarts or ends it.
     pub fn start() -> Server {
         Server::start_with("")
     }

@@ -23,7 +23,7 @@ pub(super) struct AdvisoryLock {
 }
 
 /// The same error with the name of the session that has this lock, if it was given up for a lock and one has it still. What
-/// was waited for may have been something else, a row: so only who cannot but have been in the way is named.
+/// was waited for may have been something else, a row: so only a session that must have been in the way is named.
 pub(super) fn named(error: StoreError, address: &Address, lock: AdvisoryLock) -> StoreError {
     match error {
         StoreError::Busy { pid: None, waited } => match in_the_way(address, lock) {

@@ -23,7 +23,8 @@ use super::rows::to_sql;
 use super::session::{Lock, NOW_MS, Scopes, Session};
 
 /// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something is scheduled
-/// and due, or kept for who asks: that may come before it. Who skips what is locked waits for nothing: it may read the clock beside the row.
+/// and due, or kept for the caller: that may come before it. This statement skips what is locked and so waits for nothing: it may read the clock beside
+/// the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     let first_of = |tier: u8| {

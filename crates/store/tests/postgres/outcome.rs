@@ -136,7 +136,7 @@ fn what_the_standby_does_not_have_is_not_acknowledged() {
     standby.control(&["-w", "-m", "immediate", "stop"]);
     thread::scope(|scope| {
         let writer = scope.spawn(|| store.write(|write| append_note(write, uid(1, 1))));
-        // Here it is committed, and who waits for the standby is ended: its client asks what became of it.
+        // Here it is committed, and the session that waits for the standby is ended: its client asks what became of it.
         eventually("the commit waits for the standby", || waiting("pg_terminate_backend(pid)") == 1);
         eventually("it can be seen here", || version(&mut direct) == 2);
         eventually("its client waits for the standby", || waiting("pid") == 1 || writer.is_finished());

@@ -48,7 +48,7 @@ fn eight_writers_get_their_share_and_never_two_at_once() {
     assert!(turns.iter().all(|turns| *turns >= fair / 4), "{turns:?}");
 }
 
-/// Who just left the lock and wants it back meets the turnstile, where the next one stands.
+/// A writer that just freed the lock and wants it back meets the turnstile, where the next one stands.
 #[test]
 fn nobody_barges_in_before_one_who_waits() {
     let folder = folder();
@@ -172,7 +172,7 @@ fn lock_files_are_never_unlinked_or_replaced() {
     assert_eq!(inodes(), before);
 }
 
-/// The bell only hurries: who cannot hear it, because its name is taken or it does not ring, still gets the lock.
+/// The bell only hurries: a writer that cannot hear it, because its name is taken or it does not ring, still gets the lock.
 #[test]
 fn a_seat_is_found_without_the_bell() {
     let folder = folder();
