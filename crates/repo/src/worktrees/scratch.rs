@@ -13,6 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use onus_core::refusal::Refusal;
 
@@ -25,6 +26,10 @@ const FOLDER: &str = ".scratch";
 
 /// What they are called: no task's worktree begins with a dot.
 const PREFIX: &str = ".scratch-";
+
+/// How long, and how often, one that cannot be taken away is tried again.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// So many may be in use at once.
 const MOST: usize = 1_000;
@@ -208,8 +213,21 @@ impl Worktrees {
         Ok(linked)
     }
 
-    /// Takes one away that nobody uses, with all that is in it.
+    /// Takes one away that nobody uses, with all that is in it. The git of a process that was killed may still write there for a
+    /// moment: what it wrote meanwhile goes, too.
     pub(super) fn scrap_scratch(&self, lock: &Lock, path: &Path) -> Result<(), Refusal> {
+        let began = Instant::now();
+        loop {
+            match self.try_to_scrap(lock, path) {
+                Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+                // A folder that was made again in its place, by its path.
+                Ok(()) if path.exists() && began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_to_scrap(&self, lock: &Lock, path: &Path) -> Result<(), Refusal> {
         let what = "cannot remove a scratch worktree";
         if !is_scratch(path) {
             return Err(refuse(format!("{} is not a scratch worktree", path.display())));
@@ -242,9 +260,9 @@ impl Worktrees {
         let mut root = repository.as_os_str().to_owned();
         root.push(".onus");
         let folder = Path::new(&root).join(FOLDER);
-        if fs::remove_dir(&folder).is_ok() {
-            self.tidy_root(&folder);
-        }
+        // One that is not empty stays, and so does the root.
+        let _ = fs::remove_dir(&folder);
+        self.tidy_root(&folder);
     }
 
     /// Takes away what killed processes left. Says how many there were.

@@ -122,7 +122,7 @@ fn who_is_killed_while_landing_loses_nothing_and_leaves_nothing() {
         }
         assert_eq!(yard.git(&["for-each-ref", "refs/onus"]), "");
         assert_eq!(yard.git(&["worktree", "list"]).lines().count(), 1);
-        assert!(!yard.root().exists(), "a scratch worktree is left");
+        assert!(!yard.root().exists(), "a scratch worktree is left: {:?}", yard.left_in_root());
         yard.fsck();
     }
     assert!(interrupted > 0, "nobody was killed in time: this shows nothing");

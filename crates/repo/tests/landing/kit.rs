@@ -99,6 +99,17 @@ impl Yard {
         self.path().join("repo.onus")
     }
 
+    /// What is in it, two folders deep.
+    pub(crate) fn left_in_root(&self) -> Vec<PathBuf> {
+        let inside = |folder: &Path| -> Vec<PathBuf> {
+            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        };
+        inside(&self.root())
+            .into_iter()
+            .flat_map(|path| [vec![path.clone()], inside(&path)].concat())
+            .collect()
+    }
+
     #[track_caller]
     pub(crate) fn git(&self, args: &[&str]) -> String {
         git(&self.repo(), args)
