@@ -159,6 +159,29 @@ fn a_process_killed_inside_its_transaction_leaves_all_of_it_or_nothing() {
     all_goes_on(&sandbox);
 }
 
+/// Whoever opens the store while nobody else has it open locks the index of the log for a moment; stopped there, it keeps out
+/// readers, too. Here this process stands for it.
+#[test]
+fn one_that_stands_still_while_it_opens_the_store_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.add("a task");
+    let foreign = foreign_writer(&sandbox);
+    foreign.query_row("SELECT count(*) FROM task", [], |row| row.get::<_, i64>(0)).unwrap();
+    let mut index = sandbox.database().into_os_string();
+    index.push("-shm");
+    let index = std::fs::OpenOptions::new().read(true).write(true).open(index).unwrap();
+    rustix::fs::fcntl_lock(&index, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    for args in [&["note", "1", "x"][..], &["list"]] {
+        let refusal = sandbox.json(&agent("b"), args).refused(8);
+        assert_eq!(refusal["code"], "busy", "{refusal:#}");
+        let message = refusal["message"].as_str().unwrap();
+        assert!(message.contains(&format!("process {} ", std::process::id())), "{message}");
+    }
+    rustix::fs::fcntl_lock(&index, rustix::fs::FlockOperation::NonBlockingUnlock).unwrap();
+    drop(foreign);
+    all_goes_on(&sandbox);
+}
+
 /// One that waits for the writer lock with the turnstile in its hands, and is stopped there: the lock is free, and yet nobody
 /// gets to it.
 fn stopped_at_the_turnstile(sandbox: &Sandbox) -> Started {

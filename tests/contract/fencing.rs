@@ -135,6 +135,26 @@ fn nothing_gets_past_the_fence(sandbox: &Sandbox, id: &str, said: &str) {
     }
 }
 
+/// It names no task because it believes to hold one.
+#[test]
+fn a_superseded_holder_that_names_no_task_is_told_so() {
+    for args in [&["done", "-m", "x"][..], &["note", "still at it"], &["release"], &["submit"]] {
+        let sandbox = Sandbox::new();
+        let (old, new) = (agent("a"), agent("b"));
+        sandbox.add("a task");
+        lapsed_claim(&sandbox, &old, "1");
+        claim(&sandbox, &new, "1");
+        let before = dump(&sandbox);
+        let refusal = sandbox.json(&old, args).refused(5);
+        assert_eq!(
+            (refusal["code"].as_str(), refusal["task"].as_str()),
+            (Some("fenced"), Some("ON-1")),
+            "{args:?}"
+        );
+        assert_eq!(dump(&sandbox), before, "{args:?}");
+    }
+}
+
 #[test]
 fn every_changing_command_is_tried_against_the_fence() {
     let sandbox = Sandbox::new();

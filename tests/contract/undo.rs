@@ -31,6 +31,20 @@ fn state_of(sandbox: &Sandbox, id: &str) -> Value {
 }
 
 #[test]
+fn a_seat_that_was_taken_last_is_passed_over() {
+    let sandbox = Sandbox::new();
+    let ann = human("ann");
+    sandbox.run(&ann, &["seat", "take", "nightly"]).ok();
+    assert_eq!(sandbox.json(&ann, &["undo"]).refused(7)["code"], "nothing");
+    sandbox.run(&ann, &["add", "Fix it", "-p", "2"]).ok();
+    sandbox.run(&ann, &["edit", "1", "-p", "0"]).ok();
+    sandbox.run(&ann, &["seat", "release", "nightly"]).ok();
+    sandbox.json(&ann, &["undo"]).ok();
+    assert_eq!(sandbox.show("1")["priority"], "P2");
+    sandbox.is_whole();
+}
+
+#[test]
 fn what_somebody_did_last_is_taken_back() {
     let a = agent("a");
     let held = ["done 1 -m x", "block 1", "drop 1", "submit 1", "release 1 -m x"];

@@ -40,6 +40,21 @@ fn an_agents_commit_of_what_another_reserves_is_refused_and_says_what_to_do() {
 }
 
 #[test]
+fn what_is_only_marked_to_be_added_later_is_in_no_commit() {
+    let (sandbox, ada, bob) = contested();
+    held(&sandbox, &ada, "new.txt");
+    write(sandbox.path(), "new.txt", "later\n");
+    said(&sandbox, &["checkout", "-q", "--", "a.txt"]);
+    said(&sandbox, &["add", "--intent-to-add", "new.txt"]);
+    said(&sandbox, &["add", "b.txt"]);
+    let ran = git_by(&sandbox, &bob, &["commit", "-q", "-m", "free"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(said(&sandbox, &["show", "--name-only", "--format=", "HEAD"]), "b.txt");
+    said(&sandbox, &["add", "new.txt"]);
+    assert_ne!(git_by(&sandbox, &bob, &["commit", "-q", "-m", "now"]).code, 0);
+}
+
+#[test]
 fn hook_looked_in_the_wrong_path_and_silently_passed_everything() {
     // The row of the lessons: the guard's refusal, through a real commit in a linked worktree.
     let (sandbox, _, bob) = contested();

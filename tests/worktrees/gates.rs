@@ -404,6 +404,29 @@ types = [\"bug\"]
     assert_eq!(added["tasks"][0]["gates"], json!(["audit"]));
 }
 
+/// A pass by hand is for the work as it is; what the merged result came to is newer.
+#[test]
+fn a_gate_that_failed_at_landing_is_not_shown_as_passed() {
+    let yard = Yard::landing(
+        "[land]\nstyle = \"merge\"\n\n[[gate]]\nkey = \"build\"\nstage = \"land\"\nrun = [\"test\", \"!\", \"-e\", \"bad\"]\n",
+    );
+    let (ada, who, id) = (human("ada"), agent("w"), yard.add("one"));
+    let path = yard.claim(&who, &id);
+    yard.commit_in(&path, "bad", "x\n");
+    yard.run(&who, &["done", &id, "-m", "did it"]).ok();
+    let pass = ["gate", "pass", &id, "build", "--force", "--reason", "hotfix"];
+    run_in(&yard, &path, &ada, &pass).ok();
+    let shown = run_in(&yard, &path, &ada, &["gate", "list", &id]);
+    assert!(shown.stdout.contains("build: passed without a run"), "{}", shown.stdout);
+    yard.commit("other.txt", "main has moved\n");
+    assert_eq!(yard.json(&ada, &["land", &id]).code, 6);
+    let listed = run_in(&yard, &path, &ada, &["gate", "list", &id, "--json"]).ok().json();
+    let gate = &listed["gates"][0];
+    assert_eq!((gate["passed"].as_bool(), gate["why"].as_str()), (Some(false), Some("failed")), "{gate:#}");
+    let shown = run_in(&yard, &path, &ada, &["gate", "list", &id]);
+    assert!(shown.stdout.starts_with("✗ land    build: failed"), "{}", shown.stdout);
+}
+
 #[test]
 fn init_finds_gates_and_adds_them_only_if_asked_to() {
     let yard = Yard::bare_ground();

@@ -17,6 +17,59 @@ fn kept(yard: &Yard, path: &Path, why: &str) {
 }
 
 #[test]
+fn a_worktree_whose_task_is_not_over_is_not_pruned() {
+    let yard = Yard::landing("");
+    let [one, two, three] = ["one", "two", "three"].map(|title| yard.add(title));
+    let [review, same, twin] = [&one, &two, &three].map(|id| yard.claim(&agent(id), id));
+    yard.run(&agent(&one), &["submit", &one, "-m", "look"]).ok();
+    for (id, path) in [(&two, &same), (&three, &twin)] {
+        yard.commit_in(path, "same.txt", "same\n");
+        // Another commit, also if both are made in one second.
+        yard.git_in(path, &["commit", "--quiet", "--amend", "-m", id]);
+        yard.run(&agent(id), &["done", id, "-m", "did it"]).ok();
+    }
+    // The same change was there and was taken back: to land it again is a change.
+    yard.run(&human("ada"), &["land", &two]).ok();
+    yard.git(&["revert", "--no-edit", "-m", "1", "HEAD"]);
+    let pruned = yard.json(&human("ada"), &["worktree", "prune"]).ok().json();
+    let why = |path: &Path| {
+        let kept = pruned["kept"].as_array().unwrap();
+        kept.iter().find(|it| it["path"] == path.to_str().unwrap()).map(|it| it["why"].as_str().unwrap())
+    };
+    assert_eq!(why(&review), Some("ON-1 is in review"), "{pruned:#}");
+    assert_eq!(why(&twin), Some("ON-3 has still to land"), "{pruned:#}");
+    assert!(review.exists() && twin.exists());
+    yard.run(&human("ada"), &["land", &three]).ok();
+    yard.run(&human("ada"), &["approve", &one]).ok();
+    yard.run(&human("ada"), &["worktree", "prune"]).ok();
+    assert!(!review.exists() && !twin.exists());
+}
+
+#[test]
+fn what_can_be_done_depends_on_why_a_worktree_stays() {
+    let yard = Yard::new();
+    let (a, id) = (agent("a"), yard.add("one"));
+    let path = yard.claim(&a, &id);
+    let next = |path: &Path| {
+        let refused = yard.json(&human("ada"), &["worktree", "remove", path.to_str().unwrap()]);
+        refused.refused(6)["next"].to_string()
+    };
+    assert_eq!(next(&yard.repo()), "[]", "the main checkout is nobody's to remove");
+    assert!(
+        next(&path).contains("wait until agent:a") && !next(&path).contains("discard"),
+        "{}",
+        next(&path)
+    );
+    yard.run(&a, &["release", &id]).ok();
+    fs::write(path.join("new"), "x").unwrap();
+    assert!(
+        next(&path).contains("commit, land or discard") && !next(&path).contains("wait"),
+        "{}",
+        next(&path)
+    );
+}
+
+#[test]
 fn worktrees_with_unmerged_work_reaped() {
     let yard = Yard::new();
     let (a, id) = (agent("a"), yard.add("one"));

@@ -6,14 +6,14 @@
 
 use onus_core::command::{Act, Command};
 use onus_core::decide::moves_task;
-use onus_core::event::Draft;
+use onus_core::event::{Body, Draft};
 use onus_core::gate::JudgementRow;
 use onus_core::ids::{TaskRef, Token, Uid};
-use onus_core::landing::{Intent, Settled};
+use onus_core::landing::{Intent, Landed, Settled};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::Task;
-use onus_store::Store;
+use onus_store::{EventQuery, Store};
 
 use crate::execution::Purpose;
 use crate::query::WithNotices;
@@ -24,6 +24,9 @@ use crate::{Engine, Identity, Request, TaskView};
 
 /// So many tasks that have still to land are looked at.
 const MOST: u64 = 10_000;
+
+/// How far back it is looked for how a task landed.
+const MOST_EVENTS: u64 = 1_000;
 
 /// A landing that was begun and of which nobody has said what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +151,23 @@ impl<S: Store> Engine<S> {
             let task = snapshot.named_task(task, identity)?;
             Ok(snapshot.landable(task)?)
         })
+    }
+
+    /// How a task that was reopened had landed before, if nothing was committed for it since.
+    pub fn landed_before(&mut self, task: Uid) -> Result<Option<Landed>, Refusal> {
+        let found = self.ask(None, |snapshot| {
+            let query =
+                EventQuery { stream: Some(task), newest: true, limit: MOST_EVENTS, ..EventQuery::default() };
+            for record in snapshot.read.events(&query)?.iter().rev() {
+                match record.to_event().map(|event| event.body) {
+                    Ok(Body::TaskLanded(landed)) => return Ok(Some(landed)),
+                    Ok(Body::TaskBranched(_) | Body::CommitMade { .. }) | Err(_) => return Ok(None),
+                    Ok(_) => {}
+                }
+            }
+            Ok(None)
+        })?;
+        Ok(found.value)
     }
 
     /// Tasks that are done and have still to land.

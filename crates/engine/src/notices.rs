@@ -121,7 +121,10 @@ impl Snapshot<'_> {
             notices
                 .extend(of_task().filter_map(|note| Some(yielded(&id, &note.actor, note.yielded.as_ref()?))));
             let wishes = rows.wishes.iter().filter(|wish| wish.task == lease.task);
-            notices.extend(wishes.clone().take(MAX_WANTED).map(|wish| wanted(&id, wish)));
+            if wanted_of.contains(&lease.task) {
+                let reserved = self.read.scope_of(lease.task, lease.token)?.scope();
+                notices.extend(wishes.clone().take(MAX_WANTED).map(|wish| wanted(&id, wish, &reserved)));
+            }
             let more = wishes.count().saturating_sub(MAX_WANTED);
             if more > 0 {
                 let message = format!("{more} more wait for paths that {id} reserves");
@@ -382,18 +385,28 @@ fn strayed(id: &str, group: &[&PendingNotice]) -> Notice {
 }
 
 /// That somebody was refused a path, or the task.
-fn wanted(id: &str, wish: &Wish) -> Notice {
+fn wanted(id: &str, wish: &Wish, reserved: &Scope) -> Notice {
     let by = &wish.actor;
     let Some(path) = &wish.path else {
         let message = format!("{by} waits for {id}: if you are done with it, say so");
         return Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message)
             .next(Step::verb(Verb::Done, id));
     };
-    let message = format!(
-        "{by} waits for {}, which {id} reserves: if you no longer need it, release it",
-        quote::name(path)
-    );
+    let (name, literal) = (quote::name(path), Glob::literal(path).ok());
+    // What is given back is named as it is reserved.
+    let globs: Vec<&Glob> = reserved.globs().iter().filter(|glob| glob.matches(path)).collect();
+    let message = match globs.as_slice() {
+        [] => {
+            let message = format!("{by} waited for {name}, which {id} no longer reserves");
+            return Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message);
+        }
+        [glob] if literal.as_ref() != Some(*glob) => format!(
+            "{by} waits for {name}, which {id} reserves as {}: if you no longer need that, release it",
+            quote::name(glob.as_str())
+        ),
+        _ => format!("{by} waits for {name}, which {id} reserves: if you no longer need it, release it"),
+    };
     let notice = Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message);
-    let give_back = Glob::literal(path).ok().map(|glob| Step::GiveBack { task: id.to_owned(), glob });
-    give_back.into_iter().fold(notice, Notice::next).next(Step::verb(Verb::Done, id))
+    let give_back = |glob: &&Glob| Step::GiveBack { task: id.to_owned(), glob: (*glob).clone() };
+    globs.iter().map(give_back).fold(notice, Notice::next).next(Step::verb(Verb::Done, id))
 }

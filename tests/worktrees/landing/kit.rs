@@ -14,7 +14,7 @@ pub(super) const LANDS: &str = "[land]\nstyle = \"merge\"\nunion = [\"LOG.md\"]\
 impl Yard {
     /// A repository whose main branch has this in its onus.toml. Its gates are approved.
     #[track_caller]
-    pub(super) fn landing(config: &str) -> Yard {
+    pub(crate) fn landing(config: &str) -> Yard {
         let yard = Yard::new();
         std::fs::create_dir_all(yard.folder().join("home")).unwrap();
         let identity = "[user]\n\tname = Ada\n\temail = ada@example.com\n";

@@ -126,6 +126,100 @@ fn what_depends_on_one_that_was_sent_back_waits_for_it() {
     yard.has_landed_in_peace();
 }
 
+/// Its branch has what the other's gate keeps out.
+#[test]
+fn what_stands_on_a_task_that_has_not_landed_does_not_carry_it_along() {
+    for met in ["done", "landed"] {
+        let gate = "[[gate]]\nkey = \"sign\"\nkind = \"manual\"\nstage = \"land\"\nonly_named = true\n";
+        let yard = Yard::landing(&format!("[land]\nstyle = \"merge\"\n\n[deps]\nmet = \"{met}\"\n\n{gate}"));
+        let first = yard.json(&human("ada"), &["add", "first", "--gate", "sign"]).ok().json();
+        let (first, second) = (first["id"].as_str().unwrap().to_owned(), yard.add("second"));
+        let (a, b) = (agent("a"), agent("b"));
+        let of_first = yard.claim(&a, &first);
+        yard.commit_in(&of_first, "first.txt", "1\n");
+        yard.finish(&a, &first);
+        let path = yard.claim(&b, &second);
+        yard.git_in(&path, &["merge", "--quiet", "onus/ON-1-first"]);
+        yard.commit_in(&path, "second.txt", "2\n");
+        yard.finish(&b, &second);
+        yard.run(&human("ada"), &["dep", "add", &second, &first]).ok();
+        let before = yard.at("main");
+        for args in [&["land", second.as_str()][..], &["land", &second, "--check"], &["land", "--queue"]] {
+            let ran = yard.json(&b, args);
+            assert_eq!(ran.code, 6, "{met}: {args:?}: {ran:?}");
+            assert!(ran.stdout.contains(&format!("{second} depends on {first}")), "{met}: {ran:?}");
+            assert_eq!(
+                (yard.at("main"), yard.show(&second)["state"].as_str()),
+                (before.clone(), Some("done"))
+            );
+        }
+        let mut sign = yard.command(&human("ada"));
+        let signed = sign.current_dir(&of_first).args(["gate", "pass", &first, "sign"]).output().unwrap();
+        Ran::of(signed).ok();
+        let said = yard.json(&agent("lander"), &["land", "--queue"]).ok().json();
+        assert_eq!(said["landed"].as_array().unwrap().len(), 2, "{met}: {said:#}");
+        yard.has_landed_in_peace();
+    }
+}
+
+#[test]
+fn one_that_landed_and_was_reopened_lands_again_without_a_branch() {
+    let yard = Yard::landing(LANDS);
+    let (a, id) = (agent("a"), yard.done(&agent("a"), "first", "first.txt", "1\n"));
+    yard.land(&id);
+    yard.run(&human("ada"), &["reopen", &id, "-m", "was it all?"]).ok();
+    yard.run(&a, &["done", &id, "-m", "it was"]).ok();
+    let next = yard.json(&human("ada"), &["add", "next", "--dep", &id]).ok().json();
+    let next = next["id"].as_str().unwrap();
+    assert_eq!(yard.json(&agent("b"), &["claim", next]).refused(6)["code"], "unmet");
+    let before = yard.at("main");
+    let said = yard.json(&agent("lander"), &["land", &id]).ok().json();
+    assert_eq!((said["found"][0]["task"].as_str(), yard.at("main")), (Some(id.as_str()), before), "{said:#}");
+    yard.json(&agent("b"), &["claim", next]).ok();
+    // What was committed since, on a branch that somebody deleted, is not there.
+    yard.run(&human("ada"), &["reopen", &id, "-m", "more"]).ok();
+    let path = yard.claim(&a, &id);
+    yard.commit_in(&path, "more.txt", "2\n");
+    yard.finish(&a, &id);
+    yard.git(&["worktree", "remove", "--force", path.to_str().unwrap()]);
+    let branch = yard.show(&id)["branch"].as_str().unwrap().to_owned();
+    yard.git(&["branch", "--quiet", "-D", &branch]);
+    assert_eq!(yard.json(&agent("lander"), &["land", &id]).refused(3)["code"], "not_found");
+}
+
+#[test]
+fn a_watcher_does_not_spin_on_what_cannot_land_and_ends_when_told() {
+    let yard = Yard::landing(LANDS);
+    let stuck = yard.add("first");
+    let path = yard.claim(&agent("a"), &stuck);
+    yard.commit_in(&path, "first.txt", "1\n");
+    yard.finish(&agent("a"), &stuck);
+    let branch = yard.show(&stuck)["branch"].as_str().unwrap().to_owned();
+    yard.git(&["worktree", "remove", "--force", path.to_str().unwrap()]);
+    yard.git(&["branch", "--quiet", "-D", &branch]);
+    let count = || yard.json(&human("ada"), &["ledger", "verify"]).ok().json()["events"].as_u64().unwrap();
+    let mut watch = yard.command(&agent("lander"));
+    let mut watcher = watch
+        .args(["land", "--queue", "--watch"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let before = count();
+    eventually("its first try", || (count() > before).then_some(()));
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert!(count() - before < 20, "{} events in a moment", count() - before);
+    // Another that can land does so at once.
+    let other = yard.done(&agent("b"), "second", "second.txt", "2\n");
+    eventually("the other to land", || yard.show(&other)["landed"].as_str().map(drop));
+    let pid = rustix::process::Pid::from_child(&watcher);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let code = eventually("its end", || watcher.try_wait().unwrap());
+    use std::os::unix::process::ExitStatusExt as _;
+    assert!(code.code() == Some(128 + 15) || code.signal() == Some(15), "{code:?}");
+    assert_eq!(yard.show(&stuck)["state"], "done");
+}
+
 #[test]
 fn a_person_may_land_what_depends_on_something_open() {
     let yard = Yard::landing("[land]\nstyle = \"merge\"\n\n[deps]\nmet = \"done\"\n");

@@ -155,6 +155,26 @@ fn what_landed_before_a_server_refused_is_told() {
     assert_eq!(said["landed"].as_array().unwrap().len(), 2, "{said:#}");
 }
 
+/// Then the intent stays there; nobody else is kept from landing by that, and it goes as soon as the server lets it.
+#[test]
+fn a_server_that_deletes_nothing_of_ours_stops_one_task_and_not_the_others() {
+    const KEEPS: &str = "#!/bin/sh\ncase $1:$3 in refs/onus/landing/ON-1:000*) echo 'deletions need an admin' >&2; exit 1;; esac\n";
+    let (yard, bare) = with_server();
+    let [first, second] =
+        ["one", "two"].map(|name| yard.done(&agent(name), name, &format!("{name}.txt"), "x\n"));
+    program(&bare.join("hooks/update"), KEEPS);
+    let refused = yard.json(&agent("lander"), &["land", &first]);
+    let error = refused.refused(6);
+    assert_eq!(error["code"], "not_allowed", "{refused:?}");
+    assert!(error["message"].as_str().unwrap().contains("deletions need an admin"), "{error}");
+    yard.json(&agent("lander"), &["land", &second]).ok();
+    assert_eq!(yard.git_in(&bare, &["show", "main:two.txt"]), "x");
+    std::fs::remove_file(bare.join("hooks/update")).unwrap();
+    yard.json(&agent("lander"), &["land", &first]).ok();
+    assert_eq!(yard.git_in(&bare, &["show", "main:one.txt"]), "x");
+    assert_eq!(yard.git_in(&bare, &["for-each-ref", "refs/onus/"]), "");
+}
+
 #[test]
 fn landing_from_a_detached_checkout_moves_the_branch_and_nothing_else() {
     let yard = Yard::landing(LANDS);

@@ -223,12 +223,18 @@ fn print_lease(context: &Context, reply: &Reply, prose: impl FnOnce(&TaskView) -
     let Answer::Lease { task, lease, renewed, takeover } = &reply.answer else { return Err(unexpected()) };
     let value = json!({ "task": task, "lease": lease, "renewed": renewed, "takeover": takeover });
     context.out.reply(reply, value, || {
-        let word = task
-            .last_word
-            .iter()
-            .filter(|_| lease.is_some() && !renewed)
-            .flat_map(|word| render::last_word(&context.out, word));
+        let word = why_it_came_back(context, reply);
         std::iter::once(prose(task)).chain(word).collect::<Vec<_>>().join("\n")
     });
     Ok(())
+}
+
+/// What was said when a task that was just claimed was last put down.
+fn why_it_came_back(context: &Context, claimed: &Reply) -> Vec<String> {
+    match &claimed.answer {
+        Answer::Lease { task, lease: Some(_), renewed: false, .. } => {
+            task.last_word.iter().flat_map(|word| render::last_word(&context.out, word)).collect()
+        }
+        _ => Vec::new(),
+    }
 }

@@ -1,6 +1,7 @@
 //! Which task a request is about.
 
 use onus_core::apply::Project;
+use onus_core::decide::check_fence;
 use onus_core::ids::{TaskRef, Token, Uid, no_such_task};
 use onus_core::lease::Lease;
 use onus_core::refusal::{Code, Refusal, Step};
@@ -17,7 +18,10 @@ impl UnitOfWork<'_> {
         let held = self.tasks_held()?;
         match held.as_slice() {
             [lease] => Ok(lease.task),
-            [] => Err(Refusal::usage("name a task: you hold none").next(Step::Ready).into()),
+            [] => {
+                self.check_not_superseded()?;
+                Err(Refusal::usage("name a task: you hold none").next(Step::Ready).into())
+            }
             many => {
                 let mut refusal = Refusal::new(
                     Code::Ambiguous,
@@ -31,6 +35,17 @@ impl UnitOfWork<'_> {
                 Err(refusal.into())
             }
         }
+    }
+
+    /// Exit 5 for a caller that lost its task and was not told of it yet: it names none because it believes to hold it.
+    fn check_not_superseded(&mut self) -> Result<()> {
+        let lost = self.write.leases_lost_by(&self.caller.actor, &self.caller.instance)?;
+        for lease in lost.iter().filter(|lease| lease.is_of_a_task()) {
+            let Some(task) = self.write.task(lease.task)? else { continue };
+            let evidence = self.evidence(&task, None)?;
+            check_fence(&self.view(&task, &evidence))?;
+        }
+        Ok(())
     }
 
     /// A file that is touched joins the latest of the caller's tasks.

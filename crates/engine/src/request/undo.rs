@@ -80,13 +80,17 @@ impl UnitOfWork<'_> {
         let query = EventQuery { newest: true, limit: LATEST, ..EventQuery::default() };
         let (actor, instance) = (self.caller.actor.to_string(), self.caller.instance.to_string());
         let is_person = self.caller.actor.is_person();
-        let own = self.write.events(&query)?.into_iter().rev().find(|record| {
-            record.task.is_some() && record.actor == actor && (is_person || record.instance == instance)
-        });
-        own.and_then(|record| record.task?.parse().ok()).ok_or_else(|| {
-            let message = format!("none of the last {LATEST} changes is yours: name the task");
-            Refusal::new(Code::Nothing, message).next(Step::LogAll).into()
-        })
+        let own = self.write.events(&query)?.into_iter().rev();
+        let own = own.filter(|record| record.actor == actor && (is_person || record.instance == instance));
+        // Seats have streams of their own, which are no task's.
+        let streams: Vec<Uid> = own.filter_map(|record| record.task?.parse().ok()).collect();
+        for uid in streams {
+            if self.write.task(uid)?.is_some() {
+                return Ok(uid);
+            }
+        }
+        let message = format!("none of the last {LATEST} changes to tasks is yours: name the task");
+        Err(Refusal::new(Code::Nothing, message).next(Step::LogAll).into())
     }
 
     /// A task as it was before its last request, and the events of that request.

@@ -34,8 +34,8 @@ use std::path::PathBuf;
 
 use onus_core::command::Force;
 use onus_core::commit::CommitId;
-use onus_core::ids::TaskRef;
-use onus_core::landing::{LandStyle, LandingPlace};
+use onus_core::ids::{TaskRef, Uid};
+use onus_core::landing::{LandStyle, Landed, LandingPlace};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_engine::{Engine, Identity, Landable, Notice};
@@ -222,8 +222,15 @@ impl<'h> Landings<'h> {
         self.looked_at(of)
     }
 
+    /// The commit by which a task had landed before it was reopened, if that is all there is of it.
+    fn landed_before(&mut self, task: Uid) -> Result<Option<CommitId>, Refusal> {
+        let landed = self.engine.landed_before(task)?;
+        let is_there = |landed: &Landed| self.lander.is_in(&landed.target, &landed.commit).unwrap_or(false);
+        Ok(landed.filter(is_there).map(|landed| landed.commit))
+    }
+
     /// Where a task's branch is now.
-    fn looked_at(&self, of: Landable) -> Result<Candidate, Refusal> {
+    fn looked_at(&mut self, of: Landable) -> Result<Candidate, Refusal> {
         let id = &of.view.id;
         let Some(own) = &of.task.branch else {
             let message = format!("{id} has no branch of its own, so there is nothing to land");
@@ -237,6 +244,11 @@ impl<'h> Landings<'h> {
                 format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
         }
+        // Landed, reopened, and done without a commit: its branch went when it landed.
+        let head = match head {
+            None => self.landed_before(of.task.uid)?,
+            head => head,
+        };
         let Some(head) = head else {
             if let error @ Error::NotText(_) = no_branch(&name) {
                 return Err(refused(error).task(id));

@@ -7,6 +7,7 @@ use onus_core::ids::TaskRef;
 use onus_core::landing::{Checked as Check, Intent, LandStyle};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::task::State;
 use onus_engine::Request;
 use onus_repo::landing::{Fetched, Plan, Planned, Push, Style, Tip, Tips};
 
@@ -320,7 +321,11 @@ impl Landings<'_> {
         let (mut base, is_alone) = (tip.commit.clone(), candidates.len() == 1);
         let mut candidates = candidates.into_iter();
         while let Some(candidate) = candidates.next() {
-            if let Some(refused) = behind_a_refused_one(&candidate, report) {
+            let waits = match self.force {
+                Some(_) => None,
+                None => self.waits_for(&candidate, &base, report)?,
+            };
+            if let Some(refused) = waits {
                 report.refused.push(refused);
                 continue;
             }
@@ -388,6 +393,43 @@ impl Landings<'_> {
         Ok((built, deferred))
     }
 
+    /// One whose dependency has not landed: its branch may stand on what that one's gates or conflicts keep out. `base`: what it
+    /// would land on.
+    fn waits_for(
+        &mut self,
+        candidate: &Candidate,
+        base: &CommitId,
+        report: &Report,
+    ) -> Result<Option<Refused>, Refusal> {
+        for dependency in &candidate.of.view.deps {
+            let is_refused = report.refused.iter().any(|refused| refused.id == *dependency);
+            if !is_refused && !self.has_still_to_land(dependency, base)? {
+                continue;
+            }
+            let id = candidate.id().to_owned();
+            let (what, next) = match is_refused {
+                true => ("which does not land", Step::why(dependency)),
+                false => ("which has not landed", Step::Land(dependency.clone())),
+            };
+            let message = format!("{id} depends on {dependency}, {what}");
+            let refusal = Refusal::new(Code::Unmet, message).task(&id).next(next);
+            return Ok(Some(Refused { id, refusal, is_reopened: false }));
+        }
+        Ok(None)
+    }
+
+    /// Whether a task that is done has commits on a branch of its own that are not in `base`.
+    fn has_still_to_land(&mut self, id: &str, base: &CommitId) -> Result<bool, Refusal> {
+        let task = self.engine.show(None, Some(&id.parse()?))?.value;
+        let Some(branch) = task.branch.filter(|_| task.state == State::Done && task.landed.is_none()) else {
+            return Ok(false);
+        };
+        match self.lander.commit_of(&format!("refs/heads/{branch}")) {
+            Some(head) => Ok(!self.lander.is_landed(&head, base).map_err(refused)?),
+            None => Ok(false),
+        }
+    }
+
     fn part(
         &self,
         tip: &Tip,
@@ -447,16 +489,6 @@ impl Built {
             to_run: Vec::new(),
         }
     }
-}
-
-/// One whose dependency does not land now: its branch may stand on what that one's gates or conflicts kept out.
-fn behind_a_refused_one(candidate: &Candidate, report: &Report) -> Option<Refused> {
-    let is_refused = |id: &&String| report.refused.iter().any(|refused| refused.id == **id);
-    let dependency = candidate.of.view.deps.iter().find(is_refused)?;
-    let id = candidate.id().to_owned();
-    let message = format!("{id} depends on {dependency}, which does not land");
-    let refusal = Refusal::new(Code::Unmet, message).task(&id).next(Step::why(dependency));
-    Some(Refused { id, refusal, is_reopened: false })
 }
 
 fn style(style: LandStyle) -> Style {

@@ -159,7 +159,7 @@ impl Landings<'_> {
                 let settled = self.lander.settle_at(remote, id, &self.target, &commit, REMOTE_LIMIT);
                 match settled.map_err(refused)? {
                     Ok(settled) => Ok(matches!(settled, Landed(_))),
-                    Err(push) => Err(unreachable(remote, &push_failed(&push))),
+                    Err(push) => Err(not_pushed(remote, &push)),
                 }
             }
         }

@@ -92,7 +92,9 @@ impl<'a> Staging<'a> {
 
     /// What differs from a commit or tree, and whether it is deleted.
     fn against(&self, tree: &str) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
-        let words = ["diff-index", "--cached", "-M", "-z", "--name-status", "--ignore-submodules=none"];
+        // What is only marked to be added later is not in the commit.
+        let words = ["diff-index", "--cached", "--ita-invisible-in-index", "-M", "-z", "--name-status"];
+        let words = [&words[..], &["--ignore-submodules=none"]].concat();
         let out = self.call()?.words(&words).words(&["--end-of-options", tree, "--"]).run()?;
         let mut found = BTreeMap::new();
         let mut fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());

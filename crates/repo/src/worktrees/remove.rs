@@ -87,18 +87,20 @@ impl Worktrees {
             true => kept,
             false => Refusal { message: format!("{}; it is at {}", kept.message, aside.display()), ..kept },
         };
-        let looked = || -> Result<Vec<String>, Refusal> {
+        let looked = || -> Result<Reasons, Refusal> {
             let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
             let again = all.into_iter().find(|it| it.git_dir == linked.git_dir);
             let again = again.ok_or_else(|| refuse(format!("{what}: git has forgotten it meanwhile")))?;
             let again = Linked { path: aside.clone(), is_missing: false, ..again };
-            let mut reasons = self.state(&again, target)?.reasons(again.branch.as_deref());
-            reasons.extend(holder(linked)?.map(|holder| format!("{holder} works there")));
+            let work = self.state(&again, target)?.reasons(again.branch.as_deref());
+            let mut reasons = Reasons::default();
+            reasons.of_work(&linked.path, work);
+            reasons.of_holder(holder(linked)?);
             Ok(reasons)
         };
         match looked() {
-            Ok(reasons) if reasons.is_empty() => {}
-            Ok(reasons) => return Ok(Some(back(kept(&linked.path, &reasons)))),
+            Ok(reasons) if reasons.why.is_empty() => {}
+            Ok(reasons) => return Ok(Some(back(reasons.refusal(&linked.path)))),
             Err(refusal) => return Ok(Some(back(refusal))),
         }
         clear(&aside).map_err(|error| {
@@ -135,8 +137,8 @@ impl Worktrees {
             return Err(missing(&linked));
         }
         let state = self.why_kept(lock, &linked, target, holder)?;
-        if !state.reasons.is_empty() {
-            return Err(kept(&linked.path, &state.reasons));
+        if !state.reasons.why.is_empty() {
+            return Err(state.reasons.refusal(&linked.path));
         }
         Ok((linked, state))
     }
@@ -149,26 +151,27 @@ impl Worktrees {
         target: Option<&Target>,
         holder: &dyn Fn(&Linked) -> Result<Option<String>, Refusal>,
     ) -> Result<Keeping, Refusal> {
-        let mut reasons = Vec::new();
+        let mut reasons = Reasons::default();
         if linked.is_main {
-            reasons.push("it is the repository's main checkout".to_owned());
+            reasons.add("it is the repository's main checkout".to_owned(), None);
             return Ok(Keeping { reasons, ignored: 0, ignored_names: Vec::new() });
         }
         if self.is_busy(lock, linked) {
-            reasons.push("another process is busy with it now".to_owned());
+            let next = Step::plain("try again when that process has ended");
+            reasons.add("another process is busy with it now".to_owned(), Some(next));
         }
         if linked.path.is_symlink() {
-            reasons.push("it was moved, and a link is in its place".to_owned());
+            let next = Step::Worktree(OnWorktree::Repair, String::new());
+            reasons.add("it was moved, and a link is in its place".to_owned(), Some(next));
         }
         if let Some(why) = &linked.locked {
             let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-            reasons.push(format!("it is locked{why}"));
+            let next = Step::plain("unlock it with git worktree unlock, if it need not be kept");
+            reasons.add(format!("it is locked{why}"), Some(next));
         }
-        if let Some(holder) = holder(linked)? {
-            reasons.push(format!("{holder} works there"));
-        }
+        reasons.of_holder(holder(linked)?);
         let state = self.state(linked, target)?;
-        reasons.extend(state.reasons(linked.branch.as_deref()));
+        reasons.of_work(&linked.path, state.reasons(linked.branch.as_deref()));
         Ok(Keeping { reasons, ignored: state.ignored, ignored_names: state.ignored_names })
     }
 
@@ -294,14 +297,43 @@ pub(super) fn left_aside(path: &Path) -> Option<PathBuf> {
     Some(aside(path)).filter(|aside| fs::symlink_metadata(aside).is_ok_and(|it| it.is_dir()))
 }
 
-fn kept(path: &Path, reasons: &[String]) -> Refusal {
-    let place = path.display();
-    refuse(format!("{place} is kept: {}", reasons.join("; ")))
-        .next(Step::plain(format!("commit, land or discard what is in {place}, then remove it")))
+/// Why a worktree stays, and what can be done about each.
+#[derive(Default)]
+struct Reasons {
+    why: Vec<String>,
+    next: Vec<Step>,
+}
+
+impl Reasons {
+    fn add(&mut self, why: String, next: Option<Step>) {
+        self.why.push(why);
+        self.next.extend(next);
+    }
+
+    fn of_holder(&mut self, holder: Option<String>) {
+        if let Some(holder) = holder {
+            let next = Step::plain(format!("wait until {holder} has finished or released the task"));
+            self.add(format!("{holder} works there"), Some(next));
+        }
+    }
+
+    /// What would be lost with it.
+    fn of_work(&mut self, path: &Path, work: Vec<String>) {
+        if !work.is_empty() {
+            let next = format!("commit, land or discard what is in {}, then remove it", path.display());
+            self.next.push(Step::plain(next));
+        }
+        self.why.extend(work);
+    }
+
+    fn refusal(self, path: &Path) -> Refusal {
+        let refusal = refuse(format!("{} is kept: {}", path.display(), self.why.join("; ")));
+        self.next.into_iter().fold(refusal, Refusal::next)
+    }
 }
 
 struct Keeping {
-    reasons: Vec<String>,
+    reasons: Reasons,
     ignored: usize,
     ignored_names: Vec<PathBuf>,
 }

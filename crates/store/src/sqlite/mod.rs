@@ -196,8 +196,9 @@ fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
     };
     let text = message.clone().unwrap_or_else(|| code.to_string());
     match code.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            StoreError::Busy { pid: None, waited: open::FOREIGN_WAIT }
+        // The last is what is said when another opens the store and stands still in the middle of that.
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            StoreError::Busy { pid: queue::locker_of(path), waited: open::FOREIGN_WAIT }
         }
         ErrorCode::ReadOnly => StoreError::ReadOnly(path.to_owned()),
         ErrorCode::DiskFull => StoreError::Full,

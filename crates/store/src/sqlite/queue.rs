@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, StoreError};
 
+use super::files::side_file;
 use super::private::open_own;
 
 use handover::{Handover, HandoverListener};
@@ -177,8 +178,24 @@ impl Files {
     }
 }
 
+/// The process that has locked the database itself, or its index of the log, against others.
+pub(super) fn locker_of(database: &Path) -> Option<u32> {
+    let files: Vec<File> = [side_file(database, "-shm"), database.to_owned()]
+        .iter()
+        .filter_map(|path| File::open(path).ok())
+        .collect();
+    (0..LOOKS).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        files.iter().find_map(|file| holder_by("POSIX", file, &locks))
+    })
+}
+
 /// The process that has a file's lock, by the kernel's own list. None where it has none, or cannot be seen from here.
 fn holder_of(file: &File, locks: &str) -> Option<u32> {
+    holder_by("FLOCK", file, locks)
+}
+
+fn holder_by(kind: &str, file: &File, locks: &str) -> Option<u32> {
     let file = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
@@ -186,7 +203,9 @@ fn holder_of(file: &File, locks: &str) -> Option<u32> {
         // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:393 0 EOF`; one that waits has `->` after the number.
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
-            [_, "FLOCK", _, "WRITE", pid, found, ..] if *found == place => pid.parse().ok(),
+            [_, of_kind, _, "WRITE", pid, found, ..] if *of_kind == kind && *found == place => {
+                pid.parse().ok()
+            }
             _ => None,
         }
     })

@@ -58,7 +58,12 @@ pub(super) struct Standing<'a> {
 impl<'a> Standing<'a> {
     pub(super) fn of(demand: &Demand, gate: &'a Gate, judged: &'a [JudgementRow]) -> Standing<'a> {
         let last = judged.iter().find(|row| row.judgement.gate == gate.key);
-        Standing { gate, why: demand.standing(gate, judged), last }
+        let standing = Standing { gate, why: demand.standing(gate, judged), last };
+        // What passed on the work alone says nothing once the merged result has failed.
+        let failed_since =
+            standing.is_run_at_landing() && last.is_some_and(|row| row.verdict == Verdict::Failed);
+        let why = standing.why.or(failed_since.then_some(Why::Failed));
+        Standing { why, ..standing }
     }
 
     pub(super) fn document(&self) -> Value {
@@ -88,6 +93,9 @@ impl<'a> Standing<'a> {
             return self.words_of_landing();
         }
         let word = match (self.why, self.gate.kind.is_run()) {
+            (None, true) if self.last.is_some_and(|row| row.judgement.run.is_none()) => {
+                "passed without a run"
+            }
             (None, _) => "passed",
             (Some(Why::Failed), _) => "failed",
             (Some(Why::Stale), _) => "to be judged again: the work or the gate has changed since",

@@ -5,7 +5,7 @@ mod tidy;
 
 pub(crate) use findings::findings;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
@@ -17,7 +17,7 @@ use onus_dispatch::Interrupts;
 use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
 use onus_host::target;
 use onus_repo::landing::Lander;
-use onus_store::Access;
+use onus_store::{Access, Watch, Woken};
 use serde_json::json;
 use tidy::Tidied;
 
@@ -162,7 +162,13 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     // Whatever a killed lander left, and whatever happened while we waited.
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
-    left.into_iter().next().map_or(Ok(()), Err)?;
+    // Another's that cannot be settled now moves nothing: it is said, and this one goes on.
+    for refusal in left {
+        if refusal.task.as_deref() == Some(id.as_str()) {
+            return Err(refusal);
+        }
+        note(&format!("onus: {}", refusal.message));
+    }
     if !args.check {
         resume(context);
     }
@@ -287,20 +293,57 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
         true => Some(landings.watch()?),
         false => None,
     };
+    let mut in_vain = 0;
     loop {
         let code = land_waiting(context, args, &mut landings);
         let Some(watch) = &mut watch else { return code };
         if matches!(code, Ok(code) if code > super::SIGNALLED) {
             return code;
         }
+        in_vain = if matches!(code, Ok(0)) { 0 } else { in_vain + 1 };
         if let Err(refusal) = code {
             crate::output::refuse(context.out.json, &refusal);
         }
-        // A remote moves without the store hearing of it.
-        let until = landings.remote().map(|_| std::time::Instant::now() + Duration::from_secs(60));
-        watch.wait(until, &[])?;
+        wait_for_work(&mut landings, watch.as_mut(), in_vain)?;
         resume(context);
     }
+}
+
+/// How long a watcher waits at most before it tries again what could not land, and how often it looks where only a remote moves.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Waits for a commit to the store. After tries that were in vain it waits longer each time, unless another task waits to land: a try
+/// writes to the store itself, and what cannot land would be tried for ever.
+fn wait_for_work(landings: &mut Landings<'_>, watch: &mut dyn Watch, in_vain: u32) -> Result<(), Refusal> {
+    // A remote moves without the store hearing of it.
+    let until = landings.remote().map(|_| Instant::now() + LONGEST_PAUSE);
+    if in_vain == 0 {
+        watch.wait(until, &[])?;
+        return Ok(());
+    }
+    let not_before = Instant::now() + Duration::from_secs(1 << in_vain.min(6)).min(LONGEST_PAUSE);
+    let before = waiting(landings)?;
+    // Our own writes are no news.
+    watch.wait(Some(Instant::now()), &[])?;
+    let mut has_news = false;
+    loop {
+        let woken = watch.wait(if has_news { Some(not_before) } else { until }, &[])?;
+        has_news |= woken == Woken::Committed;
+        if woken == Woken::Committed && waiting(landings)? != before {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if has_news && now >= not_before || until.is_some_and(|until| now >= until) {
+            return Ok(());
+        }
+    }
+}
+
+/// The tasks that wait to land, and where their branches are.
+fn waiting(landings: &mut Landings<'_>) -> Result<Vec<(String, String)>, Refusal> {
+    let queued = landings.queued()?;
+    let candidates = queued.candidates.iter().map(|it| (it.id().to_owned(), it.head.to_string()));
+    Ok(candidates.chain(queued.left.iter().map(|(id, _)| (id.clone(), String::new()))).collect())
 }
 
 /// Says what would become of what waits.
@@ -339,11 +382,13 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
         Ok(report) => report,
         Err(refusal) => return stopped(context, &interrupts, refusal),
     };
+    // A watcher that was told to end does so when it has said what it did.
+    let signal = interrupts.signal().filter(|_| args.watch);
     drop(interrupts);
     report.refuse(left);
     // Whoever had the seat before us may have landed all of it.
     if report.is_empty() && notices.is_empty() {
-        return nothing(args, landings);
+        return signal.map_or_else(|| nothing(args, landings), |signal| Ok(super::by_signal(signal)));
     }
     let tidied = tidy(context, args, landings, &report);
     let red = (!report.red.is_empty()).then(|| red(&landings.target, &report));
@@ -352,5 +397,6 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
         context.out.prose(&summary);
     }
     let first = report.refused.first().map(|refused| &refused.refusal);
-    Ok(red.as_ref().or(first).map_or(0, Refusal::exit_code))
+    let code = red.as_ref().or(first).map_or(0, Refusal::exit_code);
+    Ok(signal.map_or(code, super::by_signal))
 }

@@ -9,10 +9,10 @@ use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
 use onus_core::quote::counted;
 use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
-use onus_core::task::TaskBranch;
+use onus_core::task::{State, TaskBranch};
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
-use onus_repo::landing;
+use onus_repo::landing::{self, Lander};
 use onus_repo::worktrees::{Journal, Linked, Settled, Whereabouts, Worktrees};
 use onus_store::Access;
 use serde_json::json;
@@ -150,7 +150,8 @@ pub(crate) fn print_made(context: &Context, claimed: &onus_engine::Reply, made: 
     context.out.reply(&reply, value, || {
         let how = super::claim::how(*renewed, *takeover);
         let first = super::claim::line(task, how);
-        std::iter::once(first).chain(made.lines()).collect::<Vec<_>>().join("\n")
+        let word = super::why_it_came_back(context, claimed);
+        std::iter::once(first).chain(word).chain(made.lines()).collect::<Vec<_>>().join("\n")
     });
     Ok(())
 }
@@ -345,6 +346,27 @@ fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
     format!("removed {}{branch}{ignored}", path_line(&removed.path))
 }
 
+/// Why a worktree stays although nothing would be lost with it: its task is not over.
+fn still_needed(context: &Context, linked: &Linked) -> Option<String> {
+    let task = linked.info.as_ref()?.task.as_deref()?.parse().ok()?;
+    let (mut engine, identity) = context.host.reader().ok()?;
+    let task = engine.show(identity.as_ref(), Some(&task)).ok()?.value;
+    let has_landed = || {
+        let lander = Lander::of(context.host.place.as_ref()?).ok()??;
+        let head = lander.commit_of(&format!("refs/heads/{}", task.branch.as_deref()?))?;
+        let tips = lander.tips(task.target.as_deref()?).ok()?;
+        lander.is_landed(&head, tips.landed.as_ref().unwrap_or(&tips.branch)).ok()
+    };
+    match task.state {
+        State::Review => Some(format!("{} is in review", task.id)),
+        // What was there once and was reverted is not there.
+        State::Done if task.landed.is_none() && has_landed() == Some(false) => {
+            Some(format!("{} has still to land", task.id))
+        }
+        _ => None,
+    }
+}
+
 fn run_prune(context: &Context, prune: Prune) -> super::Result {
     let worktrees = context.host.worktrees()?;
     let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
@@ -355,6 +377,10 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
     for linked in all.into_iter().filter(Linked::is_made) {
         if context.host.folder.starts_with(&linked.path) {
             kept.push((linked.path.clone(), "you are in it".to_owned()));
+            continue;
+        }
+        if let Some(why) = still_needed(context, &linked) {
+            kept.push((linked.path.clone(), why));
             continue;
         }
         let path = linked.path.clone();
