@@ -262,8 +262,12 @@ fn status(context: &Context) -> Result<u8, Refusal> {
     let missing: Vec<&str> =
         hooks.iter().filter(|(_, _, is_reached)| !is_reached).map(|(hook, ..)| hook.as_str()).collect();
     let is_ours = matches!(folder, Folder::Own(_));
+    let is_absent = is_ours && hooks.iter().all(|(_, there, reached)| *there == Found::Nothing && !reached);
     let refusal = (!missing.is_empty()).then(|| {
-        let message = format!("git does not reach the guard through {}", missing.join(", "));
+        let message = match is_absent {
+            true => "the guard is not installed: commits are not checked".to_owned(),
+            false => format!("git does not reach the guard through {}", missing.join(", ")),
+        };
         let step = match is_ours {
             true => Step::InstallGuard,
             false => add_by_hand(),
@@ -298,7 +302,7 @@ fn status(context: &Context) -> Result<u8, Refusal> {
         return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
     }
     context.out.line(&format!("hooks: {}", path_line(folder.path())));
-    for (hook, there, is_reached) in &hooks {
+    for (hook, there, is_reached) in hooks.iter().filter(|_| !is_absent) {
         let mark = if *is_reached { context.out.good("ok  ") } else { context.out.bad("BAD ") };
         let what = match (there, is_reached) {
             (Found::Both, true) => "git reaches it; the hook that was there runs after it",
