@@ -247,7 +247,12 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
         all(&root.join(".git/hooks")),
         fs::read(root.join(".git/config")).unwrap(),
     );
-    let told = sandbox.run(&human("founder"), &["guard", "install"]).ok().stdout.clone();
+    let refused = sandbox.run(&human("founder"), &["guard", "install"]);
+    assert_eq!(refused.code, 6, "whoever believes that commits are guarded now is wrong: {refused:?}");
+    let told = refused.stdout.clone();
+    let programs = guard(&sandbox, "install");
+    assert_eq!((programs.code, &programs.json()["installed"]), (6, &serde_json::json!(false)));
+    assert_eq!(programs.json()["error"]["code"], "unmet");
     let line = "if command -v onus >/dev/null; then onus_code=0; onus guard hook pre-commit \"$@\" || onus_code=$?; \
                 case $onus_code in 4|5|6|7) exit 1 ;; esac; fi";
     assert!(told.contains(line) && told.contains(".husky/_"), "{told}");

@@ -183,7 +183,7 @@ async def gates_are_run_where_the_work_is_and_what_comes_next_is_a_tool():
         assert ran["passed"] is True and "next" not in ran, ran
         assert {gate["key"] for gate in ran["gates"]} == {"format", "tests"}
         again = await client.call_tool("gate_run", {"id": mine})
-        assert again.structured_content["gates"] == [] and "no gate to run" in again.content[0].text, again
+        assert again.structured_content["gates"] == [] and "nothing left to run: format, tests have passed" in again.content[0].text, again
         assert (await call(client, "done", id=mine, message="Mended"))["state"] == "done"
         # What a reviewer has to pass is named, and the way to one is a tool.
         await call(client, "claim", id=judged)

@@ -138,7 +138,10 @@ fn a_failed_copy_leaves_nothing_behind() {
     std::fs::create_dir(&folder).unwrap();
     let missing = book.sandbox.path().join("missing/copy");
     let ran = book.sandbox.json(&human("founder"), &["backup", missing.to_str().unwrap()]);
-    assert_eq!(ran.code, 8, "{ran:?}");
+    let refused = ran.refused(2);
+    let message = format!("the folder {} does not exist", missing.parent().unwrap().display());
+    assert_eq!(refused["message"], message.as_str());
+    assert!(!refused["next"].to_string().contains("doctor"), "the store is sound: {refused}");
     assert!(!missing.parent().unwrap().exists());
 
     // A page in the middle is torn: the copy would be as bad.

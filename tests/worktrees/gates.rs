@@ -442,3 +442,49 @@ fn init_finds_gates_and_adds_them_only_if_asked_to() {
     // Again: a project that has gates has chosen.
     yard.json(&ada, &["init", "--gates"]).refused(2);
 }
+
+#[test]
+fn whoever_asks_about_a_gate_is_answered_for_what_it_is() {
+    let yard = Yard::new();
+    let gates = "[[gate]]\nkey = \"tests\"\nrun = [\"true\"]\n\n[[gate]]\nkey = \"lint\"\nrun = [\"true\"]\n\n\
+                 [[gate]]\nkey = \"sign-off\"\nkind = \"manual\"\n\n\
+                 [[gate]]\nkey = \"build\"\nstage = \"land\"\nrun = [\"true\"]\n";
+    yard.commit("onus.toml", gates);
+    let (ada, bob) = (human("ada"), agent("bob"));
+    let (id, _) = claimed(&yard, &bob);
+    let message = |refused: &Value| refused["message"].as_str().unwrap().to_owned();
+    // All that nobody has approved yet, at once.
+    let unapproved = yard.json(&bob, &["gate", "run", &id]).refused(6);
+    assert!(message(&unapproved).starts_with("gates tests, lint: their commands were never approved"));
+    let approve = "onus trust approve tests lint   # by a person, after reading 'onus trust list'";
+    assert_eq!(unapproved["next"], json!([approve]));
+    let none = yard.json(&ada, &["trust", "approve"]).refused(2);
+    let list = "onus trust list   # the commands that this repository configures";
+    assert_eq!((message(&none).as_str(), &none["next"]), ("name a command, or --all", &json!([list])));
+    assert_eq!(yard.json(&ada, &["trust", "revoke", "nope"]).refused(3)["next"], json!([list]));
+    let by_agent = yard.json(&bob, &["trust", "approve", "tests"]).refused(6);
+    assert!(by_agent["next"][0].as_str().unwrap().starts_with("onus trust approve tests   # by a person"));
+    yard.run(&ada, &["trust", "approve", "--all"]).ok();
+    // Nothing of these was run: for three reasons.
+    let log = |key: &str| yard.json(&bob, &["gate", "log", &id, key]);
+    assert_eq!(message(&log("tests").refused(3)), format!("gate tests was never run for {id}"));
+    assert_eq!(message(&log("sign-off").refused(3)), "gate sign-off is judged, not run, and writes no log");
+    assert!(message(&log("nope").refused(2)).starts_with("unknown gate 'nope'; defined: "));
+    let landing = yard.json(&bob, &["gate", "run", &id, "build"]).refused(2);
+    let check = format!("onus land {id} --check   # run them on the merged result; nothing moves");
+    assert_eq!(landing["next"], json!([check]));
+    // What may not be judged by an agent is somebody else's to judge, not the same command again.
+    let judged = yard.json(&bob, &["gate", "pass", &id, "sign-off"]).refused(6);
+    assert_eq!(judged["next"], json!([format!("ask a person: onus gate pass {id} sign-off")]));
+    // All has passed: that is not "no gate".
+    yard.run(&bob, &["gate", "run", &id]).ok();
+    let again = yard.run(&bob, &["gate", "run", &id]).ok().stdout.clone();
+    assert!(
+        again.starts_with(&format!("{id} has nothing left to run: tests, lint have passed\n")),
+        "{again}"
+    );
+    assert_eq!(
+        yard.run(&bob, &["gate", "log", &id, "tests"]).ok().stdout,
+        "(it wrote nothing; exit code 0)\n"
+    );
+}

@@ -19,6 +19,16 @@ pub(crate) struct Target {
     pub(crate) task: Option<TaskRef>,
 }
 
+impl Target {
+    /// The help of a command whose task is another when none is named.
+    pub(crate) fn by_default(id: clap::Arg, what: &str) -> clap::Arg {
+        id.help(format!(
+            "The task: 142, ON-142, its uid, the first or last 4 or more characters of the uid, or its id in another \
+             system (jira:WEB-7). Default: {what}"
+        ))
+    }
+}
+
 /// One or several tasks.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Targets {
@@ -26,6 +36,16 @@ pub(crate) struct Targets {
     /// refusal does not stop the others. Default: ONUS_TASK, or else the one task you hold
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     pub(crate) tasks: Vec<TaskRef>,
+}
+
+impl Targets {
+    /// The help of a command for tasks that nobody holds.
+    pub(crate) fn unheld(ids: clap::Arg) -> clap::Arg {
+        ids.help(
+            "The tasks: 142, ON-142, a uid, or the first or last 4 or more characters of one. Each is handled on its own: \
+             one refusal does not stop the others. Default: ONUS_TASK",
+        )
+    }
 }
 
 #[derive(Args, Clone, Debug)]

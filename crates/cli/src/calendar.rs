@@ -16,7 +16,7 @@ const MAX_DAYS: usize = 36_600;
 /// Which days. The last one is included.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Days {
-    /// The first day: 2026-10-05, today, yesterday, monday, or so many days back (7d)
+    /// The first day: 2026-10-05, today, yesterday, monday, or a number of days back (7d)
     #[arg(long, value_name = "DAY")]
     pub(crate) since: Option<String>,
     /// The last day, included. Default: today
@@ -120,7 +120,7 @@ fn month_of(text: &str) -> Result<(Date, Date), Refusal> {
 fn day(text: &str, today: Date) -> Result<Date, Refusal> {
     let bad = || {
         Refusal::usage(format!(
-            "'{}' is not a day: write 2026-10-05, today, yesterday, monday, or so many days back (7d)",
+            "'{}' is not a day: write 2026-10-05, today, yesterday, monday, or a number of days back (7d)",
             shortened(text)
         ))
     };

@@ -43,27 +43,19 @@ impl Grid {
         };
         let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
         let whole: usize = widths.iter().map(|width| width + GAP).sum();
-        let mut folds = vec![false; self.columns.len()];
         if let Some(room) = out.width {
             let excess = (whole - GAP).saturating_sub(room);
             let title = self.columns.iter().position(|(_, kind)| *kind == Kind::Title);
-            match title.filter(|at| widths[*at] >= excess + MIN_WIDTH || excess == 0) {
+            match title.filter(|at| widths[*at] >= excess + MIN_WIDTH) {
+                _ if excess == 0 => {}
                 Some(at) => widths[at] -= excess,
-                None if excess > 0 => folds = fold(&mut widths, room),
-                None => {}
-            }
-            if folds.iter().filter(|folds| **folds).count() > 1 {
-                return self.blocks(out);
+                None => return self.blocks(out),
             }
         }
         let line = |cells: &[String]| {
             let mut text = String::new();
-            let columns = self.columns.iter().zip(&widths).zip(&folds);
-            for (at, (cell, (((_, kind), width), folds))) in cells.iter().zip(columns).enumerate() {
-                if *folds {
-                    text.truncate(text.trim_end().len());
-                    text.push('\n');
-                }
+            let columns = self.columns.iter().zip(&widths);
+            for (at, (cell, ((_, kind), width))) in cells.iter().zip(columns).enumerate() {
                 text.push_str(&" ".repeat(if at > 0 { GAP } else { 0 }));
                 let cell = if *kind == Kind::Title { shortened(cell, *width) } else { cell.clone() };
                 let space = " ".repeat(width.saturating_sub(cell.width()));
@@ -81,7 +73,7 @@ impl Grid {
         std::iter::once(out.dim(&line(&head))).chain(rows).collect::<Vec<_>>().join("\n")
     }
 
-    /// Each row by itself, for a screen on which it would take more than two lines: its first two cells, and below them one line per
+    /// Each row by itself, for a screen that is too narrow for the table: its first two cells, and below them one line per
     /// cell, with its name. What is empty is left out.
     fn blocks(&self, out: &Output) -> String {
         let names = self.columns.iter().map(|(name, _)| *name);
@@ -114,18 +106,6 @@ impl Grid {
         }));
         lines.join("\n")
     }
-}
-
-/// Which columns begin another line of a row, indented, where one line has no room for all of them. None is wider than its line.
-fn fold(widths: &mut [usize], room: usize) -> Vec<bool> {
-    let mut taken = 0;
-    let begins = |width: &mut usize| {
-        *width = (*width).min(room.saturating_sub(GAP));
-        let begins = taken > 0 && taken + GAP + *width > room;
-        taken = if begins { GAP + *width } else { taken + *width + if taken > 0 { GAP } else { 0 } };
-        begins
-    };
-    widths.iter_mut().map(begins).collect()
 }
 
 /// A text that others wrote, as Markdown that says only what it says.

@@ -172,7 +172,23 @@ fn rendered(error: &clap::Error) -> String {
         return "error: invalid arguments; they are not repeated here, because they seem to contain an address"
             .to_owned();
     }
-    text.trim_end().to_owned()
+    said_once(error, text.trim_end())
+}
+
+/// A value that is quoted by what is wrong with it is not quoted before that too: the option's name is enough.
+fn said_once(error: &clap::Error, text: &str) -> String {
+    let (Some(value), Some(arg)) = (error.get(ContextKind::InvalidValue), error.get(ContextKind::InvalidArg))
+    else {
+        return text.to_owned();
+    };
+    let twice = text.strip_prefix(&format!("error: invalid value '{value}' for '{arg}': "));
+    let Some(rest) = twice.filter(|rest| rest.starts_with(&format!("'{value}'"))) else {
+        return text.to_owned();
+    };
+    match arg.to_string().split(' ').next().filter(|name| name.starts_with('-')) {
+        Some(option) => format!("error: {option}: {rest}"),
+        None => format!("error: {rest}"),
+    }
 }
 
 /// The parser's result: help and version are answers, everything else exits with 2.
@@ -222,7 +238,14 @@ fn as_a_refusal(text: &str, command: &str) -> String {
 /// As much of the command as was understood.
 fn command_meant(words: impl Iterator<Item = String>) -> String {
     let (mut command, mut path) = (Cli::command(), "onus".to_owned());
-    for word in words.filter(|word| !word.starts_with('-')) {
+    // What follows one of these is its value.
+    let options = ["--as", "-C"];
+    let mut is_value = false;
+    let words = words.filter(|word| {
+        let is_word = !std::mem::replace(&mut is_value, options.contains(&word.as_str()));
+        is_word && !word.starts_with('-')
+    });
+    for word in words {
         let Some(inner) = command.find_subcommand(&word).cloned() else { break };
         path.push_str(&format!(" {}", inner.get_name()));
         command = inner;

@@ -132,8 +132,11 @@ fn held(engine: &mut Engine<AnyStore>, identity: &Identity, facts: &mut Facts) -
 
 /// When all there is to say is what is wrong.
 pub(crate) fn without_store(refusal: &Refusal) -> String {
-    let next =
-        refusal.next.iter().find_map(wording::step).map(|step| format!(" ({step})")).unwrap_or_default();
+    let next = refusal.next.iter().find_map(wording::step).map(|step| {
+        let step = wording::without_comment(&step);
+        if step.starts_with("onus ") { format!(" (run {step})") } else { format!(" ({step})") }
+    });
+    let next = next.unwrap_or_default();
     format!(
         "onus is inactive here: {}{next}. Keep working; nothing is reserved.\n",
         escape_line(&refusal.message)

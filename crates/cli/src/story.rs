@@ -197,7 +197,7 @@ fn what(page: &LogPage, record: &Record) -> String {
             format!("moved the work to {worktree}{branch}{token}")
         }
         Body::RescueDue { worktree, .. } => {
-            format!("has to keep what was left uncommitted in {}{token}", quote::name(worktree))
+            format!("began to keep what was left uncommitted in {}{token}", quote::name(worktree))
         }
         Body::RescueKept { kept, .. } => {
             let files = kept.iter().map(|kept| kept.files).sum::<u64>();

@@ -32,7 +32,7 @@ pub(crate) fn notice_line(notice: &Notice) -> String {
 }
 
 /// A step without its purpose.
-fn without_comment(step: &str) -> &str {
+pub(crate) fn without_comment(step: &str) -> &str {
     step.split(COMMENT).next().unwrap_or(step)
 }
 
@@ -61,12 +61,13 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::Status => said("onus status   # who holds what"),
         Step::ListTasks => said("onus list --all   # every task in this project"),
         Step::Show(task) => on("show", task, ""),
-        Step::Why(task) => on("why", task, "   # what has to happen first"),
+        Step::Why(task) => on("why", task, &format!("   # what {} waits for", quote::name(task))),
         Step::Log(task) => on("log", task, "   # what happened"),
         Step::LogAll => said("onus log   # what happened last"),
         Step::Graph(task) => on("graph", task, "   # what it depends on"),
         Step::Reserved(task) => on("scope show", task, "   # what it reserves"),
         Step::Rescued(task) => on("rescue show", task, "   # what its last holder left uncommitted"),
+        Step::AllRescued => said("onus rescue list   # what was kept, of every task"),
         Step::BringBack(file) => on("rescue restore", file, "   # bring its content back"),
         Step::ListActors => said("onus actor list"),
         Step::PreviewReset(task) => {
@@ -84,6 +85,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             Verb::Lapse => None,
             verb => on(verb.as_str(), task, ""),
         },
+        Step::ClaimInWorktree(task) => on("claim", task, " --worktree   # and go on in its branch"),
         Step::ClaimNext => said("onus claim --next   # the best task you can claim"),
         Step::WaitFor(task) => on("claim", task, " --wait 10m   # wait until it is free"),
         Step::ClaimWithLimit(task) => on("claim", task, " --ttl 2h   # for a limited time"),
@@ -192,14 +194,30 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             };
             Some(format!("onus gate pass {} {}   # {by}", shell_word(task)?, shell_word(gate)?))
         }
+        Step::AskToPass { task, gate, by } => {
+            let whom = match by {
+                Reader::Reviewer => "somebody who did not work on it",
+                Reader::Person | Reader::Holder => "a person",
+            };
+            Some(format!("ask {whom}: onus gate pass {} {}", shell_word(task)?, shell_word(gate)?))
+        }
         Step::Land(task) => on("land", task, ""),
+        Step::FinishByLanding(task) => on("land", task, " -m '…'"),
+        Step::TryToLand(task) => {
+            on("land", task, " --check   # run them on the merged result; nothing moves")
+        }
         Step::KeepBothSides(file) => {
             let file = quote::name(file);
             Some(format!("if everyone only adds to {file}: name it in land.union, in the target's onus.toml"))
         }
-        Step::ApproveCommand(name) => {
-            on("trust approve", name, "   # by a person, after reading 'onus trust list'")
+        Step::ApproveCommands(names) => {
+            let names: Option<Vec<String>> = names.iter().map(|name| shell_word(name)).collect();
+            Some(format!(
+                "onus trust approve {}   # by a person, after reading 'onus trust list'",
+                names?.join(" ")
+            ))
         }
+        Step::Commands => said("onus trust list   # the commands that this repository configures"),
         Step::Help => said("onus help --all"),
         Step::HelpOn(command) => Some(format!("onus help {command}")),
         Step::Plain(text) => Some(text.to_string()),

@@ -54,7 +54,7 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// What the lines after the first begin with: the bar of a quotation, the place of what stands in a second column, or a little
+/// What the lines after the first begin with: the bar of a quotation, the place of what stands in the last column, or a little
 /// more than the first line.
 fn hanging(plain: &str, columns: usize) -> String {
     let margin = plain.len() - plain.trim_start_matches(' ').len();
@@ -62,11 +62,12 @@ fn hanging(plain: &str, columns: usize) -> String {
     if rest.starts_with("| ") {
         return format!("{}| ", " ".repeat(margin));
     }
-    let second = rest.find("  ").map(|gap| {
+    let columns_begin = rest.match_indices("  ").map(|(gap, _)| {
         let after = &rest[gap..];
         plain[..margin + gap].width() + (after.len() - after.trim_start_matches(' ').len())
     });
-    " ".repeat(second.filter(|second| *second <= columns / 2).unwrap_or(margin + 2))
+    let last = columns_begin.filter(|begin| *begin <= columns / 2).last();
+    " ".repeat(last.unwrap_or(margin + 2))
 }
 
 fn without_colours(text: &str) -> String {

@@ -205,8 +205,12 @@ impl Snapshot<'_> {
             (_, State::Proposed) => format!("proposed by {}", view.created_by),
             (_, state) => state.spoken().to_owned(),
         };
+        let step = |awaited: Awaited| match (awaited, &view.branch) {
+            (Awaited::Claim, Some(_)) => Step::ClaimInWorktree(view.id.clone()),
+            _ => Step::verb(awaited.verb(task.state), &view.id),
+        };
         Ok(AwaitedView {
-            next: awaited.map(|awaited| Step::verb(awaited.verb(task.state), &view.id)),
+            next: awaited.map(step),
             id: view.id,
             title: view.title,
             state: task.state,

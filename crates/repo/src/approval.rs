@@ -156,7 +156,7 @@ impl Approvals {
                     Code::PeopleOnly,
                     "only a person may approve commands from a repository",
                 )
-                .next(Step::plain("ask a person to read and approve it")));
+                .next(Step::ApproveCommands(vec![definition.name.clone()])));
             }
             By::Digest(digest) if digest != definition.digest() => {
                 let message =

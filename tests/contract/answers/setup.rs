@@ -198,6 +198,9 @@ pub(crate) struct GuardAnswer {
     /// Hooks from before that others have replaced since: they are kept here.
     left: Vec<String>,
     add: Vec<GuardLine>,
+    /// Exit 6: nothing was installed, because git looks for its hooks in a folder that is not ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -115,7 +115,7 @@ fn a_queue_is_checked_without_running_moving_or_recording_anything() {
     );
     // It is what happens.
     let shown = yard.run(&ada, &["land", "--queue", "--check"]);
-    assert!(shown.stdout.contains("would land in main: first; if it passes no-bad"), "{shown:?}");
+    assert!(shown.stdout.contains("would land in main if no-bad passes: first"), "{shown:?}");
     let landed = yard.json(&ada, &["land", "--queue"]).json();
     assert_eq!(ids(&landed["landed"]).join(" "), planned);
     assert_eq!(ids(&landed["refused"]), [third.as_str()]);
@@ -165,7 +165,7 @@ fn in_its_own_worktree_a_task_need_not_be_named_and_what_a_landing_found_is_said
     assert_eq!(yard.json(&human("ada"), &["land", &id]).code, 6);
     let listed = run_in(&yard, &path, &bob, &["gate", "list"]).ok().stdout.clone();
     let line = listed.lines().find(|line| line.contains("no-bad")).unwrap();
-    assert!(line.starts_with("✗ land    no-bad: failed when the task was to land last ("), "{line}");
+    assert!(line.starts_with("✗ land    no-bad: failed at the last attempt to land ("), "{line}");
     assert!(line.ends_with("; runs again when it lands"), "{line}");
 }
 
@@ -309,4 +309,58 @@ fn who_claimed_a_task_again_is_said_in_words() {
     }
     let round = yard.run(&human("ada"), &["report", "round"]).ok().stdout.clone();
     assert!(round.contains("agent:b (claimed it twice)"), "{round}");
+}
+
+#[test]
+fn whoever_did_the_work_is_told_the_whole_way_to_its_next_landing() {
+    let yard = Yard::landing(NO_BAD);
+    let bob = agent("b");
+    let steps = |refused: Value| -> Vec<String> {
+        let next = refused["next"].as_array().unwrap().iter();
+        next.map(|step| step.as_str().unwrap().to_owned()).collect()
+    };
+    let claim = |id: &str| format!("onus claim {id} --worktree   # and go on in its branch");
+    // A gate fails.
+    let failing = yard.done(&bob, "failing", "bad", "x\n");
+    let way = [
+        format!("onus gate log {failing} no-bad   # what it wrote"),
+        claim(&failing),
+        "fix it in its worktree, commit".to_owned(),
+        format!("onus land {failing} -m '…'"),
+    ];
+    assert_eq!(steps(yard.json(&bob, &["land", &failing]).refused(6)), way);
+    let waiting = yard.json(&bob, &["status"]).ok().json()["waiting_for_you"][0]["next"].clone();
+    assert_eq!(waiting, json!(claim(&failing)));
+    let folder = yard.claim(&bob, &failing);
+    yard.git_in(&folder, &["rm", "--quiet", "bad"]);
+    yard.commit_in(&folder, "good", "x\n");
+    // Its holder need not claim it.
+    yard.commit_in(&folder, "bad", "x\n");
+    let held = [way[0].clone(), way[2].clone(), way[3].clone()];
+    assert_eq!(steps(yard.json(&bob, &["land", &failing, "-m", "mended"]).refused(6)), held);
+    yard.git_in(&folder, &["rm", "--quiet", "bad"]);
+    yard.git_in(&folder, &["commit", "--quiet", "-m", "mended"]);
+    yard.json(&bob, &["land", &failing, "-m", "mended"]).ok();
+    // Two changed the same.
+    let first = yard.add("first");
+    let second = yard.add("second");
+    for (id, text) in [(&first, "first\n"), (&second, "second\n")] {
+        let folder = yard.claim(&bob, id);
+        yard.commit_in(&folder, "a.txt", text);
+        yard.finish(&bob, id);
+    }
+    yard.json(&bob, &["land", &first]).ok();
+    let merge = "in its worktree: git merge main, resolve, commit";
+    assert_eq!(
+        steps(yard.json(&bob, &["land", &second]).refused(6)),
+        [claim(&second), merge.to_owned(), format!("onus land {second} -m '…'")]
+    );
+    // Another sees what has to be done, and not how to take it.
+    let folder = yard.claim(&bob, &second);
+    yard.commit_in(&folder, "b.txt", "more\n");
+    yard.finish(&bob, &second);
+    let others = steps(yard.json(&agent("lander"), &["land", &second]).refused(6));
+    assert_eq!(others, [format!("{merge}; then it can land again")]);
+    let watched = yard.json(&bob, &["land", "--watch"]).refused(2);
+    assert_eq!(watched["message"], "only a queue is watched: use --queue --watch");
 }

@@ -84,13 +84,14 @@ fn list(context: &Context) -> super::Result {
         context.out.document(json!({ "actors": actors }), &[]);
         return Ok(());
     }
+    let width = actors.iter().map(|actor| actor.name.to_string().len()).max().unwrap_or_default();
     for actor in actors {
         let aliases = if actor.aliases.is_empty() {
             String::new()
         } else {
             format!("  also {}", actor.aliases.join(", "))
         };
-        context.out.line(&format!("{}  tier {}{aliases}", actor.name, actor.tier));
+        context.out.line(&format!("{:width$}  tier {}{aliases}", actor.name.to_string(), actor.tier));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_store::{Access, Store as _, StoreError};
 use serde_json::json;
 
@@ -24,6 +24,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Err(StoreError::Exists(file)) => {
             return Err(Refusal::new(Code::Usage, format!("{} exists: name a new file", file.display())));
         }
+        // Not the store is out of reach, but the copy's place.
+        Err(StoreError::Unavailable { .. }) if missing_folder(&args.file).is_some() => {
+            let folder = missing_folder(&args.file).map(path_line).unwrap_or_default();
+            return Err(Refusal::usage(format!("the folder {folder} does not exist"))
+                .next(Step::plain("make it, or name a file in a folder that exists")));
+        }
         copied => copied?,
     }
     if context.out.json {
@@ -32,4 +38,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         context.out.line(&format!("copied the store to {}", path_line(&args.file)));
     }
     Ok(())
+}
+
+/// The folder that a file was to be in, if it is not there.
+fn missing_folder(file: &Path) -> Option<&Path> {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
 }

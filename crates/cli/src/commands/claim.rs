@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use onus_core::command::{Act, Command, Terms};
 use onus_core::constraint::Constraint;
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::time::Span;
 use onus_os::process;
 
@@ -21,6 +21,7 @@ use super::worktree::making::{self, ClaimWorktree};
 /// sleeps until there is something to take: until another process changes the store, a holder's process dies, or a lease
 /// or reservation ends.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("task", |id| Target::by_default(id, "ONUS_TASK, or else the one task you hold, whose lease is renewed")))]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
@@ -95,8 +96,15 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         let force = force_of(args.force, args.reason.as_ref(), args.link.as_ref());
         Command::OnTask { task: target(args.target.task)?, act: Act::Claim(terms), force }
     };
+    let names_none = matches!(&command, Command::OnTask { task: None, .. });
     let reply = match args.wait {
-        None | Some(0) => context.run(command, args.key.key)?,
+        None | Some(0) => context.run(command, args.key.key).map_err(|mut refusal| {
+            // Whoever names no task and holds none wants any.
+            if names_none && refusal.code == Code::Usage && refusal.next.first() == Some(&Step::Ready) {
+                refusal.next.insert(0, Step::ClaimNext);
+            }
+            refusal
+        })?,
         Some(wait_ms) => {
             let patience = Duration::from_millis(wait_ms.unsigned_abs());
             context.run_or_wait(command, args.key.key, patience, &mut |refusal| {

@@ -115,7 +115,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         };
         for f in &findings {
-            let mark = if f.ok { context.out.good("ok  ") } else { context.out.bad("BAD ") };
+            let mark = match (f.ok, f.name) {
+                // Nothing is said of a worktree or a landing that is as it should be.
+                (true, WORKTREE | LANDING) => "note".to_owned(),
+                (true, _) => context.out.good("ok  "),
+                (false, _) => context.out.bad("BAD "),
+            };
             context.out.prose(&format!("{mark} {:<13} {}", f.name, escape_line(&f.detail)));
             if !f.ok && f.mendable && !args.fix {
                 tell(&Step::MendStore);

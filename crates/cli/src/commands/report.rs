@@ -365,7 +365,7 @@ fn round(context: &Context, args: &Round) -> super::Result {
             who(row),
             escape_line(&row.branch),
             row.state.spoken().to_owned(),
-            conflicts(row.conflict_lines, row.resolved_lines),
+            conflicts(by_hand(row), to_resolve(row), row.resolved_lines),
             row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", "),
             landed.unwrap_or_default(),
         ]);
@@ -378,7 +378,9 @@ fn round(context: &Context, args: &Round) -> super::Result {
         page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
         page.lines.push(String::new());
     }
-    let lines = conflicts(view.conflict_lines, view.resolved_lines);
+    let (mended, left) =
+        view.rows.iter().fold((0, 0), |(mended, left), row| (mended + by_hand(row), left + to_resolve(row)));
+    let lines = conflicts(mended, left, view.resolved_lines);
     let sum = format!("{} of {} landed; conflict lines: {lines}", view.landed, view.rows.len());
     page.item("", &sum);
     page.end();
@@ -386,9 +388,19 @@ fn round(context: &Context, args: &Round) -> super::Result {
     Ok(())
 }
 
-/// Lines that two sides changed differently: those left to people, and those that the project's rule kept from both sides.
-fn conflicts(left: u64, kept: u64) -> String {
-    let said = [(left, "by hand"), (kept, "kept from both")];
+/// Conflicting lines of a task that has landed since: somebody resolved them.
+fn by_hand(row: &RoundRow) -> u64 {
+    if row.landed.is_some() { row.conflict_lines } else { 0 }
+}
+
+fn to_resolve(row: &RoundRow) -> u64 {
+    row.conflict_lines - by_hand(row)
+}
+
+/// Lines that two sides changed differently: those that people resolved, those left to them, and those that the project's rule kept
+/// from both sides.
+fn conflicts(by_hand: u64, to_resolve: u64, kept: u64) -> String {
+    let said = [(by_hand, "by hand"), (to_resolve, "to resolve"), (kept, "kept from both")];
     let said: Vec<String> =
         said.iter().filter(|(lines, _)| *lines > 0).map(|(lines, how)| format!("{lines} {how}")).collect();
     if said.is_empty() { "0".to_owned() } else { said.join(", ") }

@@ -26,7 +26,7 @@ use file::{restore_file, show_file};
 
 /// Uncommitted work that was kept: when a task changed hands, or when a file was overwritten
 ///
-/// When a task is taken over or reset, what its holder left uncommitted becomes a commit that no branch has
+/// When a task is taken over, revoked or reset, what its holder left uncommitted becomes a commit that no branch has
 /// (refs/onus/rescue/ID/TOKEN); the worktree is not touched. And the last contents of files that agents have reserved are kept for
 /// 14 days, whoever overwrites them.
 ///
@@ -149,8 +149,9 @@ fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<Re
         Some(at) => Ok(all.swap_remove(at)),
         None => {
             let due = all.iter().any(|view| view.state == RescueState::Due.as_str());
-            let refusal = Refusal::new(Code::NotFound, format!("{task} has no rescued files"));
-            Err(if due { refusal.next(Step::MendStore) } else { refusal })
+            let id = engine.show(identity.as_ref(), Some(task))?.value.id;
+            let refusal = Refusal::new(Code::NotFound, format!("{id} has no rescued files")).task(&id);
+            Err(refusal.next(if due { Step::MendStore } else { Step::AllRescued }))
         }
     }
 }

@@ -1,6 +1,6 @@
 use onus_core::command::Command;
 
-use crate::args::{MoveArgs, text_or_stdin};
+use crate::args::{MoveArgs, Targets, text_or_stdin};
 use crate::context::Context;
 
 /// Retry a failed task
@@ -8,6 +8,7 @@ use crate::context::Context;
 /// The task opens again and the attempt is counted; past the limit (the task's own, or retry.max_attempts) it is refused.
 /// Downstream tasks that dead holders still hold are freed; living holders are left alone.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("tasks", Targets::unheld))]
 pub(crate) struct Args {
     #[command(flatten)]
     how: MoveArgs,

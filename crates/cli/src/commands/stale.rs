@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::wording;
 
-use super::status::held;
+use super::status::rows;
 
 /// List leases that lapsed, went stale or make no progress
 ///
@@ -26,9 +26,14 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     if [&status.lapsed, &status.stale, &status.stalled].iter().all(|list| list.is_empty()) {
         out.line(&out.dim("(none)"));
     }
-    held(out, "lapsed", &status.lapsed);
-    held(out, "stale", &status.stale);
-    held(out, "stalled", &status.stalled);
+    let lists = [("lapsed", &status.lapsed), ("stale", &status.stale), ("stalled", &status.stalled)];
+    for (at, (title, list)) in lists.into_iter().filter(|(_, list)| !list.is_empty()).enumerate() {
+        if at > 0 {
+            out.prose("");
+        }
+        out.prose(&out.bold(title));
+        rows(out, list);
+    }
     out.notices(&looked.notices);
     Ok(())
 }

@@ -81,6 +81,10 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
 /// Leases under a title, or nothing.
 pub(super) fn held(out: &Output, title: &str, list: &[HeldView]) {
     heading(out, title, list.is_empty());
+    rows(out, list);
+}
+
+pub(super) fn rows(out: &Output, list: &[HeldView]) {
     for held in list {
         task(out, &held.id, &held.title);
         out.prose(&format!("    {}", escape_line(&held.message)));

@@ -11,6 +11,7 @@ use super::worktree::making::{self, ClaimWorktree};
 /// The old holder's token is dead from then on. A live lease cannot be taken over, unless a person forces it: its
 /// holder is trusted to be working.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("task", |id| Target::by_default(id, "ONUS_TASK")))]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,

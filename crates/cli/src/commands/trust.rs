@@ -41,7 +41,7 @@ struct Named {
 #[derive(clap::Args, Debug)]
 struct Approve {
     /// The commands' names, as `trust list` shows them
-    #[arg(value_name = "NAME", required_unless_present = "all")]
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Approve all of them
     #[arg(long, conflicts_with = "names")]
@@ -68,6 +68,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 }
 
 fn approve(context: &Context, definitions: &[Definition], args: Approve) -> super::Result {
+    if args.names.is_empty() && !args.all {
+        return Err(Refusal::usage("name a command, or --all").next(Step::Commands));
+    }
     if args.digest.is_some() && args.names.len() != 1 {
         return Err(Refusal::usage("a digest is of one command: name that one"));
     }
@@ -107,8 +110,7 @@ fn named<'d>(definitions: &'d [Definition], name: &str) -> Result<&'d Definition
             [] => "this repository configures no commands".to_owned(),
             known => format!("no command of that name is configured here; configured: {}", known.join(", ")),
         };
-        Refusal::new(Code::NotFound, message)
-            .next(Step::plain("see which commands this repository configures"))
+        Refusal::new(Code::NotFound, message).next(Step::Commands)
     })
 }
 

@@ -14,6 +14,7 @@ use crate::output::escape_line;
 ///
 /// Without an ID it is the task you changed last. Undoing an undo takes that back too.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("task", |id| Target::by_default(id, "the task you changed last")))]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,

@@ -43,34 +43,31 @@ pub(super) fn judge(view: &View<'_>, judging: &Judging, force: Option<&Force>) -
 fn may_not_judge(view: &View<'_>, standing: &Standing<'_>, judging: &Judging) -> Option<Refusal> {
     let Judging { gate, verdict, judgement, .. } = judging;
     let (id, actor) = (view.id, &view.caller.actor);
-    let refused =
-        |code, message: String| Some(Refusal::new(code, message).task(id).next(Step::Gates(id.to_owned())));
+    let refused = |code, message: String, step| Some(Refusal::new(code, message).task(id).next(step));
+    let ask = |by| Step::AskToPass { task: id.to_owned(), gate: gate.key.to_string(), by };
     match gate.kind {
         GateKind::Command | GateKind::RedGreen if judgement.run.is_none() => {
-            let run = Step::RunGates(id.to_owned());
             let message = format!("gate {} is judged by running it", gate.key);
-            refused(Code::Gate, message).map(|refusal| Refusal { next: vec![run], ..refusal })
+            refused(Code::Gate, message, Step::RunGates(id.to_owned()))
         }
         GateKind::Command | GateKind::RedGreen => None,
         // Whoever may not pass it may still say that it fails.
         GateKind::Manual | GateKind::Review if *verdict == Verdict::Failed => None,
         GateKind::Manual if actor.is_person() || gate.by.contains(actor) => None,
         GateKind::Manual => {
-            let whom = pass(id, gate, Reader::Person);
             let message = format!("gate {} is passed by a person{}", gate.key, or_named(gate));
-            refused(Code::PeopleOnly, message).map(|refusal| refusal.next(whom))
+            refused(Code::PeopleOnly, message, ask(Reader::Person))
         }
         GateKind::Review => {
             let holds = matches!(standing, Standing::Holder { .. });
             let worked = holds || view.caller_worked_on_it;
             worked
                 .then(|| {
-                    let whom = pass(id, gate, Reader::Person);
                     let message = format!(
                         "gate {} is passed by somebody who did not work on {id}: {actor} did",
                         gate.key
                     );
-                    refused(Code::NotAllowed, message).map(|refusal| refusal.next(whom))
+                    refused(Code::NotAllowed, message, ask(Reader::Reviewer))
                 })
                 .flatten()
         }
@@ -83,10 +80,6 @@ fn or_named(gate: &Gate) -> String {
         true => String::new(),
         false => format!(" or {}", named.join(", ")),
     }
-}
-
-fn pass(id: &str, gate: &Gate, by: Reader) -> Step {
-    Step::PassGate { task: id.to_owned(), gate: gate.key.to_string(), by }
 }
 
 /// Refuses a step whose gates are not all passed; a person's force is an event.

@@ -10,6 +10,7 @@ use crate::actor::{Actor, ActorName};
 use crate::command::Terms;
 use crate::ids::{Number, shortened};
 use crate::lease::{Lease, Liveness};
+use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::{Priority, State, Task, words};
 use crate::time::{Moment, SECOND_MS, Span};
@@ -209,7 +210,14 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
 }
 
 fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
-    let (id, state) = (view.id, view.task.state);
+    let (id, state, landing) = (view.id, view.task.state, &view.task.landing);
+    let message = match &landing.landed {
+        Some(landed) if state == State::Done => {
+            format!("it is done, and landed in {} as {}", name(&landed.target), landed.commit.short())
+        }
+        _ => format!("it {}", state.predicate()),
+    };
+    let obstacle = Obstacle::new(ObstacleKind::State, message);
     let next = match state {
         // A lapsed lease is no obstacle: claiming takes it over.
         State::Open | State::InProgress => return None,
@@ -217,9 +225,11 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
         State::Blocked => Step::verb(Verb::Unblock, id),
         State::Review => Step::verb(Verb::Approve, id),
         State::Failed => Step::verb(Verb::Retry, id),
-        State::Done | State::Dropped => Step::verb(Verb::Reopen, id),
+        State::Done if landing.awaited.is_some() => Step::Land(id.to_owned()),
+        State::Done => return Some(obstacle),
+        State::Dropped => Step::verb(Verb::Reopen, id),
     };
-    Some(Obstacle::new(ObstacleKind::State, format!("it {}", state.predicate())).next(next))
+    Some(obstacle.next(next))
 }
 
 /// A person's task is never handed out, not even when its process has died: someone has to take it deliberately.

@@ -176,7 +176,7 @@ pub(super) fn fenced(view: &View<'_>) -> Refusal {
             how_it_ended(ended.how)
         ),
         None if live => {
-            format!("superseded by {} with token {}, who holds it now", lease.holder(), lease.token)
+            format!("{} holds it now, with token {}", lease.holder(), lease.token)
         }
         None => {
             format!("superseded by {} with token {}, whose lease has lapsed", lease.holder(), lease.token)

@@ -35,6 +35,8 @@ pub enum Step {
     Reserved(Id),
     /// See what was kept of what its holders left uncommitted.
     Rescued(Id),
+    /// See what was kept of any task.
+    AllRescued,
     /// Bring the last content of a file back that a hook saw.
     BringBack(String),
     ListActors,
@@ -43,6 +45,8 @@ pub enum Step {
 
     /// A verb of the transition table.
     Do(Verb, Id),
+    /// Claim it and go on in its own branch, in its worktree.
+    ClaimInWorktree(Id),
     ClaimNext,
     /// Claim it as soon as it is free.
     WaitFor(Id),
@@ -134,12 +138,24 @@ pub enum Step {
         gate: String,
         by: Reader,
     },
+    /// Ask whoever may judge a gate to pass it: the caller may not.
+    AskToPass {
+        task: Id,
+        gate: String,
+        by: Reader,
+    },
     /// Land it.
     Land(Id),
+    /// Its holder lands it, which finishes it.
+    FinishByLanding(Id),
+    /// Find out whether it would land: its gates are run on the merged result, and nothing moves.
+    TryToLand(Id),
     /// A person has the project say that everyone only adds to this file, so that both sides are kept.
     KeepBothSides(String),
-    /// A person reads and approves the command of this name that the repository configures.
-    ApproveCommand(String),
+    /// A person reads and approves the commands of these names that the repository configures.
+    ApproveCommands(Vec<String>),
+    /// See which commands the repository configures.
+    Commands,
 
     /// Something outside onus: it is true in every interface, and names nothing of any.
     Plain(Cow<'static, str>),
@@ -254,9 +270,11 @@ impl Step {
             Step::Graph(id()),
             Step::Reserved(id()),
             Step::Rescued(id()),
+            Step::AllRescued,
             Step::BringBack("src/a.rs".to_owned()),
             Step::ListActors,
             Step::PreviewReset(id()),
+            Step::ClaimInWorktree(id()),
             Step::ClaimNext,
             Step::WaitFor(id()),
             Step::ClaimWithLimit(id()),
@@ -296,9 +314,14 @@ impl Step {
             Step::RunGates(id()),
             Step::GateLog { task: id(), gate: "tests".to_owned() },
             Step::PassGate { task: id(), gate: "review".to_owned(), by: Reader::Reviewer },
+            Step::AskToPass { task: id(), gate: "review".to_owned(), by: Reader::Reviewer },
+            Step::AskToPass { task: id(), gate: "sign-off".to_owned(), by: Reader::Person },
             Step::Land(id()),
+            Step::FinishByLanding(id()),
+            Step::TryToLand(id()),
             Step::KeepBothSides("LOG.md".to_owned()),
-            Step::ApproveCommand("setup".to_owned()),
+            Step::ApproveCommands(vec!["setup".to_owned(), "tests".to_owned()]),
+            Step::Commands,
             Step::plain("free some space"),
         ];
         all.extend(Verb::ALL.map(|verb| Step::Do(verb, id())));

@@ -586,3 +586,9 @@ pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
     let name: String = name.chars().take(64).collect();
     known.into_iter().min_by_key(|known| strsim::damerau_levenshtein(&name, known))
 }
+
+/// Whether one may have been meant by the other: a slip, or a part of it.
+pub(super) fn is_near(name: &str, known: &str) -> bool {
+    let name: String = name.chars().take(64).collect();
+    known.contains(&name) || strsim::damerau_levenshtein(&name, known) <= known.len() / 3
+}

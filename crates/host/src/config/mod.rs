@@ -31,7 +31,7 @@ use onus_core::gate::Gate;
 use onus_core::ids::shortened;
 use onus_core::landing::{DepsMet, LandStyle};
 use onus_core::policy::{AcrossWorktrees, GuardPeople, Policy, ScopeMode, Unclaimed};
-use onus_core::refusal::Refusal;
+use onus_core::refusal::{Refusal, Step};
 use onus_core::scope::{AreaName, Scope};
 use onus_core::time::Span;
 use onus_engine::Billing;
@@ -42,7 +42,7 @@ use onus_repo::rescue::Limits;
 use crate::strictness::{Settled, Strictness};
 
 use file::{Layer, Settings};
-use keys::{check, globs, nearest, shown};
+use keys::{check, globs, is_near, nearest, shown};
 
 pub(crate) use edit::add_gates;
 pub use edit::{Edited, Owner, set, unset};
@@ -92,8 +92,10 @@ impl Source {
 pub fn key(name: &str) -> Result<&'static Key, Refusal> {
     Key::named(name).ok_or_else(|| {
         let forms = TABLES.iter().map(|table| table.form);
-        let near = nearest(name, KEYS.iter().map(|key| key.name).chain(forms)).unwrap_or_default();
-        Refusal::usage(format!("unknown key '{}'; the nearest is {near}", shortened(name)))
+        let near = nearest(name, KEYS.iter().map(|key| key.name).chain(forms));
+        let near = near.filter(|near| is_near(name, near)).map(|near| format!("; the nearest is {near}"));
+        Refusal::usage(format!("unknown key '{}'{}", shortened(name), near.unwrap_or_default()))
+            .next(Step::HelpOn("config"))
     })
 }
 

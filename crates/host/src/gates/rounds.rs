@@ -50,6 +50,20 @@ pub struct Round {
     pub for_judges: Vec<Gate>,
 }
 
+impl Round {
+    /// Why nothing is to be run.
+    pub fn nothing_to_run(&self) -> String {
+        let id = &self.task.view.id;
+        let asked = self.demand.asked(&self.task.task.facts).filter(|gate| gate.kind.is_run());
+        let passed: Vec<&str> = asked.map(|gate| gate.key.as_str()).collect();
+        match passed.as_slice() {
+            [] => format!("{id} has no gate to run"),
+            [one] => format!("{id} has nothing left to run: {one} has passed"),
+            all => format!("{id} has nothing left to run: {} have passed", all.join(", ")),
+        }
+    }
+}
+
 /// What one gate came to.
 #[derive(Debug)]
 pub struct Came {
@@ -79,7 +93,7 @@ impl Host {
             return Err(Refusal::usage(
                 "gates of stage land are run on the merged result, when the task lands",
             )
-            .next(Step::Land(task.view.id)));
+            .next(Step::TryToLand(task.view.id)));
         }
         if let Some(other) = named.iter().find(|gate| gate.stage != stage) {
             return Err(Refusal::usage(format!(
@@ -102,9 +116,7 @@ impl Host {
             let message = format!("gate {} is passed by a judge: there is nothing to run", gate.key);
             return Err(Refusal::usage(message).next(Step::Gates(task.view.id)));
         }
-        for gate in &gates {
-            self.approved_gate(gate)?;
-        }
+        self.approved_gates(&gates)?;
         if !gates.is_empty() && workplace.root().is_none() {
             let message = format!("{} has no worktree here to run gates in", task.view.id);
             return Err(Refusal::new(Code::NotAllowed, message)

@@ -172,10 +172,33 @@ impl Host {
         Ok(definition)
     }
 
+    /// All of them, or a refusal that names every one that is not approved.
+    pub(super) fn approved_gates(&self, gates: &[Gate]) -> Result<(), Refusal> {
+        let mut first = None;
+        let mut keys = Vec::new();
+        for gate in gates {
+            match self.approved_gate(gate) {
+                Err(refusal) if refusal.code == Code::Unapproved => {
+                    keys.push(gate.key.as_str());
+                    first.get_or_insert(refusal);
+                }
+                other => drop(other?),
+            }
+        }
+        let Some(refusal) = first else { return Ok(()) };
+        let [_, _, ..] = keys.as_slice() else { return Err(refusal) };
+        let message = format!(
+            "gates {}: their commands were never approved in this clone, or have changed since",
+            keys.join(", ")
+        );
+        let keys = keys.into_iter().map(str::to_owned).collect();
+        Err(Refusal { message, next: vec![Step::ApproveCommands(keys)], ..refusal })
+    }
+
     pub(crate) fn require_approved(&self, definition: &Definition) -> Result<(), Refusal> {
         match self.approvals()?.require(definition) {
             Err(refusal) if refusal.code == Code::Unapproved => {
-                Err(Refusal { next: vec![Step::ApproveCommand(definition.name.clone())], ..refusal })
+                Err(Refusal { next: vec![Step::ApproveCommands(vec![definition.name.clone()])], ..refusal })
             }
             other => other,
         }

@@ -88,7 +88,6 @@ impl Landings<'_> {
         );
         let mut refusal = Refusal::new(Code::Gate, message).task(&id);
         refusal.next.extend(gates.first().map(|gate| failed_step(&id, gate)));
-        let refusal = refusal.next(Step::Gates(id.clone()));
         self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
     }
 
@@ -105,6 +104,7 @@ impl Landings<'_> {
         if until == Until::Checked {
             return Ok(Refused { id, refusal, is_reopened: false });
         }
+        let is_gates = matches!(why, Obstruction::Gates { .. });
         let act = Act::FailLanding(Failure {
             target: self.target.clone(),
             onto: tip.clone(),
@@ -119,13 +119,33 @@ impl Landings<'_> {
         match self.engine.run(&request) {
             Ok(_) => {
                 let mut refusal = refusal;
-                if let Some(actor) = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done()) {
+                let kept_for = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done());
+                if let Some(actor) = kept_for {
                     refusal.message.push_str(&format!("; it is open again, kept for {actor}"));
                 }
+                let is_callers = kept_for.is_none_or(|actor| *actor == self.identity.actor.to_string());
+                refusal.next = again(&id, kept_for.is_some(), is_callers, refusal.next, is_gates);
                 Ok(Refused { id, refusal, is_reopened: candidate.is_done() })
             }
             Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false }),
         }
+    }
+}
+
+/// How a task gets to its next landing, around what else there is to do. How conflicts are resolved is said later.
+fn again(id: &str, is_reopened: bool, is_callers: bool, other: Vec<Step>, is_gates: bool) -> Vec<Step> {
+    let claim = (is_reopened && is_callers).then(|| Step::ClaimInWorktree(id.to_owned()));
+    let land = is_callers.then(|| Step::FinishByLanding(id.to_owned()));
+    match is_gates {
+        true => {
+            let fix = if is_callers {
+                "fix it in its worktree, commit"
+            } else {
+                "fix it in its worktree, commit; then it can land again"
+            };
+            other.into_iter().chain(claim).chain([Step::plain(fix)]).chain(land).collect()
+        }
+        false => claim.into_iter().chain(other).chain(land).collect(),
     }
 }
 

@@ -137,9 +137,15 @@ impl Landings<'_> {
 
     /// How conflicts are resolved. Only when all is done is it known by which name what has landed can be merged.
     pub(super) fn say_how(&self, report: &mut Report) {
-        let how = Step::plain(format!("in its worktree: git merge {}, resolve, commit", self.merge_name()));
+        let how = format!("in its worktree: git merge {}, resolve, commit", self.merge_name());
         let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
-        conflicts.for_each(|refused| refused.refusal.next.insert(0, how.clone()));
+        for Refused { refusal, is_reopened, .. } in conflicts {
+            let next = &mut refusal.next;
+            let is_callers = next.iter().any(|step| matches!(step, Step::FinishByLanding(_)));
+            let then = if *is_reopened && !is_callers { "; then it can land again" } else { "" };
+            let claims = usize::from(matches!(next.first(), Some(Step::ClaimInWorktree(_))));
+            next.insert(claims, Step::plain(format!("{how}{then}")));
+        }
     }
 
     /// Those whom nothing but their gates may keep from landing: nobody waits for gates of what cannot land anyhow.

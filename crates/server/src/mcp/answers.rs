@@ -138,7 +138,7 @@ pub(super) fn gates(host: &Host, round: &Round, came: &[Came], notices: &[Notice
     let passed = came.iter().all(|came| matches!(came.result, Ok((Verdict::Passed, _))));
     let for_judges: Vec<&str> = round.for_judges.iter().map(|gate| gate.key.as_str()).collect();
     if came.is_empty() {
-        lines.push(format!("{id} has no gate to run"));
+        lines.push(round.nothing_to_run());
     }
     if !for_judges.is_empty() {
         lines.push(format!("for a person or a reviewer to pass: {}", for_judges.join(", ")));

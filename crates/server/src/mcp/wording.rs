@@ -41,6 +41,9 @@ pub(super) fn step(step: &Step) -> Option<String> {
             | Verb::Retry => person(&format!("{verb} {task}")),
             Verb::Handoff | Verb::Lapse | Verb::Reset => None,
         },
+        Step::ClaimInWorktree(task) => {
+            call("claim", json!({ "id": task }), "take it, and go on in its branch")
+        }
         Step::ClaimNext => call("claim", json!({}), "the best task you can claim"),
         Step::WaitFor(task) => {
             call("claim", json!({ "id": task, "wait": MAX_WAIT_S }), "wait until it is free")
@@ -84,19 +87,20 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::GateLog { task, .. } => {
             call("gate_run", json!({ "id": task }), "run it again and read its output")
         }
-        Step::PassGate { .. } => person("judge that gate"),
-        Step::Land(_) => person("land the task"),
+        Step::PassGate { .. } | Step::AskToPass { .. } => person("judge that gate"),
+        Step::Land(_) | Step::FinishByLanding(_) | Step::TryToLand(_) => person("land the task"),
         Step::KeepBothSides(file) => person(&format!(
             "say whether everyone only adds to {}: then both sides are kept",
             quote::name(file)
         )),
-        Step::ApproveCommand(_) => person("read and approve the command that this repository configures"),
+        Step::ApproveCommands(_) => person("read and approve what this repository would run"),
         Step::Plain(text) => Some(text.to_string()),
         // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.
         Step::Rescued(_) => person("look at what its last holder left uncommitted"),
         Step::BringBack(_) => person("bring the content of that file back"),
         Step::ExplainReady
         | Step::ListActors
+        | Step::AllRescued
         | Step::PreviewReset(_)
         | Step::RenewIfYours(_)
         | Step::GiveBack { .. }
@@ -112,6 +116,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         | Step::SetUp { .. }
         | Step::InstallGuard
         | Step::Worktree(..)
+        | Step::Commands
         | Step::Help
         | Step::HelpOn(_) => None,
     }

@@ -97,14 +97,22 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
     let scrub = must_scrub(connection).map_err(fail)?;
     let search = search_problem(store, connection).map_err(fail)?;
     Ok(vec![
-        Finding { name: "database", ok: problems == ["ok"], detail: problems.join("; "), mendable: false },
+        Finding {
+            name: "database",
+            ok: problems == ["ok"],
+            detail: if problems == ["ok"] { "no damage found".to_owned() } else { problems.join("; ") },
+            mendable: false,
+        },
         Finding {
             name: "references",
             ok: orphans == 0,
-            detail: format!(
-                "{} to rows that are missing",
-                onus_core::quote::counted(orphans as u64, "reference")
-            ),
+            detail: match orphans {
+                0 => "none is broken".to_owned(),
+                _ => format!(
+                    "{} to rows that are missing",
+                    onus_core::quote::counted(orphans as u64, "reference")
+                ),
+            },
             mendable: true,
         },
         rows,

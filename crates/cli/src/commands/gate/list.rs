@@ -158,7 +158,7 @@ pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
         let word = if row.verdict == Verdict::Passed { out.good("passed") } else { out.bad("failed") };
         let tree =
             row.judgement.tree.as_deref().map(|tree| format!(", tree {:.10}", tree)).unwrap_or_default();
-        out.prose(&format!("  {} {word} {}{tree}", row.version, view::outcome(row)));
+        out.prose(&format!("  v{} {word} {}{tree}", row.version, view::outcome(row)));
     }
     out.notices(&found.notices);
     Ok(())

@@ -3,7 +3,7 @@
 use onus_core::refusal::{Code, Refusal, Step};
 use serde_json::json;
 
-use super::task_and_key;
+use super::{gate_of, task_and_key};
 use crate::context::Context;
 use crate::output::escape;
 
@@ -20,7 +20,13 @@ pub(super) fn run(context: &Context, args: super::Log) -> super::super::Result {
     let Some((row, run)) = row.and_then(|row| Some((row, row.judgement.run.as_ref()?))) else {
         let message = match args.version {
             Some(version) => format!("event {version} of {id} records no run of gate {}", escape(&key)),
-            None => format!("gate {} was never run for {id}", escape(&key)),
+            None => {
+                let gate = gate_of(context, &task.view, &context.host.workplace(&task.view), &key)?;
+                match gate.kind.is_run() {
+                    true => format!("gate {} was never run for {id}", gate.key),
+                    false => format!("gate {} is judged, not run, and writes no log", gate.key),
+                }
+            }
         };
         return Err(Refusal::new(Code::NotFound, message).task(id).next(Step::Gates(id.clone())));
     };
@@ -41,7 +47,11 @@ pub(super) fn run(context: &Context, args: super::Log) -> super::super::Result {
         let document = json!({ "task": id, "gate": key, "version": row.version, "log": text });
         context.out.document(document, &found.notices);
     } else {
-        context.out.line(text.trim_end_matches('\n'));
+        match (text.trim_end_matches('\n'), run.exit) {
+            ("", Some(code)) => context.out.line(&format!("(it wrote nothing; exit code {code})")),
+            ("", None) => context.out.line("(it wrote nothing)"),
+            (text, _) => context.out.line(text),
+        }
         context.out.notices(&found.notices);
     }
     Ok(())

@@ -114,7 +114,7 @@ fn report(context: &Context, round: &Round, came: &[Came]) -> super::super::Exit
         return Ok(refuse(false, &refusal));
     }
     let said = match came.len() {
-        0 => format!("{id} has no gate to run"),
+        0 => round.nothing_to_run(),
         1 => format!("{id}: 1 gate passed"),
         many => format!("{id}: {many} gates passed"),
     };

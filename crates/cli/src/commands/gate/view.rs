@@ -113,7 +113,7 @@ impl<'a> Standing<'a> {
     fn words_of_landing(&self) -> String {
         match self.last {
             Some(row) => {
-                let when = "when the task was to land last";
+                let when = "at the last attempt to land";
                 format!("{} {when} ({}); runs again when it lands", row.verdict, outcome(row))
             }
             None => "runs when the task lands, on the merged result".to_owned(),

@@ -20,7 +20,7 @@ use crate::wording;
 ///
 /// `install` adds hooks to git's own folder of hooks, which all worktrees share. Hooks that are there run as before, and
 /// `uninstall` restores them byte for byte. If core.hooksPath sends git to another folder, nothing is written: `install`
-/// prints the line to add there. Agents are refused what another has reserved; people are warned (guard.people).
+/// prints the line to add there (exit 6). Agents are refused what another has reserved; people are warned (guard.people).
 ///
 /// Without a command, it shows the status.
 #[derive(clap::Args, Debug)]
@@ -72,7 +72,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
 
 fn place(context: &Context) -> Result<&Place, Refusal> {
     let place = context.host.place.as_ref().filter(|place| place.git_dir.is_some());
-    let place = place.ok_or_else(|| Refusal::usage("this is not a git repository, so there are no hooks"))?;
+    let place = place.ok_or_else(|| {
+        Refusal::usage("this is not a git repository, so there are no hooks")
+            .next(Step::plain("go to a folder of a git repository, or make one here: git init"))
+    })?;
     guard::check(place)?;
     Ok(place)
 }
@@ -126,16 +129,26 @@ fn install(context: &Context) -> Result<u8, Refusal> {
     let place = place(context)?;
     let folder = guard::folder(place).map_err(|error| failed(&error))?;
     let Folder::Own(own) = &folder else {
+        let message =
+            format!("nothing was installed: core.hooksPath sends git to {}", path_line(folder.path()));
+        let refusal = Refusal::new(Code::Unmet, message).next(add_by_hand());
         if context.out.json {
             let add: Vec<Value> = Hook::ALL.iter().map(|hook| to_add(*hook)).collect();
             context.out.document(
-                json!({ "hooks_path": path_text(folder.path()), "installed": false, "hooks": [], "left": [], "add": add }),
+                json!({
+                    "hooks_path": path_text(folder.path()),
+                    "installed": false,
+                    "hooks": [],
+                    "left": [],
+                    "add": add,
+                    "error": wording::refusal(&refusal),
+                }),
                 &[],
             );
-        } else {
-            by_hand(context, folder.path());
+            return Ok(refusal.exit_code());
         }
-        return Ok(0);
+        by_hand(context, folder.path());
+        return Err(refusal);
     };
     let program = std::env::current_exe()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot find this program: {error}")))?;
@@ -150,14 +163,21 @@ fn install(context: &Context) -> Result<u8, Refusal> {
         }
     })?;
     tell(context, &folder, true, &all, &[]);
+    if !context.out.json {
+        context.out.line("commits are checked from now on");
+    }
     Ok(0)
+}
+
+fn add_by_hand() -> Step {
+    Step::plain("add the line of each hook to the folder that core.hooksPath names")
 }
 
 fn to_add(hook: Hook) -> Value {
     json!({ "hook": hook.as_str(), "line": guard::line_to_add(hook) })
 }
 
-fn tell(context: &Context, folder: &Folder, installed: bool, all: &[(Hook, Done)], left: &[PathBuf]) {
+fn tell(context: &Context, folder: &Folder, installed: bool, mut all: &[(Hook, Done)], left: &[PathBuf]) {
     if context.out.json {
         let hooks: Vec<Value> =
             all.iter().map(|(hook, done)| json!({ "hook": hook.as_str(), "done": word(*done) })).collect();
@@ -173,6 +193,10 @@ fn tell(context: &Context, folder: &Folder, installed: bool, all: &[(Hook, Done)
             &[],
         );
         return;
+    }
+    if !installed && all.iter().all(|(_, done)| *done == Done::Unchanged) {
+        context.out.line("the guard is not installed here");
+        all = &[];
     }
     for (hook, what) in all {
         context.out.line(&format!("{}: {}", hook.as_str(), done(*what)));
@@ -238,11 +262,15 @@ fn status(context: &Context) -> Result<u8, Refusal> {
     let missing: Vec<&str> =
         hooks.iter().filter(|(_, _, is_reached)| !is_reached).map(|(hook, ..)| hook.as_str()).collect();
     let is_ours = matches!(folder, Folder::Own(_));
+    let is_absent = is_ours && hooks.iter().all(|(_, there, reached)| *there == Found::Nothing && !reached);
     let refusal = (!missing.is_empty()).then(|| {
-        let message = format!("git does not reach the guard through {}", missing.join(", "));
+        let message = match is_absent {
+            true => "the guard is not installed: commits are not checked".to_owned(),
+            false => format!("git does not reach the guard through {}", missing.join(", ")),
+        };
         let step = match is_ours {
             true => Step::InstallGuard,
-            false => Step::plain("add the line of each hook to the folder that core.hooksPath names"),
+            false => add_by_hand(),
         };
         Refusal::new(Code::Unmet, message).next(step)
     });
@@ -274,7 +302,7 @@ fn status(context: &Context) -> Result<u8, Refusal> {
         return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
     }
     context.out.line(&format!("hooks: {}", path_line(folder.path())));
-    for (hook, there, is_reached) in &hooks {
+    for (hook, there, is_reached) in hooks.iter().filter(|_| !is_absent) {
         let mark = if *is_reached { context.out.good("ok  ") } else { context.out.bad("BAD ") };
         let what = match (there, is_reached) {
             (Found::Both, true) => "git reaches it; the hook that was there runs after it",
@@ -283,7 +311,7 @@ fn status(context: &Context) -> Result<u8, Refusal> {
             (Found::Others, _) => "another's, without the guard",
             (Found::Ours | Found::Both, false) => "installed, but git does not reach it",
         };
-        context.out.line(&format!("  {mark} {:<18} {what}", hook.as_str()));
+        context.out.line(&format!("  {mark} {:<19} {what}", hook.as_str()));
     }
     match refusal {
         Some(refusal) => {

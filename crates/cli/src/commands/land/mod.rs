@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["message", "via"])]
     queue: bool,
     /// With --queue: go on, and land what is approved from now on; Ctrl-C ends it
-    #[arg(long, requires = "queue", conflicts_with = "check")]
+    #[arg(long, conflicts_with = "check")]
     watch: bool,
     /// Only find out whether it would land: merge and run the gates, and move nothing. Of a queue no gate is run: it says what
     /// would land, in which order, and what would conflict
@@ -93,6 +93,9 @@ impl Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+    if args.watch && !args.queue {
+        return Err(Refusal::usage("only a queue is watched: use --queue --watch").next(Step::HelpOn("land")));
+    }
     if args.queue && args.target.task.is_some() {
         return Err(Refusal::usage("--queue lands everything that waits: name no task with it"));
     }

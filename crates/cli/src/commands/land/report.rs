@@ -61,17 +61,16 @@ pub(super) fn print(
 }
 
 fn line(landed: &LandedTask, target: &str, is_check: bool) -> String {
-    let how = match is_check {
-        true => format!("would land in {target}"),
-        false => format!("landed in {target} as {}", landed.commit.short()),
-    };
     let names = |gates: &[GateKey]| gates.iter().map(GateKey::as_str).collect::<Vec<_>>().join(", ");
     let passed: Vec<GateKey> =
         landed.gates.iter().filter(|gate| !landed.to_run.contains(gate)).cloned().collect();
-    let mut gates = if passed.is_empty() { String::new() } else { format!("; passed {}", names(&passed)) };
-    if !landed.to_run.is_empty() {
-        gates.push_str(&format!("; if it passes {}", names(&landed.to_run)));
-    }
+    let gates = if passed.is_empty() { String::new() } else { format!("; passed {}", names(&passed)) };
+    let how = match (is_check, landed.to_run.as_slice()) {
+        (false, _) => format!("landed in {target} as {}", landed.commit.short()),
+        (true, []) => format!("would land in {target}"),
+        (true, [one]) => format!("would land in {target} if {one} passes"),
+        (true, many) => format!("would land in {target} if {} pass", names(many)),
+    };
     let lines = match landed.resolved_lines {
         0 => String::new(),
         1 => "; 1 conflicting line kept from both sides".to_owned(),

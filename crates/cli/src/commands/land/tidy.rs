@@ -102,8 +102,9 @@ fn take_away(
         return;
     }
     if context.host.folder.starts_with(&linked.path) {
-        let path = path_line(&linked.path);
-        let line = format!("you are in {path}: `onus worktree remove {id}` takes it away from elsewhere");
+        let line = format!(
+            "the worktree of {id} was not removed, because you are in it; from another folder: onus worktree remove {id}"
+        );
         tidied.kept.push(line);
         return;
     }

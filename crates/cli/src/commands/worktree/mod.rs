@@ -338,7 +338,7 @@ pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<S
 
 fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
     let branch = match (&removed.branch, removed.with_branch) {
-        (Some(branch), true) => format!(", and branch {branch}: its commits are in another"),
+        (Some(branch), true) => format!(", and branch {branch}: its commits are in another branch"),
         (Some(branch), false) => format!("; branch {branch} stays"),
         (None, _) => String::new(),
     };

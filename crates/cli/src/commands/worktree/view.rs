@@ -162,11 +162,13 @@ impl Seen {
             }
             Err(refusal) => facts.push(refusal.message.clone()),
         }
-        facts.extend(
-            self.disk.map(|disk| {
-                format!("{}{} MiB", if disk.is_more { "more than " } else { "" }, disk.bytes >> 20)
-            }),
-        );
+        facts.extend(self.disk.map(|disk| {
+            let more = if disk.is_more { "more than " } else { "" };
+            match disk.bytes >> 20 {
+                0 if !disk.is_more => "less than 1 MiB".to_owned(),
+                mib => format!("{more}{mib} MiB"),
+            }
+        }));
         facts
     }
 
