@@ -255,11 +255,11 @@ impl Lander {
     }
 
     fn signing(&self) -> Result<&Signing, Error> {
-        match self.known.signing.get() {
+        match self.answers.signing.get() {
             Some(known) => Ok(known),
             None => {
                 let found = self.configured_signing()?;
-                Ok(self.known.signing.get_or_init(|| found))
+                Ok(self.answers.signing.get_or_init(|| found))
             }
         }
     }

@@ -204,11 +204,11 @@ impl Lander {
     }
 
     fn drivers(&self) -> Result<&[String], Error> {
-        match self.known.drivers.get() {
+        match self.answers.drivers.get() {
             Some(known) => Ok(known),
             None => {
                 let found = drivers(&self.repository, LIMIT)?;
-                Ok(self.known.drivers.get_or_init(|| found))
+                Ok(self.answers.drivers.get_or_init(|| found))
             }
         }
     }

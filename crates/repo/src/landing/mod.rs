@@ -139,12 +139,12 @@ impl From<std::io::Error> for Error {
 pub struct Lander {
     repository: Repository,
     worktrees: Worktrees,
-    known: Arc<Known>,
+    answers: Arc<GitAnswers>,
 }
 
 /// What git was asked already. A commit keeps its tree; what is configured is taken for the same until [`Lander::afresh`].
 #[derive(Debug, Default)]
-struct Known {
+struct GitAnswers {
     trees: Mutex<BTreeMap<CommitId, String>>,
     drivers: OnceLock<Vec<String>>,
     signing: OnceLock<Signing>,
@@ -160,13 +160,13 @@ impl Lander {
         Lander {
             repository: worktrees.repository().clone(),
             worktrees: worktrees.clone(),
-            known: Arc::default(),
+            answers: Arc::default(),
         }
     }
 
     /// The same, asking git again how it is configured: gates may have run since, or hours have passed.
     pub fn afresh(&self) -> Lander {
-        Lander { known: Arc::default(), ..self.clone() }
+        Lander { answers: Arc::default(), ..self.clone() }
     }
 
     /// The same for a caller who does not wait long for others who change worktrees.
@@ -190,7 +190,7 @@ impl Lander {
     }
 
     pub fn tree_of(&self, commit: &CommitId) -> Result<String, Error> {
-        let trees = || self.known.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let trees = || self.answers.trees.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tree) = trees().get(commit) {
             return Ok(tree.clone());
         }
@@ -203,7 +203,7 @@ impl Lander {
 
     /// A commit that was just made of this tree.
     fn remember_tree(&self, commit: &CommitId, tree: &str) {
-        let mut trees = self.known.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = self.answers.trees.lock().unwrap_or_else(PoisonError::into_inner);
         trees.insert(commit.clone(), tree.to_owned());
     }
 
