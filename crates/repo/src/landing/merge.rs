@@ -157,7 +157,9 @@ impl Lander {
         limit: Duration,
     ) -> Result<Merge, Error> {
         let spool = Spool::new(&self.own_folder())?;
-        let drivers: Vec<(String, &str)> = self.drivers()?.iter().map(|key| (key.clone(), AS_TEXT)).collect();
+        // Asked each time: a driver that was configured a moment ago is not run either.
+        let drivers = drivers(&self.repository, LIMIT)?;
+        let drivers: Vec<(String, &str)> = drivers.into_iter().map(|key| (key, AS_TEXT)).collect();
         // Where drivers put their files.
         let call = self.git().within(spool.path()).overriding(&drivers).limit(limit);
         let call = call.word(format!("--attr-source={attributes}"));
@@ -201,16 +203,6 @@ impl Lander {
             conflict_lines: lines.get(path).copied().unwrap_or_default(),
         });
         Ok(Merge::Clean(Merged { tree, unions: unions.collect() }))
-    }
-
-    fn drivers(&self) -> Result<&[String], Error> {
-        match self.answers.drivers.get() {
-            Some(known) => Ok(known),
-            None => {
-                let found = drivers(&self.repository, LIMIT)?;
-                Ok(self.answers.drivers.get_or_init(|| found))
-            }
-        }
     }
 
     /// What either side gave a new name. Git does not say which of two files of one name were others before.

@@ -146,7 +146,6 @@ pub struct Lander {
 #[derive(Debug, Default)]
 struct GitAnswers {
     trees: Mutex<BTreeMap<CommitId, String>>,
-    drivers: OnceLock<Vec<String>>,
     signing: OnceLock<Signing>,
 }
 
