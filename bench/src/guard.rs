@@ -59,7 +59,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
 fn empty_hooks(root: &Path) -> Result<String> {
     let folder = root.join(".git/empty-hooks");
     fs::create_dir(&folder)?;
-    for name in ["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"] {
+    for name in ["prepare-commit-msg", "commit-msg", "post-commit"] {
         let hook = folder.join(name);
         fs::write(&hook, "#!/bin/sh\n")?;
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;

@@ -2,8 +2,8 @@
 //!
 //! `onus` is started for every command, and a fifth of a command was the dynamic linker: finding, mapping and
 //! relocating libc, libm (for one logarithm) and libgcc_s. Linked statically it is still a position-independent
-//! program with read-only relocations, so the address space stays random. What is given up: a fix in the system's libc
-//! reaches `onus` when it is built again. `ONUS_LINK=dynamic` keeps the shared libraries, for those who must have them.
+//! program with read-only relocations, so the address space stays random. The price: a fix in the system's libc
+//! reaches `onus` only when it is rebuilt. `ONUS_LINK=dynamic` keeps the shared libraries, for those who must have them.
 //!
 //! rustc's own way, `target-feature=+crt-static`, is a flag for a whole build and an error where the archives are
 //! missing. So the flags are given to this one program, and only after an empty program was linked with them and ran.
@@ -41,7 +41,7 @@ fn wanted() -> bool {
         && !is("ONUS_LINK", "dynamic")
 }
 
-/// The scripts, and the flags that make the linker find them. None if an archive is missing.
+/// Writes the linker scripts and returns the flags that make the linker find them; None if an archive is missing.
 fn write_scripts(folder: &Path) -> Option<[String; 2]> {
     let folder = folder.join("archives");
     fs::create_dir_all(&folder).ok()?;
@@ -55,7 +55,7 @@ fn write_scripts(folder: &Path) -> Option<[String; 2]> {
     Some(["-static-pie".to_owned(), format!("-L{}", folder.to_str()?)])
 }
 
-/// Where the C compiler finds an archive; one that it does not find it names without a folder.
+/// The path at which the C compiler finds an archive. It names an archive that it cannot find without a folder.
 fn archive(name: &str) -> Option<String> {
     let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let output = Command::new(linker).arg(format!("-print-file-name=lib{name}.a")).output().ok()?;
@@ -75,7 +75,7 @@ fn works(folder: &Path, flags: &[String]) -> bool {
         flag.push(linker);
         link.arg(flag);
     }
-    // As the program itself will be built.
+    // The flags that the program itself will be built with.
     let given = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     link.args(given.split('\u{1f}').filter(|flag| !flag.is_empty()));
     fs::write(&source, "fn main() {}").is_ok() && succeeds(&mut link) && succeeds(&mut Command::new(&program))

@@ -1,7 +1,7 @@
-//! Who acts, what they believe, and what they ask for next.
+//! The simulated actors: who they are, what they believe, and what they request next.
 //!
-//! Nobody here looks into the store. An actor knows what it was told: the tasks that exist (somebody always talks), and the
-//! tokens it got, which it keeps for ever. So late, stale and mistaken requests need no special case.
+//! No actor looks into the store. It knows which tasks exist, what answers told it, and the tokens it got, which it keeps for
+//! ever. So late, stale and mistaken requests need no special case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ use chance::*;
 
 mod chance;
 
-/// What globs are made of: literals, one level, any depth, and ways that only an exact comparison tells apart.
+/// The globs of requests: literals, one level, any depth, and forms that only an exact comparison distinguishes.
 const GLOBS: [&str; 16] = [
     "a/x",
     "a/y",
@@ -51,10 +51,10 @@ const GLOBS: [&str; 16] = [
     "shared.lock",
 ];
 
-/// The roles that there are.
+/// All seats.
 const SEATS: [&str; 3] = ["dispatch", "land:main", "land:next"];
 
-/// Recent tasks are talked about most.
+/// How many recent tasks most requests are about.
 const HOT: u64 = 14;
 
 /// One instance of an actor.
@@ -64,11 +64,11 @@ pub struct Being {
     instance: String,
     known_by: KnownBy,
     process: Option<Process>,
-    /// What it was granted, by task number: kept when it is long stale.
+    /// The tokens it was granted, by task number. It keeps them even when they are long stale.
     tokens: BTreeMap<u64, u64>,
-    /// The same for seats, by name.
+    /// Its tokens for seats, by name.
     seats: BTreeMap<String, u64>,
-    /// Its harness reports its process: leases are bound to it.
+    /// Its harness reports its process, so that leases are bound to it.
     binds: bool,
 }
 
@@ -77,7 +77,7 @@ impl Being {
         self.actor.starts_with("human:")
     }
 
-    /// Who it is when it names no task.
+    /// Its identity when it names no task.
     fn identity(&self) -> Identity {
         Identity {
             actor: parsed(&self.actor),
@@ -88,7 +88,7 @@ impl Being {
         }
     }
 
-    /// Hooks know a conversation by more than its folder.
+    /// Whether it has hooks, which identify a conversation by more than its folder.
     fn is_hooked(&self) -> bool {
         !self.is_person() && self.known_by != KnownBy::Worktree
     }
@@ -99,14 +99,14 @@ pub struct Actors {
     beings: Vec<Being>,
     born: u64,
     requests: u64,
-    /// Keys that were used, to be used again.
+    /// Keys that were used, for reuse.
     keys: Vec<(usize, String)>,
     tasks: u64,
-    /// What was last heard of each task: its state.
+    /// The last known state of each task.
     board: BTreeMap<u64, String>,
 }
 
-/// A request, and which being waits for its answer.
+/// A request, and the instance that waits for its answer.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub by: usize,
@@ -163,7 +163,7 @@ impl Actors {
             None => (name.to_owned(), binds.then(|| fate.spawn(dice.below(24), place)).flatten()),
         };
         let known_by = if dice.one_in(8) { KnownBy::Worktree } else { KnownBy::Name };
-        // Two conversations in one folder are known by the same name.
+        // Two conversations in one folder have the same name.
         let instance = match known_by {
             KnownBy::Worktree => format!("folder-{}", dice.below(3)),
             _ => format!("i{}", self.born),
@@ -172,7 +172,7 @@ impl Actors {
         Being { actor, instance, known_by, process, tokens, seats, binds }
     }
 
-    /// An agent goes and another comes; now and then it only gets a new process.
+    /// Replaces an agent by another; sometimes it only gets a new process.
     pub fn replace_one(&mut self, dice: &mut Dice, fate: &mut Fate) -> String {
         let at = 3 + dice.below(self.beings.len() - 3);
         if let Some(process) = self.beings[at].process.take()
@@ -194,7 +194,7 @@ impl Actors {
         }
         let being = self.bear(dice, fate);
         let text = format!("{} {} is born", being.actor, being.instance);
-        // Some are gone, others only quiet: a stale holder comes back later.
+        // Some are gone, others only silent: a stale holder comes back later.
         if dice.one_in(3) && self.beings.len() < 60 {
             self.beings.push(being);
         } else {
@@ -210,7 +210,7 @@ impl Actors {
         Some(format!("process {} (start {}) dies", process.pid, process.start))
     }
 
-    /// What an answer taught whoever asked.
+    /// Updates what the caller knows by an answer.
     pub fn learn(&mut self, by: usize, reply: &Reply) {
         let task = match &reply.answer {
             Answer::Task(task) | Answer::Lease { task, .. } | Answer::Guarded { task: Some(task), .. } => {
@@ -240,7 +240,7 @@ impl Actors {
             Some(lease) if lease.actor == being.actor && lease.instance == being.instance => {
                 being.tokens.insert(number, lease.token);
             }
-            // One in four forgets that it gave the task back.
+            // One in four forgets that it released the task.
             None if number % 4 != 0 => drop(being.tokens.remove(&number)),
             _ => {}
         }
@@ -253,7 +253,7 @@ impl Actors {
         }
     }
 
-    /// Most who are told that a task is no longer theirs believe it; some go on.
+    /// Most holders that learn that a task is no longer theirs forget its token; some continue to use it.
     pub fn regret(&mut self, dice: &mut Dice, asked: &Asked, refusal: &Refusal) {
         let gone = matches!(refusal.code, Code::Fenced | Code::NotAllowed | Code::Held | Code::NotFound);
         if let (true, Some(task), Some(being)) =
@@ -264,7 +264,7 @@ impl Actors {
         }
     }
 
-    /// A task that was last heard of in one of these states, or any recent one.
+    /// A task whose last known state is one of these, or any recent one.
     fn in_state(&self, dice: &mut Dice, states: &[&str], otherwise: u64) -> u64 {
         if dice.one_in(5) {
             return otherwise;
@@ -291,7 +291,7 @@ impl Actors {
         } else if dice.one_in(100)
             && let Some((_, used)) = dice.pick(&self.keys)
         {
-            // Another request under a key that was used.
+            // Another request under a used key.
             key = Some(used.clone());
             if let Command::OnTask { act: Act::Note { text, .. }, .. } = &mut command {
                 text.push_str(&self.requests.to_string());
@@ -301,7 +301,7 @@ impl Actors {
             self.keys.push((by, key.clone()));
         }
         let target = named(&command);
-        // A token for the task it names, or for whatever its environment still has.
+        // A token for the task that it names, or a stale one from its environment.
         let token = match target.and_then(|task| being.tokens.get_key_value(&task)) {
             Some((task, token)) if dice.one_in(2) => Some((*task, *token)),
             None if dice.one_in(12) => being.tokens.iter().next_back().map(|(task, token)| (*task, *token)),
@@ -325,7 +325,7 @@ impl Actors {
         Asked { by, request: Request { identity, command, key } }
     }
 
-    /// Agents that were away go on with what they did: the first that is heard of them is an edit.
+    /// Agents that were away continue with an edit, which is their first request.
     pub fn come_back(&mut self, dice: &mut Dice) -> Vec<Asked> {
         let away = (0..self.beings.len()).filter(|_| dice.one_in(2)).collect::<Vec<_>>();
         let hooked = away.into_iter().filter(|by| self.beings[*by].is_hooked());
@@ -339,13 +339,13 @@ impl Actors {
         asked.collect()
     }
 
-    /// Somebody, as it is known.
+    /// A random instance and its identity.
     pub fn anybody(&self, dice: &mut Dice) -> (usize, Identity) {
         let by = dice.below(self.beings.len());
         (by, self.beings[by].identity())
     }
 
-    /// What somebody asks of a task that is about to land.
+    /// A request about a task that is about to land.
     pub fn on_landing(&self, dice: &mut Dice, by: usize, task: u64) -> Command {
         let being = &self.beings[by];
         let force = being.is_person().then(|| Force { reason: "it has to be".to_owned(), link: None });
@@ -362,12 +362,12 @@ impl Actors {
         Command::OnTask { task, act, force }
     }
 
-    /// The token under which somebody has, or had, a seat.
+    /// The token under which an instance has, or had, a seat.
     pub fn seat_token(&self, by: usize, seat: &SeatName) -> Option<Token> {
         self.beings.get(by)?.seats.get(seat.as_str()).map(|token| Token(*token))
     }
 
-    /// Its owner may go on with one of these files meanwhile.
+    /// The owner may continue with one of these files meanwhile.
     pub fn goes_on(&self, dice: &mut Dice, lease: &Lease, files: &[(WorktreeId, String)]) -> Option<Asked> {
         let is_it =
             |being: &&Being| being.actor == lease.actor.as_str() && being.instance == lease.instance.as_str();
@@ -380,7 +380,7 @@ impl Actors {
         Some(Asked { by, request: Request { identity, command: Command::Guard(guard), key: None } })
     }
 
-    /// Somebody wants files of another's work, and asks for them by what git said of them a while ago.
+    /// Requests files of another's work, based on what git reported a while ago.
     pub fn wants(
         &self,
         dice: &mut Dice,
@@ -417,7 +417,7 @@ impl Actors {
         } else {
             any
         };
-        // Holders mostly speak of what they hold.
+        // Holders mostly name what they hold.
         let own = held.filter(|_| !dice.one_in(6)).unwrap_or(any);
         let person = being.is_person();
         let hooked = being.is_hooked();
@@ -521,7 +521,7 @@ impl Actors {
                 act: verb([Verb::Done, Verb::Release][dice.below(2)]),
                 force: None,
             },
-            // What somebody else has, or has left: the verbs that claim in passing.
+            // The verbs that claim in passing, on tasks of others and on free ones.
             32 => {
                 let task = self.in_state(dice, &["in_progress"], any);
                 on(task, verb([Verb::Done, Verb::Submit, Verb::Fail][dice.below(3)]), force)
@@ -533,7 +533,7 @@ impl Actors {
                 on(task, Act::Assign { to: parsed(&to), keep_ms, reason: "you are free".to_owned() }, force)
             }
             34 => on(own, Act::Tick { line: 1 + dice.below(3) as u64, undo: dice.one_in(4) }, force),
-            // By what it is called elsewhere.
+            // By its name in another system.
             35 => Command::OnTask {
                 task: Some(elsewhere(dice)),
                 act: Act::Claim(self.terms(dice, &being)),
@@ -561,9 +561,9 @@ impl Actors {
         }
     }
 
-    /// Few seats, so that they are wanted.
+    /// Requests about seats. There are few, so that they are contested.
     fn on_seat(&self, dice: &mut Dice, being: &Being) -> Command {
-        // Who has, or had, one mostly speaks of that.
+        // An instance that has, or had, a seat mostly names that one.
         let own = being.seats.keys().next_back().filter(|_| !dice.one_in(4));
         let seat = own.map_or(SEATS[dice.below(SEATS.len())], String::as_str);
         let Terms { ttl_ms, process, reason, .. } = self.terms(dice, being);
@@ -578,7 +578,7 @@ impl Actors {
                 let force = forced.then(|| Force { reason: "it has to be".to_owned(), link: None });
                 (SeatAct::Takeover(terms), force)
             }
-            // A write that needs the seat, under whichever token its writer believes in.
+            // A write that needs the seat, under the token that its writer believes to be current.
             _ => {
                 let token = Token(being.seats.get(seat).copied().unwrap_or(1));
                 let command = Box::new(Command::Add(NewTask::titled("done from a seat")));

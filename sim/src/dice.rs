@@ -1,4 +1,4 @@
-//! The one source of chance: SplitMix64, so that a seed means the same history everywhere and for ever.
+//! The only source of randomness: SplitMix64, so that a seed means the same history everywhere and for ever.
 
 #[derive(Clone, Debug)]
 pub struct Dice {
@@ -7,7 +7,7 @@ pub struct Dice {
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
-        // Neighbouring seeds must not have neighbouring histories.
+        // Neighbouring seeds must not have similar histories.
         let mut dice = Dice { state: seed.wrapping_mul(0xd129_0d3a_35c8_57f5) ^ 0x5851_f42d_4c95_7f2d };
         dice.roll();
         dice
@@ -38,7 +38,7 @@ impl Dice {
         if of.is_empty() { None } else { of.get(self.below(of.len())) }
     }
 
-    /// An index, each as likely as its weight.
+    /// A random index, with these weights.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut at = self.below(weights.iter().sum::<usize>().max(1));
         for (index, weight) in weights.iter().enumerate() {

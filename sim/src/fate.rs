@@ -1,4 +1,4 @@
-//! What the world decides: what time it is, which processes live, and which files have uncommitted changes.
+//! The state of the world: the time, the living processes, and the files with uncommitted changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use onus_core::lease::{Process, Seen};
 use onus_core::scope::WorktreeId;
 use onus_core::sight::{Mark, Sight, Vantage};
 use onus_core::time::{ClockDomain, Moment, Tick};
-use onus_engine::{Looked, Settling};
+use onus_engine::{Looked, SettleResult};
 
 use crate::git::Git;
 
 pub const MACHINE: &str = "machine";
 pub const TIME_NS: &str = "time";
 
-/// How many worktrees there are. One of them is not known by an id, and one is on another machine.
+/// The number of worktrees. One has no known id, and one is on another machine.
 pub const WORKTREES: usize = 4;
 
 pub fn worktree(at: usize) -> Option<WorktreeId> {
@@ -23,12 +23,12 @@ pub fn worktree(at: usize) -> Option<WorktreeId> {
     (at > 0).then(|| WorktreeId::new(machine, &at.to_string()))
 }
 
-/// Whether git cannot be asked about this worktree from here.
+/// Whether git cannot be run for this worktree from here.
 pub fn is_far(id: &str) -> bool {
     worktree(WORKTREES - 1).is_some_and(|far| far.as_str() == id)
 }
 
-/// What an operating system tells those inside a place about it. Holders and handles live in one each.
+/// What an operating system shows to processes in one place. Every holder and every handle is in one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Place {
     pub name: &'static str,
@@ -39,17 +39,17 @@ pub struct Place {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Boot {
-    /// The kernel's own.
+    /// The kernel's own value.
     True,
-    /// `/proc` is not there, or not all of it.
+    /// Hidden: `/proc` is missing, or incomplete.
     Hidden,
-    /// A container that shows another, for as long as the kernel runs.
+    /// A container's own value, for as long as the kernel runs.
     Own,
 }
 
-/// Where most live, and all is seen.
+/// Where most processes run, and everything is visible.
 pub const HOST: &Place = &Place { name: "host", machine: Some(MACHINE), boot: Boot::True, pid_ns: INITIAL };
-/// A container that shares nothing but the kernel.
+/// A container that shares only the kernel.
 pub const CONTAINER: &Place =
     &Place { name: "container", machine: Some(MACHINE), boot: Boot::True, pid_ns: Some("container") };
 /// A sandbox that hides which boot this is.
@@ -76,7 +76,7 @@ impl Place {
         self.pid_ns.map_or(Mark::UNKNOWN, Mark::from)
     }
 
-    /// Whether a process carries the marks of this place and of a boot of its kernel.
+    /// Whether a process has the marks of this place and of a boot of its kernel.
     pub fn is_place_of(&self, process: &Process, is_boot: impl Fn(&str) -> bool) -> bool {
         let same = |own: Option<&str>, other: &Mark| own.is_some() && own == other.known();
         same(self.machine, &process.machine)
@@ -84,7 +84,7 @@ impl Place {
             && process.boot.known().is_some_and(is_boot)
     }
 
-    /// Whether those inside can look at a process: it is in the same place, and all of that is known.
+    /// Whether an observer in this place can look at a process: it is in the same place, and everything about the place is known.
     pub fn sees(&self, process: &Process, now: &Fate) -> bool {
         self.boot(now.boot).known().is_some_and(|own| self.is_place_of(process, |boot| boot == own))
     }
@@ -103,7 +103,7 @@ pub struct Fate {
     pub tick_ms: i64,
     pub wall_ms: i64,
     pub boot: u32,
-    /// The latest wall time there was, ticks counted on: no step takes it back.
+    /// The latest wall time so far, advanced by ticks. Setting the clock back does not decrease it.
     pub latest_ms: i64,
     /// How long this boot has lasted, sleep included.
     pub up_ms: i64,
@@ -111,15 +111,15 @@ pub struct Fate {
     alive: BTreeMap<u32, u64>,
     started: u64,
     counted: u64,
-    /// Files with uncommitted changes: the worktree's id, and the path.
+    /// Files with uncommitted changes: the worktree's id and the path.
     dirty: BTreeSet<(String, String)>,
-    /// Git cannot be asked just now.
+    /// Git cannot be run at the moment.
     pub hides_files: bool,
-    /// The references that landings go by. They outlive every crash.
+    /// The references that landings use. They survive every crash.
     pub git: Git,
 }
 
-/// Pids are few, so that they are reused.
+/// There are few pids, so that they are reused.
 const PIDS: u32 = 24;
 
 impl Fate {
@@ -140,13 +140,13 @@ impl Fate {
         self.latest_ms = self.latest_ms.max(self.wall_ms);
     }
 
-    /// The wall goes on while the machine sleeps, ticks do not.
+    /// The wall clock advances while the machine sleeps; ticks do not.
     pub fn sleep(&mut self, ms: i64) {
         self.up_ms += ms;
         self.step_wall(ms);
     }
 
-    /// A new process, under a pid that is free now. None: all are taken.
+    /// A new process, under a free pid. None: all are taken.
     pub fn spawn(&mut self, at: usize, place: &Place) -> Option<Process> {
         let offset = u32::try_from(at).unwrap_or_default();
         let pid = (0..PIDS).map(|n| 100 + (n + offset) % PIDS).find(|pid| !self.alive.contains_key(pid))?;
@@ -169,17 +169,17 @@ impl Fate {
         }
     }
 
-    /// No two processes start at the same time here, in whichever boot.
+    /// Whether a process lives. No two processes start at the same time, in any boot.
     pub fn is_alive(&self, process: &Process) -> bool {
         self.alive.get(&process.pid) == Some(&process.start)
     }
 
-    /// Somebody changes a file in a worktree.
+    /// Changes a file in a worktree.
     pub fn change(&mut self, worktree: &str, path: &str) {
         self.dirty.insert((worktree.to_owned(), path.to_owned()));
     }
 
-    /// All that is changed in a worktree is committed.
+    /// Commits everything in a worktree.
     pub fn commit(&mut self, worktree: &str) {
         self.dirty.retain(|(of, _)| of != worktree);
     }
@@ -188,7 +188,7 @@ impl Fate {
         self.dirty.contains(&(worktree.to_owned(), path.to_owned()))
     }
 
-    /// What git says of a file. It cannot be asked about the worktrees of another machine.
+    /// What git reports about a file. It cannot be run for worktrees of another machine.
     fn looked(&self, worktree: &str, path: &str) -> Looked {
         match self.is_dirty(worktree, path) {
             _ if self.hides_files || is_far(worktree) => Looked::Unknown,
@@ -197,7 +197,7 @@ impl Fate {
         }
     }
 
-    /// The machine comes back after this long by the wall, which may have been set back meanwhile.
+    /// Restarts the machine. The wall clock advances by this much; it may have been set back meanwhile.
     pub fn reboot(&mut self, away_ms: i64) {
         self.boot += 1;
         (self.tick_ms, self.up_ms) = (BOOT_MS, BOOT_MS);
@@ -205,7 +205,7 @@ impl Fate {
         self.alive.clear();
     }
 
-    /// What somebody in a place can say about a process.
+    /// What an observer in a place can say about a process.
     fn seen_from(&self, place: &Place, process: &Process) -> Seen {
         let vantage = Vantage {
             machine: place.machine(),
@@ -230,7 +230,7 @@ pub fn boot_name(boot: u32) -> String {
     format!("boot-{boot}")
 }
 
-/// The world, as all handles of one history share it.
+/// The world, shared by all handles of one history.
 #[derive(Clone, Debug)]
 pub struct World(Arc<Mutex<Fate>>);
 
@@ -262,12 +262,12 @@ impl World {
     }
 
     pub fn new_uid(&self) -> Uid {
-        // Spread out like real ones: their ends tell them apart.
+        // Spread out like real ones, so that their ends differ.
         let mixed = u128::from(self.count()).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         Uid(uuid::Uuid::from_u128(mixed))
     }
 
-    /// What the engine asks of the world, by a handle in a place.
+    /// The environment of an engine whose handle is in this place.
     pub fn outside(&self, place: &'static Place) -> onus_engine::Outside {
         let [seen, uids, salts, own, files, refs] = [(); 6].map(|()| self.clone());
         onus_engine::Outside {
@@ -281,13 +281,13 @@ impl World {
             }),
             rescue: Box::new(|_| onus_engine::Tried::Elsewhere),
             settle: Box::new(move |unsettled| {
-                // Without the machine's id, its repository is another's.
+                // Without the machine's id, the repository counts as another.
                 if place == NO_MACHINE {
-                    return Settling::Elsewhere;
+                    return SettleResult::Elsewhere;
                 }
                 let intent = &unsettled.intent;
                 let mut fate = refs.fate();
-                Settling::Done(fate.git.settle(&unsettled.id, &intent.target, Some(&intent.commit)))
+                SettleResult::Done(fate.git.settle(&unsettled.id, &intent.target, Some(&intent.commit)))
             }),
             own_clock: Box::new(move || Tick::of(&own.fate().now())),
         }

@@ -1,9 +1,8 @@
-//! A store that fails where it is told to: between any two calls of a transaction, after the commit, or by running the
-//! work twice as a store with serialization failures would.
+//! A store that fails on command: between any two calls of a transaction, after the commit, or by running the work twice, as a
+//! store with serialization failures would.
 //!
-//! A crash keeps failing: whatever the engine tries after it, nothing reaches the file any more. Where the whole machine
-//! goes down, the files are copied as they lie there at that very moment, in the middle of the transaction; the world goes on
-//! with the copy.
+//! After a crash every call fails: nothing that the engine tries reaches the file any more. When the whole machine crashes, the
+//! files are copied in the middle of the transaction, as they are at that moment, and the world continues with the copy.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -31,18 +30,18 @@ use onus_store::{
     Store, StoreError, StoredText, Used, Watch, Window, Wish, WorkRow, Write,
 };
 
-/// What goes wrong with the next write.
+/// The fault of the next write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
     None,
     /// The process dies at this call of the transaction.
     CrashAt(u32),
-    /// The machine does; the files are kept in this folder as they were.
+    /// The machine crashes at this call; the files are kept in this folder as they were.
     PowerCutAt(u32, PathBuf),
-    /// The request's own transaction is committed, and nobody hears of it.
+    /// The request's own transaction is committed, but its answer is lost.
     CrashAfterCommit,
-    /// The work is undone after this many calls, and done again.
+    /// The work is rolled back after this many calls, and run again.
     RunTwice(u32),
 }
 
@@ -59,9 +58,9 @@ pub enum Fell {
 pub struct FaultyStore {
     inner: SqliteStore,
     pub fault: Fault,
-    /// Whether the fault came to pass.
+    /// Whether the fault occurred.
     pub fell: Fell,
-    /// Calls of the last write.
+    /// The number of calls in the last write.
     pub calls: u32,
 }
 
@@ -116,7 +115,7 @@ impl Store for FaultyStore {
             self.fell = Fell::AfterCommit;
             return Err(crashed());
         }
-        // A refusal may be followed by other writes, such as what its caller wished for: those are not the request.
+        // Other writes may follow a refusal, such as the record of what the caller wanted: those are not the request.
         if self.fault == Fault::CrashAfterCommit {
             self.fault = Fault::None;
         }
@@ -144,12 +143,12 @@ impl Store for FaultyStore {
     }
 }
 
-/// A transaction that ends at a call.
+/// A transaction that fails at a certain call.
 struct Failing<'a> {
     inner: &'a mut dyn Write,
     calls: &'a Cell<u32>,
     at: Option<u32>,
-    /// The store's file, and where to keep it as it is at the crash.
+    /// The store's file, and where to copy it at the crash.
     copy: Option<&'a (PathBuf, PathBuf)>,
 }
 
@@ -169,7 +168,7 @@ impl Failing<'_> {
     }
 }
 
-/// The database and its log, without the memory that a machine loses.
+/// Copies the database and its log, but not the shared memory, which a crash of the machine loses.
 fn keep(file: &Path, folder: &Path) -> Result<()> {
     let unavailable = |error: std::io::Error| StoreError::of_io(folder, &error);
     std::fs::create_dir_all(folder).map_err(unavailable)?;

@@ -1,5 +1,5 @@
-//! The gates of the simulated project, and what is asked for with a request: as a skin brings it from the repository, at the time of
-//! asking.
+//! The gates of the simulated project, and the demand of each request, as an interface would read it from the repository when it
+//! makes the request.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use onus_core::transition::Verb;
 use crate::dice::Dice;
 use crate::git::Git;
 
-/// The gates that there are. All but the one for landing are for tasks that name them.
+/// All gates. Except for the one for landing, they apply only to tasks that name them.
 pub const GATES: [(&str, GateKind, Stage); 5] = [
     ("tests", GateKind::Command, Stage::Done),
     ("sign", GateKind::Manual, Stage::Done),
@@ -23,7 +23,7 @@ pub const GATES: [(&str, GateKind, Stage); 5] = [
     ("lint", GateKind::Command, Stage::Land),
 ];
 
-/// One that a task may name and the project does not define.
+/// A gate that a task may name although the project does not define it.
 pub const UNDEFINED: &str = "gone";
 
 pub fn key(name: &str) -> GateKey {
@@ -58,12 +58,12 @@ fn demand(git: &Git, counts: impl Fn(&Gate) -> bool) -> Demand {
     Demand { gates: all.into_iter().filter(|gate| counts(gate)).collect(), known, ..Demand::default() }
 }
 
-/// What has to be passed where a merged result lands.
-pub fn at_landing(git: &Git, merged: String, read: String) -> Demand {
-    Demand { tree: Some(merged), read: Some(read), ..demand(git, |gate| gate.stage != Stage::Before) }
+/// What a merged result must pass to land.
+pub fn at_landing(git: &Git, merged: String, reviewed: String) -> Demand {
+    Demand { tree: Some(merged), reviewed: Some(reviewed), ..demand(git, |gate| gate.stage != Stage::Before) }
 }
 
-/// What a gate came to on a tree.
+/// A verdict of a gate on a tree.
 pub fn judged(gate: Gate, verdict: Verdict, tree: Option<String>) -> Judging {
     let run = gate.kind.is_run().then(|| Run {
         exit: Some(if verdict == Verdict::Passed { 0 } else { 1 }),
@@ -76,7 +76,7 @@ pub fn judged(gate: Gate, verdict: Verdict, tree: Option<String>) -> Judging {
     Judging { gate, verdict, judgement, message: None }
 }
 
-/// Somebody judges a gate of a task: mostly of what is there now, sometimes of what was, or without having run it.
+/// Judges a gate of a task: mostly on the current tree, sometimes on an earlier one, or without having run it.
 pub fn judging(dice: &mut Dice) -> Judging {
     let which = GATES[dice.weighted(&[6, 3, 4, 3, 1])];
     let verdict = if dice.one_in(5) { Verdict::Failed } else { Verdict::Passed };
@@ -87,7 +87,7 @@ pub fn judging(dice: &mut Dice) -> Judging {
     judging
 }
 
-/// Completes a request with what its caller sees of the repository.
+/// Completes a request with what its caller sees in the repository.
 pub fn complete(command: &mut Command, git: &Git) {
     match command {
         Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. } | Command::ClaimNext(terms) => {
@@ -98,7 +98,7 @@ pub fn complete(command: &mut Command, git: &Git) {
         {
             let counts =
                 |gate: &Gate| gate.stage == Stage::Done && (*verb != Verb::Submit || gate.kind.is_run());
-            // Where the task is not known, nothing that is there was judged.
+            // If the task is unknown, there is no tree to judge.
             let tree = number(task.as_ref()).map_or_else(|| "unknown".to_owned(), |task| git.tree(task, 0));
             *asked = Some(Demand { tree: Some(tree), ..demand(git, counts) });
         }
@@ -107,7 +107,7 @@ pub fn complete(command: &mut Command, git: &Git) {
             let ran = judging.judgement.run.clone();
             let of = GATES.into_iter().find(|(name, ..)| *name == judging.gate.key.as_str());
             let (Some(of), Some(task)) = (of, number(task.as_ref())) else { return };
-            // The last but one is rare: a third of these judge what was there a commit or two ago.
+            // Some judge the tree of one or two commits ago.
             let tree = git.tree(task, ago.unwrap_or_default());
             let tree = (of.2 != Stage::Before).then_some(tree);
             let version = git.definitions.saturating_sub(u64::from(ago == Some(2)));

@@ -1,45 +1,45 @@
-//! The references that landings go by: targets, intents and tasks' branches. Each method is one step of git's, all or nothing; whatever
-//! lies between two of them, others may do something else.
+//! The references that landings use: targets, intents and tasks' branches. Each method is one atomic step of git; between two
+//! steps, others may act.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::commit::CommitId;
 use onus_core::landing::Settled;
 
-/// The branches that tasks land in.
+/// The branches in which tasks land.
 pub const TARGETS: [&str; 2] = ["main", "next"];
 
 #[derive(Debug, Default)]
 pub struct Git {
-    /// What each target contains, its tip last.
+    /// The commits of each target, its tip last.
     targets: BTreeMap<String, Vec<String>>,
     /// `refs/onus/landing/<id>`
     intents: BTreeMap<String, String>,
     /// How many commits each task's branch has had.
     heads: BTreeMap<u64, u64>,
-    /// Which version of the gates' definitions the project has.
+    /// The version of the gates' definitions.
     pub definitions: u64,
     commits: u64,
     /// Commits to which a landing moved a target.
     moved: BTreeSet<String>,
 }
 
-/// What became of the step that moves a target.
+/// The outcome of the step that moves a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     Moved,
-    /// Nothing was changed.
+    /// Nothing changed.
     Refused,
 }
 
 impl Git {
-    /// A commit that there was not.
+    /// A new commit.
     pub fn commit(&mut self) -> CommitId {
         self.commits += 1;
         commit(&format!("c{:039x}", self.commits))
     }
 
-    /// Somebody commits to a task's branch.
+    /// Adds a commit to a task's branch.
     pub fn work_on(&mut self, task: u64) {
         *self.heads.entry(task).or_default() += 1;
     }
@@ -49,7 +49,7 @@ impl Git {
         commit(&format!("b{task:019x}{count:020x}"))
     }
 
-    /// The tree of a task's branch, `ago` commits before its head. Every other commit changes nothing: the tree stays the same.
+    /// The tree of a task's branch, `ago` commits before its head. Every second commit is empty and keeps the tree.
     pub fn tree(&self, task: u64, ago: u64) -> String {
         let count = self.heads.get(&task).copied().unwrap_or_default();
         format!("{task}.{}", count.saturating_sub(ago) / 2)
@@ -69,12 +69,12 @@ impl Git {
         &self.moved
     }
 
-    /// Whether this is what is about to land.
+    /// Whether this commit is about to land.
     pub fn is_intended(&self, id: &str, commit: &str) -> bool {
         self.intents.get(id).is_some_and(|it| it == commit)
     }
 
-    /// Writes an intent, where there is none.
+    /// Writes an intent, if there is none.
     pub fn intend(&mut self, id: &str, commit: &CommitId) -> bool {
         let is_free = !self.intents.contains_key(id);
         if is_free {
@@ -83,7 +83,7 @@ impl Git {
         is_free
     }
 
-    /// Moves a target from one commit to another and deletes the intent, if all is as it was.
+    /// Moves a target from one commit to another and deletes the intent, if both are unchanged.
     pub fn advance(
         &mut self,
         (id, task): (&str, u64),
@@ -102,14 +102,14 @@ impl Git {
         Moved::Moved
     }
 
-    /// Somebody moves a target without onus.
+    /// Moves a target without onus.
     pub fn push(&mut self, target: &str) -> CommitId {
         let commit = self.commit();
         self.targets.entry(target.to_owned()).or_default().push(commit.to_string());
         commit
     }
 
-    /// Ends a landing: its intent is deleted, and what the target contains tells what became of it.
+    /// Ends a landing: deletes its intent. Whether it landed follows from what the target contains.
     pub fn settle(&mut self, id: &str, target: &str, intended: Option<&CommitId>) -> Settled {
         let there = self.intents.remove(id);
         let commit = intended.map(ToString::to_string).or(there);

@@ -1,5 +1,5 @@
-//! Landers: programs that bring a task's branch into a target, one step after the other. Between any two of them the world goes on, and
-//! a lander may be stopped for long, or for good. See [`onus_core::landing`] for the protocol.
+//! Landers: programs that bring a task's branch into a target, step by step. Between any two steps the world continues, and a
+//! lander may pause for long, or for ever. See [`onus_core::landing`] for the protocol.
 
 use onus_core::command::{Act, Attachment, Command, SeatAct, SeatTerms};
 use onus_core::commit::CommitId;
@@ -20,7 +20,7 @@ use crate::git::{Moved, TARGETS};
 use crate::oracle::Deed;
 use crate::run::{Heard, Run, Step, text};
 
-/// How many are at it.
+/// The most landers at a time.
 const MOST: usize = 5;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Lander {
     seat: SeatName,
     seat_token: Token,
     target: String,
-    /// The task as it was looked at.
+    /// The task as it was checked.
     task: Task,
     head: CommitId,
     onto: CommitId,
@@ -97,14 +97,14 @@ fn seat_of(target: &str) -> Option<SeatName> {
     format!("land:{target}").parse().ok()
 }
 
-/// Whether a command is a lander's.
+/// Whether a command is part of a landing.
 pub(crate) fn speaks_of_landing(command: &Command) -> bool {
     let Command::OnTask { act, .. } = command.itself() else { return false };
     matches!(act, Act::Land(_) | Act::SettleLanding { .. } | Act::FoundLanded(_) | Act::FailLanding(_))
 }
 
 impl Run {
-    /// What may happen to landings in one step of the world.
+    /// Everything that may happen to landings in one step of the world.
     pub(crate) fn land(&mut self, at: u64) -> Step<()> {
         if self.dice.one_in(5) {
             let task = 1 + self.oracle.tasks().saturating_sub(self.dice.below(16) as u64);
@@ -139,7 +139,7 @@ impl Run {
         Ok(())
     }
 
-    /// Somebody with the seat of a target looks at a task that may land there.
+    /// An instance that takes the seat of a target checks a task that may land there.
     fn begin_landing(&mut self, at: u64) -> Step<()> {
         let target = TARGETS[self.dice.below(TARGETS.len())].to_owned();
         let Some(seat) = seat_of(&target) else { return Ok(()) };
@@ -158,7 +158,7 @@ impl Run {
             Command::OnSeat { seat: seat.clone(), act: SeatAct::Take(SeatTerms::default()), force: None };
         let request = Request { identity: identity.clone(), command: take, key: None };
         self.tell(at, Asked { by, request })?;
-        // Who did not get it may have had it.
+        // An instance that was refused the seat may still have an old token.
         let Some(seat_token) = self.actors.seat_token(by, &seat) else { return Ok(()) };
         let mut fate = self.world.fate();
         let number = task.number.0;
@@ -173,7 +173,7 @@ impl Run {
         Ok(())
     }
 
-    /// One step of a lander. None: it is at its end.
+    /// One step of a lander. None: it has finished.
     fn step_of(&mut self, at: u64, lander: Lander) -> Step<Option<Lander>> {
         let (id, commit) = (lander.id(), lander.commit.clone());
         let next = match &lander.stage {
@@ -181,7 +181,7 @@ impl Run {
             Stage::WriteReference => {
                 let git = &mut self.world.fate().git;
                 if !git.intend(&id, &commit) {
-                    // Whoever left it there was killed, or is about to be refused.
+                    // The lander that left it was killed, or is about to be refused.
                     git.settle(&id, &lander.target, None);
                     git.intend(&id, &commit);
                 }
@@ -233,7 +233,7 @@ impl Run {
         Ok(Some(Lander { stage: next, ..lander }))
     }
 
-    /// Gates of the landing are run on the merged result; what does not merge, or fails, is said.
+    /// Runs the gates of the landing on the merged result. Reports a conflict or a failed gate.
     fn run_gates(&mut self, at: u64, lander: Lander) -> Step<Option<Lander>> {
         if self.dice.one_in(14) {
             let file = ConflictFile { path: "a/x".to_owned(), lines: 2, with: Vec::new() };
@@ -241,7 +241,7 @@ impl Run {
             self.tell(at, lander.asked(lander.seated(lander.failure(why))))?;
             return Ok(None);
         }
-        // Some forget to run them: then the landing is refused.
+        // Some forget to run them, and the landing is refused.
         let is_forgetful = self.dice.one_in(8);
         let is_run = |gate: &&onus_core::gate::Gate| {
             gate.stage == GateStage::Land && gate.kind == GateKind::Command && !is_forgetful
@@ -263,7 +263,7 @@ impl Run {
         Ok(Some(Lander { stage: Stage::WriteReference, ..lander }))
     }
 
-    /// Somebody changes a task that is about to land: its holder, whoever lands it, a person by force.
+    /// Changes a task that is about to land, as its holder, as its lander, or as a person by force.
     fn interfere(&mut self, at: u64) -> Step<()> {
         let begun = self.engines[0].store().read(|read| read.to_land(10_000)).map_err(text)?;
         let begun: Vec<Task> = begun.into_iter().filter(|task| task.landing.intent.is_some()).collect();
@@ -287,7 +287,7 @@ impl Run {
         }
     }
 
-    /// A branch reaches a target without onus, and somebody finds it there, now or later.
+    /// A branch reaches a target without onus, and an instance finds it there, now or later.
     fn land_elsewhere(&mut self, at: u64) -> Step<()> {
         let target = TARGETS[self.dice.below(TARGETS.len())];
         let commit = self.world.fate().git.push(target);
@@ -312,7 +312,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whoever tidies up settles every landing that was begun.
+    /// Settles every landing that was begun.
     pub(crate) fn settle_all(&mut self, at: u64) -> Step<()> {
         let (_, identity) = self.actors.anybody(&mut self.dice);
         let (_, left) = self.engines[0].settle_all(&identity).map_err(text)?;
@@ -328,7 +328,7 @@ impl Run {
         self.oracle.judge(&deed, &records, &world.fate())
     }
 
-    /// Whoever claims a task mostly works on a branch of its own.
+    /// An instance that claims a task mostly works on the task's own branch.
     pub(crate) fn take_branch(&mut self, asked: &Asked, reply: &Reply) {
         let Answer::Lease { task, .. } = &reply.answer else { return };
         let claims = match &asked.request.command {
@@ -348,7 +348,7 @@ impl Run {
         self.flying.push((0, Asked { by: asked.by, request }));
     }
 
-    /// What a lander asks for by itself.
+    /// Delivers a lander's own request.
     fn tell(&mut self, at: u64, asked: Asked) -> Step<Heard> {
         let heard = self.deliver(at, vec![asked], "lander")?;
         Ok(heard.into_iter().next().unwrap_or(Heard::Nothing))

@@ -1,4 +1,4 @@
-//! `onus-sim`: runs seeds, prints what was done and what broke. Exit 1 if anything broke.
+//! `onus-sim`: runs seeds, prints what was done and which promises were broken. Exit 1 if any was.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 

@@ -1,9 +1,9 @@
-//! What was done, what went wrong on purpose, and what should not have.
+//! What was done, which faults were injected, and which promises were broken.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A promise that was broken, and how to see it again.
+/// A broken promise, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     pub seed: u64,
@@ -29,12 +29,12 @@ pub struct Report {
     pub operations: u64,
     pub actors: u64,
     pub events: u64,
-    /// By what was asked: how often it was done, and how often refused.
+    /// By command: how often it succeeded, and how often it was refused.
     pub commands: BTreeMap<&'static str, (u64, u64)>,
     pub refusals: BTreeMap<String, u64>,
     pub faults: BTreeMap<&'static str, u64>,
     pub lapses: BTreeMap<String, u64>,
-    /// What became of landings, by event.
+    /// Outcomes of landings, by event.
     pub landings: BTreeMap<String, u64>,
     pub violations: Vec<Violation>,
 }

@@ -29,7 +29,7 @@ const MAX_HOLD_MS: i64 = 600_000;
 const KEEP_MS: i64 = 30_000;
 const DAY_MS: i64 = 86_400_000;
 const LAST: usize = 30;
-/// Two that see the machine's processes, and one in each place that shows less.
+/// The handles: two that see the machine's processes, and one in each place that shows less.
 const HANDLES: [&Place; 7] = [HOST, PLACES[0], PLACES[1], PLACES[2], PLACES[3], PLACES[4], PLACES[5]];
 
 fn policy(dice: &mut Dice) -> Policy {
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     folder: PathBuf,
     cuts: u64,
     pub(crate) engines: Vec<Engine<FaultyStore>>,
-    /// On their way, with the step at which they arrive.
+    /// Requests on their way, with the step at which they arrive.
     pub(crate) flying: Vec<(u64, Asked)>,
     pub(crate) landers: Vec<Lander>,
     pub(crate) report: Report,
@@ -71,7 +71,7 @@ pub(crate) struct Run {
 
 pub(crate) type Step<T> = Result<T, String>;
 
-/// What came back to whoever asked.
+/// What came back to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Done,
@@ -205,7 +205,7 @@ impl Run {
 
     fn step(&mut self, at: u64) -> Step<()> {
         self.let_time_pass(at)?;
-        // What was asked long ago arrives, before or after what is asked now.
+        // A delayed request arrives, before or after the current one.
         let due: Vec<usize> = (0..self.flying.len()).filter(|index| self.flying[*index].0 <= at).collect();
         if let Some(index) = self.dice.pick(&due).copied()
             && !self.dice.one_in(3)
@@ -231,7 +231,7 @@ impl Run {
         }
         let mut batch = vec![asked];
         if self.dice.one_in(10) {
-            // A server's batch: several requests, one commit. Each by another, so that it is clear whose an event is.
+            // A server's batch: several requests, one commit. Each by another caller, so that it is clear whose an event is.
             for _ in 0..3 {
                 let asked = self.ask();
                 let of = |asked: &Asked| {
@@ -246,18 +246,18 @@ impl Run {
         self.deliver(at, batch, "").map(drop)
     }
 
-    /// What somebody asks for, with what it sees of the repository at that time.
+    /// A request, with what its caller sees in the repository at that time.
     fn ask(&mut self) -> Asked {
         let mut asked = self.actors.ask(&mut self.dice);
         gates::complete(&mut asked.request.command, &self.world.fate().git);
         asked
     }
 
-    /// Hands requests to a handle, with or without a fault, and lets the oracle judge what came of it.
+    /// Passes requests to a handle, with or without a fault, and lets the oracle judge the result.
     pub(crate) fn deliver(&mut self, at: u64, batch: Vec<Asked>, how: &str) -> Step<Vec<Heard>> {
         let handle = self.dice.below(HANDLES.len());
         let fault = match self.fault() {
-            // Which requests of a batch were refused would never be known.
+            // Otherwise it would be unknown which requests of a batch were refused.
             Fault::CrashAfterCommit if batch.len() > 1 => Fault::None,
             fault => fault,
         };
@@ -272,7 +272,7 @@ impl Run {
             Fault::PowerCutAt(_, folder) => Some(folder.clone()),
             _ => None,
         };
-        // Whose what was yielded is, is clear of one request alone.
+        // Only with a single request is it clear for whom files were yielded.
         self.world.fate().hides_files = batch.len() > 1;
         let requests: Vec<Request> = batch.iter().map(|asked| asked.request.clone()).collect();
         let engine = &mut self.engines[handle];
@@ -386,7 +386,7 @@ impl Run {
         }
     }
 
-    /// Whoever may change files mostly does, and commits now and then.
+    /// An instance that may change files mostly does, and sometimes commits.
     fn use_tools(&mut self, asked: &Asked) {
         let (Command::Guard(Guard { paths, touched, .. })
         | Command::OnTask { act: Act::Touch { paths, touched, .. }, .. }) = &asked.request.command
@@ -409,7 +409,7 @@ impl Run {
         }
     }
 
-    /// Git looks at what a resting agent has, for somebody whose request arrives later: whatever happens in between.
+    /// Git looks at the files of a resting agent, for a request that arrives later, whatever happens in between.
     fn look_at_files(&mut self, at: u64) -> Step<()> {
         let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
         let resting: Vec<_> =
@@ -448,7 +448,7 @@ impl Run {
         }
     }
 
-    /// What the store and the engine's readers say of leases, against what the oracle knows.
+    /// Compares what the store and the engine's readers say about leases with what the oracle knows.
     fn compare(&mut self) -> Step<()> {
         let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
         let seats = self.engines[0].store().read(leased_seats).map_err(text)?;
@@ -476,7 +476,7 @@ impl Run {
         }
     }
 
-    /// Time passes; now and then the world does something else.
+    /// Time passes, and sometimes the world does something else.
     fn let_time_pass(&mut self, at: u64) -> Step<()> {
         let ms = match self.dice.below(40) {
             0..4 => 0,
@@ -560,7 +560,7 @@ impl Run {
         self.compare()
     }
 
-    /// Agents of which nothing was heard for long go on, one after the other.
+    /// Agents that were silent for long continue, one after the other.
     fn come_back(&mut self, at: u64) {
         for asked in self.actors.come_back(&mut self.dice) {
             let delay = 1 + self.dice.below(20) as u64;
@@ -568,12 +568,12 @@ impl Run {
         }
     }
 
-    /// By how much the wall is on when the machine is back: now and then it was set back meanwhile.
+    /// By how much the wall clock has advanced when the machine is back. Sometimes it was set back meanwhile.
     fn away_ms(&mut self, most_ms: i64) -> i64 {
         if self.dice.one_in(3) { self.dice.ms(-7_200_000, 0) } else { self.dice.ms(1_000, most_ms) }
     }
 
-    /// The machine went down in the middle of a transaction and comes back with the files as they were.
+    /// The machine crashed in the middle of a transaction and comes back with the files as they were.
     fn power_cut(&mut self, at: u64, folder: &Path) -> Step<()> {
         self.engines.clear();
         self.file = folder.join("onus.db");
@@ -599,10 +599,10 @@ impl Run {
     }
 
     fn finish(&mut self) -> Step<()> {
-        // P10: what became of every landing is in the ledger.
+        // P10: the ledger has the outcome of every landing.
         self.settle_all(0)?;
         self.oracle.all_recorded(&self.world.fate())?;
-        // P6: the ledger is whole.
+        // P6: the ledger is intact.
         self.engines[1].verify(&[], &mut |_| {}).map_err(|refusal| format!("P6: {}", refusal.message))?;
         self.rebuild()?;
         self.compare()
@@ -621,7 +621,7 @@ fn told_briefly(request: &Request) -> String {
     format!("{} {}{token}{key}: {command}", identity.actor, identity.instance)
 }
 
-/// Whether a refusal is one that a healthy store may give.
+/// Whether a healthy store may refuse like this.
 fn is_healthy(code: Code) -> bool {
     code.exit_code() != 8 && code != Code::Unexpected
 }

@@ -60,7 +60,7 @@ fn only_files_whose_edit_succeeded_are_recorded_as_changed() {
         agent.edit("c.rs").allowed();
         let (id, _) = holder_of(&sandbox, "a.rs").unwrap();
         let shown = sandbox.run(&human("ann"), &["show", &id]).ok().stdout.clone();
-        assert!(shown.lines().any(|line| line.trim_end() == "  changed   a.rs"), "{kind:?}: {shown}");
+        assert!(shown.lines().any(|line| line.trim_end() == "  changed     a.rs"), "{kind:?}: {shown}");
         let before = sandbox.show(&id)["version"].clone();
         edits(&agent, "a.rs");
         assert_eq!(sandbox.show(&id)["version"], before, "{kind:?}: told once");

@@ -95,7 +95,7 @@ fn a_live_supervisors_processes_are_nobodys_to_end() {
     command.args(["run", &id, "--", "sh", "-c", "echo $$ > child; exec sleep 600"]);
     let mut supervisor = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let child = pid_in(&sandbox, "child");
-    sandbox.json(&agent("next"), &["takeover", &id, "--reason", "impatient"]).refused(4);
+    sandbox.json(&agent("next"), &["takeover", &id, "--reason", "with_short_wait"]).refused(4);
     sandbox.json(&agent("next"), &["claim", "--next"]).refused(7);
     assert!(runs(child));
     kill_process(Pid::from_child(&supervisor), Signal::TERM).unwrap();

@@ -15,6 +15,29 @@ fn sweep(sandbox: &Sandbox, id: &str) {
     assert!(sandbox.show(id)["lease"].is_null());
 }
 
+/// Waiting until the task is free would not make it possible.
+#[test]
+fn what_cannot_be_done_to_work_in_progress_is_refused_as_such_and_a_person_learns_what_would_help() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.add("Held");
+    claim(&sandbox, &agent("a"), &id);
+    for verb in ["approve", "unblock", "reopen"] {
+        let refused = sandbox.json(&agent("b"), &[verb, &id]).refused(4);
+        let message = refused["message"].as_str().unwrap();
+        assert!(
+            message.contains("is in progress, so it cannot be") && message.contains("agent:a"),
+            "{message}"
+        );
+        assert_eq!(refused["next"], serde_json::json!([format!("onus show {id}")]), "{refused}");
+    }
+    // A claim cannot be forced; what can is said whether or not it was tried.
+    for force in [&[][..], &["--force", "--reason", "urgent"]] {
+        let refused = sandbox.run(&human("founder"), &[&["claim", &id], force].concat());
+        assert_eq!(refused.code, 4);
+        assert!(refused.stderr.contains(&format!("onus takeover {id} --force")), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_late_holder_may_finish_by_token_and_by_name_swept_or_not() {
     let verbs: [(&[&str], &str); 4] = [

@@ -155,6 +155,8 @@ fn everything_below_a_registered_process_is_that_instance() {
 fn a_registered_process_elsewhere_says_nothing_about_the_caller() {
     let sandbox = Sandbox::new();
     let process = Sleeper::start();
+    let everybody = sandbox.json(&agent("a"), &["instance", "register", "--pid", "1", "--instance", "x"]);
+    assert_eq!(everybody.refused(2)["code"], "usage");
     sandbox.run(&agent("a"), &["instance", "register", "--pid", &process.pid(), "--instance", "x"]).ok();
     assert_eq!(creator(&sandbox, &[("ONUS_ACTOR", "human:ann")], &[]).0, "human:ann");
     assert_eq!(run(&sandbox, &[], &["add", "x"]).refused(2)["code"], "identity");

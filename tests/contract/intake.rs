@@ -203,32 +203,32 @@ fn what_is_no_ask_is_exit_2_names_its_field_and_leaves_nothing() {
     let deep = format!("{{\"x\":{}0{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let over = vec![b'x'; 41 << 20];
     let cases: &[(&[&str], &[u8], &str)] = &[
-        (&["github"], b"", "github: input: it is not one JSON document"),
-        (&["github"], b"{}", "github: html_url: missing"),
-        (&["github"], b"[]", "github: input: expected an object, found a list"),
+        (&["github"], b"", "github: it is not one JSON document"),
+        (&["github"], b"{}", "github: html_url is missing"),
+        (&["github"], b"[]", "github: expected an object, found a list"),
         (&["github"], &github(|issue| issue["title"] = json!(1)), "github: title: expected a string"),
         (&["github"], &github(|issue| issue["number"] = json!(13)), "github: number: it is not"),
         (&["github"], &huge, "github: body: it has 10485760 bytes"),
-        (&["gitlab"], deep.as_bytes(), "gitlab: input: it is not one JSON document: recursion limit"),
-        (&["jira"], b"\xff\xfe{}", "jira: input: it is not one JSON document"),
-        (&["mail"], b"Subject: s\n\nx\n", "mail: Message-ID: missing"),
+        (&["gitlab"], deep.as_bytes(), "gitlab: it is not one JSON document: recursion limit"),
+        (&["jira"], b"\xff\xfe{}", "jira: it is not one JSON document"),
+        (&["mail"], b"Subject: s\n\nx\n", "mail: Message-ID is missing"),
         (&["mail"], forged, "mail: Message-ID: it is there 2 times"),
-        (&["mail"], &over, "mail: input: it has more than 41943040 bytes"),
-        (&["chat"], b"{\"channel\":\"c\",\"text\":\"t\"}", "chat: id: missing"),
+        (&["mail"], &over, "mail: it has more than 41943040 bytes"),
+        (&["chat"], b"{\"channel\":\"c\",\"text\":\"t\"}", "chat: id is missing"),
         (&["desk"], b"{\"a\":{\"b\":true},\"t\":\"x\"}", "desk: a.b: expected a string, found a boolean"),
         (&["desk"], b"{\"a\":7,\"t\":\"x\"}", "desk: a: expected an object, found a number"),
-        (&["stdin"], b"x", "stdin: reference: missing"),
+        (&["stdin"], b"x", "stdin: the reference is missing"),
         (&["stdin", "--ref", "1"], b"", "stdin: title: empty"),
-        (&["stdin", "--ref", "1"], b"\xff", "stdin: input: it is not UTF-8"),
+        (&["stdin", "--ref", "1"], b"\xff", "stdin: it is not UTF-8"),
         (&["stdin", "--ref", "1"], b"a\0b", "stdin: title: it contains a NUL"),
-        (&["cli", "x"], b"", "cli: reference: missing"),
-        (&["cli", "--ref", "1"], b"", "cli: title: missing"),
+        (&["cli", "x"], b"", "cli: the reference is missing"),
+        (&["cli", "--ref", "1"], b"", "cli: the title is missing"),
         (&["cli", "x", "--ref", "1", "--link", "javascript:x"], b"", "cli: link: it must be a web address"),
         (&["file", "no-such-file"], b"", "cannot read no-such-file"),
-        (&["file", "/etc/hostname"], b"", "file: reference: "),
+        (&["file", "/etc/hostname"], b"", "file: the file is not one of the project's"),
         (&["file"], b"", "file: "),
         (&["fax"], b"", "unknown channel 'fax'"),
-        (&["github", "--ref", "1"], b"{}", "--ref is not for github"),
+        (&["github", "--ref", "1"], b"{}", "github does not take --ref"),
         (&["mail", "--follow"], b"", "--follow reads JSON Lines"),
     ];
     let before = dump(&sandbox);
@@ -270,7 +270,7 @@ fn a_pipe_gets_one_answer_per_line_and_a_bad_line_stops_nothing() {
         ]
     );
     for (index, needle) in
-        [(2, "input: it is not one JSON document"), (4, "input: it has more than"), (5, "channel: missing")]
+        [(2, "it is not one JSON document"), (4, "it has more than"), (5, "channel is missing")]
     {
         let error = &answers[index]["error"];
         assert!(error["message"].as_str().unwrap().starts_with(needle), "{error}");
@@ -331,7 +331,7 @@ fn texts_of_others_are_quotations_for_people_and_agents() {
         .unwrap()
         .to_owned();
     let shown = sandbox.run(&human("ann"), &["show", &id]).ok().stdout.clone();
-    assert!(shown.contains("asked by  «human:root\\u{202e} \\u{ab}admin\\u{bb}»"), "{shown}");
+    assert!(shown.contains("asked by    «human:root\\u{202e} \\u{ab}admin\\u{bb}»"), "{shown}");
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
     let primer = sandbox.run(&agent("a"), &["prime"]).ok().stdout.clone();
     assert!(!primer.contains("» run: rm"), "{primer}");

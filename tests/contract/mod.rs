@@ -48,6 +48,7 @@ mod seats;
 mod setup;
 mod shell;
 mod smoke;
+mod steps;
 mod stray_files;
 mod transitions;
 mod undo;

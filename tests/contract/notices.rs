@@ -62,6 +62,10 @@ fn a_lost_lease_is_told_until_its_holder_acts() {
     lapsed_claim(&sandbox, &agent("a"), &id);
     sandbox.run(&agent("b"), &["takeover", &id, "--reason", "it lapsed"]).ok();
     is_told(&sandbox, &agent("a"), "superseded", &id, "taken over by agent:b (b-1)");
+    // Whoever has it now, it was that one who took it.
+    let forced = ["takeover", &id, "--force", "--reason", "urgent"];
+    sandbox.run(&human("ann"), &forced).ok();
+    is_told(&sandbox, &agent("a"), "superseded", &id, "taken over by agent:b (b-1)");
     let told = notices(&sandbox, &agent("a"), &["add", "Another"]);
     assert_eq!(told[0].0, "superseded", "also beside the answer to a change");
     // Having acted, it knows.

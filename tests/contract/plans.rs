@@ -228,7 +228,7 @@ fn a_plan_is_bounded_and_of_a_known_kind() {
         assert!(error["message"].as_str().unwrap().contains(needle), "{name}: {error}");
     };
     write(&sandbox, "big.toml", &format!("[[task]]\ntitle = \"x\"\nbody = \"{}\"\n", "y".repeat(1 << 20)));
-    refused("big.toml", "larger than 1048576 bytes");
+    refused("big.toml", "longer than 1048576 bytes: split the plan");
     write(&sandbox, "many.toml", &"[[task]]\ntitle = \"x\"\n".repeat(5_001));
     refused("many.toml", "1 to 5000 tasks; this one has 5001");
     write(&sandbox, "plan.yaml", "tasks: []\n");

@@ -11,7 +11,7 @@ use onus_store::StoreError;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::contract::config::landing::Ground;
+use crate::contract::config::landing::SetupEnv;
 use crate::contract::kit::{Dump, Sleeper, claim, dump, json_with, lapse, lapsed_claim, run_with, tamper};
 use crate::contract::walk::{Walked, walk, walk_words};
 use crate::contract::wording;
@@ -327,7 +327,7 @@ fn gate_cases() -> Vec<Case> {
 
 /// Whoever looks takes the target's seat: that is recorded, and nothing else.
 fn landing_cases() -> Vec<Case> {
-    let ground = Ground::new("[land]\nstyle = \"merge\"\n");
+    let ground = SetupEnv::new("[land]\nstyle = \"merge\"\n");
     let (one, two) = (ground.done("one"), ground.done("two"));
     let (sandbox, lander) = (&ground.sandbox, agent("lander"));
     sandbox.json(&lander, &["land", &one]).ok();

@@ -246,7 +246,7 @@ fn who_is_superseded_is_stopped_with_everything_it_started_and_told_by_whom() {
     assert_eq!((&answer["outcome"], &answer["exit_code"]), (&json!("fenced"), &json!(5)));
     assert_eq!(answer["error"]["code"], "fenced");
     assert_eq!(answer["error"]["holder"]["actor"], "human:ann");
-    assert!(ran.stderr.contains("human:ann (person) holds it now, with token 2"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("human:ann holds it now, with token 2"), "{}", ran.stderr);
     // It changed nothing after it was superseded.
     assert_eq!(kinds(&sandbox, &id).last().unwrap(), "lease.acquired");
     assert_eq!(sandbox.show(&id)["lease"]["actor"], "human:ann");

@@ -340,7 +340,7 @@ fn every_command_answers_in_its_documented_shape() {
     ] {
         let mut words: Vec<&str> = command.split(' ').collect();
         words.extend(Some("src/a.rs").filter(|_| command == "guard check"));
-        let ran = repository.json(&a, &words);
+        let ran = repository.json(&human("ann"), &words);
         assert_eq!(ran.code, code, "{command}: {ran:?}");
         is_a(answer, &ran.json());
         tried.seen.borrow_mut().insert(command);

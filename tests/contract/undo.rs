@@ -124,7 +124,7 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
     let (a, ann) = (agent("a"), human("ann"));
     for (steps, why) in [
         (vec![(&a, vec!["claim", "1"]), (&ann, vec!["note", "1", "x"])], "is human:ann's: only your own"),
-        (vec![(&a, vec!["note", "1", "x"])], "a note stays"),
+        (vec![(&a, vec!["note", "1", "x"])], "notes stay"),
         (vec![(&a, vec!["fail", "1"])], "tried again"),
         (vec![(&a, vec!["handoff", "1", "--to", "agent:b", "--reason", "r"])], "kept for another"),
         (vec![(&a, vec!["done", "1", "-m", "x"]), (&a, vec!["reopen", "1"])], "finished again"),
@@ -161,7 +161,7 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
     sandbox.add("Fix it");
     lapsed_claim(&sandbox, &a, "1");
     sandbox.run(&agent("b"), &["takeover", "1", "--reason", "lapsed"]).ok();
-    is_refused(&sandbox, &agent("b"), 6, "another's lease");
+    is_refused(&sandbox, &agent("b"), 6, "another holder's lease");
     // Nobody who has done nothing has anything to undo.
     assert_eq!(sandbox.json(&agent("c"), &["undo"]).refused(7)["code"], "nothing");
 }
@@ -199,7 +199,7 @@ fn what_changes_nothing_says_so_and_leaves_no_event() {
         let args: Vec<&str> = line.split(' ').collect();
         assert_eq!(sandbox.json(&ann, &args).ok().json()["unchanged"], true, "{line}");
         let said = sandbox.run(&ann, &args).ok().stdout.clone();
-        assert!(line.starts_with("dep") || said.contains("nothing changed"), "{line}: {said}");
+        assert!(line.starts_with("dep") || said.contains("is unchanged"), "{line}: {said}");
         assert_eq!(sandbox.events().len(), events, "{line}");
     }
     let changed = sandbox.json(&ann, &["edit", "1", "--title", "Fix it"]).ok().json();

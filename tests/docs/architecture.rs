@@ -34,14 +34,14 @@ const LOOKED_FOR: &[(&str, &[&str])] = &[
 ];
 
 /// The rows of the table whose first line of headings is this.
-fn table(document: &str, headings: &str) -> Vec<Vec<String>> {
+pub(super) fn table(document: &str, headings: &str) -> Vec<Vec<String>> {
     let (_, table) = document.split_once(headings).unwrap_or_else(|| panic!("there is no table {headings}"));
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
 /// What stands between backticks.
-fn quoted(cell: &str) -> Vec<&str> {
+pub(super) fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 

@@ -10,6 +10,7 @@ mod console;
 mod examples;
 mod links;
 mod mask;
+mod reference;
 
 use std::path::PathBuf;
 

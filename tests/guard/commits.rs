@@ -2,7 +2,7 @@
 
 use crate::agents::kit::configured;
 use crate::guard::kit::{by, events, git_by, guarded, head, held, said, unknown, worktree, write};
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::support::{As, Ran, Sandbox, agent, human, program};
 
 /// Ada reserves `a.txt`; Bob changes it and something else.
 fn contested() -> (Sandbox, As, As) {
@@ -52,6 +52,61 @@ fn what_is_only_marked_to_be_added_later_is_in_no_commit() {
     assert_eq!(said(&sandbox, &["show", "--name-only", "--format=", "HEAD"]), "b.txt");
     said(&sandbox, &["add", "new.txt"]);
     assert_ne!(git_by(&sandbox, &bob, &["commit", "-q", "-m", "now"]).code, 0);
+}
+
+/// Formatters add to a commit what they changed. What is judged is what git commits.
+#[test]
+fn what_another_hook_adds_to_a_commit_is_judged_too() {
+    let (sandbox, _, bob) = contested();
+    said(&sandbox, &["add", "b.txt"]);
+    let hook = sandbox.path().join(".git/hooks/pre-commit");
+    program(&hook, "#!/bin/sh\ngit add a.txt\n");
+    let before = head(&sandbox);
+    let ran = git_by(&sandbox, &bob, &["commit", "-q", "-m", "formatted"]);
+    assert!(ran.code != 0 && ran.stderr.contains("a.txt is reserved by ON-1"), "{ran:?}");
+    assert_eq!(head(&sandbox), before);
+    std::fs::remove_file(hook).unwrap();
+    said(&sandbox, &["reset", "-q", "a.txt"]);
+    git_by(&sandbox, &bob, &["commit", "-q", "-m", "free"]).ok();
+}
+
+/// Git has made the commit's tree when the editor opens: what happens to the index meanwhile is in the next commit.
+#[test]
+fn what_an_editor_or_another_hook_does_to_the_index_changes_neither_the_commit_nor_its_judgement() {
+    let unstage = "#!/bin/sh\nunset GIT_INDEX_FILE\ngit reset -q -- a.txt\n";
+    for is_editor in [true, false] {
+        let (sandbox, _, bob) = contested();
+        let before = head(&sandbox);
+        let script = sandbox.path().join(".git/script");
+        let commit = |message: &str| {
+            let mut command = unknown(&sandbox, sandbox.path());
+            command
+                .env("ONUS_ACTOR", &bob.actor)
+                .env("ONUS_INSTANCE", &bob.instance)
+                .env("GIT_EDITOR", &script);
+            let args: &[&str] = if is_editor { &["commit", "-q"] } else { &["commit", "-q", "-m", message] };
+            Ran::of(command.args(args).output().unwrap())
+        };
+        match is_editor {
+            true => program(&script, format!("{unstage}echo message >\"$1\"\n")),
+            false => {
+                sandbox.run(&human("founder"), &["guard", "uninstall"]).ok();
+                program(&sandbox.path().join(".git/hooks/prepare-commit-msg"), unstage);
+                sandbox.run(&human("founder"), &["guard", "install"]).ok();
+            }
+        }
+        said(&sandbox, &["add", "a.txt"]);
+        let ran = commit("one");
+        assert!(ran.code != 0 && ran.stderr.contains("a.txt is reserved by ON-1"), "{ran:?}");
+        assert_eq!(head(&sandbox), before);
+        // What is kept of one commit is not the next one's.
+        said(&sandbox, &["reset", "-q"]);
+        said(&sandbox, &["add", "b.txt"]);
+        let ran = commit("two");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(said(&sandbox, &["show", "--name-only", "--format=", "HEAD"]), "b.txt");
+        assert!(!sandbox.path().join(".git/onus-index").exists());
+    }
 }
 
 #[test]
@@ -283,6 +338,198 @@ fn files_and_lines_are_counted_over_all_commits_of_the_task() {
         assert_eq!(ran.code == 0, passes, "{file}: {ran:?}");
         git_by(&sandbox, &ada, &["reset", "-q", "--hard"]).ok();
     }
+}
+
+/// A task cannot exempt its files from being counted, nor bring in by a merge what would be too much in one commit; and what a
+/// merge brings from others is not the task's.
+#[test]
+fn a_task_is_counted_whatever_its_attributes_say_and_however_it_is_put_together() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("bounded"));
+    sandbox.run(&human("founder"), &["edit", &id, "--constraint", "max_lines=6"]).ok();
+    sandbox.run(&human("founder"), &["edit", &id, "--constraint", "max_files=3"]).ok();
+    sandbox.run(&ada, &["claim", &id, "--scope", "**"]).ok();
+    let commit = |files: &[(&str, &str)]| {
+        for (file, text) in files {
+            write(sandbox.path(), file, text);
+        }
+        git_by(&sandbox, &ada, &["add", "-A"]).ok();
+        git_by(&sandbox, &ada, &["commit", "-q", "-m", "x"])
+    };
+    let start = head(&sandbox);
+    commit(&[(".gitattributes", "* -diff\n")]).ok();
+    let ran = commit(&[("c.txt", "1\n2\n3\n4\n5\n6\n")]);
+    assert!(ran.code != 0 && ran.stderr.contains("this would be 7 changed lines"), "{ran:?}");
+    git_by(&sandbox, &ada, &["reset", "-q", "--hard", &start]).ok();
+    // Two branches of its own, each within its limits.
+    git_by(&sandbox, &ada, &["checkout", "-q", "-b", "side"]).ok();
+    commit(&[("s1", "1\n"), ("s2", "2\n")]).ok();
+    git_by(&sandbox, &ada, &["checkout", "-q", "main"]).ok();
+    commit(&[("m1", "1\n"), ("a.txt", "ada\n")]).ok();
+    let ran = git_by(&sandbox, &ada, &["merge", "-q", "--no-edit", "side"]);
+    assert!(ran.code != 0 && ran.stderr.contains("this would be 4 changed files"), "{ran:?}");
+    git_by(&sandbox, &ada, &["merge", "--abort"]).ok();
+    // What others made is brought in, with a conflict that is resolved.
+    git_by(&sandbox, &human("founder"), &["checkout", "-q", "-b", "others", &start]).ok();
+    for file in ["o1", "o2", "o3", "o4", "a.txt"] {
+        write(sandbox.path(), file, "others\n");
+    }
+    git_by(&sandbox, &human("founder"), &["add", "-A"]).ok();
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-m", "others"]).ok();
+    git_by(&sandbox, &ada, &["checkout", "-q", "main"]).ok();
+    assert_ne!(git_by(&sandbox, &ada, &["merge", "-q", "--no-edit", "others"]).code, 0);
+    commit(&[("a.txt", "both\n")]).ok();
+}
+
+/// Git takes whatever is staged when a stopped rebase goes on, and runs no commit-msg hook for it.
+#[test]
+fn what_is_staged_beside_a_commit_that_a_rebase_moves_is_judged() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    held(&sandbox, &ada, "a.txt");
+    let there = worktree(&sandbox, "aside");
+    write(&there, "a.txt", "ada\n");
+    by(&sandbox, &ada, &there, &["commit", "-q", "-a", "-m", "ada's"]).ok();
+    write(sandbox.path(), "a.txt", "founder\n");
+    git_by(&sandbox, &human("founder"), &["commit", "-q", "-a", "-m", "in the way"]).ok();
+    held(&sandbox, &bob, "b.txt");
+    let go_on = || by(&sandbox, &ada, &there, &["-c", "core.editor=true", "rebase", "--continue"]);
+    assert_ne!(by(&sandbox, &ada, &there, &["rebase", "-q", "main"]).code, 0, "stops at the conflict");
+    write(&there, "a.txt", "both\n");
+    write(&there, "b.txt", "smuggled\n");
+    by(&sandbox, &ada, &there, &["add", "-A"]).ok();
+    let ran = go_on();
+    assert!(ran.code != 0 && ran.stderr.contains("onus: b.txt is reserved by"), "{ran:?}");
+    // Without it the rebase ends as ever.
+    by(&sandbox, &ada, &there, &["checkout", "-q", "HEAD", "--", "b.txt"]).ok();
+    go_on().ok();
+    let log = Ran::of(
+        unknown(&sandbox, &there).args(["log", "-1", "--format=%s", "--name-only"]).output().unwrap(),
+    );
+    assert_eq!(log.stdout.split_whitespace().collect::<Vec<_>>(), ["ada's", "a.txt"]);
+}
+
+/// A stop for editing is a commit of its own: what is staged there was never judged, whatever the commit itself changed.
+#[test]
+fn what_is_staged_where_a_rebase_stops_to_edit_is_judged_and_what_it_moves_is_counted() {
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let base = head(&sandbox);
+    let first = held(&sandbox, &ada, "a.txt");
+    write(sandbox.path(), "a.txt", "ada\n");
+    git_by(&sandbox, &ada, &["commit", "-q", "-a", "-m", "ada's"]).ok();
+    sandbox.run(&ada, &["done", &first, "-m", "x"]).ok();
+    let of_bob = held(&sandbox, &bob, "a.txt");
+    let bounded = sandbox.add("bounded");
+    sandbox.run(&human("founder"), &["edit", &bounded, "--constraint", "max_files=2"]).ok();
+    sandbox.run(&ada, &["claim", &bounded]).ok();
+    let editing = ["-c", "sequence.editor=sed -i s/^pick/edit/", "-c", "core.editor=true"];
+    let rebase = |more: &[&str]| git_by(&sandbox, &ada, &[&editing[..], &["rebase"], more].concat());
+    rebase(&["-i", &base]).ok();
+    write(sandbox.path(), "a.txt", "ada, again\n");
+    git_by(&sandbox, &ada, &["add", "a.txt"]).ok();
+    let ran = rebase(&["--continue"]);
+    assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
+    git_by(&sandbox, &ada, &["rebase", "--abort"]).ok();
+    sandbox.run(&bob, &["release", &of_bob]).ok();
+    // What a rebase puts together is counted as if it were merged.
+    let commit = |branch: &[&str], files: [&str; 2]| {
+        git_by(&sandbox, &ada, &[&["checkout", "-q"], branch].concat()).ok();
+        for file in files {
+            write(sandbox.path(), file, "x\n");
+        }
+        git_by(&sandbox, &ada, &["add", "-A"]).ok();
+        git_by(&sandbox, &ada, &["commit", "-q", "-m", "x"]).ok();
+    };
+    commit(&["-b", "one", &base], ["c1", "c2"]);
+    commit(&["-b", "two", &base], ["d1", "d2"]);
+    let ran = git_by(&sandbox, &ada, &["rebase", "-q", "one"]);
+    assert!(ran.code != 0 && ran.stderr.contains("this would be 4 changed files"), "{ran:?}");
+    git_by(&sandbox, &ada, &["rebase", "--abort"]).ok();
+}
+
+/// P12: whatever an agent calls itself, its commits are judged as an agent's.
+#[test]
+fn an_agent_that_calls_itself_a_person_is_judged_as_an_agent() {
+    let sandbox = guarded();
+    held(&sandbox, &agent("bob"), "a.txt");
+    write(sandbox.path(), "a.txt", "changed\n");
+    let commit = |harness: Option<&str>| {
+        let mut git = unknown(&sandbox, sandbox.path());
+        git.env("ONUS_ACTOR", "human:hal").args(["commit", "-q", "-a", "-m", "x"]);
+        git.envs(harness.map(|name| (name, "1")));
+        Ran::of(git.output().unwrap())
+    };
+    let before = head(&sandbox);
+    for harness in ["CLAUDECODE", "CODEX_SANDBOX", "GEMINI_CLI"] {
+        let ran = commit(Some(harness));
+        assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{harness}: {ran:?}");
+    }
+    assert_eq!(head(&sandbox), before);
+    let ran = commit(None);
+    assert!(ran.code == 0 && ran.stderr.contains("careful"), "a person is warned: {ran:?}");
+}
+
+#[test]
+fn a_token_that_is_none_is_said_to_leave_a_commit_unchecked() {
+    let sandbox = guarded();
+    write(sandbox.path(), "a.txt", "changed\n");
+    let mut git = unknown(&sandbox, sandbox.path());
+    git.env("ONUS_ACTOR", "agent:ada").env("ONUS_INSTANCE", "ada-1").env("ONUS_TOKEN", "zz");
+    let ran = Ran::of(git.args(["commit", "-q", "-a", "-m", "x"]).output().unwrap());
+    assert!(ran.code == 0 && ran.stderr.contains("was not checked: ONUS_TOKEN"), "{ran:?}");
+}
+
+/// Where refs are in tables, git keeps what is picked there too, and not in a file.
+#[test]
+fn a_cherry_pick_is_judged_in_a_repository_with_reftables() {
+    let sandbox = Sandbox::empty();
+    let init = Ran::of(
+        unknown(&sandbox, sandbox.path())
+            .args(["init", "-q", "-b", "main", "--ref-format=reftable"])
+            .output()
+            .unwrap(),
+    );
+    if init.code != 0 {
+        eprintln!("this git knows no reftables: not tried");
+        return;
+    }
+    let founder = human("founder");
+    write(sandbox.path(), ".git/info/exclude", "/home/\n");
+    sandbox.run(&founder, &["init", "--prefix", "ON"]).ok();
+    write(sandbox.path(), "a.txt", "a\n");
+    git_by(&sandbox, &founder, &["add", "a.txt"]).ok();
+    git_by(&sandbox, &founder, &["commit", "-q", "-m", "x"]).ok();
+    git_by(&sandbox, &founder, &["checkout", "-q", "-b", "aside"]).ok();
+    write(sandbox.path(), "a.txt", "changed\n");
+    git_by(&sandbox, &founder, &["commit", "-q", "-a", "-m", "x"]).ok();
+    git_by(&sandbox, &founder, &["checkout", "-q", "main"]).ok();
+    sandbox.run(&founder, &["guard", "install"]).ok();
+    held(&sandbox, &agent("bob"), "a.txt");
+    let ran = git_by(&sandbox, &agent("ada"), &["cherry-pick", "aside"]);
+    assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
+}
+
+#[test]
+fn a_template_that_nobody_touched_is_not_committed() {
+    let sandbox = guarded();
+    let founder = human("founder");
+    let id = held(&sandbox, &founder, "a.txt");
+    write(sandbox.path(), "home/template", "what and why\n");
+    write(sandbox.path(), "a.txt", "changed\n");
+    let before = head(&sandbox);
+    let commit = |editor: &str| {
+        let editor = format!("core.editor={editor}");
+        git_by(
+            &sandbox,
+            &founder,
+            &["-c", &editor, "-c", "commit.template=home/template", "commit", "-q", "-a"],
+        )
+    };
+    let ran = commit("true");
+    assert!(ran.code != 0 && head(&sandbox) == before, "{ran:?}");
+    commit("sed -i s/what/this/").ok();
+    assert_eq!(said(&sandbox, &["log", "-1", "--format=%B"]), format!("this and why\n\nOnus-Task: {id}"));
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn in_a_tasks_own_worktree_what_is_in_no_commit_is_not_done() {
         assert_eq!(refused["code"], "uncommitted", "{refused}");
         let message = refused["message"].as_str().unwrap();
         assert!(message.contains("a.txt") && message.contains("odd"), "{message}");
+        let elsewhere = sandbox.json(&ada, &[verb, &id, "-m", "all of it"]).refused(6);
+        assert_eq!(elsewhere["code"], "uncommitted", "whoever is elsewhere: {elsewhere}");
         assert_eq!(sandbox.show(&id)["state"], "in_progress");
         by(&sandbox, &ada, &there, &["add", "-A"]).ok();
         let refused = at(&sandbox, &ada, &there, &[verb, &id, "-m", "all of it"]).refused(6);
@@ -28,6 +30,32 @@ fn in_a_tasks_own_worktree_what_is_in_no_commit_is_not_done() {
         by(&sandbox, &ada, &there, &["commit", "-q", "-m", "x"]).ok();
         at(&sandbox, &ada, &there, &[verb, &id, "-m", "all of it"]).ok();
     }
+}
+
+/// The lease knows its worktree, wherever git has moved it and whatever is checked out in it.
+#[test]
+fn a_tasks_worktree_is_found_where_it_was_moved_and_on_another_branch() {
+    let sandbox = guarded();
+    let trees = tempfile::tempdir().unwrap();
+    let root = trees.path().join("made");
+    sandbox
+        .run(&human("founder"), &["config", "set", "--user", "worktree.root", root.to_str().unwrap()])
+        .ok();
+    let claimed = |name: &str| {
+        let (ada, id) = (agent(name), sandbox.add("own"));
+        let claimed = sandbox.json(&ada, &["claim", &id, "--worktree"]).ok().json();
+        let there = std::path::PathBuf::from(claimed["lease"]["worktree"].as_str().unwrap());
+        write(&there, "a.txt", "changed\n");
+        (ada, id, there)
+    };
+    let (ada, id, there) = claimed("ada");
+    let moved = trees.path().join("moved");
+    git_by(&sandbox, &ada, &["worktree", "move", there.to_str().unwrap(), moved.to_str().unwrap()]).ok();
+    assert_eq!(sandbox.json(&ada, &["done", &id, "-m", "x"]).refused(6)["code"], "uncommitted");
+    let (eve, id, there) = claimed("eve");
+    by(&sandbox, &eve, &there, &["switch", "-q", "-c", "other"]).ok();
+    assert_eq!(at(&sandbox, &eve, &there, &["done", &id, "-m", "x"]).refused(6)["code"], "uncommitted");
+    assert_eq!(sandbox.json(&eve, &["done", &id, "-m", "x"]).refused(6)["code"], "uncommitted");
 }
 
 #[test]
@@ -45,7 +73,7 @@ fn the_list_of_what_is_uncommitted_has_an_end() {
 }
 
 #[test]
-fn people_ad_hoc_work_and_ignored_files_are_exempt() {
+fn people_are_told_and_ad_hoc_work_and_ignored_files_are_exempt() {
     let sandbox = guarded();
     let (ada, id) = (agent("ada"), sandbox.add("own"));
     let there = worktree(&sandbox, &format!("onus/{id}-own"));
@@ -57,7 +85,9 @@ fn people_ad_hoc_work_and_ignored_files_are_exempt() {
     let id = sandbox.add("a person's");
     let there = worktree(&sandbox, &format!("onus/{id}-person"));
     write(&there, "a.txt", "changed\n");
-    at(&sandbox, &human("carol"), &there, &["done", &id, "-m", "I know"]).ok();
+    let done = at(&sandbox, &human("carol"), &there, &["done", &id, "-m", "I know"]).ok().json();
+    let notices = done["notices"].to_string();
+    assert!(notices.contains("not committed yet: a.txt"), "a person is told: {notices}");
 }
 
 #[test]

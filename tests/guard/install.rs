@@ -53,15 +53,15 @@ fn the_guard_took_over_core_hooks_path_and_broke_peoples_hooks() {
     let script = |tail: &str| {
         format!("#!/bin/sh\nprintf '%s|%s|%s\\n' \"$0\" \"$*\" \"$(cat)\" >>'{}'\n{tail}", log.display())
     };
-    hook(&sandbox, "pre-commit", script("exit 3\n").as_bytes(), 0o755);
-    hook(&sandbox, "commit-msg", script("exit 0").as_bytes(), 0o700);
+    hook(&sandbox, "pre-commit", script("exit 0").as_bytes(), 0o700);
+    hook(&sandbox, "commit-msg", script("exit 3\n").as_bytes(), 0o755);
     hook(&sandbox, "pre-push", script("exit 5\n").as_bytes(), 0o755);
     let python = format!(
         "#!/usr/bin/env python3\nimport sys,os\nopen('{}','a').write(os.path.basename(sys.argv[0])+'\\n')\n",
         log.display()
     );
     hook(&sandbox, "post-commit", python.as_bytes(), 0o755);
-    hook(&sandbox, "pre-merge-commit", b"not executable", 0o644);
+    hook(&sandbox, "prepare-commit-msg", b"not executable", 0o644);
     git(&sandbox, &["init", "-q", "--bare", "home/far.git"]);
     git(&sandbox, &["remote", "add", "far", "home/far.git"]);
     let before = all(&sandbox.path().join(".git/hooks"));
@@ -119,13 +119,13 @@ fn a_hook_that_is_a_link_keeps_its_name_and_comes_back_as_a_link() {
     let script = format!("#!/bin/sh\nbasename \"$0\" >>'{}'\n", sandbox.path().join("log").display());
     hook(&sandbox, "master-hook", script.as_bytes(), 0o755);
     let hooks = sandbox.path().join(".git/hooks");
-    symlink("master-hook", hooks.join("pre-commit")).unwrap();
+    symlink("master-hook", hooks.join("commit-msg")).unwrap();
     let before = all(&hooks);
     guard(&sandbox, "install").ok();
     write(sandbox.path(), "f", "f");
     git_by(&sandbox, &human("founder"), &["add", "f"]).ok();
     git_by(&sandbox, &human("founder"), &["commit", "-q", "-m", "x"]).ok();
-    assert_eq!(fs::read_to_string(sandbox.path().join("log")).unwrap(), "pre-commit\n");
+    assert_eq!(fs::read_to_string(sandbox.path().join("log")).unwrap(), "commit-msg\n");
     assert_eq!(
         fs::read(hooks.join("master-hook")).unwrap(),
         script.as_bytes(),
@@ -138,19 +138,19 @@ fn a_hook_that_is_a_link_keeps_its_name_and_comes_back_as_a_link() {
 #[test]
 fn a_hook_that_somebody_changed_meanwhile_keeps_the_change() {
     let sandbox = repository();
-    let path = hook(&sandbox, "pre-commit", b"#!/bin/sh\nexit 0\n", 0o755);
+    let path = hook(&sandbox, "commit-msg", b"#!/bin/sh\nexit 0\n", 0o755);
     guard(&sandbox, "install").ok();
     let mut text = fs::read_to_string(&path).unwrap();
     text.push_str("# a line more\n");
     fs::write(&path, text).unwrap();
     let undone = guard(&sandbox, "uninstall").ok().json();
-    assert_eq!(undone["hooks"][0]["done"], "taken_out", "{undone}");
+    assert_eq!(undone["hooks"][1]["done"], "taken_out", "{undone}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "#!/bin/sh\nexit 0\n# a line more\n");
     // One that was replaced is not ours any more.
     guard(&sandbox, "install").ok();
     fs::write(&path, "#!/bin/sh\necho another\n").unwrap();
     let undone = guard(&sandbox, "uninstall").ok().json();
-    assert_eq!(undone["hooks"][0]["done"], "unchanged", "{undone}");
+    assert_eq!(undone["hooks"][1]["done"], "unchanged", "{undone}");
     assert_ne!(undone["left"], serde_json::json!([]), "what was there before is named: {undone}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "#!/bin/sh\necho another\n");
 }
@@ -173,12 +173,12 @@ fn git_itself_proves_that_it_reaches_the_guard() {
     }
     assert_eq!(all(&sandbox.path().join(".git")), before, "asking touches nothing");
     // The file is there, and git does not run it.
-    let pre_commit = sandbox.path().join(".git/hooks/pre-commit");
-    fs::set_permissions(&pre_commit, fs::Permissions::from_mode(0o644)).unwrap();
+    let commit_msg = sandbox.path().join(".git/hooks/commit-msg");
+    fs::set_permissions(&commit_msg, fs::Permissions::from_mode(0o644)).unwrap();
     let report = status(&there);
     assert_eq!(report.code, 6, "{report:?}");
-    assert_eq!(report.json()["hooks"][0]["reached"], false);
-    fs::set_permissions(&pre_commit, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(report.json()["hooks"][1]["reached"], false);
+    fs::set_permissions(&commit_msg, fs::Permissions::from_mode(0o755)).unwrap();
     // Git is sent elsewhere: what is in its own folder says nothing.
     git(&sandbox, &["config", "core.hooksPath", "/nowhere"]);
     let report = status(sandbox.path());
@@ -204,7 +204,7 @@ fn a_probe_runs_none_of_the_hooks_that_were_there() {
 fn all_hooks_are_installed_or_none() {
     let sandbox = repository();
     let hooks = sandbox.path().join(".git/hooks");
-    hook(&sandbox, "pre-commit", b"#!/bin/sh\ntrue\n", 0o755);
+    hook(&sandbox, "commit-msg", b"#!/bin/sh\ntrue\n", 0o755);
     // The last of them is none.
     fs::create_dir_all(hooks.join("pre-push/below")).unwrap();
     let before = all(&hooks);
@@ -239,8 +239,8 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
     // As Husky does it: a tracked folder, and a wrapper in a folder below it.
     let root = sandbox.path();
     fs::create_dir_all(root.join(".husky/_")).unwrap();
-    program(&root.join(".husky/_/pre-commit"), "#!/bin/sh\nexec sh -e \"${0%/*}/../pre-commit\" \"$@\"\n");
-    write(root, ".husky/pre-commit", "true\n");
+    program(&root.join(".husky/_/commit-msg"), "#!/bin/sh\nexec sh -e \"${0%/*}/../commit-msg\" \"$@\"\n");
+    write(root, ".husky/commit-msg", "true\n");
     git(&sandbox, &["config", "core.hooksPath", ".husky/_"]);
     let before = (
         all(&root.join(".husky")),
@@ -253,7 +253,7 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
     let programs = guard(&sandbox, "install");
     assert_eq!((programs.code, &programs.json()["installed"]), (6, &serde_json::json!(false)));
     assert_eq!(programs.json()["error"]["code"], "unmet");
-    let line = "if command -v onus >/dev/null; then onus_code=0; onus guard hook pre-commit \"$@\" || onus_code=$?; \
+    let line = "if command -v onus >/dev/null; then onus_code=0; onus guard hook commit-msg \"$@\" || onus_code=$?; \
                 case $onus_code in 4|5|6|7) exit 1 ;; esac; fi";
     assert!(told.contains(line) && told.contains(".husky/_"), "{told}");
     let now = (
@@ -267,11 +267,11 @@ fn a_folder_of_hooks_that_others_set_is_not_written_and_gets_a_line_to_add() {
     let bin = root.join("home/bin");
     fs::create_dir_all(&bin).unwrap();
     symlink(crate::support::ONUS, bin.join("onus")).unwrap();
-    write(root, ".husky/pre-commit", &format!("{line}\ntouch '{}'\n", root.join("ran").display()));
+    write(root, ".husky/commit-msg", &format!("{line}\ntouch '{}'\n", root.join("ran").display()));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = sandbox.command(&human("founder"));
     let report = Ran::of(command.env("PATH", &path).args(["guard", "status", "--json"]).output().unwrap());
-    assert_eq!(report.json()["hooks"][0]["reached"], true, "{report:?}");
+    assert_eq!(report.json()["hooks"][1]["reached"], true, "{report:?}");
     assert!(!root.join("ran").exists(), "a probe ends there");
     held(&sandbox, &agent("ada"), "f");
     write(root, "f", "f");
@@ -314,6 +314,24 @@ fn outside_git_there_is_nothing_to_install() {
     }
 }
 
+#[test]
+fn an_agent_does_not_remove_what_checks_it() {
+    let sandbox = guarded();
+    let before = all(&sandbox.path().join(".git/hooks"));
+    sandbox.run(&human("founder"), &["setup", "claude"]).ok();
+    let settings = fs::read(sandbox.path().join(".claude/settings.json")).unwrap();
+    let loosened = ["config", "set", "scope.mode", "off"];
+    for args in [&["guard", "uninstall"][..], &["setup", "claude", "--remove"], &loosened] {
+        let error = sandbox.json(&agent("ada"), args).refused(6);
+        assert_eq!(error["code"], "not_allowed", "{error}");
+    }
+    assert_eq!(all(&sandbox.path().join(".git/hooks")), before);
+    assert_eq!(fs::read(sandbox.path().join(".claude/settings.json")).unwrap(), settings);
+    sandbox.json(&agent("ada"), &["setup", "claude", "--remove", "--print"]).ok();
+    sandbox.run(&human("founder"), &["setup", "claude", "--remove"]).ok();
+    guard(&sandbox, "uninstall").ok();
+}
+
 /// A guard that is gone from one hook lets commits pass: nobody would notice.
 #[test]
 fn doctor_names_hooks_that_lack_the_guard_although_others_have_it() {
@@ -322,10 +340,10 @@ fn doctor_names_hooks_that_lack_the_guard_although_others_have_it() {
     sandbox.json(&ann, &["doctor"]).ok();
     guard(&sandbox, "install").ok();
     sandbox.json(&ann, &["doctor"]).ok();
-    fs::remove_file(sandbox.path().join(".git/hooks/pre-commit")).unwrap();
+    fs::remove_file(sandbox.path().join(".git/hooks/commit-msg")).unwrap();
     let error = sandbox.json(&ann, &["doctor"]).refused(6);
     assert_eq!(error["next"][0], "onus guard install", "{error}");
-    assert!(sandbox.run(&ann, &["doctor"]).stdout.contains("git's hooks lack it: pre-commit"));
+    assert!(sandbox.run(&ann, &["doctor"]).stdout.contains("git's hooks lack it: commit-msg"));
     guard(&sandbox, "install").ok();
     sandbox.json(&ann, &["doctor"]).ok();
 }

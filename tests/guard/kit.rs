@@ -7,15 +7,8 @@ use crate::agents::kit::{git, repository};
 use crate::support::{As, Ran, Sandbox, human};
 
 /// The hooks that the guard installs.
-pub(super) const HOOKS: [&str; 7] = [
-    "pre-commit",
-    "pre-merge-commit",
-    "prepare-commit-msg",
-    "commit-msg",
-    "post-commit",
-    "post-merge",
-    "pre-push",
-];
+pub(super) const HOOKS: [&str; 5] =
+    ["prepare-commit-msg", "commit-msg", "post-commit", "post-merge", "pre-push"];
 
 /// A repository with a store, the guard and one file `a.txt`.
 pub(super) fn guarded() -> Sandbox {

@@ -110,18 +110,6 @@ fn without_the_program_hooks_say_so_once_and_pass() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_told_from_another_is_not_refused() {
-    let sandbox = guarded();
-    held(&sandbox, &agent("ada"), "a.txt");
-    write(sandbox.path(), "a.txt", "somebody\n");
-    let mut command = unknown(&sandbox, sandbox.path());
-    // A person's name under a harness is nobody's.
-    command.env("CLAUDECODE", "1").env("ONUS_ACTOR", "human:carol");
-    let ran = Ran::of(command.args(["commit", "-q", "-a", "-m", "x"]).output().unwrap());
-    assert_eq!(ran.code, 0, "{ran:?}");
-}
-
-#[test]
 fn under_a_harness_a_commit_is_an_agents() {
     let sandbox = guarded();
     held(&sandbox, &agent("ada"), "a.txt");
@@ -174,7 +162,7 @@ fn another_user_who_may_not_read_the_store_commits_all_the_same() {
 fn a_hook_called_by_hand_or_wrongly_does_no_harm() {
     let sandbox = guarded();
     for args in [
-        &["guard", "hook", "pre-commit"][..],
+        &["guard", "hook", "prepare-commit-msg"][..],
         &["guard", "hook", "no-such-hook", "x"],
         &["guard", "hook", "post-commit"],
     ] {

@@ -179,7 +179,9 @@ fn a_project_is_copied_there_and_back() {
     let address = Server::shared().shared_database();
     let there = ["store", "copy", &database, address, "--project", &name];
     assert_eq!(file.json(&human("ann"), &there).refused(6)["code"], "not_allowed");
-    let copied = file.json(&human("ann"), &[&there[..], &["--with-live-leases"]].concat()).ok().json();
+    let all = [&there[..], &["--with-live-leases"]].concat();
+    assert_eq!(file.json(&worker, &all).refused(6)["code"], "not_allowed", "people only");
+    let copied = file.json(&human("ann"), &all).ok().json();
     assert_eq!(copied["tasks"], 5);
     let clone = clone_of(&name);
     clone.run(&human("ann"), &["init"]).ok();

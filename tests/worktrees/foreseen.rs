@@ -159,6 +159,19 @@ fn a_target_that_moved_on_is_told_and_so_is_a_new_holder() {
 }
 
 #[test]
+fn a_merge_that_resolves_a_conflict_is_not_told_of_it() {
+    let two = Two::new();
+    two.commits(&two.a, "f", &line("one"));
+    commits(&two.yard, &human("ada"), &two.yard.repo(), "f", &line("main"));
+    let (_, _, path) = &two.a;
+    let merged = std::process::Command::new("git").current_dir(path).args(["merge", "-q", "main"]).output();
+    assert!(!merged.unwrap().status.success(), "they conflict");
+    let said = two.commits(&two.a, "f", &line("both"));
+    assert!(!said.stderr.contains("a conflict to come"), "{said:?}");
+    assert_eq!(two.hears(&two.a), [""; 0]);
+}
+
+#[test]
 fn an_agents_turn_begins_with_what_moved_meanwhile() {
     let two = Two::new();
     two.yard.run(&human("ada"), &["guard", "uninstall"]).ok();

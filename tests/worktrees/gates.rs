@@ -160,7 +160,7 @@ fn only_the_right_judge_passes_a_gate() {
         yard.json(&bob, &["gate", "run", &id, "read"]).refused(2)["message"]
             .as_str()
             .unwrap()
-            .contains("judge")
+            .contains("a reviewer passes it")
     );
     // Whoever held it before is no judge either; and anybody may say that it fails.
     yard.json(&bob, &["gate", "fail", &id, "read", "-m", "not yet"]).ok();
@@ -314,6 +314,17 @@ fn what_ran_while_files_changed_judged_nothing() {
 }
 
 #[test]
+fn a_gate_has_the_whole_of_its_time() {
+    let yard = yard_with("[[gate]]\nkey = \"slow\"\ntimeout = \"2s\"\nrun = [\"sleep\", \"600\"]\n");
+    let bob = agent("bob");
+    let (id, _) = claimed(&yard, &bob);
+    let ran = yard.json(&bob, &["gate", "run", &id]);
+    assert_eq!((ran.code, &ran.json()["gates"][0]["timed_out"]), (6, &json!(true)));
+    let took_ms = ran.json()["gates"][0]["duration_ms"].as_i64().unwrap();
+    assert!(took_ms >= 2_000, "not before its limit: {took_ms} ms");
+}
+
+#[test]
 fn a_gate_that_hangs_ends_at_its_limit_with_all_that_it_started() {
     let line = "setsid sh -c 'trap \"\" TERM; echo $$ > $HOME/away; while :; do sleep 1; done' & echo said; sleep 600";
     let yard = yard_with(&format!("[[gate]]\nkey = \"slow\"\ntimeout = \"3s\"\nshell = '''{line}'''\n"));
@@ -455,7 +466,7 @@ fn whoever_asks_about_a_gate_is_answered_for_what_it_is() {
     let message = |refused: &Value| refused["message"].as_str().unwrap().to_owned();
     // All that nobody has approved yet, at once.
     let unapproved = yard.json(&bob, &["gate", "run", &id]).refused(6);
-    assert!(message(&unapproved).starts_with("gates tests, lint: their commands were never approved"));
+    assert!(message(&unapproved).starts_with("gates tests, lint have not been approved"));
     let approve = "onus trust approve tests lint   # by a person, after reading 'onus trust list'";
     assert_eq!(unapproved["next"], json!([approve]));
     let none = yard.json(&ada, &["trust", "approve"]).refused(2);

@@ -62,11 +62,7 @@ fn what_can_be_done_depends_on_why_a_worktree_stays() {
     );
     yard.run(&a, &["release", &id]).ok();
     fs::write(path.join("new"), "x").unwrap();
-    assert!(
-        next(&path).contains("commit, land or discard") && !next(&path).contains("wait"),
-        "{}",
-        next(&path)
-    );
+    assert!(next(&path).contains("commit and land") && !next(&path).contains("wait"), "{}", next(&path));
 }
 
 #[test]
@@ -187,6 +183,8 @@ fn a_worktree_that_was_moved_is_found_again_and_one_that_is_missing_is_never_for
     let dry = yard.json(&human("ada"), &["worktree", "prune", "--dry-run"]).ok().json();
     let pruned = yard.json(&human("ada"), &["worktree", "prune"]).ok().json();
     assert_eq!((&dry["removed"], &pruned["removed"]), (&serde_json::json!([]), &serde_json::json!([])));
+    let repaired = yard.run(&human("ada"), &["worktree", "repair"]).ok().stdout.clone();
+    assert!(repaired.contains("is missing") && repaired.contains("git worktree prune"), "{repaired}");
     for refused in [
         yard.json(&human("ada"), &["worktree", "remove", moved.to_str().unwrap()]),
         yard.json(&a, &["claim", &id, "--worktree"]),

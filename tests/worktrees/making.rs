@@ -358,7 +358,7 @@ fn a_takeover_comes_with_the_worktree_of_the_task() {
     std::fs::write(yard.root().join("ON-2-two"), "in the way").unwrap();
     let refused = yard.json(&b, &["takeover", &other, "--reason", "gone", "--worktree"]);
     let message = refused.refused(6)["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("ON-2 was released again, it has no worktree"), "{message}");
+    assert!(message.contains("no worktree was made for ON-2, and the claim was released"), "{message}");
     assert_eq!(yard.show(&other)["state"], "open");
     yard.json(&b, &["takeover", &other, "--reason", "gone", "--rescue"]).refused(2);
 }
@@ -376,8 +376,8 @@ fn a_task_that_nobody_holds_says_where_its_work_is() {
         (&path.to_str().unwrap().into(), &"onus/ON-1-one".into(), &serde_json::Value::Null)
     );
     let text = yard.run(&human("ada"), &["show", &id]).ok().stdout.clone();
-    assert!(text.contains(&format!("worktree  {}\n", path.display())), "{text}");
-    assert!(text.contains("branch    onus/ON-1-one, for main\n"), "{text}");
+    assert!(text.contains(&format!("worktree    {}\n", path.display())), "{text}");
+    assert!(text.contains("branch      onus/ON-1-one, for main\n"), "{text}");
 }
 
 /// A finished task is not in its target by itself: whoever finishes it learns where its commits are.
@@ -417,7 +417,10 @@ fn a_claim_without_its_worktree_says_why() {
     let (bob, id) = (agent("bob"), yard.add("one"));
     let why = "the set-up command failed with exit code 3; the last that it wrote: no such package: left-pad";
     let refused = yard.json(&bob, &["claim", &id, "--worktree"]).refused(6);
-    assert_eq!(refused["message"], format!("{id} was released again, it has no worktree: {why}"));
+    assert_eq!(
+        refused["message"],
+        format!("no worktree was made for {id}, and the claim was released: {why}")
+    );
     assert_eq!(yard.show(&id)["last_word"]["text"], format!("no worktree could be made: {why}"));
     // A git that ends without a word.
     yard.git(&["rm", "--quiet", "onus.toml"]);
@@ -435,6 +438,9 @@ fn a_claim_without_its_worktree_says_why() {
     let mut claim = yard.command(&bob);
     let ran = Ran::of(claim.args(["claim", &id, "--worktree", "--json"]).env("PATH", path).output().unwrap());
     let why = "git could not make the worktree: it ended without a word";
-    assert_eq!(ran.refused(6)["message"], format!("{id} was released again, it has no worktree: {why}"));
+    assert_eq!(
+        ran.refused(6)["message"],
+        format!("no worktree was made for {id}, and the claim was released: {why}")
+    );
     yard.is_at_rest();
 }

@@ -1,20 +1,19 @@
 //! The programs that run agents, recognised by the variables they set in the shells they start, and by the name they give
-//! themselves to a server.
+//! themselves as clients of a server.
 
-/// A known program: `name` becomes `agent:NAME`.
+/// A known harness: `name` becomes `agent:NAME`.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownHarness {
     pub name: &'static str,
-    /// Any of these, not empty, means that it runs us.
+    /// Variables of which any, if not empty, means that it runs us.
     pub markers: &'static [&'static str],
-    /// The variables that name the conversation, where there are any. The first that is set counts: a sub-agent has its own
-    /// name in a later one.
+    /// The variables that name the conversation. The first that is set counts: a sub-agent has its own name in a later one.
     pub conversation: &'static [&'static str],
-    /// The fields of a request to a server that name the conversation it comes from; again the first that is there.
+    /// The fields of a request to a server that name its conversation. The first that is set counts.
     pub request: &'static [&'static str],
-    /// Whether its hooks can tell us which process runs which conversation.
+    /// Whether its hooks report which process runs which conversation.
     pub has_hooks: bool,
-    /// Whether a process of it runs one conversation after another, and never two at once.
+    /// Whether one of its processes never runs two conversations at once.
     pub one_at_a_time: bool,
 }
 
@@ -37,8 +36,8 @@ pub const HARNESSES: &[KnownHarness] = &[
         one_at_a_time: true,
         ..UNKNOWN
     },
-    // In a terminal, one background process serves the conversations of all terminals. Its sub-agents are threads of their
-    // own in the session that they belong to.
+    // One background process serves the conversations of all terminals. Its sub-agents are threads of their own in the
+    // session that they belong to.
     KnownHarness {
         name: "codex",
         markers: &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"],
@@ -61,10 +60,10 @@ pub const HARNESSES: &[KnownHarness] = &[
     KnownHarness { name: "cline", markers: &["CLINE_ACTIVE"], ..UNKNOWN },
 ];
 
-/// The variable by which any other program may say its name.
+/// The variable by which any other harness may give its name.
 const GENERIC: &str = "AI_AGENT";
 
-/// The program that runs us.
+/// The harness that runs us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Harness {
     pub name: String,
@@ -76,7 +75,7 @@ impl KnownHarness {
         HARNESSES.iter().find(|harness| harness.name == name)
     }
 
-    /// The known program whose client calls itself so to a server.
+    /// The known harness whose client has this name.
     pub fn of_client(name: &str) -> Option<&'static KnownHarness> {
         KnownHarness::called(&of_client(name))
     }
@@ -87,7 +86,7 @@ impl KnownHarness {
     }
 }
 
-/// The conversation that a client's request names, if that client is one that says so. `field`: a text of the request's
+/// The conversation that a client's request names, if that client's harness does so. `field` returns a text field of the request's
 /// metadata.
 pub fn conversation_of_request(client: &str, field: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let harness = KnownHarness::of_client(client)?;
@@ -103,8 +102,8 @@ pub(crate) fn detect(env: &dyn Fn(&str) -> Option<String>) -> Option<Harness> {
     Some(Harness { name: spelled(&set(GENERIC)?), conversation: None })
 }
 
-/// The name of the harness whose program calls itself so to a server: a known one's, such as `claude` for `claude-code`,
-/// else its own, spelled as an actor's name can be.
+/// The harness of a client with this name: a known one, such as `claude` for `claude-code`, else its own name, reduced to the
+/// characters of an actor's name.
 pub(crate) fn of_client(name: &str) -> String {
     let name = spelled(&name.trim().to_lowercase());
     let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -119,7 +118,7 @@ pub(crate) fn of_client(name: &str) -> String {
     }
 }
 
-/// As an actor's name can be spelled.
+/// Reduces a name to the characters of an actor's name.
 fn spelled(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })

@@ -1,20 +1,20 @@
-//! Which instance is calling: the conversation, where it can be told, and a refusal where it cannot. A wrong owner is worse
+//! Finds out which instance is calling: the conversation if it can be identified, otherwise a refusal. A wrong owner is worse
 //! than none, so nothing here guesses.
 //!
-//! First hit wins:
+//! The first match wins:
 //!
 //! 1. a person is one instance everywhere;
 //! 2. `ONUS_INSTANCE` names it, as it does for everything below `onus run`;
 //! 3. the request names it: a hook's payload ([`crate::of_conversation`]), or the metadata of a call to a server;
-//! 4. the process above is registered, by a hook, by `onus run` or by hand. Then the harness's variable is believed if it names
-//!    a conversation *of that process* that has not ended: a server that was started for one conversation keeps its variable
-//!    when the next begins. Else it is the process's only live conversation. Else it is refused, with the candidates;
+//! 4. the process above is registered, by a hook, by `onus run` or by hand. Then the harness's variable counts if it names
+//!    a conversation *of that process* that has not ended (a server that was started for one conversation keeps its variable
+//!    when the next begins); else the process's only live conversation; else the call is refused, with the candidates;
 //! 5. no process above is registered, since no hooks are set up: the harness's variable;
 //! 6. through a server, the connection; in a shell below the same program, the same connection;
 //! 7. the folder.
 //!
-//! Of a harness that runs one conversation after another in its process, only the one that spoke last is live, whether or not
-//! the end of those before it was ever reported.
+//! If a harness runs one conversation after another in its process, only the one that was active last is live, whether or not
+//! the end of the earlier ones was ever reported.
 
 use onus_core::actor::{ActorName, InstanceId, KnownBy, KnownInstance};
 use onus_core::refusal::{Code, Refusal, Step};
@@ -22,19 +22,19 @@ use onus_core::refusal::{Code, Refusal, Step};
 use crate::harness::{HARNESSES, Harness, KnownHarness, of_client};
 use crate::{Client, Clues, of_folder};
 
-/// What the store knows about the processes above the caller, and about the conversations that are named to it.
+/// What the store knows about the processes above the caller, and about the conversations that the caller may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registry {
-    /// The instances of the nearest process at or above the caller that has any: first those that have not ended, of these
-    /// the one registered last.
+    /// The instances of the nearest process at or above the caller that has any: live ones first, and of these the one
+    /// registered last.
     pub of_process: Vec<KnownInstance>,
-    /// Those of [`named_conversations`] that are known.
+    /// The known ones of [`named_conversations`].
     pub named: Vec<KnownInstance>,
 }
 
-/// What told the instance.
+/// How the instance was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldBy {
+pub enum InstanceSource {
     Person,
     /// `ONUS_INSTANCE`.
     Name,
@@ -44,27 +44,27 @@ pub enum ToldBy {
     Variable,
     /// The registered process above has no other live conversation.
     OnlyOne,
-    /// A variable of a harness of which no process is registered.
+    /// A variable of a harness without a registered process.
     VariableAlone,
     /// The connection to a server.
     Connection,
     Folder,
 }
 
-impl ToldBy {
+impl InstanceSource {
     pub fn known_by(self) -> KnownBy {
         match self {
-            ToldBy::Person => KnownBy::Person,
-            ToldBy::Name | ToldBy::Request | ToldBy::Connection => KnownBy::Name,
-            ToldBy::Variable | ToldBy::OnlyOne => KnownBy::Ancestor,
-            ToldBy::VariableAlone => KnownBy::Harness,
-            ToldBy::Folder => KnownBy::Worktree,
+            InstanceSource::Person => KnownBy::Person,
+            InstanceSource::Name | InstanceSource::Request | InstanceSource::Connection => KnownBy::Name,
+            InstanceSource::Variable | InstanceSource::OnlyOne => KnownBy::Ancestor,
+            InstanceSource::VariableAlone => KnownBy::Harness,
+            InstanceSource::Folder => KnownBy::Worktree,
         }
     }
 }
 
-/// The conversations that a request or the variables of harnesses name, each under the actors that may have it: the harness's
-/// own, and the one that the caller says it is. There are several where one harness was started from another's shell.
+/// The conversations that a request or the variables of harnesses name, each with the actors that may have it: the harness's
+/// own, and the one that the caller names. There are several if one harness was started from another's shell.
 pub fn named_conversations(
     env: &dyn Fn(&str) -> Option<String>,
     said: Option<&ActorName>,
@@ -84,9 +84,9 @@ pub fn named_conversations(
 }
 
 impl Registry {
-    /// What a process above the caller is registered as. What a connection says of its client counts where no hook ever
-    /// spoke, for the server itself and for shells that bear the mark of that very client: a person's terminal may be below the
-    /// same editor.
+    /// The instances that a process above the caller is registered as. A connection's registration of its client counts only if
+    /// no hook has registered the process, and only for the server itself and for shells with the markers of that client: a
+    /// person's terminal may be below the same editor.
     pub(crate) fn above(&self, harness: Option<&Harness>, client: Option<Client<'_>>) -> Vec<&KnownInstance> {
         let is_connection = |known: &&KnownInstance| known.instance.of_connection().is_some();
         let spoken_for: Vec<&KnownInstance> =
@@ -105,8 +105,8 @@ impl Registry {
         self.below_a_sandbox()
     }
 
-    /// Where no process above can be seen, as in a sandbox, and one harness was started by another, whose variables it has,
-    /// too, it is the one that was started last.
+    /// If no process above is visible, as in a sandbox, and one harness was started by another and inherited its variables, the
+    /// one that was started last counts.
     fn below_a_sandbox(&self) -> Vec<&KnownInstance> {
         let mut seen: Vec<&KnownInstance> =
             self.named.iter().filter(|known| known.process.is_some() && known.is_live()).collect();
@@ -118,7 +118,7 @@ impl Registry {
         latest.into_iter().collect()
     }
 
-    /// Whether a hook ever spoke for this actor: in the caller's process, or for the conversation that it is.
+    /// Whether a hook was ever heard for this actor: in the caller's process, or for its conversation.
     pub fn has_heard_a_hook(&self, actor: &ActorName, instance: &InstanceId) -> bool {
         let is_hooked = |known: &KnownInstance| known.actor == *actor && known.process.is_some();
         let is_connection = |known: &KnownInstance| known.instance.of_connection().is_some();
@@ -135,19 +135,19 @@ pub(crate) fn instance(
     clues: &Clues<'_>,
     harness: Option<&Harness>,
     actor: &ActorName,
-) -> Result<(InstanceId, ToldBy), Refusal> {
+) -> Result<(InstanceId, InstanceSource), Refusal> {
     let named = |source: &str, text: &str| {
         text.parse::<InstanceId>()
             .map_err(|refusal| Refusal::new(Code::Identity, format!("{source}: {}", refusal.message)))
     };
     if actor.is_person() {
-        return Ok((InstanceId::person(), ToldBy::Person));
+        return Ok((InstanceId::person(), InstanceSource::Person));
     }
     if let Some(text) = (clues.env)("ONUS_INSTANCE").filter(|text| !text.is_empty()) {
-        return Ok((named("ONUS_INSTANCE", &text)?, ToldBy::Name));
+        return Ok((named("ONUS_INSTANCE", &text)?, InstanceSource::Name));
     }
     if let Some(conversation) = clues.client.and_then(|client| client.conversation) {
-        return Ok((named("the conversation", conversation)?, ToldBy::Request));
+        return Ok((named("the conversation", conversation)?, InstanceSource::Request));
     }
     let above: Vec<&KnownInstance> = clues
         .registry
@@ -163,22 +163,22 @@ pub(crate) fn instance(
         let is_it = |known: &&KnownInstance| known.actor == *actor && known.instance == instance;
         return match clues.registry.named.iter().find(is_it) {
             Some(known) if !known.is_live() => Err(ended(known)),
-            _ => Ok((instance, ToldBy::VariableAlone)),
+            _ => Ok((instance, InstanceSource::VariableAlone)),
         };
     }
     if let Some(client) = clues.client {
-        return Ok((client.connection.parse()?, ToldBy::Connection));
+        return Ok((client.connection.parse()?, InstanceSource::Connection));
     }
-    Ok((of_folder(clues.worktree)?, ToldBy::Folder))
+    Ok((of_folder(clues.worktree)?, InstanceSource::Folder))
 }
 
-/// One of the instances of a registered process.
+/// Chooses one of the instances of a registered process.
 fn among(
     clues: &Clues<'_>,
     harness: Option<&Harness>,
     nearest: &KnownInstance,
     above: &[&KnownInstance],
-) -> Result<(InstanceId, ToldBy), Refusal> {
+) -> Result<(InstanceId, InstanceSource), Refusal> {
     let runs = KnownHarness::called(nearest.actor.as_str().trim_start_matches("agent:"))
         .or_else(|| KnownHarness::called(&harness?.name));
     let one_at_a_time = runs.is_some_and(|harness| harness.one_at_a_time);
@@ -194,11 +194,11 @@ fn among(
         !one_at_a_time || live.first().is_some_and(|latest| latest.instance == named.instance)
     });
     match (by_variable, live.as_slice()) {
-        (Some(named), _) => Ok((named.instance.clone(), ToldBy::Variable)),
+        (Some(named), _) => Ok((named.instance.clone(), InstanceSource::Variable)),
         (None, [only]) => {
             let told_by = match only.instance.of_connection() {
-                Some(_) => ToldBy::Connection,
-                None => ToldBy::OnlyOne,
+                Some(_) => InstanceSource::Connection,
+                None => InstanceSource::OnlyOne,
             };
             Ok((only.instance.clone(), told_by))
         }

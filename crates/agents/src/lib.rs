@@ -4,8 +4,8 @@
 //! variables it sets); configuration; on a terminal, the user. The terminal comes last because agents' shells run in
 //! pseudo-terminals too. Under a harness a person's name is refused, however it was asked for.
 //!
-//! The instance: `instance.rs` tells the rule. Variables do not survive from one shell call of an agent to the next, so
-//! each of its steps works without those before it.
+//! The instance: `instance.rs` has the rule. Variables do not survive from one shell call of an agent to the next, so
+//! each call is identified on its own.
 //!
 //! **Through a server** ([`Client`]) the caller is always an agent. After the harness, the name the client gives itself
 //! decides; the configuration and the terminal do not count, since they say who started the client. The connection
@@ -22,23 +22,23 @@ use std::path::Path;
 
 use onus_core::actor::KnownInstance;
 use onus_core::actor::{ActorName, InstanceId, KnownBy};
-use onus_core::refusal::{Code, Kind, Refusal, Step};
+use onus_core::refusal::{CallerKind, Code, Refusal, Step};
 use sha2::{Digest as _, Sha256};
 
 pub use harness::{HARNESSES, Harness, KnownHarness, conversation_of_request};
-pub use instance::{Registry, ToldBy, named_conversations};
+pub use instance::{InstanceSource, Registry, named_conversations};
 pub use user::user_name;
 
-/// Everything that may tell who is calling.
+/// Everything that may identify the caller.
 pub struct Clues<'a> {
     /// `--as`.
     pub flag: Option<&'a str>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// What the store knows of the processes above the caller, and of the conversations that are named to it.
+    /// What the store knows about the processes above the caller, and about the conversations that the caller may be.
     pub registry: &'a Registry,
     /// From the user's configuration.
     pub configured: Option<&'a str>,
-    /// Whether somebody sits at a terminal, and the user's name.
+    /// The user's name, if there is a terminal.
     pub terminal_user: Option<String>,
     /// The folder the caller works in.
     pub worktree: &'a Path,
@@ -46,14 +46,14 @@ pub struct Clues<'a> {
     pub client: Option<Client<'a>>,
 }
 
-/// A program that asks a server of ours.
+/// A client of one of our servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
-    /// What it calls itself.
+    /// Its name for itself.
     pub name: &'a str,
-    /// What tells this connection from every other.
+    /// A name that is unique to this connection.
     pub connection: &'a str,
-    /// The conversation that this call comes from, if it says so.
+    /// The conversation that this call comes from, if the call names it.
     pub conversation: Option<&'a str>,
 }
 
@@ -63,13 +63,13 @@ impl std::fmt::Debug for Clues<'_> {
     }
 }
 
-/// Who it is, and how that is known.
+/// The caller's identity, and how it was identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     pub actor: ActorName,
-    pub named_by: NamedBy,
+    pub named_by: ActorSource,
     pub instance: InstanceId,
-    pub told_by: ToldBy,
+    pub told_by: InstanceSource,
 }
 
 impl Who {
@@ -78,9 +78,9 @@ impl Who {
     }
 }
 
-/// What told the actor.
+/// How the actor was identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NamedBy {
+pub enum ActorSource {
     /// `--as`.
     Flag,
     /// `ONUS_ACTOR`.
@@ -94,8 +94,8 @@ pub enum NamedBy {
     Terminal,
 }
 
-/// A conversation, and the part of it that acts, as a harness's hook names them. The environment comes first, as everywhere:
-/// a harness that was started for a task acts as whoever it was started as.
+/// The identity of a conversation, and of the part of it that acts, as a harness's hook names them. The environment comes first,
+/// as everywhere: a harness that was started for a task acts under the identity it was given.
 pub fn of_conversation(
     env: &dyn Fn(&str) -> Option<String>,
     harness: &str,
@@ -117,7 +117,7 @@ pub fn of_conversation(
         return Err(person_refused(&actor, &harness.name));
     }
     let named = env("ONUS_INSTANCE").filter(|text| !text.is_empty());
-    let told_by = if named.is_some() { ToldBy::Name } else { ToldBy::Request };
+    let told_by = if named.is_some() { InstanceSource::Name } else { InstanceSource::Request };
     let source = if named.is_some() { "ONUS_INSTANCE" } else { "the conversation" };
     let instance: InstanceId =
         named.as_deref().unwrap_or(conversation).parse().map_err(|refusal: Refusal| {
@@ -158,55 +158,55 @@ fn actor(
     clues: &Clues<'_>,
     harness: Option<&Harness>,
     above: Option<&KnownInstance>,
-) -> Result<(ActorName, NamedBy), Refusal> {
+) -> Result<(ActorName, ActorSource), Refusal> {
     let named = |source: &str, text: &str| {
         text.parse::<ActorName>()
             .map_err(|refusal| Refusal::new(Code::Identity, format!("{source}: {}", refusal.message)))
     };
     let of_client = |client: Client<'_>| {
         let name = harness::of_client(client.name);
-        Ok((named("the client", &format!("agent:{name}"))?, NamedBy::Harness(name)))
+        Ok((named("the client", &format!("agent:{name}"))?, ActorSource::Harness(name)))
     };
     if let Some(flag) = clues.flag {
-        return Ok((named("--as", flag)?, NamedBy::Flag));
+        return Ok((named("--as", flag)?, ActorSource::Flag));
     }
     if let Some(text) = (clues.env)("ONUS_ACTOR").filter(|text| !text.is_empty()) {
-        return Ok((named("ONUS_ACTOR", &text)?, NamedBy::Variable));
+        return Ok((named("ONUS_ACTOR", &text)?, ActorSource::Variable));
     }
-    // Whose call it is, the call itself says: the process above may be another harness's, which started the client.
+    // The call names its conversation. The process above may belong to another harness, which started the client.
     if let Some((client, conversation)) = clues.client.and_then(|client| Some((client, client.conversation?)))
     {
         let mut known = clues.registry.of_process.iter().filter(|known| !known.actor.is_person());
         return match known.find(|known| known.instance.as_str() == conversation) {
-            Some(known) => Ok((known.actor.clone(), NamedBy::Process)),
+            Some(known) => Ok((known.actor.clone(), ActorSource::Process)),
             None => of_client(client),
         };
     }
-    // A person's registered terminal says who started the client, not who asks through it.
+    // A person's registered terminal shows who started the client, not who calls through it.
     if let Some(known) = above.filter(|known| clues.client.is_none() || !known.actor.is_person()) {
-        return Ok((known.actor.clone(), NamedBy::Process));
+        return Ok((known.actor.clone(), ActorSource::Process));
     }
     if let Some(harness) = harness {
-        let by = NamedBy::Harness(harness.name.clone());
+        let by = ActorSource::Harness(harness.name.clone());
         return Ok((named("the harness", &format!("agent:{}", harness.name))?, by));
     }
     if let Some(client) = clues.client {
         return of_client(client);
     }
     if let Some(configured) = clues.configured {
-        return Ok((named("identity.actor in the configuration", configured)?, NamedBy::Configuration));
+        return Ok((named("identity.actor in the configuration", configured)?, ActorSource::Configuration));
     }
     if let Some(user) = &clues.terminal_user {
-        return Ok((named("the user's name", &format!("human:{user}"))?, NamedBy::Terminal));
+        return Ok((named("the user's name", &format!("human:{user}"))?, ActorSource::Terminal));
     }
     Err(Refusal::new(Code::Identity, "the caller is unknown, and every change must name its actor")
-        .next(Step::Identify(Kind::Agent))
-        .next(Step::Identify(Kind::Person))
-        .next(Step::Identify(Kind::Pipeline)))
+        .next(Step::Identify(CallerKind::Agent))
+        .next(Step::Identify(CallerKind::Person))
+        .next(Step::Identify(CallerKind::Pipeline)))
 }
 
-/// The instance of those who are known only by the folder they work in: another folder, another instance. What an instance
-/// cannot be called is written as in a URL; of a folder whose name is too long, the end is kept, behind a digest of the whole.
+/// The instance of a caller that is known only by its folder: another folder is another instance. Characters that an instance's
+/// name cannot have are percent-encoded; a name that is too long is replaced by a digest of the whole and its end.
 fn of_folder(folder: &Path) -> Result<InstanceId, Refusal> {
     const KIND: &str = "worktree:";
     let name = escaped(folder.as_os_str().as_bytes());
@@ -214,7 +214,7 @@ fn of_folder(folder: &Path) -> Result<InstanceId, Refusal> {
     if name.len() <= most {
         return format!("{KIND}{name}").parse();
     }
-    // No escape looks like this.
+    // `%-` cannot be part of an escaped name.
     let digest = Sha256::digest(folder.as_os_str().as_bytes());
     let short = format!("%-{:032x}-", u128::from_be_bytes(std::array::from_fn(|at| digest[at])));
     let tail = name.len() - (most - short.len());
@@ -252,7 +252,7 @@ mod tests {
         who_of(None, flag, env, registered, configured, terminal)
     }
 
-    /// Through a server, on a person's terminal, by a client of this name.
+    /// Calls through a server, on a person's terminal, by a client of this name.
     fn through(
         client: &str,
         flag: Option<&str>,
@@ -400,7 +400,7 @@ mod tests {
         assert_ne!(long("x"), other, "they end alike");
     }
 
-    /// What was once replaced, what replaces it, and what an escape is made of.
+    /// Characters that are escaped, and those that escapes consist of.
     const TELLING: &[u8] = b" _\t\n%0259AFa-/\xc3\xa4\xff";
 
     proptest::proptest! {
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// Short and long.
+    /// Short and long folder names.
     fn folder() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
         use proptest::prelude::*;
         let byte = prop_oneof![

@@ -1,9 +1,9 @@
 //! The user's name, for `human:NAME`.
 
-/// The name of the user who runs this process, spelled as an actor's name can be.
+/// The name of the current user, reduced to the characters of an actor's name.
 pub fn user_name(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
-    // The account says who it is; the variables are anybody's to set, and only asked where accounts are elsewhere.
+    // The account comes first, since anybody can set the variables. They are used where accounts are not in this file.
     let account = std::fs::read_to_string("/etc/passwd").ok().and_then(|accounts| name_of(&accounts, uid));
     let name = account.or_else(|| env("USER")).or_else(|| env("LOGNAME"))?;
     let name: String = name

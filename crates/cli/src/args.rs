@@ -1,7 +1,9 @@
 //! Arguments that several commands share.
 
+use std::io::Read;
+
 use clap::Args;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 
 use onus_core::actor::ActorName;
 use onus_core::command::{Act, Command, Force, Schedule};
@@ -20,7 +22,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The help of a command whose task is another when none is named.
+    /// The help text of a command that has another default task.
     pub(crate) fn by_default(id: clap::Arg, what: &str) -> clap::Arg {
         id.help(format!(
             "The task: 142, ON-142, its uid, the first or last 4 or more characters of the uid, or its id in another \
@@ -39,7 +41,7 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// The help of a command for tasks that nobody holds.
+    /// The help text of a command for tasks that nobody holds, so that "the task you hold" is no default.
     pub(crate) fn unheld(ids: clap::Arg) -> clap::Arg {
         ids.help(
             "The tasks: 142, ON-142, a uid, or the first or last 4 or more characters of one. Each is handled on its own: \
@@ -73,7 +75,7 @@ impl ForceArgs {
         force_of(self.force, self.reason.as_ref(), self.link.as_ref())
     }
 
-    /// The note for a verb: `-m`, else a reason that was not given for an override.
+    /// The note for a verb: `-m`, or else `--reason`, unless that is the reason for an override.
     pub(crate) fn message(&self, message: Option<String>) -> Option<String> {
         message.or_else(|| self.reason.clone().filter(|_| !self.force))
     }
@@ -115,7 +117,7 @@ pub(crate) struct PassOn {
 }
 
 impl PassOn {
-    /// The command for an act made of actor and reason, and its key.
+    /// Returns the command for the act that `act` makes of actor and reason, and the idempotency key.
     pub(crate) fn command(
         self,
         act: impl FnOnce(ActorName, String) -> Act,
@@ -126,7 +128,7 @@ impl PassOn {
     }
 }
 
-/// Any text, as what is unknown is refused where it is looked up; for completions, the words there are.
+/// Accepts any text, because an unknown word is refused where it is looked up; offers the known words to completions.
 #[derive(Clone, Debug)]
 pub(crate) struct AnyOf(pub(crate) fn() -> Vec<&'static str>);
 
@@ -147,11 +149,32 @@ impl TypedValueParser for AnyOf {
     }
 }
 
+/// Parses one of the words of a table into the value beside it.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).try_map(|given| {
+        let found = words.iter().find(|(word, _)| *word == given);
+        found.map(|(_, value)| *value).ok_or("unknown word")
+    })
+}
+
+/// Parses a number from the first to the last.
+pub(crate) fn within<T>(first: T, last: T) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + PartialOrd + std::str::FromStr + std::fmt::Display + Send + Sync + 'static,
+{
+    StringValueParser::new().try_map(move |given| {
+        let number = given.parse::<T>().ok().filter(|number| (first..=last).contains(number));
+        number.ok_or_else(|| format!("use {first} to {last}"))
+    })
+}
+
 pub(crate) fn force_of(force: bool, reason: Option<&String>, link: Option<&String>) -> Option<Force> {
     force.then(|| Force { reason: reason.cloned().unwrap_or_default(), link: link.cloned() })
 }
 
-/// Parses a domain type; a failure is worded as the domain words it.
+/// Parses a domain type; the error is the domain's own message.
 pub(crate) fn parse<T: std::str::FromStr<Err = Refusal>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|refusal: Refusal| refusal.message)
 }
@@ -170,32 +193,38 @@ pub(crate) fn parse_schedule(text: &str) -> Result<Schedule, String> {
     if let Ok(span) = text.parse::<Span>() {
         return Ok(Schedule::In { ms: span.ms });
     }
-    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        let local: jiff::civil::DateTime = text.parse().ok()?;
-        Some(local.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp())
-    });
-    at.map(|at| Schedule::At { ms: at.as_millisecond() }).ok_or_else(|| {
+    moment_ms(text).map(|ms| Schedule::At { ms }).ok_or_else(|| {
         "write a time (2026-12-01T09:00:00Z), a local date (2026-12-01), or a duration from now (2h)"
             .to_owned()
     })
 }
 
-/// The most that is read from standard input.
+/// A wall time with a zone (RFC 3339), or a local date and time.
+pub(crate) fn moment_ms(text: &str) -> Option<i64> {
+    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let local: jiff::civil::DateTime = text.parse().ok()?;
+        Some(local.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp())
+    });
+    at.map(jiff::Timestamp::as_millisecond)
+}
+
+/// The most bytes that are read from standard input, or from a plan.
 const MAX_INPUT: u64 = 1 << 20;
 
 /// The text as given, or standard input if it is `-`.
 pub(crate) fn text_or_stdin(text: String) -> Result<String, Refusal> {
-    use std::io::Read as _;
-    if text != "-" {
-        return Ok(text);
-    }
+    if text == "-" { bounded_text("standard input", std::io::stdin(), "") } else { Ok(text) }
+}
+
+/// All of an input as text. `name` is what a refusal calls it, `hint` what it suggests if the input is too long.
+pub(crate) fn bounded_text(name: &str, input: impl Read, hint: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::new();
-    std::io::stdin()
+    input
         .take(MAX_INPUT + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Refusal::usage(format!("cannot read standard input: {error}")))?;
+        .map_err(|error| Refusal::usage(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > MAX_INPUT {
-        return Err(Refusal::usage(format!("standard input is longer than {MAX_INPUT} bytes")));
+        return Err(Refusal::usage(format!("{name} is longer than {MAX_INPUT} bytes{hint}")));
     }
-    String::from_utf8(bytes).map_err(|_| Refusal::usage("standard input is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| Refusal::usage(format!("{name} is not UTF-8 text")))
 }

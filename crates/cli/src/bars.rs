@@ -2,10 +2,10 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// How long the longest bar is.
+/// Length of the longest bar on a terminal, in columns.
 const LONGEST: usize = 40;
 
-/// A line for each: its name, a bar, its value.
+/// One line per value: its name, a bar, the value.
 pub(crate) fn lines(values: &[(String, f64)], say: impl Fn(f64) -> String) -> Vec<String> {
     let most = values.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let widest = values.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn lines(values: &[(String, f64)], say: impl Fn(f64) -> String) -> Ve
     values.iter().map(line).collect()
 }
 
-/// What is not nothing is seen.
+/// The length of a bar. A value above zero is always visible.
 fn scaled(value: f64, most: f64, longest: usize) -> usize {
     if value <= 0.0 || most <= 0.0 {
         return 0;
@@ -32,7 +32,7 @@ fn scaled(value: f64, most: f64, longest: usize) -> usize {
     length.max(1)
 }
 
-/// The same as SVG. The names are ours: weeks, and nothing that others wrote.
+/// The same bars as SVG. The names are our own (weeks), never text that others wrote.
 pub(crate) fn svg(title: &str, values: &[(String, f64)]) -> String {
     const ROW: usize = 22;
     const LEFT: usize = 90;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_in_proportion_and_what_is_not_nothing_is_seen() {
+    fn bars_are_in_proportion_and_small_values_stay_visible() {
         let values = [("2026-W40", 40.0), ("2026-W41", 20.0), ("2026-W42", 0.1), ("2026-W43", 0.0)];
         let values = values.map(|(name, value)| (name.to_owned(), value));
         let drawn = lines(&values, |value| format!("{value:.0}"));

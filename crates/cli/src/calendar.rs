@@ -1,5 +1,5 @@
-//! Days, as people say them, in a time zone: where each begins. The zones are the system's; where it has none, those that are
-//! built in.
+//! Days as people name them, and when each begins in a time zone. Time zones are the system's or, where it has none, the
+//! built-in ones.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
@@ -10,7 +10,7 @@ use onus_core::refusal::Refusal;
 use onus_core::time::{Span, parse_rfc3339};
 use onus_core::timesheet::{Calendar, Day};
 
-/// The most days that are asked about at once: a hundred years.
+/// The most days in one query: a hundred years.
 const MAX_DAYS: usize = 36_600;
 
 /// Which days. The last one is included.
@@ -31,26 +31,26 @@ pub(crate) struct Days {
 }
 
 impl Days {
-    /// The option that says the first day, with what counts if nobody says.
+    /// Adds the default first day to the help of `--since`.
     pub(crate) fn starting(option: clap::Arg, default: &str) -> clap::Arg {
         let help = option.get_help().map(ToString::to_string).unwrap_or_default();
         option.help(format!("{help}. Default: {default}"))
     }
 
-    /// From yesterday to today, here.
+    /// Yesterday and today, in the system's time zone.
     pub(crate) fn lately() -> Result<(Calendar, TimeZone), Refusal> {
         let days = Days { since: None, until: None, month: None, zone: None };
         Ok((days.calendar("yesterday")?, days.zone()?))
     }
 
-    /// A month, and the name of the zone it is meant in.
+    /// A month's days, and the name of the time zone they are in.
     pub(crate) fn month(month: &str, zone: Option<String>) -> Result<(Calendar, String), Refusal> {
         let days = Days { since: None, until: None, month: Some(month.to_owned()), zone };
         let zone = days.zone()?;
         Ok((days.calendar("today")?, zone.iana_name().unwrap_or("local").to_owned()))
     }
 
-    /// `since`: what counts if nobody says.
+    /// The days that were asked for; `since` is the default first day.
     pub(crate) fn calendar(&self, since: &str) -> Result<Calendar, Refusal> {
         let zone = self.zone()?;
         let today = Timestamp::now().to_zoned(zone.clone()).date();
@@ -77,7 +77,7 @@ impl Days {
     }
 }
 
-/// A moment as a clock in a zone shows it.
+/// A moment as hours and minutes in a time zone.
 pub(crate) fn clock(rfc3339: &str, zone: &TimeZone) -> String {
     let stamp = parse_rfc3339(rfc3339).and_then(|ms| Timestamp::from_millisecond(ms).ok());
     stamp.map_or(rfc3339.to_owned(), |stamp| stamp.to_zoned(zone.clone()).strftime("%H:%M").to_string())
@@ -100,13 +100,12 @@ pub(crate) fn between(first: Date, last: Date, zone: &TimeZone) -> Result<Calend
         date = date.tomorrow().map_err(|_| beyond())?;
     }
     let end_ms = start_of(date)?;
-    // A day that a zone left out, as at the date line, begins when the next one does.
+    // A day that a zone skipped, as Samoa did at the date line, begins when the next one does; it is left out.
     let starts: Vec<i64> = days.iter().map(|day| day.start_ms).skip(1).chain([end_ms]).collect();
     let mut next = starts.into_iter();
     days.retain(|day| next.next().is_some_and(|next_ms| day.start_ms < next_ms));
-    Calendar::new(days, end_ms).ok_or_else(|| {
-        Refusal::usage(format!("{first} is after {last}: the first day comes before the last one"))
-    })
+    Calendar::new(days, end_ms)
+        .ok_or_else(|| Refusal::usage(format!("the first day, {first}, is after the last one, {last}")))
 }
 
 fn month_of(text: &str) -> Result<(Date, Date), Refusal> {
@@ -128,32 +127,18 @@ fn day(text: &str, today: Date) -> Result<Date, Refusal> {
     match text.to_lowercase().as_str() {
         "today" => Ok(today),
         "yesterday" => back(1),
-        name if weekday(name).is_some() => {
-            let wanted = weekday(name).unwrap_or(Weekday::Monday);
-            back(i64::from(today.weekday().since(wanted)))
-        }
-        other => {
-            let days = other.strip_suffix('d').and_then(|_| other.parse::<Span>().ok());
-            match days {
-                Some(span) => back(span.ms / onus_core::time::DAY_MS),
-                None => other.parse().map_err(|_| bad()),
-            }
-        }
+        other => match (weekday(other), other.strip_suffix('d').and_then(|_| other.parse::<Span>().ok())) {
+            // The last such day; today, if it is one.
+            (Some(wanted), _) => back(i64::from(today.weekday().since(wanted))),
+            (None, Some(span)) => back(span.ms / onus_core::time::DAY_MS),
+            (None, None) => other.parse().map_err(|_| bad()),
+        },
     }
 }
 
-/// The last such day; today, if it is one.
+/// The weekday of this full English name.
 fn weekday(name: &str) -> Option<Weekday> {
-    Some(match name {
-        "monday" => Weekday::Monday,
-        "tuesday" => Weekday::Tuesday,
-        "wednesday" => Weekday::Wednesday,
-        "thursday" => Weekday::Thursday,
-        "friday" => Weekday::Friday,
-        "saturday" => Weekday::Saturday,
-        "sunday" => Weekday::Sunday,
-        _ => return None,
-    })
+    jiff::fmt::strtime::parse("%A", name).ok()?.weekday()
 }
 
 #[cfg(test)]
@@ -185,19 +170,19 @@ mod tests {
             lengths("America/New_York", "2026-10-31", "2026-11-02"),
             days(&[("2026-10-31", 48), ("2026-11-01", 50), ("2026-11-02", 48)])
         );
-        // By half an hour.
+        // Daylight saving of half an hour.
         assert_eq!(
             lengths("Australia/Lord_Howe", "2026-10-03", "2026-10-05"),
             days(&[("2026-10-03", 48), ("2026-10-04", 47), ("2026-10-05", 48)])
         );
-        // At midnight: the day begins at one.
+        // The clock changes at midnight, so the day begins at one.
         assert_eq!(
             lengths("America/Havana", "2026-03-07", "2026-03-09"),
             days(&[("2026-03-07", 48), ("2026-03-08", 46), ("2026-03-09", 48)])
         );
-        // Never, and not by whole hours.
+        // No daylight saving, and an offset that is not whole hours.
         assert_eq!(lengths("Asia/Kathmandu", "2026-03-29", "2026-03-29"), days(&[("2026-03-29", 48)]));
-        // A day that never was.
+        // A day that the zone skipped.
         assert_eq!(
             lengths("Pacific/Apia", "2011-12-29", "2011-12-31"),
             days(&[("2011-12-29", 48), ("2011-12-31", 48)])
@@ -218,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(day(text, today).unwrap().to_string(), date, "{text}");
         }
-        for bad in ["", "soon", "7h", "2026-13-01", "-3d", "99999d"] {
+        for bad in ["", "soon", "mon", "mondays", "monday 1", "7h", "2026-13-01", "-3d", "99999d"] {
             assert!(day(bad, today).is_err(), "{bad}");
         }
         for bad in ["2026", "2026-13", "2026-10-05", "október"] {
@@ -228,7 +213,7 @@ mod tests {
         let utc = TimeZone::UTC;
         assert!(between(today, today.yesterday().unwrap(), &utc).is_err());
         assert!(between("1800-01-01".parse().unwrap(), today, &utc).is_err());
-        // The first days of a year may be of the last week of the year before.
+        // The first days of a year can belong to the last week of the year before.
         let first = "2027-01-01".parse().unwrap();
         assert_eq!(between(first, first, &utc).unwrap().days()[0].week, "2026-W53");
     }

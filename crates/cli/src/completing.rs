@@ -1,8 +1,8 @@
-//! What a shell offers when Tab is pressed. A script of a few lines (`onus completions`) hands over the words so far; what
-//! fits is found here: commands and options by the parser, tasks, actors and keys by the store and the configuration.
+//! What a shell offers when Tab is pressed. A short script (`onus completions`) passes the words typed so far, and this
+//! module finds what fits: commands and options in the parser; tasks, actors and keys in the store and the configuration.
 //!
-//! The store is opened for reading, and only if something of it is wanted. Whatever goes wrong, nothing is offered and
-//! nothing is said: somebody is typing.
+//! The store is opened only if it is needed, and only for reading. If anything fails, nothing is offered and no error is
+//! shown: somebody is typing.
 
 use clap::CommandFactory as _;
 
@@ -17,32 +17,32 @@ use crate::cli::Cli;
 use crate::output::{Output, escape_line};
 use crate::table::shortened;
 
-/// The word that the scripts call us with.
+/// The hidden command that the completion scripts call.
 pub(crate) const NAME: &str = "__complete";
 
-/// How many tasks are offered.
+/// The most tasks that are offered.
 const MAX_TASKS: u64 = 200;
-/// How much of what is said about each.
+/// The longest description of an offer, in columns.
 const ABOUT: usize = 60;
 
-/// Something to offer, and what is said about it.
+/// A value to offer, and its description.
 type Offer = (String, String);
 
-/// What is looked up outside the parser.
+/// What the parser does not know and must be looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Those in one of these states, or unfinished ones; by their numbers alone.
+    /// Tasks in these states; without any, all tasks or all unfinished ones. By id, or by bare number.
     Tasks {
         states: &'static [State],
         all: bool,
         numbers: bool,
     },
     Actors,
-    /// What the project defines.
+    /// The gates that the project defines.
     Gates,
 }
 
-/// Offers what may stand for the last of these words.
+/// Prints what the last of these words may be completed to.
 pub(crate) fn run(words: impl Iterator<Item = std::ffi::OsString>) {
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let mut command = Cli::command();
@@ -63,18 +63,15 @@ pub(crate) fn run(words: impl Iterator<Item = std::ffi::OsString>) {
 
 fn looked_up(want: Want) -> Result<Vec<Offer>, Refusal> {
     let host = Host::new(None, None)?;
-    if want == Want::Gates {
-        let about =
-            |gate: &Gate| gate.title.clone().unwrap_or_else(|| format!("{}, {}", gate.kind, gate.stage));
-        return Ok(host.config.gates().iter().map(|gate| (gate.key.to_string(), about(gate))).collect());
-    }
-    let (mut engine, _) = host.reader()?;
     match want {
-        Want::Gates => Ok(Vec::new()),
+        Want::Gates => {
+            let about =
+                |gate: &Gate| gate.title.clone().unwrap_or_else(|| format!("{}, {}", gate.kind, gate.stage));
+            Ok(host.config.gates().iter().map(|gate| (gate.key.to_string(), about(gate))).collect())
+        }
         Want::Actors => {
-            let actors =
-                engine.actors()?.into_iter().map(|actor| (actor.name, format!("tier {}", actor.tier)));
-            Ok(actors.collect())
+            let actors = host.reader()?.0.actors()?.into_iter();
+            Ok(actors.map(|actor| (actor.name, format!("tier {}", actor.tier))).collect())
         }
         Want::Tasks { states, all, numbers } => {
             let filter = Filter {
@@ -83,14 +80,14 @@ fn looked_up(want: Want) -> Result<Vec<Offer>, Refusal> {
                 ad_hoc: Some(false).filter(|_| !all),
                 ..Filter::default()
             };
-            let page = engine.list(None, &filter, None, MAX_TASKS)?.value;
+            let page = host.reader()?.0.list(None, &filter, None, MAX_TASKS)?.value;
             let offer = |number: u64, id: String| if numbers { number.to_string() } else { id };
             Ok(page.tasks.into_iter().map(|task| (offer(task.number, task.id), task.title)).collect())
         }
     }
 }
 
-/// What fits the last word.
+/// Everything that fits the last word.
 fn offers(root: &clap::Command, words: &[String], look_up: &mut dyn FnMut(Want) -> Vec<Offer>) -> Vec<Offer> {
     let Some((current, before)) = words.split_last() else { return Vec::new() };
     let (mut command, mut positional, mut pending, mut only_values) = (root, 0, None, false);
@@ -134,7 +131,7 @@ fn offers(root: &clap::Command, words: &[String], look_up: &mut dyn FnMut(Want) 
         let subs = command.get_subcommands().filter(|sub| !sub.is_hide_set());
         offers.extend(subs.map(|sub| (sub.get_name().to_owned(), about(sub.get_about()))));
     }
-    // The last one may take several.
+    // The last positional argument may take several values.
     let last = || command.get_positionals().last().filter(|arg| takes_several(arg));
     if let Some(arg) = command.get_positionals().nth(positional).or_else(last) {
         offers.extend(values(command, (arg, positional), current, look_up));
@@ -151,7 +148,7 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// The option that a word names, if it takes a value. Of several letters the last may.
+/// The option that a word names, if it takes a value. Of several short options in one word, only the last can.
 fn option_of<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Arg> {
     let word = word.split('=').next().unwrap_or(word);
     let named = |arg: &&clap::Arg| match word.strip_prefix("--") {
@@ -166,7 +163,7 @@ fn options(command: &clap::Command) -> Vec<Offer> {
     shown.filter_map(|arg| Some((format!("--{}", arg.get_long()?), about(arg.get_help())))).collect()
 }
 
-/// What an argument may be, after so many words that stand by their place.
+/// The values an argument may have; `before` counts the positional words before it.
 fn values(
     command: &clap::Command,
     (arg, before): (&clap::Arg, usize),
@@ -184,7 +181,7 @@ fn values(
     let name = arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
     match name.unwrap_or_default() {
         "ID" | "ON" | "[ID] TEXT" => look_up(tasks_for(command, current)),
-        // The task may be left out.
+        // The task may be omitted, so the first word can be either.
         "[ID] GATE" => {
             let mut offers = look_up(Want::Gates);
             if before == 0 {
@@ -199,7 +196,7 @@ fn values(
         "P0..P4" => plain(&mut Priority::ALL.iter().map(|priority| priority.as_str())),
         "0..3" => plain(&mut ["0", "1", "2", "3"].into_iter()),
         "MODE" => plain(&mut ["exclusive", "shared"].into_iter()),
-        // Not the option `--key`, which nobody can guess.
+        // A configuration key. The idempotency key of `--key` cannot be guessed.
         "KEY" if arg.is_positional() => {
             KEYS.iter().map(|key| (key.name.to_owned(), key.about.to_owned())).collect()
         }
@@ -218,7 +215,7 @@ fn tasks_for(command: &clap::Command, current: &str) -> Want {
     Want::Tasks { states, all, numbers }
 }
 
-/// Which tasks a command is for. None in particular: unfinished ones, or all.
+/// The states of the tasks that a command is for; without any, whether it is for all tasks or only unfinished ones.
 fn wanted_states(command: &str) -> (&'static [State], bool) {
     match command {
         "accept" => (&[State::Proposed], false),
@@ -237,7 +234,7 @@ fn wanted_states(command: &str) -> (&'static [State], bool) {
 mod tests {
     use super::*;
 
-    /// What is offered for a line, where every lookup gives its own name.
+    /// What is offered for a line, and what was looked up; a lookup always finds the same few values.
     fn offered(line: &str) -> (Vec<String>, Option<Want>) {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let mut command = Cli::command();

@@ -11,21 +11,21 @@ use onus_engine::{EdgeKind, GraphView, NodeView};
 
 use crate::output::{Output, escape_line};
 
-/// How deep a tree is drawn: further down it would not fit on any screen.
+/// The deepest level of a tree that is drawn: anything deeper would not fit on a screen.
 const DEEPEST: usize = 40;
 
 /// Tasks by their place in the view, and how they are connected.
 struct Tree<'a> {
     out: &'a Output,
     view: &'a GraphView,
-    /// What each waits for, and what waits for each.
+    /// The tasks that each waits for, and those that wait for it.
     waits_for: Vec<Vec<(usize, EdgeKind)>>,
     ahead: Vec<Vec<(usize, EdgeKind)>>,
     is_drawn: Vec<bool>,
     lines: Vec<String>,
 }
 
-/// For people: the tasks that no other waits for, with those they wait for below; from a root, both directions.
+/// A tree for people: the tasks that no other waits for, with those they wait for below. From a root, both directions.
 pub(crate) fn tree(out: &Output, view: &GraphView) -> String {
     let count = view.nodes.len();
     let places: BTreeMap<&str, usize> =
@@ -101,7 +101,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Everything below a place. Without recursion: a chain may be longer than the stack.
+    /// Draws everything below a place, without recursion: a chain may be longer than the stack.
     fn branches(&mut self, start: usize, upstream: bool) {
         let mut open: Vec<(usize, usize, String)> = vec![(start, 0, String::new())];
         while let Some((place, next, before)) = open.last_mut() {
@@ -303,7 +303,7 @@ mod tests {
         Output::new(false, "never")
     }
 
-    /// The words of a quoted string in DOT that begins after its quote, and what follows: as the language defines it.
+    /// Reads a quoted DOT string after its opening quote, as the language defines it: its text, and what follows.
     fn dot_string(text: &str) -> (String, &str) {
         let mut words = String::new();
         let mut rest = text.char_indices();

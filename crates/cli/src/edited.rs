@@ -1,4 +1,4 @@
-//! What an edit changed, in words: old and new where they are short, and were not erased.
+//! What an edit changed, in words: the old and the new value, if both are short and were not erased.
 
 use onus_core::chain::Record;
 use onus_core::task::Facts;
@@ -10,10 +10,10 @@ use crate::output::escape_line;
 use crate::render::local_time;
 use crate::story::{first_line, others};
 
-/// The longest title or body that is told beside the one that replaced it.
+/// The longest title or body that is shown beside its replacement, in characters.
 const SHORT: usize = 60;
 
-/// What an edit made of a task's fields and texts, in the order of `onus edit --help`.
+/// What an edit changed in a task's fields and texts, in the order of `onus edit --help`.
 pub(crate) fn changes(
     page: &LogPage,
     record: &Record,

@@ -1,8 +1,8 @@
-//! A text in the user's own editor.
+//! Editing a text in the user's own editor.
 //!
-//! The editor is `VISUAL`, else `EDITOR`, else vi: a program with its arguments, split as a shell would, and started without
-//! one. The text lies in a folder that is the user's alone. It is never lost: whoever takes it and is refused leaves it there
-//! and says where.
+//! The editor is `VISUAL`, else `EDITOR`, else vi: a program and its arguments, split as a shell would split them, but
+//! started without a shell. The text is in a folder that only the user can open. It is never lost: if the edit is refused,
+//! the file stays and the refusal says where it is.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 
 use crate::temporary::temporary_folder;
 
-/// What comes after this line is for the reader alone.
+/// This line and everything after it are instructions, and are not read back.
 const SCISSORS: &str = "# ------------------------ >8 ------------------------";
 
-/// The most that is read back.
+/// The most bytes that are read back.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What somebody made of a title and a body.
+/// The title and the body as the user left them.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) title: String,
@@ -30,7 +30,7 @@ pub(crate) struct Draft {
     file: PathBuf,
 }
 
-/// Opens a task's texts in the editor, and reads back what became of them.
+/// Opens a task's texts in the editor, and reads back the result.
 pub(crate) fn edit(id: &str, title: &str, body: Option<&str>) -> Result<Draft, Refusal> {
     let folder =
         temporary_folder("edit").map_err(|error| failed("a folder for the text cannot be made", &error))?;
@@ -54,7 +54,7 @@ pub(crate) fn edit(id: &str, title: &str, body: Option<&str>) -> Result<Draft, R
 }
 
 impl Draft {
-    /// The same refusal, which says where the text is.
+    /// Keeps the file, and adds where it is to the refusal.
     pub(crate) fn kept(self, refusal: Refusal) -> Refusal {
         let _ = self.folder.keep();
         let place = quote::name(&self.file.to_string_lossy());

@@ -1,4 +1,4 @@
-//! A table of values with names over its columns: on a terminal, in Markdown, and for spreadsheets.
+//! A table with column headings: on a terminal, in Markdown, and as CSV for spreadsheets.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -6,16 +6,16 @@ use crate::output::Output;
 use crate::table::shortened;
 use crate::wrap::wrapped;
 
-/// The least that is left of a column that gives way.
+/// The narrowest that a shrinking column may get.
 const MIN_WIDTH: usize = 16;
 const GAP: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word,
-    /// Gives way where there is no room.
+    /// Shrinks if the screen is too narrow.
     Title,
-    /// Under one another at the right.
+    /// Right-aligned.
     Number,
 }
 
@@ -30,7 +30,7 @@ impl Grid {
         Grid { columns, rows: Vec::new() }
     }
 
-    /// A row; its texts are one line each.
+    /// Adds a row; each of its cells is one line.
     pub(crate) fn push(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);
@@ -73,8 +73,8 @@ impl Grid {
         std::iter::once(out.dim(&line(&head))).chain(rows).collect::<Vec<_>>().join("\n")
     }
 
-    /// Each row by itself, for a screen that is too narrow for the table: its first two cells, and below them one line per
-    /// cell, with its name. What is empty is left out.
+    /// Each row as a block, for a screen that is too narrow for the table: the first two cells, and below them one line
+    /// per cell, with its heading. Empty cells are left out.
     fn blocks(&self, out: &Output) -> String {
         let names = self.columns.iter().map(|(name, _)| *name);
         let rows = self.rows.iter().map(|row| {
@@ -96,7 +96,7 @@ impl Grid {
         [head, rule].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
     }
 
-    /// With a line for the names.
+    /// The first line has the headings.
     pub(crate) fn csv(&self) -> String {
         let head = self.columns.iter().map(|(name, _)| csv_cell(name, Kind::Word));
         let mut lines = vec![head.collect::<Vec<_>>().join(",")];
@@ -108,7 +108,7 @@ impl Grid {
     }
 }
 
-/// A text that others wrote, as Markdown that says only what it says.
+/// Escapes a text that others wrote, so that Markdown shows it as it is.
 pub(crate) fn markdown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,7 +120,7 @@ pub(crate) fn markdown(text: &str) -> String {
     plain
 }
 
-/// A spreadsheet takes a cell that begins like this for a formula, and runs it. Numbers are ours.
+/// A cell of CSV. A spreadsheet would run a text that looks like a formula, so it gets an apostrophe; numbers are our own.
 fn csv_cell(text: &str, kind: Kind) -> String {
     let is_formula = kind != Kind::Number && text.trim_start().starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };

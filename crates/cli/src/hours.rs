@@ -2,7 +2,7 @@
 
 use onus_core::time::{MINUTE_MS, Span};
 
-/// `7:05:09`; less than a minute as it is said, `41 s`. What was taken away has a minus.
+/// `7:05:09`, or `41 s` below a minute. Time that a correction takes away has a minus sign.
 pub(crate) fn clock(seconds: f64) -> String {
     let (sign, ms) = split(seconds);
     if ms < MINUTE_MS {
@@ -12,7 +12,7 @@ pub(crate) fn clock(seconds: f64) -> String {
     format!("{sign}{}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
-/// `7 h 5 min`, as it is said. Days of hours would be misread as working days.
+/// `7 h 5 min`. Hours are not turned into days, which would be misread as working days.
 pub(crate) fn spoken(seconds: f64) -> String {
     let (sign, ms) = split(seconds);
     let minutes = ms / MINUTE_MS;
@@ -22,7 +22,7 @@ pub(crate) fn spoken(seconds: f64) -> String {
     }
 }
 
-/// Milliseconds, and whether they were taken away.
+/// The sign, and the milliseconds without it.
 fn split(seconds: f64) -> (&'static str, i64) {
     #[allow(clippy::cast_possible_truncation, reason = "milliseconds of a human time fit")]
     let ms = (seconds * 1_000.0).round() as i64;

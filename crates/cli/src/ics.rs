@@ -1,4 +1,4 @@
-//! Hours for a calendar: each stretch is an event (RFC 5545).
+//! Recorded work as an iCalendar file (RFC 5545): one event per stretch.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ struct Event<'a> {
     end_ms: i64,
 }
 
-/// What is left of all parts once corrections took theirs away, by start. A correction takes the end of a stretch, or all of it.
+/// What corrections leave of all parts, in order of their start. A correction removes the end of a stretch, or all of it.
 fn net(parts: &[SheetPart]) -> Vec<Event<'_>> {
     let mut sessions: BTreeMap<(&str, &str), Vec<Event<'_>>> = BTreeMap::new();
     let span = |part: &SheetPart| {
@@ -66,7 +66,7 @@ fn stamp(ms: i64) -> String {
     format!("{seconds}Z")
 }
 
-/// Commas, semicolons and backslashes mean something; a line ends a property.
+/// Escapes a text: commas, semicolons and backslashes have a meaning, and a line break ends the property.
 fn text(text: &str) -> String {
     let mut plain = String::new();
     for c in text.chars() {
@@ -80,7 +80,7 @@ fn text(text: &str) -> String {
     plain
 }
 
-/// At most 75 bytes on a line; what follows begins with a space.
+/// Folds a line: at most 75 bytes each, and continuation lines begin with a space.
 fn folded(line: &str) -> String {
     let (mut folded, mut length) = (String::new(), 0);
     for c in line.chars() {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_leaves_what_it_left() {
+    fn a_correction_shortens_or_removes_its_event() {
         let parts = [
             part("WS-1#1", "09:00:00", 3_600.0),
             part("WS-1#1", "11:00:00", 600.0),

@@ -1,11 +1,10 @@
-//! Lines of standard input, one after another, none longer than allowed: what is longer is passed over, and the next one is
-//! still read.
+//! Reads input line by line, with a limit on their length: a longer line is skipped, and the next one is still read.
 
 use std::io::BufRead;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Without its end.
+    /// Without its line break.
     Whole(Vec<u8>),
     TooLong,
 }
@@ -22,12 +21,12 @@ impl<R: BufRead> Lines<R> {
         Lines { reader, most, number: 0 }
     }
 
-    /// The number of the last line, counted from 1.
+    /// The number of the line that was read last, counted from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line; None at the end. The last needs no line end.
+    /// The next line, or None at the end. The last line needs no line break.
     pub(crate) fn next_line(&mut self) -> std::io::Result<Option<Line>> {
         let (mut line, mut is_too_long, mut is_begun) = (Vec::new(), false, false);
         loop {

@@ -1,8 +1,7 @@
-//! Tasks for people and programs, written as they are read: no more of a list is in memory than one sheet of it, however long
-//! it is.
+//! Lists of tasks, written as they are read: however long a list is, only one sheet of it is in memory.
 
 use onus_core::refusal::Refusal;
-use onus_engine::{ListEnd, TaskView, WithNotices};
+use onus_engine::{ListEnd, QueryResult, TaskView};
 
 use crate::output::{LongDocument, Output, note};
 use crate::{render, wording};
@@ -19,7 +18,7 @@ impl<'a> Listing<'a> {
         Listing { out, document: None, is_empty: true }
     }
 
-    /// The next tasks. Those of one sheet stand in columns together.
+    /// Writes the next tasks. Those of one sheet are aligned in columns.
     pub(crate) fn sheet(&mut self, tasks: &[TaskView]) {
         if tasks.is_empty() {
             return;
@@ -35,9 +34,9 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// What comes after the last task: cursor and notices. A list that breaks off was begun, and there is one document: it gets
-    /// the error as one more field.
-    pub(crate) fn end(&mut self, looked: Result<WithNotices<ListEnd>, Refusal>) -> Result<u8, Refusal> {
+    /// Writes what follows the last task: cursor and notices. There is only one document, so if reading fails after it
+    /// was begun, the error becomes one more field of it.
+    pub(crate) fn end(&mut self, looked: QueryResult<ListEnd>) -> Result<u8, Refusal> {
         let document = self.document.take();
         let (looked, mut document) = match (looked, document) {
             (Err(refusal), Some(mut document)) => {

@@ -1,4 +1,4 @@
-//! onus, the binary: a thin skin over the engine. It parses, asks, prints; it never decides.
+//! onus, the binary: a thin skin over the engine. It parses, asks and prints; it never decides.
 
 mod args;
 mod bars;
@@ -44,21 +44,18 @@ fn main() -> ExitCode {
         output::note(&format!("onus: unexpected: {panic}"));
         std::process::exit(1);
     }));
-    // Before anything else: `onus run` starts this program again to become its command, and gates have one above theirs.
+    // The hidden commands come before anything else: `onus run` starts this program again as the trampoline to its command,
+    // and a gate's command runs below this program as its warden.
     let mut words = std::env::args_os().skip(1);
     match words.next() {
-        Some(word) if word == onus_dispatch::trampoline::NAME => {
-            return onus_dispatch::trampoline::run(words);
+        Some(word) if word == onus_dispatch::trampoline::NAME => onus_dispatch::trampoline::run(words),
+        Some(word) if word == onus_dispatch::warden::NAME => onus_dispatch::warden::run(words),
+        Some(word) if word == completing::NAME => {
+            completing::run(words);
+            ExitCode::SUCCESS
         }
-        Some(word) if word == onus_dispatch::warden::NAME => return onus_dispatch::warden::run(words),
-        _ => {}
+        _ => ExitCode::from(run()),
     }
-    let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == completing::NAME) {
-        completing::run(words);
-        return ExitCode::SUCCESS;
-    }
-    ExitCode::from(run())
 }
 
 fn run() -> u8 {
@@ -66,7 +63,7 @@ fn run() -> u8 {
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let cli = match Cli::try_parse_common().map_or_else(Cli::try_parse, Ok) {
         Ok(cli) => cli,
-        // To a harness exit 2 means "do not do that", and a hook called wrongly is no reason to stop an agent.
+        // A harness reads exit 2 as "block this", but a hook that is called wrongly is no reason to stop an agent.
         Err(error) if is_hook() => {
             output::note(&rendered(&error));
             return Code::Unexpected.exit_code();
@@ -109,7 +106,7 @@ fn is_hook() -> bool {
     !is_help && std::env::args_os().nth(1).is_some_and(|word| word == "hook")
 }
 
-/// Words that people try for a command that has another name, and does not do quite the same.
+/// Words that people try, the command that comes closest, and how it differs.
 const OTHER_WORDS: &[(&str, &str, &str)] = &[
     ("rm", "drop", "nothing is ever removed; a task that will not be done is dropped"),
     ("remove", "drop", "nothing is ever removed; a task that will not be done is dropped"),
@@ -119,27 +116,30 @@ const OTHER_WORDS: &[(&str, &str, &str)] = &[
     ("open", "reopen", "a finished task is reopened; a new one is added"),
     ("stop", "release", "a task that is given back unfinished is released"),
     ("pause", "release", "a task that is given back unfinished is released"),
+    ("unclaim", "release", "a task that is given back unfinished is released"),
     ("next", "claim", "the best ready task is claimed with --next"),
     ("take", "claim", "a task is claimed"),
     ("history", "log", "the log says what happened"),
     ("find", "search", "tasks are searched by words"),
     ("depend", "dep", "dependencies are added with dep add"),
+    ("version", "help", "--version shows it"),
 ];
 
-/// What was meant by a word that is no command but is often tried as one.
+/// The refusal for a word that is not a command but is often tried as one.
 fn meant(error: &clap::Error) -> Option<Refusal> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    // Within a group the parser knows better what is near.
+    // After a command that has subcommands, the parser's own suggestion is better.
     let commands = Cli::command();
     let before = std::env::args_os().skip(1).take_while(|before| before != word.as_str());
     if before.into_iter().any(|before| commands.find_subcommand(&before).is_some()) {
         return None;
     }
     let (word, command, why) = OTHER_WORDS.iter().find(|(other, ..)| other == word)?;
-    Some(Refusal::usage(format!("there is no command '{word}': {why}")).next(Step::HelpOn(command)))
+    let help = if *command == "help" { Step::Help } else { Step::HelpOn(command) };
+    Some(Refusal::usage(format!("there is no command '{word}': {why}")).next(help))
 }
 
-/// The parser's error, without what must not be shown.
+/// The parser's error, without the parts that must not be shown.
 fn tamed(mut error: clap::Error) -> clap::Error {
     // A message does not repeat overlong input.
     for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
@@ -151,7 +151,11 @@ fn tamed(mut error: clap::Error) -> clap::Error {
             error.remove(ContextKind::Suggested);
         }
     }
-    // A typo such as `claim --for 2h` is not answered by suggesting the flag that overrides: no refusal teaches that (P11).
+    // For an unknown option, the parser suggests to pass it as another argument.
+    if error.get(ContextKind::InvalidArg).is_some_and(|arg| arg.to_string().starts_with('-')) {
+        error.remove(ContextKind::Suggested);
+    }
+    // `claim --for 2h` must not suggest `--force`: no refusal teaches how to override it (P11).
     if error.get(ContextKind::SuggestedArg).is_some_and(|arg| arg.to_string().contains("--force")) {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::Usage);
@@ -159,7 +163,7 @@ fn tamed(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The parser's message. It repeats what it did not understand, which may be an address in the wrong place.
+/// The parser's message, unless it repeats an argument that may be an address with a password.
 fn rendered(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let is_repeated = |word: &str| {
@@ -175,7 +179,7 @@ fn rendered(error: &clap::Error) -> String {
     said_once(error, text.trim_end())
 }
 
-/// A value that is quoted by what is wrong with it is not quoted before that too: the option's name is enough.
+/// Shortens a message that quotes the invalid value twice: the option's name is enough the first time.
 fn said_once(error: &clap::Error, text: &str) -> String {
     let (Some(value), Some(arg)) = (error.get(ContextKind::InvalidValue), error.get(ContextKind::InvalidArg))
     else {
@@ -191,12 +195,12 @@ fn said_once(error: &clap::Error, text: &str) -> String {
     }
 }
 
-/// The parser's result: help and version are answers, everything else exits with 2.
+/// Prints what the parser returned: help and version are answers, everything else exits with 2.
 fn usage(error: &clap::Error, json: bool) -> u8 {
     let out = output::Output::new(json, "auto");
     match error.kind() {
         ErrorKind::DisplayHelp if std::env::args_os().len() <= 2 + usize::from(json) => {
-            out.told("help", commands::help::overview(false).trim_end());
+            out.prose_answer("help", commands::help::overview(false).trim_end());
             0
         }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if json => {
@@ -235,10 +239,10 @@ fn as_a_refusal(text: &str, command: &str) -> String {
     lines.join("\n")
 }
 
-/// As much of the command as was understood.
+/// The command that these words name, as far as they are understood.
 fn command_meant(words: impl Iterator<Item = String>) -> String {
     let (mut command, mut path) = (Cli::command(), "onus".to_owned());
-    // What follows one of these is its value.
+    // The word after one of these is its value.
     let options = ["--as", "-C"];
     let mut is_value = false;
     let words = words.filter(|word| {
@@ -267,15 +271,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Done(args) => return c::done::run(context, args),
         Command::Release(args) => return c::release::run(context, args),
         Command::Show(args) => return c::show::run(context, args),
-        Command::Accept(args) => return c::accept::run(context, args),
-        Command::Block(args) => return c::block::run(context, args),
-        Command::Unblock(args) => return c::unblock::run(context, args),
-        Command::Submit(args) => return c::submit::run(context, args),
-        Command::Approve(args) => return c::approve::run(context, args),
-        Command::Reject(args) => return c::reject::run(context, args),
-        Command::Fail(args) => return c::fail::run(context, args),
-        Command::Drop(args) => return c::drop::run(context, args),
-        Command::Reopen(args) => return c::reopen::run(context, args),
+        Command::Move(step) => return c::moves::run(context, step),
         Command::Retry(args) => return c::retry::run(context, args),
         Command::Setup(args) => return c::setup::run(context, args),
         Command::Guard(args) => return c::guard::run(context, args),

@@ -18,7 +18,7 @@ pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
     (8, "store unavailable, read-only, busy or damaged"),
 ];
 
-/// What is read from the environment beside the configuration.
+/// Environment variables that are not configuration keys.
 const ENVIRONMENT: [(&str, &str); 10] = [
     ("ONUS_INSTANCE", "which instance of the actor is calling, one per conversation; ignored for people"),
     ("ONUS_TASK", "the task of commands that name none"),
@@ -56,7 +56,7 @@ pub(crate) fn sections() -> String {
     [section("EXIT STATUS", &codes), section("ENVIRONMENT", &environment), section("FILES", &files)].concat()
 }
 
-/// What every other page ends with.
+/// The end of every other page.
 pub(crate) fn see_also() -> String {
     ".SH \"EXIT STATUS\"\nAs in \\fBonus\\fR(1), which also names the environment and the files.\n".to_owned()
 }
@@ -69,7 +69,7 @@ fn section(title: &str, entries: &[(String, String)]) -> String {
     text
 }
 
-/// A text of which nothing is taken for a command of the typesetter's.
+/// Escapes a text so that roff takes no part of it as a request.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
     if text.starts_with('.') { format!("\\&{text}") } else { text }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use onus_core::quote::is_hidden;
-use onus_core::refusal::{Code, Refusal};
+use onus_core::refusal::{Code, Forced, Refusal};
 use onus_core::task::State;
 use onus_engine::{Notice, Reply};
 
@@ -19,7 +19,7 @@ use crate::{wording, wrap};
 pub(crate) struct Output {
     pub(crate) json: bool,
     color: bool,
-    /// The columns that there are. None: nobody looks at a screen.
+    /// Width of the screen in columns; None if the output does not go to a screen.
     pub(crate) width: Option<usize>,
 }
 
@@ -34,12 +34,12 @@ impl Output {
         Output { json, color: color && !json, width: screen_width(&std::io::stdout()) }
     }
 
-    /// For documents, one per line, whatever else was asked for.
+    /// Prints JSON documents, one per line, even without `--json`.
     pub(crate) fn of_documents() -> Output {
         Output { json: true, color: false, width: None }
     }
 
-    /// A value as one document, with its notices inside it.
+    /// Prints a value as one document, with the notices inside it.
     pub(crate) fn document(&self, value: impl Serialize, notices: &[Notice]) {
         let mut value = serde_json::to_value(value).unwrap_or_default();
         if let (Value::Object(object), false) = (&mut value, notices.is_empty()) {
@@ -49,8 +49,17 @@ impl Output {
         self.line(&value.to_string());
     }
 
-    /// A line on stdout. Nothing hidden gets through but our own colours; in a document it stands as an escape of JSON's, which
-    /// programs read as what it was.
+    /// Prints a report, with the refusal if not all is well, and returns the exit code.
+    pub(crate) fn report(&self, mut report: Value, refusal: Option<&Refusal>) -> u8 {
+        if let Some(refusal) = refusal {
+            report["error"] = json!(wording::refusal(refusal));
+        }
+        self.document(report, &[]);
+        refusal.map_or(0, Refusal::exit_code)
+    }
+
+    /// Prints a line on stdout. Hidden characters do not get through, except our own colours; in a document they become
+    /// JSON escapes, which programs read as the original characters.
     pub(crate) fn line(&self, text: &str) {
         let shown = if self.json { json_escaped(text) } else { self.shown(text) };
         let mut stdout = std::io::stdout().lock();
@@ -59,7 +68,7 @@ impl Output {
         }
     }
 
-    /// A text in a format of somebody else's, whose lines end as it says. Nothing hidden gets through but these ends.
+    /// Prints a text in a foreign format whose lines end in CRLF. No other hidden characters get through.
     pub(crate) fn file(&self, text: &str) {
         let lines: Vec<String> = text.split("\r\n").map(escape).collect();
         let mut stdout = std::io::stdout().lock();
@@ -93,7 +102,7 @@ impl Output {
         shown
     }
 
-    /// Lines for people, in the columns that there are.
+    /// Prints lines for people, wrapped to the screen.
     pub(crate) fn prose(&self, text: &str) {
         match self.width.filter(|_| !self.json) {
             Some(columns) => self.line(&wrap::wrapped(text, columns)),
@@ -101,12 +110,12 @@ impl Output {
         }
     }
 
-    /// Prose, or the one field of a document.
-    pub(crate) fn told(&self, name: &str, text: &str) {
+    /// Prints a text as prose, or as the one field of a document.
+    pub(crate) fn prose_answer(&self, name: &str, text: &str) {
         if self.json { self.answer(name, text) } else { self.prose(text) }
     }
 
-    /// A text as it is, or as the one field of a document.
+    /// Prints a text as it is, or as the one field of a document.
     pub(crate) fn answer(&self, name: &str, text: &str) {
         if self.json {
             self.line(&json!({ name: text }).to_string());
@@ -124,26 +133,25 @@ impl Output {
         }
     }
 
-    /// The answer to a change: a task, a lease or an actor, with what goes beside it.
-    pub(crate) fn reply(&self, reply: &Reply, value: Value, prose: impl FnOnce() -> String) {
+    /// Prints an answer: a document for programs, prose for people, with its notices.
+    pub(crate) fn show(&self, value: impl Serialize, notices: &[Notice], prose: impl FnOnce() -> String) {
         if self.json {
-            let mut value = value;
-            if let Value::Object(object) = &mut value {
-                if reply.replayed {
-                    object.insert("replayed".into(), json!(true));
-                }
-                if reply.existing {
-                    object.insert("existing".into(), json!(true));
-                }
-                if reply.unchanged {
-                    object.insert("unchanged".into(), json!(true));
-                }
-            }
-            return self.document(value, &reply.notices);
+            return self.document(value, notices);
+        }
+        self.prose(&prose());
+        self.notices(notices);
+    }
+
+    /// Prints the answer to a change (a task, a lease or an actor) with its notices.
+    pub(crate) fn reply(&self, reply: &Reply, mut value: Value, prose: impl FnOnce() -> String) {
+        let flags =
+            [("replayed", reply.replayed), ("existing", reply.existing), ("unchanged", reply.unchanged)];
+        if let Value::Object(object) = &mut value {
+            let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+            object.extend(set.map(|(name, _)| (name.to_owned(), json!(true))));
         }
         let again = if reply.replayed { " (already done, under the same key)" } else { "" };
-        self.prose(&format!("{}{again}", prose()));
-        self.notices(&reply.notices);
+        self.show(value, &reply.notices, || format!("{}{again}", prose()));
     }
 
     pub(crate) fn bold(&self, text: &str) -> String {
@@ -172,7 +180,7 @@ impl Output {
     }
 }
 
-/// States that ask for somebody stand out, what is finished steps back.
+/// States that need somebody stand out; finished ones do not.
 pub(crate) fn state_style(state: State) -> Style {
     match state {
         State::Proposed => AnsiColor::Magenta.on_default(),
@@ -194,7 +202,7 @@ fn screen_width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     })
 }
 
-/// A document that may be long: it is written as it is serialized, and never held as a whole.
+/// A document that may be long: it is written as it is serialized, and never in memory as a whole.
 pub(crate) struct LongDocument(Escaping<std::io::BufWriter<std::io::StdoutLock<'static>>>);
 
 impl Default for LongDocument {
@@ -204,7 +212,7 @@ impl Default for LongDocument {
 }
 
 impl LongDocument {
-    /// What stands between values.
+    /// Writes the text between values.
     pub(crate) fn raw(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).unwrap_or_else(|error| unwritten(&error));
     }
@@ -219,7 +227,7 @@ impl LongDocument {
     }
 }
 
-/// A writer of documents whose texts show nothing hidden. It is given whole texts: a serializer never cuts a character.
+/// Escapes the hidden characters in documents. A serializer never splits a character between two writes.
 struct Escaping<W>(W);
 
 impl<W: std::io::Write> std::io::Write for Escaping<W> {
@@ -238,7 +246,7 @@ impl<W: std::io::Write> std::io::Write for Escaping<W> {
     }
 }
 
-/// A document whose texts show nothing hidden on a terminal either: such characters stand in strings alone.
+/// Escapes the hidden characters of a document. They occur only inside its strings, where an escape means the same.
 fn json_escaped(document: &str) -> String {
     let mut escaped = String::with_capacity(document.len());
     for c in document.chars() {
@@ -251,7 +259,7 @@ fn json_escaped(document: &str) -> String {
     escaped
 }
 
-/// A refusal, and the exit code that goes with it.
+/// Prints a refusal and returns its exit code.
 pub(crate) fn refuse(json: bool, refusal: &Refusal) -> u8 {
     let said = wording::refusal(refusal);
     if json {
@@ -265,14 +273,16 @@ pub(crate) fn refuse(json: bool, refusal: &Refusal) -> u8 {
             note(&format!("  next: {step}"));
         }
         if let Some(way) = &said.override_ {
-            note(&format!("  override: {way}   # people only; recorded"));
+            let is_recorded = refusal.overridable.as_ref().is_some_and(|way| way.by != Forced::LiveCopy);
+            let recorded = if is_recorded { "; recorded" } else { "" };
+            note(&format!("  override: {way}   # people only{recorded}"));
         }
     }
     refusal.exit_code()
 }
 
-/// Ends the process after stdout could not be written. A reader that went away is no error: there is nobody left to
-/// tell. An answer that got lost on its way to a file is one.
+/// Ends the process after a failed write to stdout. A reader that went away is no error: nobody is left to tell. An
+/// answer that was lost on its way to a file is one.
 pub(crate) fn unwritten(error: &std::io::Error) -> ! {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
@@ -281,26 +291,26 @@ pub(crate) fn unwritten(error: &std::io::Error) -> ! {
     std::process::exit(Code::Unexpected.exit_code().into());
 }
 
-/// A line on stderr, with nothing hidden in it.
+/// Prints a line on stderr, with hidden characters escaped.
 pub(crate) fn note(text: &str) {
-    // Nobody listens: nothing to do about it.
     let text = escape(text);
     let stderr = std::io::stderr();
     let shown = match screen_width(&stderr) {
         Some(columns) => wrap::wrapped(&text, columns),
         None => text,
     };
+    // If stderr is closed, there is nobody left to tell.
     let _ = writeln!(stderr.lock(), "{shown}");
 }
 
 pub(crate) use onus_core::quote::{visible as escape, visible_line as escape_line};
 
-/// A path as JSON can carry it: what is not UTF-8 in it is marked.
+/// A path for JSON; bytes that are not UTF-8 become replacement characters.
 pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A path as it may stand on a terminal.
+/// A path that is safe to print on a terminal.
 pub(crate) fn path_line(path: &Path) -> String {
     escape_line(&path_text(path))
 }

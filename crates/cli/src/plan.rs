@@ -1,11 +1,10 @@
 //! Plan files: a whole plan as TOML or JSON, read into the tasks that the engine creates together.
 //!
-//! Tasks refer to one another by names that have a meaning only in the file. Anything else refers to an existing task, such
-//! as `ON-3`; what is neither goes to the engine as a name, which words the refusal best. Nothing is guessed: an unknown
-//! field is refused, with its line.
+//! Tasks refer to one another by names that mean something only in the file. Any other reference is to an existing task,
+//! such as `ON-3`. One that is neither goes to the engine as a name, because the engine words that refusal best. Nothing
+//! is guessed: an unknown field is refused, with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -21,10 +20,7 @@ use onus_core::refusal::Refusal;
 use onus_core::scope::{Areas, Scope};
 use onus_core::task::Facts;
 
-use crate::args::{parse_schedule, text_or_stdin};
-
-/// The largest plan, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
+use crate::args::{bounded_text, parse_schedule, text_or_stdin};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,10 +77,10 @@ enum Format {
     Json,
 }
 
-/// What is reserved, and which of it an area named.
+/// What is reserved, and which globs an area stands for.
 type Meant = Result<(Scope, Areas), Refusal>;
 
-/// What globs and areas mean, as they are typed elsewhere.
+/// Resolves the globs, areas and gates of a plan, in the same way as those of options.
 pub(crate) struct Scoping<'a> {
     pub(crate) scope: &'a dyn Fn(&[String]) -> Meant,
     /// The label of a task's area.
@@ -110,18 +106,9 @@ pub(crate) fn read(file: &Path, scoping: &Scoping<'_>) -> Result<Vec<PlannedTask
             )));
         }
     };
-    parse(&bounded(file, &name)?, format, &name, scoping)
-}
-
-fn bounded(file: &Path, name: &str) -> Result<String, Refusal> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(file)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| Refusal::usage(format!("cannot read {name}: {error}")))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Refusal::usage(format!("{name} is larger than {MAX_BYTES} bytes: split the plan")));
-    }
-    String::from_utf8(bytes).map_err(|_| Refusal::usage(format!("{name} is not UTF-8 text")))
+    let opened =
+        std::fs::File::open(file).map_err(|error| Refusal::usage(format!("cannot read {name}: {error}")))?;
+    parse(&bounded_text(&name, opened, ": split the plan")?, format, &name, scoping)
 }
 
 fn parse(text: &str, format: Format, name: &str, scoping: &Scoping<'_>) -> Result<Vec<PlannedTask>, Refusal> {
@@ -148,7 +135,7 @@ fn parse(text: &str, format: Format, name: &str, scoping: &Scoping<'_>) -> Resul
 }
 
 impl Entry {
-    /// How a refusal names it.
+    /// The entry with nothing but its name and title, by which a refusal names it.
     fn titled(&self) -> PlannedTask {
         PlannedTask { name: self.name.clone(), task: NewTask::titled(self.title.clone()) }
     }

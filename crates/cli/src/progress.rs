@@ -9,7 +9,19 @@ use onus_store::Progress;
 const FIRST: Duration = Duration::from_millis(500);
 const EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) struct Bar {
+/// Does long work, and shows how far it is.
+pub(crate) fn shown<T>(
+    what: &'static str,
+    json: bool,
+    work: impl FnOnce(&mut dyn FnMut(Progress)) -> T,
+) -> T {
+    let mut bar = Bar::new(what, json);
+    let outcome = work(&mut |progress| bar.at(progress));
+    bar.end();
+    outcome
+}
+
+struct Bar {
     what: &'static str,
     shown: bool,
     watched: bool,
@@ -17,7 +29,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    pub(crate) fn new(what: &'static str, json: bool) -> Bar {
+    fn new(what: &'static str, json: bool) -> Bar {
         Bar {
             what,
             shown: false,
@@ -26,7 +38,7 @@ impl Bar {
         }
     }
 
-    pub(crate) fn at(&mut self, progress: Progress) {
+    fn at(&mut self, progress: Progress) {
         if !self.watched || Instant::now() < self.next {
             return;
         }
@@ -42,7 +54,7 @@ impl Bar {
         );
     }
 
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         if self.shown {
             let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K");
         }

@@ -27,7 +27,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Which branches cannot be merged, or nothing.
+/// Prints which branches will conflict, if any will.
 pub(crate) fn forecast(out: &Output, forecast: &ForecastView) {
     if forecast.conflicts.is_empty() && forecast.incomplete.is_none() {
         return;
@@ -45,7 +45,7 @@ pub(crate) fn forecast(out: &Output, forecast: &ForecastView) {
     }
 }
 
-/// Why a forecast is not all there is to say.
+/// Why a forecast is incomplete, in words.
 pub(crate) fn incomplete(why: String) -> String {
     format!("not every conflict to come is known: {why}")
 }
@@ -71,7 +71,7 @@ pub(crate) fn seconds(s: i64) -> String {
     Span::from_ms(s * SECOND_MS).to_string()
 }
 
-/// A lease in half a sentence.
+/// A lease as part of a sentence.
 pub(crate) fn lease(lease: &LeaseView) -> String {
     // A person is one instance everywhere.
     let who = match lease.actor.starts_with("human:") {
@@ -119,7 +119,7 @@ pub(crate) fn tasks(out: &Output, tasks: &[TaskView]) -> String {
     table(out, &rows)
 }
 
-/// Who has a task, or what is in its way.
+/// Who holds a task, or why it cannot be claimed.
 fn aside(task: &TaskView) -> Option<Aside> {
     if let Some(held) = &task.lease {
         return Some(Aside::Whole(lease(held)));
@@ -129,7 +129,7 @@ fn aside(task: &TaskView) -> Option<Aside> {
     Some(match (not_ready.kind, said, &task.not_before) {
         (ObstacleKind::Schedule, _, Some(at)) => Aside::Whole(format!("starts {}", local_time(at))),
         (_, Some(word), _) => Aside::Cut(format!("{}: {}", escape_line(&word.actor), first_line(&word.text))),
-        // The state's own word stands in its column.
+        // The column of states says the same.
         (ObstacleKind::State, None, _) if task.state.spoken() == not_ready.message => return None,
         _ => Aside::Whole(escape_line(&not_ready.message)),
     })
@@ -141,19 +141,23 @@ fn first_line(text: &str) -> String {
     if lines.next().is_some() { format!("{first} …") } else { first }
 }
 
-/// What was said with the last step: whoever goes on reads it first.
+/// What was said with the last step: the next holder should read it first.
 pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
-    let verb = match word.event.as_str() {
-        "landing.failed" => "could not be landed".to_owned(),
-        // Assigned, or handed off by its holder.
-        "lease.handed_off" => "handed over".to_owned(),
-        event => event.rsplit('.').next().unwrap_or_default().replace('_', " "),
+    let did = match word.event.as_str() {
+        "task.blocked" => "marked it blocked".to_owned(),
+        "task.done" => "finished it".to_owned(),
+        "task.failed" => "gave it up".to_owned(),
+        "task.retried" => "opened it again".to_owned(),
+        "landing.failed" => "could not land it".to_owned(),
+        // Assigned by somebody, or handed off by its holder.
+        "lease.handed_off" => "handed it over".to_owned(),
+        event => format!("{} it", event.rsplit('.').next().unwrap_or_default().replace('_', " ")),
     };
-    let head = format!("  {} by {}, {} ago:", escape_line(&verb), escape_line(&word.actor), age(&word.at));
+    let head = format!("  {} {}, {} ago:", escape_line(&word.actor), escape_line(&did), age(&word.at));
     std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }
 
-/// The latest commits that were made for a task.
+/// The latest commits made for a task.
 fn commits(task: &TaskView) -> String {
     const MOST: usize = 5;
     let all = task.commits.as_deref().unwrap_or_default();
@@ -164,7 +168,7 @@ fn commits(task: &TaskView) -> String {
     format!("{}{more}", latest.join(", "))
 }
 
-/// Where a task's work is, or has still to come: what is done is not in its target by itself.
+/// Where a task's work landed, or has still to land: a task that is done has not landed by itself.
 fn landing(task: &TaskView) -> Option<String> {
     let target = escape_line(task.landed_in.as_ref().or(task.target.as_ref())?);
     match (task.landing.as_deref(), &task.landed) {
@@ -182,7 +186,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     lines.push(format!("  {state} · {} · {} · tier {}", task.kind, task.priority, task.required_tier));
     let mut fact = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            lines.push(format!("  {name:<9} {}", escape_line(&value)));
+            lines.push(format!("  {name:<10}  {}", escape_line(&value)));
         }
     };
     fact("uid", Some(task.uid.clone()));
@@ -256,7 +260,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
         lines.push(String::new());
         lines.extend(task.acceptance.iter().map(acceptance));
     }
-    // What was said last stands above.
+    // The last word is shown above.
     let above = task.last_word.as_ref().filter(|_| !task.state.is_finished()).map(|word| word.version);
     for note in task.notes.iter().flatten().filter(|note| Some(note.version) != above) {
         lines.push(String::new());
@@ -268,7 +272,7 @@ pub(crate) fn card(out: &Output, task: &TaskView) -> String {
     lines.join("\n")
 }
 
-/// Each glob of these rows once, as far as they fit.
+/// Each glob of these rows once, up to a limit.
 fn globs<'a>(rows: impl Iterator<Item = &'a ReservationView>) -> String {
     let files: BTreeSet<&str> = rows.map(|row| row.glob.as_str()).collect();
     let more = files.len().saturating_sub(MAX_LINKS);
@@ -277,10 +281,10 @@ fn globs<'a>(rows: impl Iterator<Item = &'a ReservationView>) -> String {
     shown.join(", ")
 }
 
-/// How many links of one kind are listed.
+/// The most links of one kind, or globs, that are listed.
 const MAX_LINKS: usize = 20;
 
-/// Another task, with its title and state as far as they are known.
+/// Another task, with its title and state if they are known.
 fn link(task: &TaskView, id: &str) -> String {
     match task.linked.iter().find_map(|linked| linked.get(id)) {
         Some(linked) => format!("{id} ({}) {}", linked.state.spoken(), linked.title),
@@ -295,7 +299,7 @@ fn acceptance(line: &AcceptanceView) -> String {
     format!("  [{mark}] {}. {}{by}", line.line, escape_line(&line.text))
 }
 
-/// What a note is, if it is more than a word on how it goes; else with what it was said: `released`, `blocked`.
+/// The kind of a note; for a progress note, the step it was written with, such as `released`.
 fn said(note: &NoteView) -> String {
     match (note.kind, note.event.rsplit_once('.')) {
         (NoteKind::Progress, None | Some(("note", _))) => String::new(),
@@ -304,7 +308,7 @@ fn said(note: &NoteView) -> String {
     }
 }
 
-/// A text of several lines, each with a mark in front, so that none passes for a line of ours.
+/// The lines of a text, each with a mark in front, so that none passes for a line of ours.
 fn quotation(text: &str) -> Vec<String> {
     escape(text).lines().map(|line| format!("  | {line}").trim_end().to_owned()).collect()
 }

@@ -45,7 +45,7 @@ pub(crate) fn signature_of(file: &Path) -> PathBuf {
 
 /// Signs a file; the signature goes next to it.
 pub(crate) fn sign(file: &Path, key: &Path) -> Result<PathBuf, Refusal> {
-    // A path, whatever it begins with: a name such as `-foo` would be an option.
+    // With `./` in front, so that a name such as `-foo` is not an option.
     let path = Path::new(".").join(file);
     run(argv!["-Y", "sign", "-n", NAMESPACE, "-f", key, &path], None)
         .map_err(|why| Refusal::usage(format!("cannot sign the seal with {}: {why}", key.display())))?;
@@ -76,7 +76,7 @@ pub(crate) fn signer_of(
     Ok(who)
 }
 
-/// The same for a signature that is not in a file: `ssh-keygen` wants one.
+/// Like [`signer_of`], for a signature that is not in a file: `ssh-keygen` needs one.
 pub(crate) fn signer_of_text(
     name: &str,
     text: &str,

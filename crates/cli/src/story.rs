@@ -30,12 +30,12 @@ pub(crate) fn line(out: &Output, page: &LogPage, record: &Record, with_id: bool)
     };
     let empty = BTreeMap::new();
     let texts = page.texts.get(&record.uid).unwrap_or(&empty);
-    // What an edit wrote is told with what it replaced.
-    let is_told = page.before.contains_key(&record.uid);
+    // The texts of an edit are shown together with what they replaced.
+    let is_compared = page.before.contains_key(&record.uid);
     let words: Vec<String> = record
         .text_digests()
         .into_iter()
-        .filter(|_| !is_told)
+        .filter(|_| !is_compared)
         .map(|(field, _)| texts.get(field.as_str()).map_or(REDACTED.to_owned(), |text| first_line(text)))
         .collect();
     let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(" / ")) };
@@ -84,7 +84,7 @@ fn worked<'a>(lease: impl Into<Option<&'a LeaseEnd>>) -> String {
     lease.into().map(|lease| format!(" after {} of work", Span::from_ms(lease.active_ms))).unwrap_or_default()
 }
 
-/// How much a correction is about.
+/// How much work a correction takes away.
 fn taken(less: &[Stretch]) -> String {
     Span::from_ms(Worked::of(less).active_ms).to_string()
 }
@@ -105,21 +105,46 @@ fn used(usage: &Usage) -> String {
     said.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The holder whose lease an event ends, by name if the page shows its claim, and why the lease had lapsed.
-fn lapsed_holder(page: &LogPage, record: &Record, cause: LapseCause, end: &LeaseEnd) -> String {
+/// The holder whose lease an event ends, if the page shows its claim.
+fn holder(page: &LogPage, record: &Record) -> Option<String> {
     let claim = |other: &&Record| {
         other.task == record.task
             && other.token == record.token
             && matches!(other.body(), Ok(Body::LeaseAcquired { .. }))
     };
-    let holder = page.records.iter().find(claim).map_or("a holder".to_owned(), actor_of);
-    let work = worked(end);
-    match cause {
-        LapseCause::ProcessDied => format!("{holder}, whose process had died{work}"),
-        LapseCause::Rebooted => format!("{holder}, whose machine had restarted{work}"),
-        LapseCause::Ttl => format!("{holder}, who had shown no sign of life in time{work}"),
-        LapseCause::MaxHold => format!("{holder}, who had reached the maximum hold{work}"),
-    }
+    page.records.iter().find(claim).map(actor_of)
+}
+
+/// The holder whose lease an event ends, why the lease had lapsed, and how much work was done under it.
+fn lapsed_holder(page: &LogPage, record: &Record, cause: LapseCause, end: &LeaseEnd) -> String {
+    let holder = holder(page, record).unwrap_or_else(|| "a holder".to_owned());
+    let why = match cause {
+        LapseCause::ProcessDied => "whose process had died",
+        LapseCause::Rebooted => "whose machine had restarted",
+        LapseCause::Ttl => "whose lease had run out",
+        LapseCause::MaxHold => "who had reached the maximum hold",
+    };
+    let token = record.token.map(|token| format!("token {token}, ")).unwrap_or_default();
+    format!("{holder}, {why} ({token}{} of work)", Span::from_ms(end.active_ms))
+}
+
+/// What a person did against a rule.
+fn overrode(rule: &str) -> String {
+    let what = match rule {
+        "fence" => return "acted although superseded".to_owned(),
+        "kept" => "that it was kept for another",
+        "tier" => "its required tier",
+        "reviewer" => "that somebody else must approve it",
+        "dependencies" => "its unmet dependencies",
+        "parts" => "its unfinished parts",
+        "schedule" => "its start time",
+        "reset" => "its live lease",
+        "max_attempts" => "its limit of retries",
+        "gate" => "who may judge its gate",
+        "gates" => "its missing gates",
+        other => return format!("overrode the rule '{other}'"),
+    };
+    format!("overrode {what}")
 }
 
 fn what(page: &LogPage, record: &Record) -> String {
@@ -209,18 +234,20 @@ fn what(page: &LogPage, record: &Record) -> String {
         Body::RescueSettled { .. } => format!("found nothing uncommitted{token}"),
         Body::RescueDropped { .. } => format!("dropped the files that were kept{token}"),
         Body::TaskBranched(own) => {
-            format!("keeps its work on branch {}, to be merged into {}", own.branch, own.target)
+            format!("works on branch {}, to be merged into {}", own.branch, own.target)
         }
-        Body::LeaseRenewed { .. } => format!("came back after a lapse{token}"),
+        Body::LeaseRenewed { .. } => format!("renewed its lapsed lease{token}"),
         Body::LeaseReleased { lease } => format!("released it{}", worked(lease)),
         Body::LeaseLapsed { cause, lease } => {
-            format!("ended the lease of {}{token}", lapsed_holder(page, record, *cause, lease))
+            format!("ended the lease of {}", lapsed_holder(page, record, *cause, lease))
         }
         Body::LeaseTakenOver { cause, lease } => {
-            format!("took over from {}{token}", lapsed_holder(page, record, *cause, lease))
+            format!("took over from {}", lapsed_holder(page, record, *cause, lease))
         }
         Body::LeaseRevoked { lease, link: _ } => {
-            format!("revoked its lease by force{}{token}", worked(lease))
+            let whose = holder(page, record);
+            let what = whose.map_or("the live lease".to_owned(), |holder| format!("the lease of {holder}"));
+            format!("revoked {what}{}{token}", worked(lease))
         }
         Body::LeaseHandedOff { kept_for, lease: None } => format!("assigned it to {}", kept_for.actor),
         Body::LeaseHandedOff { kept_for, lease } => {
@@ -273,7 +300,7 @@ fn what(page: &LogPage, record: &Record) -> String {
             };
             format!("landed in {} as {}{lines}", quote::name(&landed.target), landed.commit.short())
         }
-        Body::RuleOverridden { rule, link: _ } => format!("overrode the rule '{rule}'"),
+        Body::RuleOverridden { rule, link: _ } => overrode(rule),
         Body::TextRedacted { version, fields: _ } => format!("erased text from event {version}"),
     }
 }

@@ -1,31 +1,30 @@
-//! Rows that fit a terminal. The title gives way: it is shortened to the room that the others leave. What is said beside a
-//! task (its holder, what it waits for) stands at the end of its row, or below it where there is no room: a holder's name is
-//! never cut.
+//! Rows that fit a terminal. The title is cut to the room that the other columns leave. The aside of a task (its holder,
+//! what it waits for) is at the end of its row, or below it if there is no room: a holder's name is never cut.
 //!
-//! Where nobody says how wide the screen is, nothing is cut: what goes into a pipe or a file is whole.
+//! If the width of the screen is unknown, nothing is cut: a pipe or a file gets everything.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
 use crate::output::Output;
 
-/// The least that is left of a title before what stands beside it goes below.
+/// The narrowest title: an aside that would leave less goes below.
 const MIN_TITLE: usize = 24;
 /// Between two columns.
 const GAP: usize = 2;
 
 pub(crate) struct Row {
-    /// Short words, each under the others of its column.
+    /// Short words, aligned in columns.
     pub(crate) cells: Vec<(String, Style)>,
     pub(crate) title: String,
     pub(crate) aside: Option<Aside>,
 }
 
-/// What is said beside a task.
+/// A remark beside a task.
 pub(crate) enum Aside {
-    /// Whole, whatever the room.
+    /// Never cut.
     Whole(String),
-    /// As much as there is room for.
+    /// Cut to the room there is.
     Cut(String),
 }
 
@@ -44,7 +43,7 @@ impl Aside {
     }
 }
 
-/// A text in so many columns, with an ellipsis where something is missing.
+/// Cuts a text to this many columns, with an ellipsis if something is missing.
 pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -73,7 +72,7 @@ pub(crate) fn table(out: &Output, rows: &[Row]) -> String {
     let widths: Vec<usize> = (0..count).map(|at| widest(at).unwrap_or_default()).collect();
     let fixed: usize = widths.iter().map(|width| width + GAP).sum();
     let longest = rows.iter().map(|row| row.title.width()).max().unwrap_or_default();
-    // What is left for title and aside; None: as much as they want.
+    // The columns left for title and aside; None if there is no limit.
     let room = out.width.map(|width| width.saturating_sub(fixed).max(MIN_TITLE / 2));
     let beside_at_most = room.map(|room| room.saturating_sub(longest.min(MIN_TITLE) + GAP));
     let beside = |aside: &Aside| beside_at_most.is_none_or(|most| aside.text().width() <= most);
@@ -97,7 +96,7 @@ pub(crate) fn table(out: &Output, rows: &[Row]) -> String {
                 line.push_str(&out.dim(aside.text()));
             }
             aside => {
-                // Nothing stands beside it: the title has all the room.
+                // Without anything beside it, the title has all the room.
                 line.push_str(&shortened(&row.title, room.unwrap_or(usize::MAX)));
                 if let (Some(aside), Some(width)) = (aside, out.width) {
                     lines.push(std::mem::take(&mut line).trim_end().to_owned());

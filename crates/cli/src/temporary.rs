@@ -1,4 +1,4 @@
-//! Temporary folders, in a place where every user of the machine may write.
+//! Private temporary folders, in a place where every user of the machine may write.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

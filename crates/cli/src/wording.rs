@@ -4,7 +4,9 @@
 //! Only [`refusal`] says how to override a refusal, and only to people: the core sets an override for nobody else.
 
 use onus_core::quote::{self, shell_word};
-use onus_core::refusal::{Forced, Kind, OnSeat, OnWorktree, Override, Reader, Refusal, RefusalView, Step};
+use onus_core::refusal::{
+    CallerKind, Forced, OnSeat, OnWorktree, Override, Reader, Refusal, RefusalView, Step,
+};
 use onus_core::transition::Verb;
 use onus_engine::Notice;
 
@@ -21,7 +23,7 @@ pub(crate) fn notice(notice: &Notice) -> Notice<String> {
     notice.worded(&step)
 }
 
-/// The same on one line.
+/// A notice and its next steps on one line.
 pub(crate) fn notice_line(notice: &Notice) -> String {
     let steps = notice.next.iter().filter_map(step);
     let commands: Vec<String> = steps.map(|step| without_comment(&step).to_owned()).collect();
@@ -40,6 +42,9 @@ fn overriding(way: &Override) -> String {
     let link = if way.needs_link { " --link URL" } else { "" };
     match &way.by {
         Forced::SameRequest => format!("repeat it with --force --reason '…'{link}"),
+        Forced::ClaimInWorktree(task) => {
+            format!("onus claim {} --worktree --force --reason '…'{link}", quote::name(task))
+        }
         Forced::Takeover(task) => format!("onus takeover {} --force --reason '…'{link}", quote::name(task)),
         Forced::SeatTakeover(seat) => {
             let seat = quote::name(seat.as_str());
@@ -49,7 +54,7 @@ fn overriding(way: &Override) -> String {
     }
 }
 
-/// A step as a command, or in plain words where there is no command for it. None: it cannot be written as a legible command.
+/// A step as a command, or in plain words if there is no command for it. None if it cannot be written as a legible command.
 pub(crate) fn step(step: &Step) -> Option<String> {
     let on =
         |command: &str, task: &str, rest: &str| Some(format!("onus {command} {}{rest}", shell_word(task)?));
@@ -81,7 +86,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             Verb::Takeover => on("takeover", task, " --reason '…'"),
             Verb::Handoff => on("handoff", task, " --to agent:NAME --reason '…'"),
             Verb::Reset => on("reset", task, " --dry-run"),
-            // There is no command for it: a lapsed lease is swept when it is in the way.
+            // There is no command for this: a lapsed lease is ended when it is in the way.
             Verb::Lapse => None,
             verb => on(verb.as_str(), task, ""),
         },
@@ -129,12 +134,13 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::RepeatWithKey => said("with --key you can repeat a command safely: it is applied once"),
         Step::LongerReference => said("use more characters of the uid, or the id"),
         Step::Identify(kind) => said(match kind {
-            Kind::Agent => "agents: set ONUS_ACTOR=agent:NAME, and ONUS_INSTANCE, one per conversation",
-            Kind::Person => {
+            CallerKind::Agent => "agents: set ONUS_ACTOR=agent:NAME, and ONUS_INSTANCE, one per conversation",
+            CallerKind::Person => {
                 "people: use a terminal, or set identity.actor = \"human:NAME\" in your user configuration"
             }
-            Kind::Pipeline => "CI: set ONUS_ACTOR=ci:NAME",
+            CallerKind::Pipeline => "CI: set ONUS_ACTOR=ci:NAME",
         }),
+        Step::PresentNoToken => said("unset ONUS_TOKEN, or set it to the token that you were granted"),
         Step::UseOwnName => said("leave out --as and ONUS_ACTOR, or set ONUS_ACTOR=agent:NAME"),
         Step::NameInstance => said(
             "ONUS_INSTANCE=NAME onus …   # the instance that you were told at the start of this conversation",
@@ -190,7 +196,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::PassGate { task, gate, by } => {
             let by = match by {
                 Reader::Reviewer => "by someone who did not work on it",
-                Reader::Person | Reader::Holder => "by whoever may judge it",
+                Reader::Person | Reader::Holder => "by someone who may pass it",
             };
             Some(format!("onus gate pass {} {}   # {by}", shell_word(task)?, shell_word(gate)?))
         }

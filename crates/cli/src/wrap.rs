@@ -1,10 +1,10 @@
-//! Prose that fits a screen: broken between words, what follows a line's first indented below it.
+//! Wraps prose to the screen: lines are broken between words, and continuation lines are indented.
 //!
-//! A step stays on one line, however long: it is there to be copied. So does a word that is too long by itself.
+//! A next step stays on one line, however long, so that it can be copied. So does a single word that is too long.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Each line in at most so many columns. Colours take no room.
+/// Wraps each line to at most this many columns. Colours take no room.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     text.split('\n').map(|line| one(line, columns)).collect::<Vec<_>>().join("\n")
 }
@@ -35,8 +35,9 @@ fn one(line: &str, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// The pieces between which a line may be broken: after a space, which stays with the word before it, as runs of spaces are
-/// columns; and after a character of double width, as such scripts have no spaces. A number stays with its unit.
+/// The pieces between which a line may be broken: after a space, which stays with the word before it because runs of
+/// spaces align columns; and after a double-width character, because such scripts have no spaces. A number stays with its
+/// unit.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let (mut begins, mut ends) = (0, 0);
@@ -54,8 +55,8 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// What the lines after the first begin with: the bar of a quotation, the place of what stands in the last column, or a little
-/// more than the first line.
+/// The indent of continuation lines: the bar of a quotation, the start of the last column, or a little more than the indent
+/// of the first line.
 fn hanging(plain: &str, columns: usize) -> String {
     let margin = plain.len() - plain.trim_start_matches(' ').len();
     let rest = &plain[margin..];
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_indented_by_what_the_line_is() {
+    fn the_indent_of_continuation_lines_depends_on_the_line() {
         assert_eq!(wrapped("  | one two three", 12), "  | one two\n  | three");
         assert_eq!(wrapped("  why  one two three", 16), "  why  one two\n       three");
         assert_eq!(wrapped("one two three", 8), "one two\n  three");

@@ -1,53 +1,35 @@
-//! Who acts: actors, their instances, and the caller of one command.
+//! Actors, their instances, and the caller of one command.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Token, Uid, shortened};
+use crate::ids::{Token, Uid, checked_text, shortened};
 use crate::lease::Process;
-use crate::quote::is_hidden;
+use crate::quote::{self, is_hidden};
 use crate::refusal::Refusal;
 use crate::scope::WorktreeId;
 use crate::task::words;
 use crate::time::Tick;
 
-/// What an actor is. People are never refused by a timer and may force; the others may not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The kind of an actor. No timer ends a person's lease, and only people may force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActorKind {
     Human,
     Agent,
     Ci,
 }
 
-impl ActorKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ActorKind::Human => "human",
-            ActorKind::Agent => "agent",
-            ActorKind::Ci => "ci",
-        }
-    }
-}
-
 /// An actor's name: `human:alice`, `agent:codex`, `ci:main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ActorName {
-    text: String,
-}
+pub struct ActorName(String);
 
 impl ActorName {
     pub const MAX_LEN: usize = 64;
-
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     pub fn kind(&self) -> ActorKind {
-        match self.text.split(':').next() {
+        match self.0.split(':').next() {
             Some("human") => ActorKind::Human,
             Some("agent") => ActorKind::Agent,
             _ => ActorKind::Ci,
@@ -56,12 +38,6 @@ impl ActorName {
 
     pub fn is_person(&self) -> bool {
         self.kind() == ActorKind::Human
-    }
-}
-
-impl fmt::Display for ActorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -84,25 +60,13 @@ impl FromStr for ActorName {
                 Self::MAX_LEN
             )));
         }
-        Ok(ActorName { text: text.to_owned() })
+        Ok(ActorName(text.to_owned()))
     }
 }
 
-impl TryFrom<String> for ActorName {
-    type Error = Refusal;
+checked_text!(ActorName);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<ActorName> for String {
-    fn from(name: ActorName) -> String {
-        name.text
-    }
-}
-
-/// How far an actor is trusted, 0 to 3. Set by people.
+/// How far an actor is trusted, from 0 to 3. People set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tier(pub u8);
@@ -110,6 +74,12 @@ pub struct Tier(pub u8);
 impl Tier {
     pub const DEFAULT: Tier = Tier(1);
     pub const MAX: Tier = Tier(3);
+}
+
+impl Default for Tier {
+    fn default() -> Tier {
+        Tier::DEFAULT
+    }
 }
 
 impl fmt::Display for Tier {
@@ -147,11 +117,10 @@ impl InstanceId {
 
     /// A person is one instance in all terminals.
     pub fn person() -> InstanceId {
-        InstanceId("person".to_owned())
+        InstanceId(PERSON.to_owned())
     }
 
-    /// A program that asks through a server of ours and of which nothing else is known: its connection, told from every
-    /// other by the server's process.
+    /// A program that calls through our server and is otherwise unknown: its connection, identified by the server's process.
     pub fn connection(pid: u32, start: u64) -> InstanceId {
         InstanceId(format!("{CONNECTION}{pid}-{start}"))
     }
@@ -167,19 +136,9 @@ impl InstanceId {
         other.0.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Whether both belong to one conversation, as far as one of them is the whole of it.
+    /// Whether both are the same conversation, or one is a part of the other. Two parts are not.
     pub fn is_one_with(&self, other: &InstanceId) -> bool {
         self == other || self.has_part(other) || other.has_part(self)
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for InstanceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -201,28 +160,28 @@ impl FromStr for InstanceId {
     }
 }
 
-impl TryFrom<String> for InstanceId {
-    type Error = Refusal;
+checked_text!(InstanceId);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
+/// A person's instance. It tells nobody anything, so no sentence names it.
+const PERSON: &str = "person";
 
-impl From<InstanceId> for String {
-    fn from(instance: InstanceId) -> String {
-        instance.0
+/// An actor and its instance in a sentence of ours. A command that a person runs under a lease has an instance of its own,
+/// which is named.
+pub fn spoken(actor: &str, instance: &str) -> String {
+    match instance {
+        PERSON if actor.starts_with("human:") => actor.to_owned(),
+        _ => format!("{actor} ({})", quote::name(instance)),
     }
 }
 
 /// How the instance of a connection begins.
 const CONNECTION: &str = "mcp-";
 
-/// How an instance was told from others of its actor.
+/// How an instance was distinguished from others of its actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
-    /// Said outright: `ONUS_INSTANCE`, or a protocol that names it.
+    /// Named explicitly: by `ONUS_INSTANCE`, or by a protocol.
     Name,
     /// A registered process above the caller.
     Ancestor,
@@ -230,17 +189,17 @@ pub enum KnownBy {
     Harness,
     /// A person: one instance in all terminals.
     Person,
-    /// Only the folder it works in: two conversations there look the same.
+    /// Only by the folder it works in: two conversations there look the same.
     Worktree,
 }
 
-/// Who gives a command. Resolved by the interface before the engine is asked.
+/// The caller of a command. The interface resolves it before it calls the engine.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor: ActorName,
     pub instance: InstanceId,
     pub known_by: KnownBy,
-    /// The conversation that it is a part of, where it asks for files as one.
+    /// The conversation that it is a part of, if it asks for files as a part.
     pub whole: Option<InstanceId>,
     /// The token presented for the task of this command, if any.
     pub token: Option<Token>,
@@ -248,9 +207,9 @@ pub struct Caller {
     pub ancestry: Vec<Process>,
     /// Its harness reported the start of a turn, and not yet its end.
     pub in_turn: bool,
-    /// What its own clock says, where the store's is a server's.
+    /// The reading of its own clock, if the store's is a server's.
     pub own_clock: Option<Tick>,
-    /// The process that its instance is registered as, if the call comes from there. Only asked for where a lease is bound.
+    /// The process that its instance is registered as, if the call comes from there. Looked up only if a lease is bound.
     pub process: Option<Process>,
 }
 
@@ -260,22 +219,22 @@ pub struct KnownInstance {
     pub actor: ActorName,
     pub instance: InstanceId,
     pub process: Option<Process>,
-    /// The process group that it runs, and that must be ended before somebody takes over from it when it is dead.
+    /// The process group that it runs. If the instance is dead, the group must be ended before another takes over.
     pub group: Option<u32>,
     pub seen_at_ms: i64,
     /// Its harness reported the start of a turn, and not yet its end.
     pub in_turn: bool,
     pub wants: Option<Wanted>,
-    /// When it was last registered for its process, which may be several instances: see [`KnownInstance::is_live`].
+    /// When it was last registered for its process, which may run several instances: see [`KnownInstance::is_live`].
     pub registered_at_ms: Option<i64>,
-    /// When it said that it ends. Its next action, in whatever process, takes that back.
+    /// When it reported its end. Its next action, in whatever process, revokes that.
     pub ended_at_ms: Option<i64>,
     /// How far its transcript was read for what it used.
     pub read: Option<String>,
 }
 
 impl KnownInstance {
-    /// One of which nothing is known but that it was seen.
+    /// An instance of which only an action is known.
     pub fn seen(actor: ActorName, instance: InstanceId, seen_at_ms: i64) -> KnownInstance {
         KnownInstance {
             actor,
@@ -291,52 +250,53 @@ impl KnownInstance {
         }
     }
 
-    /// Whether it has not said that it ended. That its process lives is another question.
+    /// Whether it has not reported its end. Its process may still be dead.
     pub fn is_live(&self) -> bool {
         self.ended_at_ms.is_none()
     }
 }
 
-/// What an instance was refused because another has it.
+/// A path or a task that an instance was refused because another has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The task whose lease has it.
+    /// The task whose lease has the path.
     pub task: Uid,
     /// None: the task itself.
     pub path: Option<String>,
-    /// Where it would have touched that path. None: it would have declared it, or the worktree is not known.
+    /// Where the instance would have touched the path. None: it would have declared it, or the worktree is unknown.
     pub worktree: Option<WorktreeId>,
     pub at_ms: i64,
 }
 
 words! {
-    /// What somebody is to be told about a file.
+    /// What a pending notice says about a file.
     PendingKind("kind of pending notice") {
         /// Another changes it in a worktree of its own.
         Merge = "merge",
-        /// A command changed it past its holder.
+        /// A command changed it without asking its holder.
         Changed = "changed",
         /// A branch cannot be merged in it with the task's.
         Conflict = "conflict",
-        /// A task was opened for it, and the one who changes it could not be told at once.
+        /// A task was opened for it, and its author could not be notified at once.
         Opened = "opened",
     }
 }
 
-/// What somebody is told with its next answer, whenever that is: the holder of a lease, or who changed a file past it.
+/// A notice that its recipient gets with its next answer. The recipient is the holder of a lease, or the instance that changed a
+/// file of that lease without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingNotice {
-    /// Who is told.
+    /// The recipient.
     pub actor: ActorName,
     pub instance: InstanceId,
-    /// The lease that reserves the file. What is said of it is of no use when it has ended.
+    /// The lease that reserves the file. Once it has ended, the notice is useless.
     pub task: Uid,
     pub token: Token,
     pub kind: PendingKind,
     pub path: String,
-    /// Who did it. None: that cannot be told.
+    /// Who did it. None: unknown.
     pub by: Option<(ActorName, InstanceId)>,
-    /// For which task, and where, as far as that matters.
+    /// For which task and where that was done, if it matters.
     pub by_task: Option<Uid>,
     pub worktree: Option<String>,
     pub branch: Option<String>,
@@ -344,7 +304,7 @@ pub struct PendingNotice {
 }
 
 impl PendingNotice {
-    /// Whether it is for the one who did it, and not for the holder.
+    /// Whether it is for the instance that did it, and not for the holder.
     pub fn is_own(&self) -> bool {
         self.by.as_ref().is_some_and(|(actor, instance)| (actor, instance) == (&self.actor, &self.instance))
     }
@@ -353,6 +313,13 @@ impl PendingNotice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_person_is_named_without_the_instance_that_is_the_same_everywhere() {
+        assert_eq!(spoken("human:ann", "person"), "human:ann");
+        assert_eq!(spoken("human:ann", "run-1"), "human:ann (run-1)");
+        assert_eq!(spoken("agent:ada", "ada-1"), "agent:ada (ada-1)");
+    }
 
     #[test]
     fn actors_have_a_kind_and_a_plain_name() {

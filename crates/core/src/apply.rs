@@ -46,14 +46,14 @@ pub enum Change {
     },
     /// Numbers at least up to this one are taken.
     NumberTaken(Number),
-    /// The same for seats.
+    /// Seat numbers at least up to this one are taken.
     SeatNumberTaken(Number),
     PutSeat(Box<Seat>),
     PutTask(Box<Task>),
-    /// The same, where the task's facts, its texts and whether it is finished are as they were: less to write.
+    /// Like `PutTask`, but the task's facts, its texts and whether it is finished did not change: less to write.
     MoveTask(Box<Task>),
     OpenLease(Box<Lease>),
-    /// A holder came back after a lapse: the lease goes on under its token.
+    /// A holder came back after a lapse: the lease continues under its token.
     ReviveLease {
         task: Uid,
         token: Token,
@@ -69,31 +69,31 @@ pub enum Change {
         worktree: String,
         branch: Option<String>,
     },
-    /// What became of what the lease's holder left uncommitted.
+    /// What became of the files that the lease's holder left uncommitted.
     SetRescue {
         task: Uid,
         token: Token,
         rescue: Rescue,
     },
-    /// Work under a lease that goes on was recorded: it waits no more.
+    /// Work under a lease that has not ended was recorded: it no longer waits for an event.
     RecordWork {
         task: Uid,
         token: Token,
         stretches: Vec<Stretch>,
         waited_ms: i64,
     },
-    /// What a session submitted was approved, rejected or otherwise taken out of review.
+    /// A session's submitted work was approved, rejected or otherwise taken out of review.
     EndReview {
         task: Uid,
         token: Token,
         at_ms: i64,
     },
-    /// Work that the event tells, or what a correction says of it: a row each, which nothing changes afterwards.
+    /// Work that the event records, or a correction of it: one row each, which never changes afterwards.
     AddStretches(Vec<Recorded>),
     AddUsage(UsageRow),
     AddCommit(CommitRow),
     AddJudgement(JudgementRow),
-    /// What gates of the task came to counts no longer.
+    /// Judgements of the task's gates no longer count.
     VoidJudgements {
         task: Uid,
     },
@@ -108,7 +108,7 @@ pub enum Change {
         worked: Worked,
         ended: Ended,
     },
-    /// The task depends on these too. Counted on both sides: what is unmet, and who is waited for.
+    /// The task also depends on these. Counted on both sides: unmet dependencies, and open dependents.
     AddDeps {
         task: Uid,
         on: BTreeSet<Uid>,
@@ -117,27 +117,27 @@ pub enum Change {
         task: Uid,
         on: BTreeSet<Uid>,
     },
-    /// Those who depend on the task have one unmet dependency less, or one more.
+    /// The task's dependents have one unmet dependency less, or one more.
     Met {
         task: Uid,
         met: bool,
     },
-    /// Those whom the task depends on have one unfinished dependent less, or one more.
+    /// The task's dependencies have one unfinished dependent less, or one more.
     Finished {
         task: Uid,
         finished: bool,
     },
-    /// A task has this many unfinished children more.
+    /// A task has this many more unfinished children.
     CountChildren {
         parent: Uid,
         more: i64,
     },
-    /// These are the task's references in other systems, and no others: by system.
+    /// Replaces all of the task's references in other systems, by system.
     SetRefs {
         task: Uid,
         refs: BTreeMap<String, String>,
     },
-    /// A lease reserves these paths too. They count while it has not ended.
+    /// A lease also reserves these paths. They count while it has not ended.
     AddScope {
         task: Uid,
         token: Token,
@@ -148,7 +148,7 @@ pub enum Change {
         token: Token,
         scope: Scope,
     },
-    /// Files that the lease touched in this worktree are no longer its own.
+    /// The lease no longer reserves these files, which it touched in this worktree.
     YieldFiles {
         task: Uid,
         token: Token,
@@ -215,7 +215,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     task.updated_at_ms = event.at_ms;
     keep_times(&mut task, event);
     neighbours(before, &task, &mut changes);
-    // The row first: a store may check that what the rest refers to exists.
+    // The task's row comes first: a store may check that what the other rows refer to exists.
     let is_moved_only = before.is_some_and(|before| {
         before.facts == task.facts
             && before.state.is_finished() == task.state.is_finished()
@@ -230,7 +230,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     Ok(changes)
 }
 
-/// Work began with the first lease that was more than a reservation, and ended when the task was done.
+/// Sets when work began, with the first lease that was more than a reservation, and when the task was done.
 fn keep_times(task: &mut Task, event: &Event) {
     match task.state {
         State::InProgress => drop(task.started_at_ms.get_or_insert(event.at_ms)),
@@ -245,7 +245,7 @@ fn keep_times(task: &mut Task, event: &Event) {
     }
 }
 
-/// What the neighbours' rows count of this task.
+/// The changes to counts in the rows of the task's dependencies, dependents and parent.
 fn neighbours(before: Option<&Task>, after: &Task, changes: &mut Vec<Change>) {
     let was_met = before.is_some_and(Task::is_met);
     if was_met != after.is_met() {
@@ -296,7 +296,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
         Body::TextRedacted { version, fields } => {
             changes.extend(fields.iter().map(|field| Change::Unindex(key(*version, *field))));
         }
-        // For whom a task is kept outlives what others do to it meanwhile: only a claim, another assignment or time ends that.
+        // The task stays kept for its actor: only a claim, another assignment or time ends that.
         Body::TaskAccepted {} | Body::TaskReopened {} => {
             task.state = reopened(task.dropped_from.take());
             task.landing = Landing::default();
@@ -304,12 +304,12 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.submitter = None;
         }
         Body::TaskReset { lease } => {
-            task.state = State::Open;
             task.opened_token = task.token;
             task.fenced_token = task.token;
             task.submitter = None;
             task.landing = Landing::default();
-            acceptance::void(task);
+            // Ticks and judgements were about work that no longer counts.
+            task.acceptance.iter_mut().for_each(|line| line.ticked = None);
             changes.push(Change::VoidJudgements { task: task.uid });
             end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
         }
@@ -324,14 +324,10 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.state = State::InProgress;
             changes.push(Change::StartLease { task: task.uid, token: token_of(event)? });
         }
-        Body::TaskBlocked { lease } => {
-            task.state = State::Blocked;
-            end(task, event, EndKind::Blocked, lease.as_ref(), changes)?;
-        }
+        Body::TaskBlocked { lease } => end(task, event, EndKind::Blocked, lease.as_ref(), changes)?,
         Body::TaskUnblocked {} => task.state = State::Open,
         Body::TaskBranched(branch) => task.branch = Some(branch.clone()),
         Body::TaskSubmitted { lease } => {
-            task.state = State::Review;
             task.submitter = Some(event.actor.clone());
             end(task, event, EndKind::Submitted, Some(lease), changes)?;
         }
@@ -344,17 +340,12 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.kept = kept_for.as_ref().map(|kept_for| keep(kept_for, event.version));
         }
         Body::TaskDone { lease, awaits_landing } => {
-            task.state = State::Done;
             task.landing.awaited = *awaits_landing;
             end(task, event, EndKind::Done, Some(lease), changes)?;
         }
-        Body::TaskFailed { lease } => {
-            task.state = State::Failed;
-            end(task, event, EndKind::Failed, lease.as_ref(), changes)?;
-        }
+        Body::TaskFailed { lease } => end(task, event, EndKind::Failed, lease.as_ref(), changes)?,
         Body::TaskDropped { lease } => {
             task.dropped_from = Some(task.state);
-            task.state = State::Dropped;
             end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
         }
         Body::ScopeAdded { scope, areas, touched } => changes.push(Change::AddScope {
@@ -445,35 +436,14 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             worktree: worktree.clone(),
             branch: branch.clone(),
         }),
-        Body::RescueDue { .. }
-        | Body::RescueKept { .. }
-        | Body::RescueSettled { .. }
-        | Body::RescueDropped { .. } => {
-            let state = match &event.body {
-                Body::RescueKept { .. } => RescueState::Kept,
-                Body::RescueSettled { outcome, .. } => *outcome,
-                Body::RescueDropped { .. } => RescueState::Dropped,
-                _ => RescueState::Due,
-            };
-            let rescue = Rescue { state, version: event.version };
-            changes.push(Change::SetRescue { task: task.uid, token: token_of(event)?, rescue });
-        }
-        Body::LeaseReleased { lease } => {
-            task.state = State::Open;
-            end(task, event, EndKind::Released, Some(lease), changes)?;
-        }
-        Body::LeaseLapsed { lease, .. } => {
-            task.state = State::Open;
-            end(task, event, EndKind::Lapsed, Some(lease), changes)?;
-        }
-        Body::LeaseTakenOver { lease, .. } => {
-            task.state = State::Open;
-            end(task, event, EndKind::TakenOver, Some(lease), changes)?;
-        }
-        Body::LeaseRevoked { lease, .. } => {
-            task.state = State::Open;
-            end(task, event, EndKind::Revoked, Some(lease), changes)?;
-        }
+        Body::RescueDue { .. } => changes.push(set_rescue(task, event, RescueState::Due)?),
+        Body::RescueKept { .. } => changes.push(set_rescue(task, event, RescueState::Kept)?),
+        Body::RescueSettled { outcome, .. } => changes.push(set_rescue(task, event, *outcome)?),
+        Body::RescueDropped { .. } => changes.push(set_rescue(task, event, RescueState::Dropped)?),
+        Body::LeaseReleased { lease } => end(task, event, EndKind::Released, Some(lease), changes)?,
+        Body::LeaseLapsed { lease, .. } => end(task, event, EndKind::Lapsed, Some(lease), changes)?,
+        Body::LeaseTakenOver { lease, .. } => end(task, event, EndKind::TakenOver, Some(lease), changes)?,
+        Body::LeaseRevoked { lease, .. } => end(task, event, EndKind::Revoked, Some(lease), changes)?,
         Body::SessionRecorded { usage } => changes.push(Change::AddUsage(UsageRow {
             task: task.uid,
             token: token_of(event)?,
@@ -533,7 +503,6 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             changes.push(Change::AddStretches((0..).zip(taken.chain(given)).map(row).collect()));
         }
         Body::LeaseHandedOff { kept_for, lease } => {
-            task.state = State::Open;
             task.kept = Some(keep(kept_for, event.version));
             end(task, event, EndKind::HandedOff, lease.as_ref(), changes)?;
         }
@@ -550,10 +519,15 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
     Ok(())
 }
 
-/// Whether an event carries the word that whoever goes on with the task should read first: it took the task on, and somebody said why.
+/// Whether an event has the text that the next holder should read first: it moved the task on, with a note or a reason.
 fn leaves_a_word(event: &Event) -> bool {
-    let is_said = |field| event.texts.contains_key(&field);
-    event.body.takes_on() && (is_said(Field::Note) || is_said(Field::Reason))
+    let has = |field| event.texts.contains_key(&field);
+    event.body.moves_on() && (has(Field::Note) || has(Field::Reason))
+}
+
+fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<Change, Misplaced> {
+    let rescue = Rescue { state, version: event.version };
+    Ok(Change::SetRescue { task: task.uid, token: token_of(event)?, rescue })
 }
 
 fn token_of(event: &Event) -> Result<Token, Misplaced> {
@@ -568,6 +542,7 @@ fn keep(kept_for: &KeptFor, version: Version) -> Kept {
     }
 }
 
+/// Moves the task to the state that follows this kind of end, and ends its lease if it has one.
 fn end(
     task: &mut Task,
     event: &Event,
@@ -575,6 +550,7 @@ fn end(
     lease: Option<&LeaseEnd>,
     changes: &mut Vec<Change>,
 ) -> Result<(), Misplaced> {
+    task.state = how.leads_to();
     let Some(end) = lease else { return Ok(()) };
     task.leased = false;
     changes.push(Change::EndLease {

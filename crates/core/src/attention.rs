@@ -1,4 +1,4 @@
-//! What waits for one actor in particular: for it alone work goes on.
+//! What waits for one actor in particular: only that actor can move it on.
 
 use serde::Serialize;
 
@@ -7,21 +7,21 @@ use crate::task::{State, Task};
 use crate::time::Moment;
 use crate::transition::Verb;
 
-/// What somebody is waited for.
+/// What an actor is expected to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {
-    /// To continue it: it was handed to them, or sent back.
+    /// Continue the task, which was handed to them or sent back.
     Claim,
-    /// To approve or reject it.
+    /// Approve or reject it.
     Review,
-    /// To accept it, to say what it was blocked for, to try it again: or to drop it.
+    /// Accept, unblock or retry it, or drop it.
     Decision,
 }
 
 impl Awaited {
-    /// What they would do about it first.
+    /// The first verb that the actor would use.
     pub fn verb(self, state: State) -> Verb {
         match (self, state) {
             (Awaited::Claim, _) => Verb::Claim,
@@ -33,13 +33,13 @@ impl Awaited {
     }
 }
 
-/// The person who answers for a task: its owner, else the person who asked for it.
+/// The person accountable for a task: its owner, or else the person who created it.
 pub fn accountable(task: &Task) -> Option<&ActorName> {
     task.facts.owner.as_ref().or(Some(&task.created_by).filter(|creator| creator.is_person()))
 }
 
-/// What a task waits for of this actor. What nobody answers for concerns every person; agents are waited for only by what
-/// is kept for them. `worked_on_it`: nobody reviews their own work.
+/// What a task expects of this actor. A task without an accountable person concerns every person; only tasks that are kept for
+/// them wait for agents. `worked_on_it`: nobody reviews their own work.
 pub fn awaited(task: &Task, actor: &ActorName, worked_on_it: bool, now: &Moment) -> Option<Awaited> {
     let concerns = accountable(task).map_or(actor.is_person(), |person| person == actor);
     match task.state {

@@ -1,4 +1,4 @@
-//! The hash chain: how an event is written down, and how its hash is made.
+//! The hash chain: how an event is written, and how its hash is computed.
 //!
 //! `hash = sha256(canonical JSON of everything except seq and hash)`. Canonical is what `jq -cSj` prints: keys sorted,
 //! no white space, integers and strings only. A reader with `jq` and `sha256sum` can check every line.
@@ -12,7 +12,7 @@ use crate::ids::{Token, Uid, Version};
 use crate::text::{Field, hex};
 use crate::time::{parse_rfc3339, rfc3339};
 
-/// An event as it is stored and exported: the payload is JSON, kept as it was hashed.
+/// An event as it is stored and exported. The payload is JSON, exactly as it was hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub seq: u64,
@@ -30,7 +30,7 @@ pub struct Record {
     pub hash: String,
 }
 
-/// A stored event that no event of this version of onus can be.
+/// A stored event that this version of onus cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(pub String);
@@ -55,7 +55,7 @@ impl Record {
         object
     }
 
-    /// What the hash must be.
+    /// The hash that the record must have.
     pub fn expected_hash(&self) -> String {
         let mut text = String::with_capacity(512);
         write_canonical(&Value::Object(self.hashed()), &mut text);
@@ -105,7 +105,7 @@ impl Record {
         }
     }
 
-    /// What happened. Says what is wrong with the payload if no event of this version has such a one.
+    /// The body that the record spells, or what is wrong with its payload.
     pub fn body(&self) -> Result<Body, Unreadable> {
         let mut payload = self.payload.clone();
         if let Some(map) = payload.as_object_mut() {
@@ -115,7 +115,7 @@ impl Record {
             .map_err(|error| Unreadable(format!("its {} payload is unreadable: {error}", self.kind)))
     }
 
-    /// The event this record spells. Says what is wrong with it if it spells none.
+    /// The event that the record spells, or what is wrong with the record.
     pub fn to_event(&self) -> Result<Event, Unreadable> {
         let bad = |what: &str| Unreadable(format!("its {what} is unreadable"));
         let texts = match self.payload.get("texts") {
@@ -149,12 +149,12 @@ impl Record {
         })
     }
 
-    /// The digests of the texts beside this event.
+    /// The digests of the texts that are stored with this event.
     pub fn text_digests(&self) -> Vec<(Field, String)> {
         let Some(texts) = self.payload.get("texts").and_then(Value::as_object) else { return Vec::new() };
         Field::ALL
-            .into_iter()
-            .filter_map(|field| Some((field, texts.get(field.as_str())?.as_str()?.to_owned())))
+            .iter()
+            .filter_map(|field| Some((*field, texts.get(field.as_str())?.as_str()?.to_owned())))
             .collect()
     }
 }

@@ -1,27 +1,27 @@
-//! Circles of waiting: holders that each wait for what the next one has, so that none of them ever gets on.
+//! Circles of waiting: holders that each wait for what the next one has, so that none of them makes progress.
 //!
-//! What somebody waits for is what it was last refused: a path that another's lease reserves, or a task that another holds or
-//! that depends on one. A circle is named to everybody in it, with one way out that all of them are told alike: who gives
-//! back what. Nobody's lease is taken away; leases that lapse end a circle by themselves.
+//! A holder waits for what it was last refused: a path that another's lease reserves, or a task that another holds or that
+//! depends on one. All holders in a circle get the same message, with the same way out: who gives back what. No lease is taken
+//! away; leases that lapse end a circle by themselves.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
-use crate::actor::{ActorName, InstanceId};
+use crate::actor::{self, ActorName, InstanceId};
 use crate::quote;
 use crate::refusal::Step;
 use crate::scope::Glob;
 use crate::time::MINUTE_MS;
 use crate::transition::Verb;
 
-/// Whoever was refused something longer ago than this has found another way.
+/// How long a refusal counts as a wait. After that the instance has probably found another way.
 pub const WISH_MS: i64 = 60 * MINUTE_MS;
 
-/// The longest circle that is looked for, and how many holders are looked at for one.
+/// The longest circle that is searched for, and how many holders a search visits.
 pub const MAX_LENGTH: usize = 8;
 pub const MAX_HOLDERS: usize = 64;
 
-/// Somebody that holds something.
+/// An instance that holds something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
     pub actor: ActorName,
@@ -29,27 +29,28 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// As it is called in a sentence.
+    /// The holder, worded for a sentence.
     pub fn spoken(&self) -> String {
-        format!("{} ({})", self.actor, quote::name(self.instance.as_str()))
+        actor::spoken(self.actor.as_str(), self.instance.as_str())
     }
 }
 
-/// That one holder waits for what another has.
+/// One holder that waits for what another has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
+    /// The one that waits.
     pub who: Holder,
     /// When it was refused.
     pub at_ms: i64,
-    /// Who has it.
+    /// The one that has what `who` waits for.
     pub holder: Holder,
-    /// The id of the task that the other holds.
+    /// The id of the task that `holder` holds.
     pub task: String,
-    /// Whether nobody planned that task: it was opened for edits that belonged to none.
+    /// Whether that task was opened for edits that belonged to no task.
     pub ad_hoc: bool,
-    /// The path that is waited for, and the glob of the other's lease that has it. None: the task itself.
+    /// The path that `who` waits for, and the glob of the holder's lease that has it. None: the task itself.
     pub path: Option<(String, Glob)>,
-    /// The task that it wants, where that waits for the other's task.
+    /// The task that `who` wants, if that one depends on `task`.
     pub through: Option<String>,
 }
 
@@ -67,7 +68,7 @@ impl Wait {
         }
     }
 
-    /// What its holder can do so that it is waited for no longer.
+    /// What the holder can do to end the wait.
     fn giving_back(&self) -> Step {
         match &self.path {
             Some((_, glob)) => Step::GiveBack { task: self.task.clone(), glob: glob.clone() },
@@ -76,7 +77,7 @@ impl Wait {
     }
 }
 
-/// Each waits for the next, and the last for the first.
+/// A circle: each holder waits for the next, and the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(Vec<Wait>);
 
@@ -85,20 +86,20 @@ impl Circle {
         &self.0
     }
 
-    /// When it closed: with the last refusal.
+    /// When the circle closed, with the last refusal.
     pub fn closed_at_ms(&self) -> i64 {
         self.0.iter().map(|wait| wait.at_ms).max().unwrap_or_default()
     }
 
-    /// The wait that ends if its holder gives back what it has: ad-hoc work yields to what was planned; else whoever was refused
-    /// last, as its work is the youngest of this kind. All who look come to the same.
+    /// The wait that should end, because its holder gives back what it has: ad-hoc work yields to planned work; otherwise the
+    /// holder that was refused last yields, since its work is the youngest. Every observer gets the same answer.
     fn way_out(&self) -> Option<&Wait> {
         let refused_at =
             |holder: &Holder| self.0.iter().find(|wait| wait.who == *holder).map(|wait| wait.at_ms);
         self.0.iter().max_by_key(|wait| (wait.ad_hoc, refused_at(&wait.holder), wait.holder.clone()))
     }
 
-    /// Who waits for whom, and who should give back what, in a sentence for everybody in it.
+    /// Words who waits for whom, and who should give back what, for everybody in the circle.
     pub fn message(&self) -> String {
         let waits: Vec<String> = self.0.iter().map(Wait::spoken).collect();
         let way_out = self.way_out().map(|wait| {
@@ -111,14 +112,14 @@ impl Circle {
         format!("deadlock: {}{}", waits.join("; "), way_out.unwrap_or_default())
     }
 
-    /// What this holder can do about it: give back, or wait for the one that does.
+    /// What this holder can do about it: give back what it has, or look at the task that has to.
     pub fn step_for(&self, holder: &Holder) -> Option<Step> {
         let wait = self.way_out()?;
         if wait.holder == *holder { Some(wait.giving_back()) } else { Some(Step::why(&wait.task)) }
     }
 }
 
-/// The shortest circle through one holder. `waits_of`: what somebody waits for, and who has it.
+/// The shortest circle through one holder. `waits_of`: the waits of a holder.
 pub fn circle_of<E>(
     start: &Holder,
     mut waits_of: impl FnMut(&Holder) -> Result<Vec<Wait>, E>,
@@ -179,7 +180,7 @@ mod tests {
         circle_of(&holder(start), waits).unwrap()
     }
 
-    /// How many steps lead from a node back to itself, at least.
+    /// The least number of steps from a node back to itself.
     fn shortest(edges: &[Vec<usize>], start: usize) -> Option<usize> {
         let mut reached: Vec<usize> = edges[start].clone();
         for length in 1..=edges.len() {
@@ -216,7 +217,7 @@ mod tests {
             }
         }
 
-        /// Wherever one stands in it, the way out is the same, and it is one holder's alone.
+        /// Wherever the circle is entered, the way out is the same, and concerns exactly one holder.
         #[test]
         fn all_are_told_the_same_way_out(n in 2_usize..8, ad_hoc in prop::collection::vec(any::<bool>(), 8)) {
             let circle = |start: usize| {

@@ -24,21 +24,21 @@ mod new_task;
 mod seat;
 mod spelling;
 
-pub use files::{ChangedFiles, Committed, FileChange, Guard, Look, Party, Presence};
+pub use files::{ChangedFiles, Committed, FileChange, Guard, Look, Presence, Runner};
 pub use new_task::{Intake, NewTask, PlannedTask, Schedule, TaskLink};
 pub use seat::{SeatAct, SeatTerms};
 
-/// One change, requested by one caller. Serialized it is the request that an idempotency key identifies: without
-/// what differs from one try to the next, such as how the task was spelled and which process asks.
+/// One change, requested by one caller. Its serialized form is what an idempotency key identifies, so it leaves out what
+/// differs from one try to the next, such as the spelling of the task and the calling process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Add(NewTask),
-    /// An ask that came by some channel: the one task of its origin, created or found.
+    /// Create or find the one task of an ask that came through a channel.
     Intake(Intake),
     /// A whole plan, all or nothing. Its tasks may name one another.
     AddPlan(Vec<PlannedTask>),
-    /// A change to one task. Without a reference: the one task that the caller holds.
+    /// Change one task. Without a reference: the one task that the caller holds.
     OnTask {
         #[serde(skip)]
         task: Option<TaskRef>,
@@ -47,13 +47,13 @@ pub enum Command {
     },
     /// Claim the best task that the caller may take.
     ClaimNext(Terms),
-    /// Taking, renewing or giving up a seat.
+    /// Take, renew or release a seat.
     OnSeat {
         seat: SeatName,
         act: SeatAct,
         force: Option<Force>,
     },
-    /// What follows is done only if the caller holds the seat under this token, compared inside the same transaction (P2).
+    /// Run the command only if the caller holds the seat under this token, compared inside the same transaction (P2).
     Seated {
         seat: SeatName,
         token: Token,
@@ -66,18 +66,18 @@ pub enum Command {
         reason: String,
         force: Option<Force>,
     },
-    /// Open a failed task for another attempt, and free what dead holders keep downstream.
+    /// Open a failed task for another attempt, and free tasks downstream whose leases have lapsed.
     Retry {
         #[serde(skip)]
         task: Option<TaskRef>,
         message: Option<String>,
         force: Option<Force>,
     },
-    /// Take the caller's own last change back. Without a reference: to the task that it changed last.
+    /// Undo the caller's own last change. Without a reference: to the task that it changed last.
     Undo {
         #[serde(skip)]
         task: Option<TaskRef>,
-        /// On which terms a lease that ended is asked for again.
+        /// The terms for claiming a lease that ended again.
         terms: Terms,
     },
     RegisterActor {
@@ -92,7 +92,7 @@ pub enum Command {
         actor: ActorName,
         alias: ActorName,
     },
-    /// Remember which process an instance of an actor is.
+    /// Record which process an instance of an actor is.
     RegisterInstance {
         actor: ActorName,
         instance: InstanceId,
@@ -100,19 +100,20 @@ pub enum Command {
         /// The process group that it runs, which ends with it.
         group: Option<u32>,
     },
-    /// May the caller, an agent, change these files now? What nobody reserved joins the latest of its tasks.
+    /// Ask whether the caller, an agent, may change these files now. Files that nobody reserved join its latest task.
     Guard(Guard),
-    /// What a look at the caller's worktree found changed.
+    /// Report what a look at the caller's worktree found changed.
     Look(Look),
-    /// What the caller, an agent, used of models since its transcript was last read: it counts for the sessions that it had then.
+    /// Report what the caller, an agent, used of models since its transcript was last read. It counts for the sessions that the
+    /// caller had then.
     Used(Reading),
-    /// The caller has made a commit.
+    /// Report that the caller has made a commit.
     Committed(Committed),
-    /// What an agent's harness reports of a conversation.
+    /// Report the phase of a conversation, as the agent's harness sees it.
     Presence(Presence),
-    /// A tool of the caller's, an agent, has changed these files. A sign of life, too.
+    /// Report that a tool of the caller, an agent, has changed these files. Also a sign of life.
     Changed(ChangedFiles),
-    /// Keep what each actor has worked in a month.
+    /// Record what each actor worked in a month.
     SealTimesheet {
         month: String,
         zone: String,
@@ -132,14 +133,14 @@ pub enum Command {
 #[serde(rename_all = "snake_case")]
 pub enum Act {
     Edit(Edit),
-    /// Let the task depend on others, or no longer.
+    /// Make the task depend on others.
     AddDeps {
         on: Vec<TaskRef>,
     },
     RemoveDeps {
         on: Vec<TaskRef>,
     },
-    /// Reserve more paths with the lease, or fewer.
+    /// Reserve more paths with the lease.
     AddScope {
         scope: Scope,
         /// Which of these were named by an area.
@@ -148,7 +149,7 @@ pub enum Act {
     RemoveScope {
         scope: Scope,
     },
-    /// Reserve files that are about to be changed, unless that was done.
+    /// Reserve files that are about to be changed, unless they are reserved already.
     Touch {
         paths: Vec<String>,
         #[serde(skip)]
@@ -157,11 +158,11 @@ pub enum Act {
         #[serde(skip)]
         extent: Extent,
     },
-    /// Say that files which the lease touched were changed, unless that was said.
+    /// Record that files which the lease touched were changed, each once.
     Change(ChangedFiles),
     /// Take files out of another's ad-hoc work whose turn is over.
     Yield(Yielding),
-    /// Say in which worktree the lease's work is done from now on.
+    /// Record the worktree in which the lease's work is done from now on.
     Attach(Attachment),
     Note {
         text: String,
@@ -169,7 +170,7 @@ pub enum Act {
         /// Where a decision or a finding can be read.
         link: Option<String>,
     },
-    /// Say that an acceptance line, counted from 1, is true; or no longer.
+    /// Tick an acceptance line, counted from 1, or untick it.
     Tick {
         line: u64,
         undo: bool,
@@ -178,7 +179,7 @@ pub enum Act {
     Takeover(Terms),
     Renew {
         ttl_ms: Option<i64>,
-        /// Something came of the work since the last sign of life, such as output of a supervised command.
+        /// There was progress since the last sign of life, such as output of a supervised command.
         #[serde(skip)]
         progress: bool,
     },
@@ -186,26 +187,26 @@ pub enum Act {
         to: ActorName,
         reason: String,
     },
-    /// Keep the task for somebody, who has it with its first claim; whoever holds it hands it off.
+    /// Keep the task for an actor, whose first claim gets it. If the caller holds the task, this hands it off.
     Assign {
         to: ActorName,
-        /// How long it is kept. None: as the policy says.
+        /// How long the task is kept. None: as the policy says.
         keep_ms: Option<i64>,
         reason: String,
     },
-    /// Say what came of keeping what a lost lease's holder left uncommitted.
+    /// Record the outcome of a rescue of what a lost lease's holder left uncommitted.
     Rescue {
         token: Token,
         rescued: Rescued,
     },
-    /// Let what was kept of a lease go.
+    /// Drop what was kept of a lease.
     DropRescue {
         token: Token,
         reason: String,
     },
-    /// Say what the caller's session on the task used of a model.
+    /// Record what the caller's session on the task used of a model.
     RecordUsage(Usage),
-    /// Say what is wrong with one of the task's sessions.
+    /// Correct one of the task's sessions.
     Correct {
         token: Token,
         correction: Correction,
@@ -215,27 +216,27 @@ pub enum Act {
     Move {
         verb: Verb,
         message: Option<String>,
-        /// What git calls uncommitted where it is said, if that was looked at.
+        /// What git reports as uncommitted in the caller's worktree, if it was asked.
         #[serde(skip)]
         uncommitted: Option<Uncommitted>,
-        /// The gates that are asked for where it is said.
+        /// The gates that the caller's worktree defines for this verb.
         #[serde(skip)]
         demand: Option<Demand>,
     },
-    /// Say what a gate came to.
+    /// Record a gate's verdict.
     Judge(Judging),
     /// Begin to land, after everything was checked.
     Land(Checked),
-    /// Say what became of the landing that was begun: of this intended commit.
+    /// Record what became of the landing of this intended commit.
     SettleLanding {
         commit: CommitId,
         settled: Settled,
     },
-    /// Say that the task's changes are in the target, by whatever way.
+    /// Record that the task's changes are in the target, however they got there.
     FoundLanded(Landed),
-    /// Say why its branch cannot land as it is.
+    /// Record why the task's branch cannot land as it is.
     FailLanding(Failure),
-    /// Say that a commit was made under the lease.
+    /// Record a commit that was made under the lease.
     Commit(CommitId),
     Redact {
         version: Version,
@@ -244,18 +245,18 @@ pub enum Act {
     },
 }
 
-/// What a gate came to, and the gate as it is defined where that was found out.
+/// A gate's verdict, and the gate as it was defined where it was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judging {
     pub gate: Gate,
     pub verdict: Verdict,
     pub judgement: Judgement,
-    /// What whoever judged it says.
+    /// What the judge says about it.
     pub message: Option<String>,
 }
 
-/// Files of ad-hoc work whose turn is over, and the lease as it was when git was asked about them: named here, git has called
-/// them clean since. Whoever goes on meanwhile has renewed its lease, and keeps them.
+/// Clean files of ad-hoc work whose turn is over, and the lease as it was when git was asked about them. A holder that has
+/// continued since then has renewed its lease, and keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Yielding {
     pub token: Token,
@@ -272,12 +273,12 @@ pub struct Attachment {
     /// For people.
     pub path: String,
     pub branch: Option<String>,
-    /// That branch is the task's own from now on.
+    /// Set if that branch is the task's own from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<TaskBranch>,
 }
 
-/// On which terms a lease is asked for.
+/// The requested terms of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Terms {
     /// None: the default for this caller. 0: no limit.
@@ -285,17 +286,17 @@ pub struct Terms {
     #[serde(skip)]
     pub process: Option<Process>,
     pub reserve: bool,
-    /// Paths to reserve beside those that the task declares.
+    /// Paths to reserve besides those that the task declares.
     pub scope: Scope,
     /// Which of these were named by an area.
     #[serde(skip_serializing_if = "Areas::is_empty")]
     pub scope_areas: Areas,
-    /// They were not declared: these are files about to be changed.
+    /// Set if `scope` was not declared but is files about to be changed.
     #[serde(skip)]
     pub touched: Option<Touched>,
-    /// Share them with others that share them, too.
+    /// Share the paths with other leases that share them too.
     pub shared: bool,
-    /// What the holder may not do, beside what the task forbids.
+    /// What the holder may not do, besides what the task forbids.
     pub constraints: Constraints,
     pub reason: Option<String>,
     #[serde(skip)]
@@ -304,19 +305,19 @@ pub struct Terms {
     pub worktree_id: Option<WorktreeId>,
     #[serde(skip)]
     pub branch: Option<String>,
-    /// The gates that are asked for before a claim.
+    /// The gates that must be passed before a claim.
     #[serde(skip)]
     pub demand: Option<Demand>,
 }
 
-/// A person's override: always with a reason, and with a link where the policy asks for one.
+/// A person's override: always with a reason, and with a link if the policy requires one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Force {
     pub reason: String,
     pub link: Option<String>,
 }
 
-/// Changes to a task's fields. What is None stays.
+/// Changes to a task's fields. A field that is None stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Edit {
     pub title: Option<String>,
@@ -344,12 +345,12 @@ pub struct Edit {
     pub add_scope_areas: Areas,
     pub remove_scope: Scope,
     pub mode: Option<Mode>,
-    /// Each instead of what there is of its kind.
+    /// Each replaces the task's constraint of its kind.
     pub constraints: Constraints,
     pub lift: BTreeSet<ConstraintKind>,
     pub add_gates: BTreeSet<GateKey>,
     pub remove_gates: BTreeSet<GateKey>,
-    /// The gates that the project defines: whoever may take none off a task may not edit one away either.
+    /// The gates that the project defines: a caller that may not take a gate off a task may not edit it away either.
     #[serde(skip)]
     pub defined: Vec<Gate>,
     /// Lines to add.
@@ -361,48 +362,35 @@ pub struct Edit {
 }
 
 impl Act {
-    /// A note on how it goes.
+    /// A verb of the table, before anybody has looked at the caller's worktree.
+    pub fn moved(verb: Verb, message: Option<String>) -> Act {
+        Act::Move { verb, message, uncommitted: None, demand: None }
+    }
+
+    /// A progress note.
     pub fn note(text: impl Into<String>) -> Act {
         Act::Note { text: text.into(), kind: NoteKind::Progress, link: None }
     }
 
-    /// Whether its answer carries a lease beside the task.
+    /// Whether its answer includes a lease besides the task.
     pub fn gives_lease(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Act::Claim(_)
-            | Act::Takeover(_)
-            | Act::Renew { .. }
-            | Act::Handoff { .. }
-            | Act::Assign { .. }
-            | Act::AddScope { .. }
-            | Act::RemoveScope { .. }
-            | Act::Touch { .. }
-            | Act::Attach(_) => true,
-            Act::Edit(_)
-            | Act::AddDeps { .. }
-            | Act::RemoveDeps { .. }
-            | Act::Change(_)
-            | Act::Yield(_)
-            | Act::Rescue { .. }
-            | Act::DropRescue { .. }
-            | Act::Note { .. }
-            | Act::Tick { .. }
-            | Act::Move { .. }
-            | Act::RecordUsage(_)
-            | Act::Commit(_)
-            | Act::Judge(_)
-            | Act::Land(_)
-            | Act::SettleLanding { .. }
-            | Act::FoundLanded(_)
-            | Act::FailLanding(_)
-            | Act::Correct { .. }
-            | Act::Redact { .. } => false,
-        }
+                | Act::Takeover(_)
+                | Act::Renew { .. }
+                | Act::Handoff { .. }
+                | Act::Assign { .. }
+                | Act::AddScope { .. }
+                | Act::RemoveScope { .. }
+                | Act::Touch { .. }
+                | Act::Attach(_)
+        )
     }
 }
 
 impl Command {
-    /// What is done, whatever the caller has to hold for it.
+    /// The command without the seat that the caller must hold for it.
     pub fn itself(&self) -> &Command {
         match self {
             Command::Seated { command, .. } => command.itself(),
@@ -410,19 +398,19 @@ impl Command {
         }
     }
 
-    /// Whether the holder gets on by it. Renewing, looking and arranging tasks is not getting on.
+    /// Whether it is progress of the holder's work. Renewing, looking and arranging tasks are not.
     pub fn is_progress(&self) -> bool {
         matches!(self.itself(), Command::OnTask { act: Act::Note { .. } | Act::Tick { .. }, .. })
     }
 
-    /// Whether the caller learns what is news to it from the answer. What it does not hear stays news.
+    /// Whether the caller reads the notices in the answer. Notices that it does not read stay pending.
     pub fn is_heard(&self) -> bool {
         match self.itself() {
             Command::Guard(guard) => guard.is_heard,
             Command::Look(look) => look.joining.is_heard,
             Command::Presence(presence) => matches!(presence, Presence::Here | Presence::TurnBegun),
             Command::Used(_) => false,
-            // These come beside what the caller asked for, whose answer it hears.
+            // These accompany the caller's actual request, whose answer it reads.
             Command::RegisterInstance { .. }
             | Command::OnTask {
                 act: Act::Yield(_) | Act::Rescue { .. } | Act::SettleLanding { .. }, ..
@@ -431,7 +419,7 @@ impl Command {
         }
     }
 
-    /// What the command does, as it is kept with a request that has a key.
+    /// The name of the command, as it is stored with a request that has a key.
     pub fn verb(&self) -> &'static str {
         match self {
             Command::Add(_) => "add",

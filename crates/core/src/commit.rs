@@ -1,12 +1,11 @@
 //! Commits: what one changes, which task it belongs to, and what its message says about tasks.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::actor::ActorName;
-use crate::ids::{TaskRef, Token, Uid, Version, shortened};
+use crate::ids::{TaskRef, Token, Uid, Version, checked_text, shortened};
 use crate::refusal::Refusal;
 
 /// A commit by its whole hash: 40 or 64 hexadecimal digits.
@@ -15,19 +14,9 @@ use crate::refusal::Refusal;
 pub struct CommitId(String);
 
 impl CommitId {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// As people say it.
+    /// The abbreviated hash, for people.
     pub fn short(&self) -> &str {
         &self.0[..10]
-    }
-}
-
-impl fmt::Display for CommitId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -43,19 +32,7 @@ impl FromStr for CommitId {
     }
 }
 
-impl TryFrom<String> for CommitId {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<CommitId> for String {
-    fn from(id: CommitId) -> String {
-        id.0
-    }
-}
+checked_text!(CommitId);
 
 /// A commit that was made under a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +45,13 @@ pub struct CommitRow {
     pub commit: CommitId,
 }
 
-/// What a change does beside which files it touches, as far as that is known when it is asked about.
+/// What a change does besides touching files, as far as that is known when it is checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Files that it removes. One that is renamed is not removed.
+    /// Files that it removes. Renaming does not count.
     pub removed: Vec<String>,
-    /// All that the task has changed, with this: the commits made for it, and what is about to be committed. None: an edit, of which
-    /// only the files are known.
+    /// Everything that the task has changed, including this change: the commits made for it, and what is about to be committed.
+    /// None: an edit, of which only the files are known.
     pub tally: Option<Tally>,
 }
 
@@ -85,7 +62,7 @@ pub struct Tally {
     pub lines: u64,
 }
 
-/// What git calls uncommitted where somebody says that a task is done.
+/// What git reports as uncommitted in the worktree where a task is finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uncommitted {
     /// The branch that is checked out there.
@@ -94,27 +71,28 @@ pub struct Uncommitted {
     pub is_linked: bool,
     /// Whether the task's lease is attached to it.
     pub is_attached: bool,
-    /// Files with changes, untracked ones too: some of them, and how many there are.
+    /// Some of the files with changes, including untracked ones.
     pub files: Vec<String>,
+    /// How many files have changes in all.
     pub count: usize,
 }
 
-/// Whether a branch is called like the own branch of a task: `onus/<id>` or `onus/<id>-<slug>`.
+/// Whether a branch is named like a task's own branch: `onus/<id>` or `onus/<id>-<slug>`.
 pub fn is_branch_of(branch: &str, id: &str) -> bool {
     let Some(name) = branch.strip_prefix("onus/") else { return false };
     let is_it = name.get(..id.len()).is_some_and(|start| start.eq_ignore_ascii_case(id));
     is_it && matches!(name.as_bytes().get(id.len()), None | Some(b'-'))
 }
 
-/// The words after which a commit's message names what it finishes.
+/// The words after which a commit's message names the tasks that it finishes.
 const FINISHING: [&str; 9] =
     ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
 
-/// The most tasks that one message is taken to name.
+/// The most tasks that are read from one message.
 const MOST_NAMED: usize = 10;
 
-/// The tasks that a commit's message says it finishes: `Resolves ON-12`, `fixes: ON-3, ON-4`. Only ids count: a bare number is
-/// another system's.
+/// The tasks that a commit's message says it finishes: `Resolves ON-12`, `fixes: ON-3, ON-4`. Only ids count: a bare number
+/// belongs to another system.
 pub fn resolved_by(message: &str) -> Vec<TaskRef> {
     let mut named: Vec<String> = Vec::new();
     for line in message.lines() {

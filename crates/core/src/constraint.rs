@@ -1,10 +1,9 @@
 //! Constraints: what the holder of a task may not do.
 //!
-//! A task has some, and a claim may add to them; a lease is granted with what both forbid. So a set only ever gets stricter on
-//! its way from the task to the holder: [`Constraints::meet`] is the stricter of two sets, whatever they are, and the order
-//! that it makes is [`Constraints::is_stricter_or_equal`]. What the guard enforces at the moment of a check is the meet of the
-//! lease's set and the task's as it is then: a task that is tightened binds its holder at once, one that is loosened binds
-//! whoever claims it next.
+//! A task has some, and a claim may add more; the lease is granted with both. So a set only gets stricter on its way from the
+//! task to the holder: [`Constraints::meet`] forbids what either of two sets forbids, and
+//! [`Constraints::is_stricter_or_equal`] is the order that it defines. The guard enforces the meet of the lease's set and the
+//! task's current set: tightening a task binds its holder at once, loosening it only helps the next holder.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::task::words;
 
 words! {
-    /// What a constraint is about.
+    /// The kind of a constraint.
     ConstraintKind("constraint") {
         ReadOnly = "read_only",
         NoDelete = "no_delete",
@@ -42,7 +41,7 @@ pub enum Constraint {
     MaxLines(u64),
 }
 
-/// The highest limit that means anything: one that JSON's readers keep exactly.
+/// The highest limit that is accepted; every JSON reader keeps it exactly.
 pub const MAX_LIMIT: u64 = 1_000_000_000;
 
 impl Constraint {
@@ -109,12 +108,12 @@ impl Constraints {
         *self == Constraints::default()
     }
 
-    /// Forbids this as well. Of two limits the lower counts.
+    /// Also forbids this. Of two limits the lower counts.
     pub fn insert(&mut self, constraint: Constraint) {
         *self = self.meet(&Constraints::default().with(constraint));
     }
 
-    /// Each at its strictest, in the order of their kinds.
+    /// The constraints, in the order of their kinds.
     pub fn iter(&self) -> impl Iterator<Item = Constraint> {
         [
             self.read_only.then_some(Constraint::ReadOnly),
@@ -127,7 +126,7 @@ impl Constraints {
         .flatten()
     }
 
-    /// What either forbids.
+    /// The set that forbids what either forbids.
     pub fn meet(&self, other: &Constraints) -> Constraints {
         let lower = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
         Constraints {
@@ -144,8 +143,8 @@ impl Constraints {
         self.meet(other) == *self
     }
 
-    /// What an edit leaves: each of `set` instead of what there was of its kind, and none of the kinds `lifted`. Unlike a
-    /// claim's, an edit may be looser.
+    /// The set after an edit: each of `set` replaces the constraint of its kind, and the kinds `lifted` are removed. Unlike a
+    /// claim, an edit may loosen.
     pub fn edited(&self, set: &Constraints, lifted: &BTreeSet<ConstraintKind>) -> Constraints {
         let new: BTreeSet<ConstraintKind> = set.iter().map(Constraint::kind).collect();
         let stays = |constraint: &Constraint| !new.contains(&constraint.kind());
@@ -212,7 +211,7 @@ mod tests {
         proptest::collection::vec(any_constraint(), 0..6).prop_map(|all| all.into_iter().collect())
     }
 
-    /// Whether a holder under these may change so much; written apart from `meet`.
+    /// Whether a holder under these constraints may make this change; written independently of `meet`.
     fn allows(set: &Constraints, change: (u64, u64, bool, bool)) -> bool {
         let (files, lines, deletes, lands) = change;
         set.iter().all(|constraint| match constraint {

@@ -1,7 +1,7 @@
-//! Events: everything that ever happened, and nothing else, makes the state (P5).
+//! Events: the state follows from everything that ever happened, and from nothing else (P5).
 //!
-//! An event's `kind` is past-tense and dotted, its payload plain integers and strings. Free text is never in the
-//! payload: `texts` holds digests; the text itself is stored next to the event and can be erased.
+//! An event's `kind` is past-tense and dotted; its payload is plain integers and strings. Free text is never in the
+//! payload: `texts` holds digests, and the text itself is stored next to the event and can be erased.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub enum Body {
     #[serde(rename = "ledger.sealed")]
     LedgerSealed { root: String, streams: u64, previous: Option<String> },
 
-    /// What each actor had worked in a month, by what was recorded until then. What is recorded later shows as a correction.
+    /// What each actor worked in a month, as recorded until then. Anything recorded later shows as a correction.
     #[serde(rename = "timesheet.sealed")]
     TimesheetSealed {
         month: String,
@@ -49,7 +49,7 @@ pub enum Body {
         actors: BTreeMap<ActorName, i64>,
     },
 
-    // A seat's stream. What follows is the same as for a task's leases.
+    // A seat's stream. Its later events are those of a task's leases.
     #[serde(rename = "seat.created")]
     SeatCreated { number: Number, name: SeatName },
 
@@ -64,10 +64,10 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         deps: BTreeSet<Uid>,
     },
-    /// `body` without a text: it was cleared.
+    /// `body` without a text: the body was cleared.
     #[serde(rename = "task.edited")]
     TaskEdited { facts: Facts, title: bool, body: bool },
-    /// Its work is committed to this branch from now on, whoever holds it.
+    /// From now on the task's work is committed to this branch, whoever holds it.
     #[serde(rename = "task.branched")]
     TaskBranched(TaskBranch),
     #[serde(rename = "task.accepted")]
@@ -82,7 +82,7 @@ pub enum Body {
     TaskSubmitted { lease: LeaseEnd },
     #[serde(rename = "task.approved")]
     TaskApproved {
-        /// Its branch has still to land; and whether those who depend on it wait for that.
+        /// The task's branch has still to land, and whether its dependents wait for that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaits_landing: Option<DepsMet>,
     },
@@ -100,7 +100,7 @@ pub enum Body {
     TaskDropped { lease: Option<LeaseEnd> },
     #[serde(rename = "task.reopened")]
     TaskReopened {},
-    /// Everything downstream of a reset is put back with it; each names the first one's event as its cause.
+    /// Everything downstream of a reset task is reset with it; each event names the first task's as its cause.
     #[serde(rename = "task.reset")]
     TaskReset { lease: Option<LeaseEnd> },
     #[serde(rename = "task.retried")]
@@ -111,12 +111,12 @@ pub enum Body {
     DepRemoved { on: BTreeSet<Uid> },
     #[serde(rename = "note.added")]
     NoteAdded {
-        #[serde(default = "NoteKind::progress", skip_serializing_if = "NoteKind::is_progress")]
+        #[serde(default, skip_serializing_if = "NoteKind::is_progress")]
         kind: NoteKind,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         link: Option<String>,
     },
-    /// One line each, so that each can be erased by itself.
+    /// One event per line, so that each line can be erased by itself.
     #[serde(rename = "acceptance.added")]
     AcceptanceAdded {},
     /// Lines are counted from 1, in the order in which they were added.
@@ -132,10 +132,10 @@ pub enum Body {
         /// The holder's own clock, where the store's is a server's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own_clock: Option<Tick>,
-        /// Which of them were named by an area.
+        /// Which of the paths were named by an area.
         #[serde(default, skip_serializing_if = "Areas::is_empty")]
         areas: Areas,
-        /// All of them were touched, here. Without it, all were declared.
+        /// Where all of the paths were touched. Without it, all were declared.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         touched: Option<Touched>,
     },
@@ -149,14 +149,14 @@ pub enum Body {
     },
     #[serde(rename = "scope.removed")]
     ScopeRemoved { scope: Scope },
-    /// These files, which the lease had touched in this worktree, were changed: told once for each.
+    /// These files, which the lease had touched in this worktree, were changed. Recorded once per file.
     #[serde(rename = "scope.changed")]
     ScopeChanged {
         scope: Scope,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worktree: Option<WorktreeId>,
     },
-    /// Somebody wanted these files of ad-hoc work whose turn was over, and git called them unchanged or committed.
+    /// Another wanted these files of ad-hoc work whose turn was over, and git reported them unchanged or committed.
     #[serde(rename = "scope.yielded")]
     ScopeYielded { scope: Scope, worktree: WorktreeId },
     /// A holder came back after a lapse. Automatic signs of life are not events.
@@ -169,11 +169,11 @@ pub enum Body {
         reserve: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own_clock: Option<Tick>,
-        /// What it is bound to from now on: the process that its holder came back in.
+        /// What the lease is bound to from now on: the process in which its holder came back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
     },
-    /// Its work is done in this worktree from now on.
+    /// From now on the lease's work is done in this worktree.
     #[serde(rename = "lease.attached")]
     LeaseAttached {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,7 +182,7 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
     },
-    /// The lease was lost to another; what its holder left uncommitted there is to be kept.
+    /// The lease was lost to another; what its holder left uncommitted there must be kept.
     #[serde(rename = "rescue.due")]
     RescueDue {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,14 +196,14 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         left_out: Vec<LeftFile>,
     },
-    /// There was nothing that could be kept.
+    /// Nothing could be kept.
     #[serde(rename = "rescue.settled")]
     RescueSettled {
         outcome: RescueState,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         left_out: Vec<LeftFile>,
     },
-    /// A person let what was kept go.
+    /// A person dropped what was kept.
     #[serde(rename = "rescue.dropped")]
     RescueDropped { kept: Vec<KeptFiles> },
     #[serde(rename = "lease.released")]
@@ -216,33 +216,33 @@ pub enum Body {
     LeaseRevoked { lease: LeaseEnd, link: Option<String> },
     #[serde(rename = "lease.handed_off")]
     LeaseHandedOff { kept_for: KeptFor, lease: Option<LeaseEnd> },
-    /// What the session whose token it names used of a model: so much more than was recorded before.
+    /// What the session with the event's token used of a model, in addition to what was recorded before.
     #[serde(rename = "session.recorded")]
     SessionRecorded { usage: Usage },
-    /// Recorded work of the session whose token it names does not count, or is another's.
+    /// Recorded work of the session with the event's token does not count, or is another actor's.
     #[serde(rename = "session.corrected")]
     SessionCorrected {
         what: Corrected,
-        /// Whose it was until then.
+        /// The actor whose work it was until then.
         from: ActorName,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<ActorName>,
         less: Vec<Stretch>,
     },
-    /// A commit was made under the lease whose token it names.
+    /// A commit was made under the lease with the event's token.
     #[serde(rename = "commit.made")]
     CommitMade { commit: CommitId },
     #[serde(rename = "gate.passed")]
     GatePassed(Judgement),
     #[serde(rename = "gate.failed")]
     GateFailed(Judgement),
-    /// Its branch is about to become part of the target.
+    /// The task's branch is about to become part of the target.
     #[serde(rename = "landing.intended")]
     LandingIntended(Intent),
-    /// It did not, and will not by that intent.
+    /// The branch did not land, and this intent can no longer land it.
     #[serde(rename = "landing.withdrawn")]
     LandingWithdrawn { commit: CommitId },
-    /// Its branch cannot land as it is. If it was done, it was reopened for that, and is kept for whoever did it.
+    /// The task's branch cannot land as it is. If the task was done, it was reopened and is kept for its last holder.
     #[serde(rename = "landing.failed")]
     LandingFailed {
         target: String,
@@ -252,7 +252,7 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_for: Option<KeptFor>,
     },
-    /// Its branch is part of the target.
+    /// The task's branch is part of the target.
     #[serde(rename = "task.landed")]
     TaskLanded(Landed),
     /// A person did what a rule forbids; the event that follows is what was done.
@@ -271,16 +271,16 @@ pub struct KeptFor {
     pub domain: ClockDomain,
 }
 
-/// An event that a decision asks for, before it has a place in its stream.
+/// An event that was decided, before it has a place in its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     pub body: Body,
     /// The lease it concerns.
     pub token: Option<Token>,
     pub texts: Vec<(Field, String)>,
-    /// The work under that lease that is recorded with it.
+    /// Work under that lease that the event records.
     pub stretches: Vec<Stretch>,
-    /// What its lease waited for a person, as far as no event told it before.
+    /// How long its lease waited for a person, as far as no earlier event recorded it.
     pub waited_ms: i64,
 }
 
@@ -300,17 +300,17 @@ impl Draft {
     }
 }
 
-/// Stores each reason with one event only, so that erasing it there erases it. What was typed once may explain several
-/// events of a request: an override, the lease that it revokes, the lease that follows. It lies beside the last that a task
-/// gets of them, which is what was asked for; all of a request name its first as their cause. `said`: what lies beside
-/// another task's event already, as one reason resets many.
-pub fn say_once(drafts: &mut [Draft], said: &mut BTreeSet<String>) {
+/// Stores each reason with one event only, so that erasing it there erases it everywhere. One reason may explain several
+/// events of a request: an override, the lease that it revokes, the lease that follows. It is stored with the last of them, the
+/// one that was requested; all events of a request name its first as their cause. `stored`: reasons that another task's event
+/// already has, since one reason may reset many tasks.
+pub fn store_reasons_once(drafts: &mut [Draft], stored: &mut BTreeSet<String>) {
     for draft in drafts.iter_mut().rev() {
-        draft.texts.retain(|(field, text)| *field != Field::Reason || said.insert(text.clone()));
+        draft.texts.retain(|(field, text)| *field != Field::Reason || stored.insert(text.clone()));
     }
 }
 
-/// An event in its place. `seq` is the store's and not part of the hash.
+/// An event in its place. Its `seq` belongs to the store and is not part of the hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub uid: Uid,
@@ -322,13 +322,13 @@ pub struct Event {
     pub instance: InstanceId,
     pub token: Option<Token>,
     pub at_ms: i64,
-    /// The event that made this one happen, if it was not a command itself.
+    /// The event that caused this one, if a command did not cause it directly.
     pub cause: Option<Uid>,
-    /// Digest of each text beside the event.
+    /// The digest of each text that is stored with the event.
     pub texts: BTreeMap<Field, String>,
-    /// Work under the lease that the event names, which no event told before.
+    /// Work under the event's lease that no earlier event recorded.
     pub stretches: Vec<Stretch>,
-    /// What its lease waited for a person, as far as no event told it before.
+    /// How long its lease waited for a person, as far as no earlier event recorded it.
     pub waited_ms: i64,
     /// The hash of the stream's previous event; empty for the first.
     pub prev: String,
@@ -354,8 +354,8 @@ impl Body {
         }
     }
 
-    /// Whether it takes the task on: to another state, or out of its holder's hands without another's taking it.
-    pub(crate) fn takes_on(&self) -> bool {
+    /// Whether it moves the task on: to another state, or away from its holder without another taking it.
+    pub(crate) fn moves_on(&self) -> bool {
         matches!(
             self,
             Body::TaskAccepted {}
@@ -378,12 +378,7 @@ impl Body {
 
     /// The event's kind, such as `task.created`.
     pub fn kind(&self) -> String {
-        match serde_json::to_value(self) {
-            Ok(serde_json::Value::Object(mut map)) => match map.remove("kind") {
-                Some(serde_json::Value::String(kind)) => kind,
-                _ => String::new(),
-            },
-            _ => String::new(),
-        }
+        let tagged = serde_json::to_value(self).unwrap_or_default();
+        tagged["kind"].as_str().unwrap_or_default().to_owned()
     }
 }

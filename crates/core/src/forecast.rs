@@ -1,12 +1,12 @@
-//! Conflicts to come between branches: which two are worth merging in memory, which files then count, and who hears of it.
+//! Conflicts to come between branches: which two are worth merging in memory, which files then count, and who is notified.
 //!
-//! **Cheap.** A merge is computed only where both sides change something that could meet: the same file, a file where the other has a
-//! folder, or a folder that one empties and the other adds to (git takes it for renamed). Whatever does not meet merges.
+//! **Cheap.** A merge is computed only if both sides change something that could conflict: the same file, a file where the other
+//! has a folder, or a folder that one empties and the other adds to (git treats it as renamed). Everything else merges.
 //!
-//! **Each conflict once, where it belongs.** What a branch cannot be merged with its target in is told of these two. It counts between
-//! two branches only if both change that file themselves.
+//! **Each conflict once, where it belongs.** A file that conflicts with a branch's target is reported for that pair. It counts
+//! between two branches only if both change the file themselves.
 //!
-//! **Told once.** Who was told of a file hears of it again only if the conflict was gone meanwhile.
+//! **Notified once.** A holder is notified about a file again only if the conflict was gone meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{ActorName, InstanceId};
 use crate::scope::Scope;
 
-/// What a branch's commits did to a file, all together.
+/// What all of a branch's commits together did to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     #[serde(default, rename = "a", skip_serializing_if = "std::ops::Not::not")]
@@ -24,13 +24,13 @@ pub struct Change {
     pub removed: bool,
 }
 
-/// The files that a side changes and the other side has not, by their names from the root.
+/// The files that one side changed since the two diverged, by their paths from the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Changes(BTreeMap<String, Change>);
 
 impl Changes {
-    /// One commit's change of a file, beside those of the others.
+    /// Adds one commit's change of a file.
     pub fn add(&mut self, path: &str, change: Change) {
         let known = self.0.entry(path.to_owned()).or_default();
         known.added |= change.added;
@@ -49,7 +49,7 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// Where the two meet, by the name of a file that one of them changes.
+    /// The changed files in which the two sides could conflict.
     pub fn meeting<'a>(&'a self, other: &'a Changes) -> BTreeSet<&'a str> {
         let mut found = BTreeSet::new();
         for (one, two) in [(self, other), (other, self)] {
@@ -63,7 +63,7 @@ impl Changes {
         found
     }
 
-    /// Folders that something was taken out of, if it may have been moved elsewhere.
+    /// Folders from which a file was removed, if it may have been moved elsewhere.
     fn folders_left(&self) -> BTreeSet<&str> {
         if !self.0.values().any(|change| change.added) {
             return BTreeSet::new();
@@ -79,7 +79,7 @@ fn folders(path: &str) -> impl Iterator<Item = &str> {
         .map(|(folder, _)| folder)
 }
 
-/// Whether two sides that meet in these files are worth merging: what all share never conflicts.
+/// Whether two sides that meet in these files are worth merging. Shared files never conflict.
 pub fn is_worth_merging<'a>(meeting: impl IntoIterator<Item = &'a str>, shared: &Scope) -> bool {
     meeting.into_iter().any(|path| !shared.covers(path))
 }
@@ -87,13 +87,13 @@ pub fn is_worth_merging<'a>(meeting: impl IntoIterator<Item = &'a str>, shared: 
 /// One side of a merge of two branches.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// What it changes. None: that is too much to know.
+    /// What it changes. None: too much to list.
     pub changes: Option<&'a Changes>,
-    /// What it cannot be merged with its target in.
+    /// The files in which it conflicts with its target.
     pub with_target: &'a [String],
 }
 
-/// Of the files that git cannot merge two branches in, those that are between the two.
+/// Of the files in which git cannot merge two branches, those that conflict between these two, and not with a target.
 pub fn between(conflicts: &[String], one: Side<'_>, other: Side<'_>, shared: &Scope) -> Vec<String> {
     let changes = |side: Side<'_>, path: &str| side.changes.is_none_or(|changes| changes.contains(path));
     let is_the_targets = |path: &String| one.with_target.contains(path) || other.with_target.contains(path);
@@ -103,7 +103,7 @@ pub fn between(conflicts: &[String], one: Side<'_>, other: Side<'_>, shared: &Sc
     conflicts.iter().filter(counts).cloned().collect()
 }
 
-/// Who is told of a conflict between two branches, by those who hold their tasks: both, and one who holds both once.
+/// Who is notified of a conflict between two branches, given the holders of their tasks: both; a holder of both only once.
 pub fn hearers<'a, T>(
     one: Option<(&'a ActorName, &'a InstanceId, T)>,
     other: Option<(&'a ActorName, &'a InstanceId, T)>,
@@ -114,7 +114,7 @@ pub fn hearers<'a, T>(
     }
 }
 
-/// Whether there is anything to tell somebody who was told of `before`.
+/// Whether there is anything new for a holder that was notified of `before`.
 pub fn is_news(before: Option<&BTreeSet<String>>, now: &BTreeSet<String>) -> bool {
     match before {
         Some(before) => !now.is_subset(before),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// Neither order nor a common file is missed, and what meets is a file of one of them.
+        /// Meeting does not depend on the order, misses no common file, and names only files of one of the sides.
         #[test]
         fn meeting_is_mutual_and_misses_no_common_file(one in any_changes(), other in any_changes()) {
             let meeting = one.meeting(&other);
@@ -205,7 +205,7 @@ mod tests {
             prop_assert!(meeting.iter().all(|path| one.contains(path) || other.contains(path)));
         }
 
-        /// Whatever files conflict one after another, each is told when it begins to, and not again while it lasts.
+        /// Each conflict is reported when it begins, and not again while it lasts.
         #[test]
         fn each_conflict_is_told_once_while_it_lasts(states in vec(btree_set("[abc]", 0..3), 1..12)) {
             let mut told: Option<BTreeSet<String>> = None;
@@ -219,7 +219,7 @@ mod tests {
             }
         }
 
-        /// The holder of a task hears of it; one who holds both hears once; nobody else hears.
+        /// Both holders are notified, one that holds both only once, and nobody else.
         #[test]
         fn both_holders_hear_and_one_holder_hears_once(one in prop::option::of("[xy]"), other in prop::option::of("[xy]")) {
             let actor: ActorName = "agent:a".parse().unwrap();

@@ -1,14 +1,13 @@
-//! Gates: what must have been checked before a task goes one step further.
+//! Gates: what must be checked before a task moves on.
 //!
-//! A project defines gates, and each says which tasks it is for and at which [`Stage`] it is asked for. A judgement belongs to
-//! the *tree* that was judged and to the *definition* that it was judged by: another tree or another definition was not
-//! judged; the same tree under another commit was.
+//! A project defines gates. Each says which tasks it is for and at which [`Stage`] it is required. A judgement belongs to the
+//! *tree* that was judged and to the *definition* by which it was judged: it does not count for another tree or another
+//! definition, but it counts for the same tree under another commit.
 //!
-//! What was judged is an event and a row; the caller brings the gates as they are defined now and the tree that is there now
-//! ([`Demand`]). So nothing is kept up to date: what is [`missing`](Demand::missing) is computed.
+//! A judgement is an event and a row. The caller supplies the current definitions of the gates and the current tree
+//! ([`Demand`]). So nothing has to be kept up to date: what is [`missing`](Demand::missing) is computed.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -16,20 +15,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::actor::ActorName;
 use crate::chain::write_canonical;
-use crate::ids::{Uid, Version, shortened};
+use crate::ids::{Uid, Version, checked_text, shortened};
 use crate::refusal::Refusal;
 use crate::scope::{Scope, overlap};
 use crate::task::{Facts, TaskType, words};
 use crate::text::hex;
 
 words! {
-    /// How it is found out whether a gate is passed.
+    /// How a gate is judged.
     GateKind("kind of gate") {
         /// A command that must succeed.
         Command = "command",
-        /// A person, or whom the gate names, says so.
+        /// A person, or an actor that the gate names, passes it.
         Manual = "manual",
-        /// An actor says so that did not work on the task.
+        /// An actor that did not work on the task passes it.
         Review = "review",
         /// The branch's tests fail without its other changes, and pass with them.
         RedGreen = "red-green",
@@ -44,7 +43,7 @@ impl GateKind {
 }
 
 words! {
-    /// When a gate is asked for.
+    /// When a gate must be passed.
     Stage("stage") {
         /// Before the task is claimed.
         Before = "before",
@@ -56,7 +55,7 @@ words! {
 }
 
 words! {
-    /// What a gate came to.
+    /// Whether a gate was passed.
     Verdict("verdict") {
         Passed = "passed",
         Failed = "failed",
@@ -67,18 +66,6 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GateKey(String);
-
-impl GateKey {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for GateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
 
 impl FromStr for GateKey {
     type Err = Refusal;
@@ -96,19 +83,7 @@ impl FromStr for GateKey {
     }
 }
 
-impl TryFrom<String> for GateKey {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<GateKey> for String {
-    fn from(key: GateKey) -> String {
-        key.0
-    }
-}
+checked_text!(GateKey);
 
 /// The most gates that a project defines, and the most that a task names.
 pub const MAX_GATES: usize = 50;
@@ -117,20 +92,20 @@ pub const MAX_GATES: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gate {
     pub key: GateKey,
-    /// For people. It is no part of the definition.
+    /// For people. Not part of the definition.
     #[serde(skip)]
     pub title: Option<String>,
     pub kind: GateKind,
     pub stage: Stage,
-    /// What is run, for those that are.
+    /// What is run, if the gate is judged by running something.
     pub command: Option<GateCommand>,
     /// Red-green: which of the branch's files are tests.
     #[serde(skip_serializing_if = "Scope::is_empty")]
     pub tests: Scope,
-    /// Manual: who may pass it, beside people.
+    /// Manual: who may pass it, besides people.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub by: BTreeSet<ActorName>,
-    /// Which tasks it is for is no part of the definition either: it changes what is asked for, not what was judged.
+    /// Which tasks it is for. Not part of the definition either: it changes what is required, not what was judged.
     #[serde(skip)]
     pub applies: Applies,
 }
@@ -139,14 +114,14 @@ pub struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GateCommand {
     pub argv: Vec<String>,
-    /// Variables that it is given beside those that every program needs.
+    /// Variables that it gets besides those that every program needs.
     pub env: BTreeSet<String>,
     /// Where in the work tree; empty: at its root.
     pub folder: String,
     pub timeout_ms: u64,
 }
 
-/// Which tasks a gate is for. What is empty excludes none.
+/// Which tasks a gate is for. An empty condition excludes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applies {
     /// Only tasks that name the gate.
@@ -160,17 +135,17 @@ pub struct Applies {
 
 /// What a task's work changes, as far as that is known.
 #[derive(Clone, Copy, Debug)]
-pub enum Work<'a> {
+pub enum ChangedBy<'a> {
     /// These files, from the repository's root.
     Files(&'a [String]),
-    /// Nothing yet: what it declares to change.
+    /// Nothing yet: what the task declares to change.
     Declared,
-    /// Something; nobody knows what.
+    /// Unknown files.
     Unknown,
 }
 
 impl Gate {
-    /// The hash of its definition: a judgement counts for this one and no other.
+    /// The hash of its definition. A judgement counts only for the definition that it names.
     pub fn digest(&self) -> String {
         let mut canonical = String::new();
         write_canonical(&serde_json::json!(self), &mut canonical);
@@ -178,8 +153,8 @@ impl Gate {
     }
 
     /// Whether a task has to pass it.
-    pub fn is_for(&self, facts: &Facts, work: Work<'_>) -> bool {
-        // Nobody planned it, so nobody is asked before or after it; what reaches the target was checked, whatever it is.
+    pub fn is_for(&self, facts: &Facts, work: ChangedBy<'_>) -> bool {
+        // Ad-hoc work is unplanned, so no gate applies before or after it. What reaches the target is checked in any case.
         if facts.ad_hoc && self.stage != Stage::Land {
             return false;
         }
@@ -189,10 +164,10 @@ impl Gate {
         let Applies { only_named, types, tags, areas, paths } = &self.applies;
         let touches = || match work {
             _ if paths.is_empty() => true,
-            Work::Files(files) => files.iter().any(|file| paths.covers(file)),
-            // Whoever declares nothing may change anything.
-            Work::Declared => facts.scope.is_empty() || overlaps(paths, &facts.scope),
-            Work::Unknown => true,
+            ChangedBy::Files(files) => files.iter().any(|file| paths.covers(file)),
+            // A task that declares nothing may change anything.
+            ChangedBy::Declared => facts.scope.is_empty() || overlaps(paths, &facts.scope),
+            ChangedBy::Unknown => true,
         };
         !only_named
             && (types.is_empty() || types.contains(&facts.kind))
@@ -209,29 +184,29 @@ pub type TreeId = String;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    /// None: it was ended by a signal, or never began.
+    /// None: it ended by a signal, or never began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
     pub duration_ms: i64,
-    /// The name of its log, which is kept where it ran.
+    /// The name of its log, which is kept on the machine where it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
 }
 
-/// What a gate came to, as an event tells it.
+/// A gate's outcome, as an event records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     pub gate: GateKey,
-    /// The digest of what it was judged by.
+    /// The digest of the definition by which it was judged.
     pub definition: String,
-    /// What was judged; None: nothing that git knows.
+    /// The tree that was judged. None: nothing in git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeId>,
-    /// It came out differently before, with the same tree.
+    /// The verdict on the same tree was different before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flaky: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,31 +224,32 @@ pub struct JudgementRow {
     pub judgement: Judgement,
 }
 
-/// What is asked for: the gates of one stage as they are defined now, and what is there to be judged.
+/// What is required: the gates of one stage as they are defined now, and the tree to be judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// All gates of the stage: which of them a task must pass is decided under its lock.
     pub gates: Vec<Gate>,
-    /// The gates that are defined at all: a task may name one that is not.
+    /// All gates that are defined: a task may name one that is not.
     pub known: BTreeSet<GateKey>,
-    /// What commands are judged on; None: there is no git here.
+    /// The tree on which commands are judged. None: there is no git here.
     pub tree: Option<TreeId>,
-    /// The branch itself, where that is not what commands of stage `land` are judged on: what was called done, and what people and
-    /// reviewers have read. None: the same.
-    pub read: Option<TreeId>,
-    /// The files that the task changed; None: nobody knows.
+    /// The branch's own tree, which was called done and which people and reviewers have read, if commands of stage `land` are
+    /// judged on another one. None: it is `tree`.
+    pub reviewed: Option<TreeId>,
+    /// The files that the task changed. None: unknown.
     pub changed: Option<Vec<String>>,
 }
 
-/// Why a gate is not passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
-    NotJudged,
-    /// Something else was judged, or by another definition.
-    Stale,
-    Failed,
-    /// The task names it, and the project does not define it.
-    Unknown,
+crate::spelled! {
+    /// Why a gate is not passed.
+    Why {
+        NotJudged = "not_judged",
+        /// Another tree was judged, or by another definition.
+        Stale = "stale",
+        Failed = "failed",
+        /// The task names it, and the project does not define it.
+        Unknown = "unknown",
+    }
 }
 
 /// A gate that a task has still to pass.
@@ -286,25 +262,25 @@ pub struct Missing {
 }
 
 impl Demand {
-    fn work(&self, stage: Stage) -> Work<'_> {
+    fn work(&self, stage: Stage) -> ChangedBy<'_> {
         match (&self.changed, stage) {
-            (_, Stage::Before) => Work::Declared,
-            (Some(files), _) => Work::Files(files),
-            (None, _) => Work::Unknown,
+            (_, Stage::Before) => ChangedBy::Declared,
+            (Some(files), _) => ChangedBy::Files(files),
+            (None, _) => ChangedBy::Unknown,
         }
     }
 
-    /// What a gate is judged on.
+    /// The tree on which a gate is judged.
     pub fn tree_of(&self, gate: &Gate) -> Option<&TreeId> {
         match gate.stage {
             // There is no work to judge yet.
             Stage::Before => None,
             Stage::Land if gate.kind.is_run() => self.tree.as_ref(),
-            Stage::Done | Stage::Land => self.read.as_ref().or(self.tree.as_ref()),
+            Stage::Done | Stage::Land => self.reviewed.as_ref().or(self.tree.as_ref()),
         }
     }
 
-    /// The same for a task that is held: what is asked before it begins was asked then.
+    /// The same for a task that is held: gates of stage `before` were required when it was claimed.
     #[must_use]
     pub fn of_begun(&self) -> Demand {
         let mut demand = self.clone();
@@ -317,7 +293,7 @@ impl Demand {
         self.gates.iter().filter(move |gate| gate.is_for(facts, self.work(gate.stage)))
     }
 
-    /// What the task has still to pass, given all that was judged of it. The last word on a tree counts.
+    /// The gates that the task still has to pass, given all its judgements. The last judgement of a tree counts.
     pub fn missing(&self, facts: &Facts, judged: &[JudgementRow]) -> Vec<Missing> {
         let unknown = facts.gates.iter().filter(|key| !self.known.contains(*key));
         let unknown =
@@ -329,7 +305,7 @@ impl Demand {
         open.chain(unknown).collect()
     }
 
-    /// Why a gate is not passed; None: it is.
+    /// Why a gate is not passed. None: it is passed.
     pub fn standing(&self, gate: &Gate, judged: &[JudgementRow]) -> Option<Why> {
         let (definition, tree) = (gate.digest(), self.tree_of(gate));
         let of_gate = || judged.iter().filter(|row| row.judgement.gate == gate.key);
@@ -345,7 +321,7 @@ impl Demand {
     }
 }
 
-/// Whether two scopes share a path. What takes too long to find out may.
+/// Whether two scopes may share a path. If the search takes too long, they may.
 fn overlaps(one: &Scope, other: &Scope) -> bool {
     overlap(one.globs(), other.globs(), &[]).map_or(true, |witness| witness.is_some())
 }

@@ -1,11 +1,11 @@
-//! The graph, pure: cycles and paths. Edges come from a function, so that a store can answer them one by
-//! one.
+//! Cycles and paths in a graph. Edges come from a function, so that a store can look them up one by one.
 
 pub mod analysis;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
 
-/// A shortest way from one node to another, both included. `next`: where one can go from a node.
+/// A shortest path from one node to another, both included. `next`: the successors of a node.
 pub fn path<N: Copy + Ord, E>(
     from: N,
     to: N,
@@ -36,57 +36,20 @@ pub fn path<N: Copy + Ord, E>(
     Ok(None)
 }
 
-/// The nodes of some circle, in order, if there is one. `edges[n]`: where one can go from node n.
-pub fn circle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
-    // Nodes without a way in cannot be part of one; taking them away, again and again, leaves the circles and what hangs
-    // behind them.
-    let mut ways_in = vec![0_usize; edges.len()];
-    for to in edges.iter().flatten() {
-        ways_in[*to] += 1;
-    }
-    let mut free: Vec<usize> = (0..edges.len()).filter(|node| ways_in[*node] == 0).collect();
-    let mut left = edges.len();
-    while let Some(node) = free.pop() {
-        left -= 1;
-        for to in &edges[node] {
-            ways_in[*to] -= 1;
-            if ways_in[*to] == 0 {
-                free.push(*to);
-            }
-        }
-    }
-    if left == 0 {
-        return None;
-    }
-    // Every node that is left has a way in from another that is left: walking backwards must come round.
-    let mut before = vec![None; edges.len()];
-    for (from, to) in edges.iter().enumerate().flat_map(|(from, to)| to.iter().map(move |to| (from, *to))) {
-        if ways_in[from] > 0 && ways_in[to] > 0 {
-            before[to] = Some(from);
-        }
-    }
-    let mut at = (0..edges.len()).find(|node| ways_in[*node] > 0)?;
-    for _ in 0..edges.len() {
-        at = before[at]?;
-    }
-    let mut found = vec![at];
-    let mut on = before[at]?;
-    while on != at {
-        found.push(on);
-        on = before[on]?;
-    }
-    found.reverse();
-    Some(found)
+/// The nodes of some cycle, in order, if there is one. `edges[n]`: the successors of node n.
+pub fn cycle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let Ok(found) = cycle_from(0..edges.len(), |node| Ok::<_, Infallible>(edges[node].clone()));
+    found
 }
 
-/// The nodes of some circle that can be reached from these, in order, if there is one. `next`: where one can go from a node;
-/// it is asked once for each.
-pub fn circle_from<N: Copy + Ord, E>(
+/// The nodes of some cycle that can be reached from these, in order, if there is one. `next`: the successors of a node; called
+/// once for each.
+pub fn cycle_from<N: Copy + Ord, E>(
     starts: impl IntoIterator<Item = N>,
     mut next: impl FnMut(N) -> Result<Vec<N>, E>,
 ) -> Result<Option<Vec<N>>, E> {
     let mut seen: BTreeSet<N> = BTreeSet::new();
-    // The way from a start to where the walk is, each with where it can still go; and what is on it.
+    // The nodes on the path from a start, each with the successors that are left to try; and the same as a set.
     let mut way: Vec<(N, Vec<N>)> = Vec::new();
     let mut on_it: BTreeSet<N> = BTreeSet::new();
     for start in starts {
@@ -116,8 +79,6 @@ pub fn circle_from<N: Copy + Ord, E>(
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -145,7 +106,7 @@ mod tests {
         #[test]
         fn a_circle_is_found_exactly_when_some_node_reaches_itself(edges in graph()) {
             let exists = (0..edges.len()).any(|node| reaches(&edges, node, node));
-            let found = circle(&edges);
+            let found = cycle(&edges);
             prop_assert_eq!(found.is_some(), exists);
             if let Some(nodes) = found {
                 for (i, node) in nodes.iter().enumerate() {
@@ -161,7 +122,7 @@ mod tests {
             let starts: Vec<usize> = starts.into_iter().map(|node| node % edges.len()).collect();
             let exists = (0..edges.len()).any(|node| reaches(&edges, node, node)
                 && starts.iter().any(|start| *start == node || reaches(&edges, *start, node)));
-            let found = circle_from(starts, |node| Ok::<_, Infallible>(edges[node].clone())).unwrap();
+            let found = cycle_from(starts, |node| Ok::<_, Infallible>(edges[node].clone())).unwrap();
             prop_assert_eq!(found.is_some(), exists);
             if let Some(nodes) = found {
                 for (i, node) in nodes.iter().enumerate() {

@@ -8,6 +8,38 @@ use serde::{Deserialize, Serialize};
 use crate::refusal::{Code, Refusal, Step};
 use crate::task::{MAX_REF_BYTES, is_word};
 
+/// Implements what follows from the `FromStr` of a checked text: `as_str`, `Display` and the conversions that serde uses.
+macro_rules! checked_text {
+    ($name:ident) => {
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = crate::refusal::Refusal;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(checked: $name) -> String {
+                checked.0
+            }
+        }
+    };
+}
+pub(crate) use checked_text;
+
 /// The identity of a task, a seat, an event or a project: a UUIDv7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -73,11 +105,6 @@ pub struct Prefix(String);
 
 impl Prefix {
     pub const MAX_LEN: usize = 10;
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The id people say, such as `ON-142`.
     pub fn id(&self, number: Number) -> String {
         format!("{}-{}", self.0, number.0)
@@ -95,12 +122,6 @@ impl Prefix {
             many => many.iter().filter_map(|w| w.chars().next()).take(4).collect(),
         };
         Prefix(letters.to_ascii_uppercase())
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -123,30 +144,18 @@ impl FromStr for Prefix {
     }
 }
 
-impl TryFrom<String> for Prefix {
-    type Error = Refusal;
+checked_text!(Prefix);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<Prefix> for String {
-    fn from(prefix: Prefix) -> String {
-        prefix.0
-    }
-}
-
-/// What somebody typed to name a task. It is resolved to the uid before anything is compared or stored.
+/// A task as a user named it. It is resolved to the uid before anything is compared or stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskRef {
     /// `142`, or `ON-142` of this project.
     Number(Number),
-    /// `XY-7`, where `XY` may be another project's prefix: the store compares.
+    /// `XY-7`, where `XY` may be another project's prefix: the store compares it.
     Id { prefix: String, number: Number },
     /// Lower-case hexadecimal digits of a uid without hyphens: its start, its end, or all of it.
     Part(String),
-    /// `jira:WEB-7`: what the same thing is called in another system.
+    /// `jira:WEB-7`: the task's name in another system.
     External { system: String, reference: String },
 }
 
@@ -156,30 +165,28 @@ impl TaskRef {
 
     /// The start of a hyphenated uid that `part` spells.
     pub fn hyphenated_start(part: &str) -> String {
-        let mut text = String::with_capacity(36);
-        for (i, c) in part.chars().enumerate() {
-            if matches!(i, 8 | 12 | 16 | 20) {
-                text.push('-');
-            }
-            text.push(c);
-        }
-        text
+        hyphenated(part.chars(), [8, 12, 16, 20])
     }
 
     /// The reverse of the end of a hyphenated uid that `part` spells.
     pub fn hyphenated_end_reversed(part: &str) -> String {
-        let mut text = String::with_capacity(36);
-        for (i, c) in part.chars().rev().enumerate() {
-            if matches!(i, 12 | 16 | 20 | 24) {
-                text.push('-');
-            }
-            text.push(c);
-        }
-        text
+        hyphenated(part.chars().rev(), [12, 16, 20, 24])
     }
 }
 
-/// All of a uid: the spelling that every other one comes to.
+/// These digits, with a hyphen before each of these places.
+fn hyphenated(digits: impl Iterator<Item = char>, hyphens: [usize; 4]) -> String {
+    let mut text = String::with_capacity(36);
+    for (i, c) in digits.enumerate() {
+        if hyphens.contains(&i) {
+            text.push('-');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// A whole uid: the canonical spelling.
 impl From<Uid> for TaskRef {
     fn from(uid: Uid) -> TaskRef {
         TaskRef::Part(uid.0.simple().to_string())
@@ -241,12 +248,12 @@ fn external(system: &str, reference: &str) -> Option<TaskRef> {
     fits.then(|| TaskRef::External { system: system.to_lowercase(), reference: reference.to_owned() })
 }
 
-/// What something can be called in another system. The system's own name is a word, in lower case.
+/// Whether a text can be a reference in another system. The system's own name is a lower-case word.
 pub fn is_reference(text: &str) -> bool {
     (1..=MAX_REF_BYTES).contains(&text.len()) && text.trim() == text && !text.chars().any(char::is_control)
 }
 
-/// Whether what looks like an id is the end of a uid: `abc-` and the twelve digits of its last group.
+/// Whether a text that looks like an id is the end of a uid: `abc-` and the twelve digits of its last group.
 fn ends_a_uid(text: &str, digits: &str) -> bool {
     digits.len() == 12 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }

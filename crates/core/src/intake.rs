@@ -1,21 +1,14 @@
 //! Asks from outside: what a later delivery of one changes.
 //!
-//! The same origin is the same task (P8), so a second delivery finds the first one's task and changes nothing. Only when told
-//! to does it record what the channel says differently by now, as one edit: the title, the body, the link, and labels that are
-//! new. What the team decides about a task (its type, priority, area, who is accountable) is set once; no channel sets it back.
-
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+//! The same origin is the same task (P8), so a second delivery finds the first one's task and changes nothing. Only on request
+//! does it record what has changed in the channel, as one edit: the title, the body, the link, and new labels. What the team
+//! decides about a task (its type, priority, area, owner) is set once; no channel resets it.
 
 use crate::command::{Edit, NewTask};
-use crate::ids::shortened;
-use crate::refusal::Refusal;
 use crate::task::{Facts, words};
 
 words! {
-    /// What a delivery may change in a task that is there.
+    /// What a delivery may change in an existing task.
     AskField("field of an ask") {
         Title = "title",
         Body = "body",
@@ -24,12 +17,12 @@ words! {
     }
 }
 
-/// A text of a task, as it is kept now.
+/// The current text of a task's field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     Absent,
     Text(String),
-    /// It was erased. A channel must not bring it back.
+    /// It was erased. A channel must not restore it.
     Erased,
 }
 
@@ -37,13 +30,13 @@ pub enum Kept {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
     pub edit: Edit,
-    /// What the edit is of. Empty: nothing is to be recorded.
+    /// The fields that the edit changes. Empty: there is nothing to record.
     pub changed: Vec<AskField>,
-    /// What the channel still says, and is not taken over because it was erased here.
+    /// Fields that the channel still has, and that are not restored because they were erased here.
     pub erased: Vec<AskField>,
 }
 
-/// What of a task is not as its ask says by now.
+/// What has to change in a task so that it says what its ask says now.
 pub fn refreshed(facts: &Facts, title: &Kept, body: &Kept, ask: &NewTask) -> Refreshed {
     let mut refreshed = Refreshed::default();
     match title {
@@ -68,7 +61,7 @@ pub fn refreshed(facts: &Facts, title: &Kept, body: &Kept, ask: &NewTask) -> Ref
         refreshed.edit.link = Some(ask.facts.link.clone());
         refreshed.changed.push(AskField::Link);
     }
-    // Somebody here may have added tags: what the channel does not say is not taken away.
+    // Tags that the channel does not have may have been added here: they stay.
     let new: Vec<String> = ask.facts.tags.difference(&facts.tags).cloned().collect();
     if !new.is_empty() {
         refreshed.edit.add_tags = new;

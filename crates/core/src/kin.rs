@@ -1,16 +1,16 @@
-//! A conversation and its sub-agents, its *parts*: one holder to everybody else, and several hands among themselves.
+//! A conversation and its sub-agents, its *parts*: one holder to everybody else, but several writers among themselves.
 //!
-//! They never block one another out of what they hold, with one exception: two parts do not write one file at a time. A file
-//! that a running part is on is refused to its siblings. A conversation knows what it asked its parts for, so between it
-//! and a part nobody is refused; whoever touches the other's file is told so, in that answer.
+//! They never refuse one another what they hold, with one exception: two parts do not write one file at a time. A file that a
+//! running part has touched is refused to its siblings. A conversation knows what it asked of its parts, so between it and a
+//! part nothing is refused; the one that touches the other's file only gets a notice.
 //!
-//! **Running** is a part that has touched a file and whose end nobody reported, while its conversation's turn goes on. Not
-//! every harness tells when a part stops, but none of them outlives a turn unseen: when the turn is over, all parts count
-//! as ended. One that works on in the background runs again with its next edit.
+//! A part is **running** if it has touched a file, its end was not reported, and its conversation's turn is not over. Not every
+//! harness reports when a part stops, but no part outlives a turn unseen: when the turn is over, all parts count as ended. A
+//! part that continues in the background is running again with its next edit.
 
 use crate::actor::InstanceId;
 
-/// What the owner of a file is to whoever asks for it.
+/// How the owner of a file is related to the instance that asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kin {
     Itself,
@@ -20,20 +20,20 @@ pub enum Kin {
     Part,
     /// Another part of the same conversation.
     Sibling,
-    /// Another conversation, or no conversation at all: what the leases reserve decides.
+    /// Another conversation, or none: the leases' reservations decide.
     Stranger,
 }
 
-/// How a part, or its conversation, is answered that asks for a file of the other.
+/// The answer to a part, or a conversation, that asks for a file of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
     Free,
-    /// Free, and told whose file it is.
+    /// Free, with a notice whose file it is.
     Told,
     Refused,
 }
 
-/// `whole`: the conversation of the asker, or the asker itself.
+/// How `owner` is related to `asker`. `whole`: the conversation of the asker, or the asker itself.
 pub fn kin(whole: &InstanceId, asker: &InstanceId, owner: &InstanceId) -> Kin {
     if asker == owner {
         Kin::Itself
@@ -50,7 +50,7 @@ pub fn kin(whole: &InstanceId, asker: &InstanceId, owner: &InstanceId) -> Kin {
     }
 }
 
-/// The table. None: they are strangers, and what the leases reserve decides.
+/// The table. None: they are strangers, and the leases' reservations decide.
 pub fn within(kin: Kin, is_running: bool) -> Option<Within> {
     match kin {
         Kin::Itself => Some(Within::Free),

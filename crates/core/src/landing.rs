@@ -1,24 +1,21 @@
 //! Landing: how a task's branch becomes part of its target, exactly once.
 //!
-//! Git moves the target, the store keeps the record, and either may be stopped between any two steps. So a landing has three:
+//! Git moves the target, the store keeps the record, and either may be interrupted between any two steps. So a landing has
+//! three steps:
 //!
-//! 1. the *intent*: a reference of git, then an event under the task's lock, if the lander may land what it has checked;
-//! 2. git moves the target and deletes that reference, in one transaction of git's;
-//! 3. the task *landed*, an event.
+//! 1. the *intent*: a git reference, then an event under the task's lock, if the lander may land what it has checked;
+//! 2. git moves the target and deletes that reference, in one git transaction;
+//! 3. an event that the task *landed*.
 //!
-//! Whoever changes a task while an intent is recorded settles it first. The references tell what happened: if the intent's is
-//! still there, the target has not moved; deleting it keeps the lander from moving it ever after. If it is gone, the target
-//! contains the commit, or nothing ever will.
-
-use std::fmt;
-use std::str::FromStr;
+//! A caller that changes a task while an intent is recorded settles the intent first. The references show what happened: if the
+//! intent's reference still exists, the target has not moved, and deleting it prevents the lander from ever moving the target.
+//! If it is gone, either the target contains the commit or it never will.
 
 use serde::{Deserialize, Serialize};
 
 use crate::commit::CommitId;
 use crate::gate::{Demand, GateKey};
-use crate::ids::{Token, shortened};
-use crate::refusal::Refusal;
+use crate::ids::Token;
 use crate::task::{State, Task, words};
 
 words! {
@@ -26,7 +23,7 @@ words! {
     LandStyle("way to land") {
         /// A commit with both as its parents.
         Merge = "merge",
-        /// One commit with all that the branch changes.
+        /// One commit with all changes of the branch.
         Squash = "squash",
         /// Each of its commits again, on top of the target.
         Rebase = "rebase",
@@ -43,10 +40,10 @@ words! {
     }
 }
 
-/// Where a landing's references are: only there can it be settled.
+/// Where a landing's references are: it can be settled only there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LandingPlace {
-    /// A machine, and the repository on it; or the address of a remote, which can be reached from anywhere.
+    /// The machine of the repository. None: `repository` is the address of a remote, which can be reached from anywhere.
     pub machine: Option<String>,
     pub repository: String,
 }
@@ -55,17 +52,17 @@ pub struct LandingPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     pub target: String,
-    /// What the target was.
+    /// The target's commit before the landing.
     pub onto: CommitId,
-    /// What it is to become, or a commit on the way there.
+    /// The commit to which the target will move, or one on the way there.
     pub commit: CommitId,
-    /// What the task's branch was.
+    /// The last commit of the task's branch.
     pub head: CommitId,
     pub style: LandStyle,
-    /// Lines in conflict that a rule of the project resolved.
+    /// Conflicting lines that a rule of the project resolved.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resolved_lines: u64,
-    /// What the merged result passed.
+    /// The gates that the merged result passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateKey>,
     pub place: LandingPlace,
@@ -88,7 +85,7 @@ pub struct Landed {
 }
 
 impl Landed {
-    /// What comes of an intent whose commit the target contains.
+    /// The landing of an intent whose commit the target contains.
     pub fn of(intent: &Intent) -> Landed {
         Landed {
             target: intent.target.clone(),
@@ -100,10 +97,10 @@ impl Landed {
     }
 }
 
-/// What a task's row knows of its landing.
+/// What a task's row knows about its landing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Landing {
-    /// It is done and has still to land; and whether those who depend on it wait for that.
+    /// Set if the task is done and has still to land; says whether its dependents wait for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<DepsMet>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,20 +110,20 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Whether nothing is to be done about it.
+    /// Whether nothing is left to do about it.
     pub fn is_settled(&self) -> bool {
         self.awaited.is_none() && self.intent.is_none()
     }
 }
 
-/// A landing that is about to move its target: all that was checked, to be compared under the task's lock.
+/// A landing that is about to move its target: everything that was checked, for comparison under the task's lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
     pub intent: Intent,
-    /// The gates of the target's own tree, and what was judged.
+    /// The gates that the target's own tree defines, and the trees that were judged.
     #[serde(skip)]
     pub demand: Demand,
-    /// The task as it was looked at: whatever became of it since, it is not what was checked.
+    /// The task's token and state when it was checked. If they have changed since, the check no longer counts.
     pub token: Token,
     pub state: State,
 }
@@ -137,7 +134,7 @@ pub struct Checked {
 pub enum Settled {
     /// The target contains its commit.
     Landed,
-    /// It never will.
+    /// The target will never contain its commit.
     Withdrawn,
 }
 
@@ -146,14 +143,14 @@ pub enum Settled {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConflictFile {
     pub path: String,
-    /// Lines that two sides changed differently.
+    /// Lines that the two sides changed differently.
     pub lines: u64,
-    /// The tasks whose landing changed it since, and who did them.
+    /// The tasks whose landing changed it since, and their actors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 }
 
-/// How many files an event names.
+/// The most conflicting files that an event names.
 pub const MOST_CONFLICTS: usize = 50;
 
 /// A landing that failed before anything moved.
@@ -163,9 +160,9 @@ pub struct Failure {
     pub onto: CommitId,
     pub head: CommitId,
     pub why: Obstruction,
-    /// The same, for whoever resolves it.
+    /// `why` in words, for the actor that resolves it.
     pub message: String,
-    /// The task as it was looked at.
+    /// The task's token when it was checked.
     pub token: Token,
 }
 
@@ -183,8 +180,8 @@ pub enum Obstruction {
     },
 }
 
-/// Whether the task, once it is done, has still to land, and whether those who depend on it wait for that. `met`: as the project
-/// says, if it says anything about landing.
+/// Whether the task, once it is done, has still to land, and whether its dependents wait for that. `met`: what the project
+/// configures, if it configures landing.
 pub fn awaits(task: &Task, met: Option<DepsMet>) -> Option<DepsMet> {
     let has_to = task.branch.is_some() && task.landing.landed.is_none();
     has_to.then(|| met.unwrap_or(DepsMet::Done))

@@ -2,37 +2,32 @@
 //!
 //! A lease is *live* while its holder can be trusted to be working, otherwise *lapsed*:
 //!
-//! - bound to a process, it lasts as long as the process, whatever that is busy with; only an observer known to
-//!   share machine, boot and pid namespace may call the process dead, everyone else goes by the deadline ([`crate::sight`]).
-//!   While its holder *rests*, because an agent's turn is over, the TTL counts all the same;
-//! - not bound, an agent's lease lasts until its deadline, which every sign of life moves;
+//! - a lease that is bound to a process lasts as long as the process, whatever the process is busy with. Only an observer
+//!   known to share its machine, boot and pid namespace may call it dead; everyone else goes by the deadline
+//!   ([`crate::sight`]). While the holder *rests*, because an agent's turn is over, the TTL counts as well;
+//! - an agent's lease that is not bound lasts until its deadline, which every sign of life moves;
 //! - a person's lease has no deadline. It is marked stale after a while, but no timer ever takes it;
-//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot, if this boot is known to be
-//!   another one: it began after the lease's last sign of life;
-//! - where a server's clock decides, the holders are on many machines: there the deadline binds every lease, bound to a
+//! - no lease outlives its maximum hold, and no process-bound lease outlives its boot. The boot counts as another one
+//!   only if it began after the lease's last sign of life;
+//! - where a server's clock decides, the holders are on many machines, so the deadline limits every lease, bound to a
 //!   process or not. An observer that sees the process die may only shorten it, and only if the machine is known to be
-//!   unique: clones of one running machine look like one machine, and nothing distinguishes them.
+//!   unique: clones of one running machine cannot be told apart.
 //!
 //! Lapsing is computed, not recorded: the first write that needs the event writes it.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use crate::actor::{ActorName, InstanceId, Tier};
+use crate::actor::{self, ActorName, InstanceId, Tier};
 use crate::constraint::Constraints;
-use crate::ids::{Token, Uid, Version, shortened};
-use crate::quote;
-use crate::refusal::Refusal;
+use crate::ids::{Token, Uid, Version};
 use crate::rescue::Rescue;
 use crate::scope::WorktreeId;
 use crate::sight::Mark;
 use crate::stretch::{Sign, Work, Worked};
-use crate::task::words;
+use crate::task::{State, words};
 use crate::time::{ClockDomain, Moment};
 
-/// Which process, beyond any reuse of its pid.
+/// Identifies a process even after its pid is reused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
@@ -58,27 +53,25 @@ pub struct Process {
 pub enum Seen {
     Alive,
     Dead,
-    /// It belonged to another boot of this machine, which was started this long ago.
+    /// It belonged to an earlier boot of this machine. `uptime_ms`: how long ago the current boot began.
     EarlierBoot {
         uptime_ms: i64,
     },
-    /// Elsewhere, or hidden, or it cannot be told: unseen is not dead.
+    /// On another machine, hidden, or undecidable. Unseen is not dead.
     Unseen,
 }
 
 words! {
-    /// Whether a lease's paths are its holder's alone, or shared with others that share them too.
+    /// Whether a lease's paths are its holder's alone, or shared with other leases that share them too.
+    #[derive(Default)]
     Mode("mode") {
+        #[default]
         Exclusive = "exclusive",
         Shared = "shared",
     }
 }
 
 impl Mode {
-    pub(crate) fn exclusive() -> Mode {
-        Mode::Exclusive
-    }
-
     pub fn is_exclusive(&self) -> bool {
         *self == Mode::Exclusive
     }
@@ -111,6 +104,25 @@ words! {
     }
 }
 
+impl EndKind {
+    /// The state of the task once its lease has ended like this.
+    pub(crate) fn leads_to(self) -> State {
+        match self {
+            EndKind::Done => State::Done,
+            EndKind::Submitted => State::Review,
+            EndKind::Failed => State::Failed,
+            EndKind::Blocked => State::Blocked,
+            EndKind::Dropped => State::Dropped,
+            EndKind::Released
+            | EndKind::HandedOff
+            | EndKind::Lapsed
+            | EndKind::TakenOver
+            | EndKind::Revoked
+            | EndKind::Reset => State::Open,
+        }
+    }
+}
+
 /// The terms of a lease, fixed when it is granted: the assignment record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
@@ -118,23 +130,23 @@ pub struct Grant {
     /// The tick at which it was granted; the wall time is the event's.
     pub tick_ms: i64,
     pub domain: ClockDomain,
-    /// How long it lives without a sign of life. None: no limit.
+    /// How long the lease lives without a sign of life. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<i64>,
-    /// How long it may be held at all. None: no limit.
+    /// How long the lease may be held in all. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_hold_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
-    /// Which worktree that is, wherever it is moved. `worktree` is its path, for people.
+    /// The worktree's identity, which survives a move. `worktree` is its path, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_id: Option<WorktreeId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     pub mode: Mode,
-    /// What the holder may not do: what the task forbade when it was granted, and what the claim added.
+    /// What the holder may not do: what the task forbade when the lease was granted, and what the claim added.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// Held, but work has not started.
@@ -145,8 +157,8 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// When the lease lapses if no sign of life follows. Bound to a process, nothing but the maximum hold
-    /// ends it for those who cannot see the process, unless the clock is a server's.
+    /// When the lease lapses if no sign of life follows. For observers that cannot see the process it is bound to, only
+    /// the maximum hold ends it, unless the clock is a server's.
     pub fn deadline(&self, acquired: &Moment) -> Option<Moment> {
         let ttl_ms = self.ttl_ms.filter(|_| self.goes_by_its_ttl(acquired));
         match (ttl_ms, self.max_hold_ms) {
@@ -154,32 +166,30 @@ impl Grant {
             (limit_ms, None) | (None, limit_ms) => limit_ms.map(|ms| acquired.plus(ms)),
         }
     }
-}
 
-impl Grant {
-    /// Whether its deadline follows from signs of life, and not from a process alone.
+    /// Whether signs of life move its deadline. Otherwise it lives as long as its process.
     pub fn goes_by_its_ttl(&self, now: &Moment) -> bool {
         self.process.is_none() || now.domain.is_server()
     }
 }
 
-/// A live lease's signs of life. Not history: written without an event, carried over by a rebuild.
+/// A live lease's signs of life. They are not history: they are written without an event, and a rebuild carries them over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub last: Moment,
-    /// The last time that something came of it: a note, a file touched, output. Being alive is not getting on.
+    /// The last progress: a note, a touched file, output. Being alive is not progress.
     pub progress: Moment,
     pub renewals: u64,
-    /// When it lapses without another sign of life. None: never by itself.
+    /// When the lease lapses without another sign of life. None: it never lapses by itself.
     pub deadline: Option<Moment>,
-    /// The holder's turn is over: until it goes on, the deadline counts although its process lives.
+    /// The holder's turn is over: until it continues, the deadline counts although its process lives.
     pub resting: bool,
-    /// What was worked and is in no event yet.
+    /// Work that is in no event yet.
     pub work: Work,
 }
 
 impl Pulse {
-    /// What is kept of an ended lease's signs of life: how many, and the wall time of the last.
+    /// What remains of an ended lease's signs of life: their number, and the wall time of the last.
     pub fn of_ended(end: &LeaseEnd) -> Pulse {
         let last = Moment::new(end.last_sign_ms, 0, ClockDomain::from_stored(String::new()));
         Pulse {
@@ -193,7 +203,7 @@ impl Pulse {
     }
 }
 
-/// What the event that ends a lease says of it. The stretches that were not recorded yet ride on it, as on any event.
+/// What the event that ends a lease says about it. Like any event, it also carries the stretches that were not recorded yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseEnd {
     pub renewals: u64,
@@ -213,7 +223,7 @@ pub struct Ended {
 }
 
 words! {
-    /// What a lease is a hold of.
+    /// What a lease holds.
     Holding("kind of hold") {
         Task = "task",
         Seat = "seat",
@@ -233,13 +243,13 @@ pub struct Lease {
     pub acquired_at_ms: i64,
     /// The event that granted it; its reason is the lease's.
     pub version: Version,
-    /// The stretches that rode on events.
+    /// The stretches that events have recorded.
     pub worked: Worked,
     pub pulse: Pulse,
     pub ended: Option<Ended>,
-    /// When the review of what was submitted with its end was over.
+    /// When the review of the work that was submitted with its end was over.
     pub reviewed_at_ms: Option<i64>,
-    /// What became of the files that it left uncommitted, if it was lost to another.
+    /// What became of the files that its holder left uncommitted, if it was lost to another.
     pub rescue: Option<Rescue>,
 }
 
@@ -259,21 +269,21 @@ impl Lease {
         self.holds == Holding::Task
     }
 
-    /// Which of all leases it is.
+    /// Its identity among all leases.
     pub fn key(&self) -> (Uid, Token) {
         (self.task, self.token)
     }
 
-    /// Who holds it, in a sentence.
+    /// The holder, worded for a sentence.
     pub fn holder(&self) -> String {
-        format!("{} ({})", self.actor, quote::name(self.instance.as_str()))
+        actor::spoken(self.actor.as_str(), self.instance.as_str())
     }
 
     pub fn is_held_by(&self, actor: &ActorName, instance: &InstanceId) -> bool {
         self.actor == *actor && self.instance == *instance
     }
 
-    /// What the holder may not do now: what it was granted with, tightened by what its task forbids by now.
+    /// What the holder may not do now: the constraints of the grant, tightened by those of the task as it is now.
     pub fn constraints_now(&self, task: &Constraints) -> Constraints {
         self.grant.constraints.meet(task)
     }
@@ -282,7 +292,8 @@ impl Lease {
         self.grant.max_hold_ms.map(|ms| self.acquired().plus(ms))
     }
 
-    /// The rule above. `seen` is what this observer can say about the process the lease is bound to.
+    /// Applies the rule of the module comment. `seen` is what this observer can say about the process that the lease is
+    /// bound to.
     pub fn liveness(&self, now: &Moment, seen: Seen) -> Liveness {
         if self.hold_limit().is_some_and(|limit| limit.has_come(now)) {
             return Liveness::Lapsed(LapseCause::MaxHold);
@@ -291,7 +302,7 @@ impl Lease {
             let is_believed = process.unique || !now.domain.is_server();
             match seen {
                 Seen::Dead if is_believed => return Liveness::Lapsed(LapseCause::ProcessDied),
-                // Whoever gave a sign of life since this boot began lives in another kernel, whatever it calls its machine.
+                // A holder that gave a sign of life since this boot began runs in another kernel, whatever it calls its machine.
                 Seen::EarlierBoot { uptime_ms }
                     if is_believed && uptime_ms < now.since_ms(&self.pulse.last) =>
                 {
@@ -307,7 +318,7 @@ impl Lease {
         }
     }
 
-    /// When the same rule lapses it by the clock alone, if no sign of life follows; before `now` if it has.
+    /// When the same rule makes it lapse by the clock alone, if no sign of life follows. In the past if it has lapsed.
     pub fn lapses_at(&self, now: &Moment, seen: Seen) -> Option<Moment> {
         let lives_with_its_process =
             !self.grant.goes_by_its_ttl(now) && seen == Seen::Alive && !self.pulse.resting;
@@ -321,42 +332,43 @@ impl Lease {
     /// Where a sign of life at `now` moves the deadline: never closer, never past the maximum hold.
     pub fn renewed_deadline(&self, now: &Moment, ttl_ms: Option<i64>) -> Option<Moment> {
         if self.pulse.resting && !self.grant.goes_by_its_ttl(now) {
-            // Whoever goes on is bound to its process alone again.
+            // A holder that continues depends on its process alone again.
             return self.hold_limit();
         }
         let old = self.pulse.deadline.clone()?;
         let Some(ttl_ms) = ttl_ms.or(self.grant.ttl_ms).filter(|_| self.grant.goes_by_its_ttl(now)) else {
             return Some(old);
         };
-        let moved = now.plus(ttl_ms).later(old, now);
-        Some(match self.hold_limit() {
-            Some(limit) => limit.earlier(moved, now),
-            None => moved,
-        })
+        Some(self.within_hold(now.plus(ttl_ms).later(old, now), now))
     }
 
-    /// When it lapses if its holder, whose turn is over at `now`, does not go on. None: resting changes nothing, as the
-    /// lease is bound to no process or has no TTL.
+    /// When it lapses if its holder, whose turn is over at `now`, does not continue. None: resting changes nothing, because
+    /// the lease is bound to no process or has no TTL.
     pub fn resting_deadline(&self, now: &Moment) -> Option<Moment> {
         let ttl_ms = self.grant.ttl_ms.filter(|_| self.grant.process.is_some())?;
-        let deadline = now.plus(ttl_ms);
-        Some(match self.hold_limit() {
-            Some(limit) => limit.earlier(deadline, now),
-            None => deadline,
-        })
+        Some(self.within_hold(now.plus(ttl_ms), now))
     }
 
-    /// All that is known of the work under it, recorded or not.
+    /// A deadline, but no later than the maximum hold allows.
+    fn within_hold(&self, deadline: Moment, now: &Moment) -> Moment {
+        match self.hold_limit() {
+            Some(limit) => limit.earlier(deadline, now),
+            None => deadline,
+        }
+    }
+
+    /// All known work under it, recorded or not.
     pub fn worked_so_far(&self) -> Worked {
         self.worked.and(self.pulse.work.so_far())
     }
 
-    /// Whether the time that it is held is work: not while it is only reserved, and a seat is held beside the work.
+    /// Whether holding it counts as work. It does not while the task is only reserved, nor for a seat, which is held beside
+    /// the work.
     pub fn measures_work(&self) -> bool {
         self.is_of_a_task() && !self.grant.reserve
     }
 
-    /// Its work after a sign of life, if it has any.
+    /// Its work after a sign of life; unchanged if holding it is no work.
     pub fn work_after(&self, sign: Sign<'_>) -> Work {
         let work = self.pulse.work.clone();
         if self.measures_work() { work.after(&self.pulse.last, sign) } else { work }
@@ -368,8 +380,8 @@ impl Lease {
         !self.measures_work() || work.open.is_some() && !work.is_asked()
     }
 
-    /// What its end carries, but for the work that is recorded with it. A holder that ends it gives its last sign of life by
-    /// that. Of a lease that was swept already, the sweep knew as much as can be known.
+    /// What its end records, except for the work. For a holder, ending the lease is its last sign of life. For a lease that was
+    /// swept already, what the sweep recorded still holds.
     pub fn end(&self, now: &Moment, by_holder: bool) -> LeaseEnd {
         if let (Some(ended), false) = (&self.ended, by_holder) {
             return ended.end.clone();
@@ -382,15 +394,15 @@ impl Lease {
         }
     }
 
-    /// Whether the token is still the holder's to finish with: not ended, or ended by nothing but a lapse, and not
-    /// fenced by a reset since.
+    /// Whether the holder may still finish with the token: the lease has not ended, or only lapsed, and no reset has fenced it
+    /// since.
     pub fn is_usable(&self, fenced: Token) -> bool {
         self.token > fenced && self.ended.as_ref().is_none_or(|ended| ended.how == EndKind::Lapsed)
     }
 
-    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. An agent
-    /// that had ended it itself has to learn of a reset, too; a person is one instance for ever, and is not kept from what
-    /// they once did.
+    /// Whether its holder lost it, given the task's highest token and the highest one that a reset fenced. An agent that
+    /// ended the lease itself must still learn of a reset. A person is one instance for ever, so a reset does not fence people
+    /// from tasks that they once finished.
     pub fn was_superseded(&self, highest: Token, fenced: Token) -> bool {
         match self.ended.as_ref().map(|ended| ended.how) {
             Some(EndKind::TakenOver | EndKind::Revoked | EndKind::Reset) => true,
@@ -399,12 +411,12 @@ impl Lease {
         }
     }
 
-    /// Alive, but nothing has come of it for this long. People are not watched.
+    /// Whether an agent's lease has made no progress for this long. People are not watched.
     pub fn is_stalled(&self, now: &Moment, stalled_after_ms: i64) -> bool {
         !self.actor.is_person() && now.since_ms(&self.pulse.progress) >= stalled_after_ms
     }
 
-    /// A person's lease without a sign of life for this long may have been forgotten.
+    /// Whether a person's lease had no sign of life for this long, so that it may have been forgotten.
     pub fn is_stale(&self, now: &Moment, stale_after_ms: i64) -> bool {
         self.actor.is_person() && now.since_ms(&self.pulse.last) >= stale_after_ms
     }
@@ -498,7 +510,7 @@ mod tests {
     fn a_bound_lease_ends_with_its_boot_where_this_one_began_after_its_last_sign_of_life() {
         let mut bound = lease(Some(1_000), Some(90_000), true);
         bound.pulse.last = moment(10_000, "b");
-        // 20 s after it by the wall. This boot may have begun since, or it is a kernel of its own beside the holder's.
+        // 20 s later by the wall clock. This boot may have begun since, or it is a separate kernel beside the holder's.
         let now = Moment { tick_ms: 5, ..moment(30_000, "b2") };
         for (uptime_ms, liveness) in [
             (5, Liveness::Lapsed(LapseCause::Rebooted)),
@@ -561,7 +573,7 @@ mod tests {
                     prop_assert_eq!(new.tick_ms, (at + ttl).max(old.tick_ms).min(hold.unwrap_or(i64::MAX)));
                 }
             }
-            // Whoever asks, and whatever it sees: the deadline is one for all.
+            // The deadline is the same for every observer, whatever it sees.
             let deadline = lease.pulse.deadline.clone().unwrap().tick_ms;
             for seen in [Seen::Alive, Seen::Unseen] {
                 let is_live = lease.liveness(&on_server(asked), seen) == Liveness::Live;

@@ -1,4 +1,4 @@
-//! A plan: tasks that are created together and may refer to one another. What can be checked before any of them exists.
+//! A plan: tasks that are created together and may refer to one another. Checks it before any of them exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use crate::task::check_word;
 /// The most tasks that one plan may have.
 pub const MAX_TASKS: usize = 5_000;
 
-/// How many mistakes a name may be away from the one that was meant.
+/// How many typing errors a name may have and still be recognised.
 const SLIPS: usize = 2;
 
 /// The order in which a plan's tasks can be created: as planned, but a parent before its parts, which are counted in its
-/// row. Refused if names or origins are taken twice, a name is unknown, or something would wait for itself.
+/// row. Refused if a name or an origin occurs twice, a name is unknown, or a task would wait for itself.
 pub fn order(plan: &[PlannedTask], prefix: &Prefix) -> Result<Vec<usize>, Refusal> {
     if plan.is_empty() || plan.len() > MAX_TASKS {
         return Err(Refusal::usage(format!(
@@ -44,7 +44,7 @@ pub fn order(plan: &[PlannedTask], prefix: &Prefix) -> Result<Vec<usize>, Refusa
             waits[parent].push(i);
         }
     }
-    match graph::circle(&waits) {
+    match graph::cycle(&waits) {
         None => Ok(parents_first(plan, &index)),
         Some(circle) => {
             let labels: Vec<String> = circle.iter().map(|i| label(plan, *i)).collect();
@@ -53,19 +53,19 @@ pub fn order(plan: &[PlannedTask], prefix: &Prefix) -> Result<Vec<usize>, Refusa
     }
 }
 
-/// Exit 6: nothing in a circle could ever begin. `labels`: what is on it, each once.
+/// Exit 6: no task in a circle could ever begin. `labels`: the tasks in the circle, each once.
 pub fn circle_refusal(labels: &[String]) -> Refusal {
     let way: Vec<&str> = labels.iter().chain(labels.first()).map(String::as_str).collect();
     Refusal::new(Code::Cycle, format!("the plan waits for itself: {}", way.join(" → ")))
         .next(Step::plain("remove one of these dependencies from the plan"))
 }
 
-/// What an entry of a plan is called: its name, else its title.
+/// The label of an entry of a plan: its name, or else its title.
 pub fn label(plan: &[PlannedTask], index: usize) -> String {
     shortened(plan[index].name.as_ref().unwrap_or(&plan[index].task.title))
 }
 
-/// A refusal that says which entry it is about.
+/// Adds to a refusal which entry it is about.
 pub fn of_entry(plan: &[PlannedTask], index: usize, refusal: Refusal) -> Refusal {
     let message = format!("task {} of the plan ('{}'): {}", index + 1, label(plan, index), refusal.message);
     Refusal { message, ..refusal }
@@ -76,7 +76,7 @@ fn names<'p>(plan: &'p [PlannedTask], prefix: &Prefix) -> Result<BTreeMap<&'p st
     for (i, planned) in plan.iter().enumerate() {
         let Some(name) = planned.name.as_deref() else { continue };
         check_word("name", name).map_err(|refusal| of_entry(plan, i, refusal))?;
-        // Else `deps = ["ON-12"]` would mean one thing today and another when somebody names a task so.
+        // Otherwise `deps = ["ON-12"]` would change its meaning once somebody names a task like that.
         let is_id = match name.parse() {
             Ok(TaskRef::Number(_)) => true,
             Ok(TaskRef::Id { prefix: of, .. }) => of.eq_ignore_ascii_case(prefix.as_str()),
@@ -121,7 +121,7 @@ fn unknown(name: &str, index: &BTreeMap<&str, usize>) -> Refusal {
     Refusal::usage(format!("the plan has no task named '{}'{meant}", shortened(name)))
 }
 
-/// How many characters must be put in, taken out or exchanged to make one name of the other.
+/// The edit distance: how many characters must be inserted, deleted or replaced to turn one name into the other.
 fn slips(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

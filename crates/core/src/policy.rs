@@ -1,19 +1,13 @@
-//! The rules a project may set. Each is read from configuration by the interface and handed in.
+//! The rules that a project may set. The interface reads them from the configuration and passes them in.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::actor::ActorName;
-use crate::ids::shortened;
 use crate::landing::DepsMet;
 use crate::lease::Lease;
-use crate::refusal::Refusal;
 use crate::scope::Scope;
 use crate::stretch::{Sign, Work};
-use crate::task::words;
+use crate::task::{Task, words};
 use crate::time::{HOUR_MS, MINUTE_MS};
 
 words! {
@@ -44,7 +38,7 @@ words! {
 }
 
 words! {
-    /// What happens when a person commits or pushes what is another's.
+    /// What happens when a person commits or pushes files that another reserves.
     GuardPeople("answer to people's commits") {
         Warn = "warn",
         Refuse = "refuse",
@@ -56,20 +50,20 @@ words! {
 pub struct Policy {
     /// How long an agent's lease lives without a sign of life.
     pub ttl_ms: i64,
-    /// How long an agent may hold a task at all. 0: no limit.
+    /// How long an agent may hold a task in all. 0: no limit.
     pub max_hold_ms: i64,
     /// After how long without a sign of life a person's lease is marked stale.
     pub stale_after_ms: i64,
-    /// The longest silence that counts as work where no turns are known.
+    /// The longest silence that counts as work outside of turns.
     pub idle_ms: i64,
     /// Whether people's work is recorded.
     pub records_people: bool,
-    /// How long a task handed off or rejected is kept for one actor.
+    /// How long a task that was handed off or rejected is kept for one actor.
     pub keep_ms: i64,
     /// How many leases without a TTL one agent, and all agents together, may hold.
     pub indefinite_per_actor: u64,
     pub indefinite_per_store: u64,
-    /// How often a failed task may be tried again, unless the task says otherwise.
+    /// How often a failed task may be retried, unless the task says otherwise.
     pub max_attempts: u64,
     /// After how long without progress an agent that shows signs of life is called stalled.
     pub stalled_after_ms: i64,
@@ -77,35 +71,38 @@ pub struct Policy {
     pub scope_mode: ScopeMode,
     /// Paths that never collide, such as lock files and changelogs.
     pub scope_shared: Scope,
-    /// What happens when two leases touch one file in two worktrees: both are told, the second is refused, or nothing is said.
+    /// What happens when two leases touch one file in two worktrees: both get a notice, the second is refused, or nothing.
     pub across_worktrees: AcrossWorktrees,
     /// What happens when an agent changes a file and holds no task: one is opened for it, it is warned, or refused.
     pub unclaimed: Unclaimed,
-    /// Whether no machine of the project is cloned while it runs, so that on a server's store a death that is seen on what
-    /// looks like the holder's machine ends its lease at once.
+    /// Whether no machine of the project is cloned while it runs. Then, with a server's store, an observer on the holder's
+    /// machine that sees the process dead ends its lease at once.
     pub unique_machines: bool,
-    /// Systems in which a reference is one task's only.
+    /// Systems in which a reference belongs to one task only.
     pub refs_unique: BTreeSet<String>,
     /// Whether a person who forces must link a decision or an approval.
     pub force_needs_link: bool,
-    /// Where tasks with a branch of their own land: whether those who depend on one wait for that.
+    /// Whether dependents of a task with its own branch wait until it lands. None: landing is not configured.
     pub deps_met: Option<DepsMet>,
 }
 
 impl Policy {
-    /// Whether a reference in one of these systems is one task's only.
+    /// Whether a reference in one of these systems belongs to one task only.
     pub fn has_unique<'s>(&self, systems: impl IntoIterator<Item = &'s String>) -> bool {
         systems.into_iter().any(|system| self.refs_unique.contains(&system.to_lowercase()))
     }
-}
 
-impl Policy {
+    /// Whether a failed task may not be retried any more.
+    pub fn has_used_up_attempts(&self, task: &Task) -> bool {
+        task.attempts >= task.facts.max_attempts.unwrap_or(self.max_attempts)
+    }
+
     /// Whether work under a lease of this actor is recorded.
     pub fn records_work_of(&self, actor: &ActorName) -> bool {
         self.records_people || !actor.is_person()
     }
 
-    /// A lease's work after a sign of life, as far as it is recorded.
+    /// A lease's work after a sign of life; empty if the actor's work is not recorded.
     pub fn work_after(&self, lease: &Lease, sign: Sign<'_>) -> Work {
         if self.records_work_of(&lease.actor) { lease.work_after(sign) } else { Work::default() }
     }

@@ -17,16 +17,16 @@ const CLOSE: char = '»';
 pub const NAME_BYTES: usize = 200;
 pub const TITLE_BYTES: usize = 120;
 
-/// How many names of a list a sentence has.
+/// How many names of a list a sentence shows.
 const SOME: usize = 3;
 
-/// How many of something whose plural ends in s: 1 task, 2 tasks.
+/// A number with its noun, whose plural ends in s: 1 task, 2 tasks.
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Characters that cannot be seen, or that change how others are seen: controls, separators of lines, what turns the
-/// direction of writing, and what Unicode lets a reader ignore. The one that asks for an emoji's colours is let through.
+/// Whether a character is invisible, or changes how others look: controls, line separators, marks that turn the direction of
+/// writing, and what Unicode calls ignorable. The selector of an emoji's colours is allowed.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -36,7 +36,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A text with nothing hidden in it: what cannot be seen is shown as an escape. Line breaks and tabs stay.
+/// The text with hidden characters shown as escapes. Line breaks and tabs stay.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -49,15 +49,15 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
-/// The same for what must stay on its line.
+/// Like [`visible`], on one line: line breaks and tabs are escaped, too.
 pub fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// A text of somebody else's in a sentence of ours: `«the text»`, and `«the beg»…` if it has more than `most` bytes.
+/// Somebody else's text in a sentence of ours: `«the text»`, and `«the beg»…` if it has more than `most` bytes.
 ///
-/// What is between the delimiters can be read back: a backslash is doubled, and `\n`, `\t` and `\u{…}` replace what is
-/// hidden, for the delimiters themselves, and for a `<` that could begin a tag of whatever surrounds the sentence.
+/// What is between the delimiters can be read back: a backslash is doubled, and `\n`, `\t` and `\u{…}` replace hidden
+/// characters, the delimiters themselves, and a `<` that could begin a tag of the markup around the sentence.
 pub fn quoted(text: &str, most: usize) -> String {
     let mut quotation = String::with_capacity(text.len().min(most) + 8);
     quotation.push(OPEN);
@@ -86,7 +86,7 @@ pub fn quoted(text: &str, most: usize) -> String {
     quotation
 }
 
-/// A name (a path, a glob, an instance, a branch) in a sentence of ours: as it is if it is one plain word, else quoted.
+/// A name (a path, a glob, an instance, a branch) in a sentence of ours: unchanged if it is one plain word, else quoted.
 pub fn name(text: &str) -> String {
     let is_plain = |c: char| (c.is_alphanumeric() && !is_hidden(c)) || "._-/@+:".contains(c);
     if !text.is_empty() && text.len() <= NAME_BYTES && text.chars().all(is_plain) {
@@ -109,8 +109,8 @@ pub fn title(text: &str) -> String {
     quoted(text.trim(), TITLE_BYTES)
 }
 
-/// A text as one word of a shell's command line, which no program takes for an option. None: it has characters that nobody
-/// could see, too many, or such as end a quotation or begin a tag; a command that cannot be read is not suggested.
+/// A text as one word of a shell's command line, which no program takes for an option. None: it is too long, or has characters
+/// that are hidden, end a quotation or begin a tag. A command that people cannot read is not suggested.
 pub fn shell_word(text: &str) -> Option<String> {
     let is_unfit = |c: char| is_hidden(c) || matches!(c, OPEN | CLOSE | '<');
     if text.len() > NAME_BYTES || text.starts_with('-') || text.chars().any(is_unfit) {

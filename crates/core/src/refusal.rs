@@ -2,12 +2,12 @@
 //!
 //! A refusal teaches the safe way (P11): its facts say who holds the task and for how long, its [`Step`]s what to do
 //! next. Its message is one sentence about the facts. None of this names a command, an option, a tool or a variable: the
-//! command line, MCP and agents' hooks each put the steps in their own words ([`Refusal::worded`]). How a person may
-//! [`Override`] it is a separate fact, set only for people.
+//! command line, MCP and agents' hooks each word the steps themselves ([`Refusal::worded`]). How a person may [`Override`] it
+//! is a separate fact, set only for people.
 
 mod step;
 
-pub use step::{Forced, Kind, OnSeat, OnWorktree, Override, Reader, Step};
+pub use step::{CallerKind, Forced, OnSeat, OnWorktree, Override, Reader, Step};
 
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +150,7 @@ pub struct Refusal {
     pub next: Vec<Step>,
     /// How the caller, a person, could override it.
     pub overridable: Option<Box<Override>>,
-    /// Nothing stands in the way but these files of ad-hoc work whose turn is over: they are yielded if git calls them clean.
+    /// Set if only these files of ad-hoc work whose turn is over are in the way. They are yielded if git reports them clean.
     pub resting: Vec<Resting>,
 }
 
@@ -199,7 +199,7 @@ impl Refusal {
         self.code.exit_code()
     }
 
-    /// The same in an interface's words. `say` gives None for a step that cannot be taken there.
+    /// The refusal in an interface's words. `say` returns None for a step that cannot be taken there.
     pub fn worded(&self, say: impl Fn(&Step) -> Option<String>) -> RefusalView {
         let refusal = self.clone();
         RefusalView {

@@ -1,29 +1,25 @@
-//! Rescue: what a holder left uncommitted when its lease was lost to another is kept (P10).
+//! Rescue: the files that a holder left uncommitted when it lost its lease to another are kept (P10).
 //!
-//! The write that takes the lease away says that the rescue is *due*. Git runs after that commit, and what came of it is recorded
-//! then. A rescue that stays due was interrupted, or concerns a worktree that cannot be reached from there: whoever checks the store
-//! on the right machine finishes it.
-
-use std::fmt;
-use std::str::FromStr;
+//! The write that takes the lease away records that the rescue is *due*. Git runs after that transaction, and the outcome is
+//! recorded then. A rescue that stays due was interrupted, or its worktree cannot be reached from there: a check of the store on
+//! the right machine finishes it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Version, shortened};
+use crate::ids::Version;
 use crate::lease::Lease;
-use crate::refusal::Refusal;
 use crate::task::{Task, words};
 
 words! {
-    /// What became of what a holder left uncommitted.
+    /// What became of the files that a holder left uncommitted.
     RescueState("state of a rescue") {
         Due = "due",
         Kept = "kept",
         /// Everything was committed.
         Nothing = "nothing",
-        /// The worktree is no more.
+        /// The worktree no longer exists.
         Gone = "gone",
-        /// A person let it go.
+        /// A person dropped what was kept.
         Dropped = "dropped",
     }
 }
@@ -32,7 +28,7 @@ words! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rescue {
     pub state: RescueState,
-    /// The event that says so.
+    /// The event that recorded the state.
     pub version: Version,
 }
 
@@ -56,10 +52,10 @@ pub struct LeftFile {
     pub why: String,
 }
 
-/// How many files that were left out an event names.
+/// The most files that an event names as left out.
 pub const MOST_LEFT: usize = 100;
 
-/// What a rescue came to.
+/// The outcome of a rescue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rescued {
@@ -67,14 +63,14 @@ pub enum Rescued {
         kept: Vec<KeptFiles>,
         left_out: Vec<LeftFile>,
     },
-    /// Nothing that could be kept; some may have been left out.
+    /// Nothing could be kept; some files may have been left out.
     Nothing {
         left_out: Vec<LeftFile>,
     },
     Gone,
 }
 
-/// Whether what a lease worked in was a worktree for its task alone: by the branch there.
+/// Whether a lease's worktree is for its task alone, judged by its branch.
 pub fn is_own_worktree(lease: &Lease, task: &Task, id: &str) -> bool {
     lease.grant.branch.as_deref().is_some_and(|branch| task.owns_branch(id, branch))
 }

@@ -1,4 +1,4 @@
-//! Seals: every stream's head at one snapshot, bound by a Merkle root. Kept outside the store, a seal reveals
+//! Seals: every stream's head at one moment, bound by a Merkle root. Kept outside the store, a seal reveals
 //! what a chain alone cannot: a tail that was cut off, or a chain that was rehashed.
 
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ pub struct StreamHead {
 }
 
 /// The Merkle root over heads sorted by uid. A leaf is `sha256("leaf\n" uid "\n" version "\n" hash "\n")`, a node
-/// `sha256("node\n" left right)` over raw digests; an odd one moves up as it is.
+/// `sha256("node\n" left right)` over raw digests; an odd one moves up unchanged.
 pub fn merkle_root(heads: &[StreamHead]) -> String {
     let mut level: Vec<[u8; 32]> = heads
         .iter()

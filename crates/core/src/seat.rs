@@ -1,46 +1,34 @@
-//! Seats: roles that one instance has at a time, such as landing on a branch (`land:main`) or dispatching (`dispatch`).
+//! Seats: roles that one instance holds at a time, such as landing on a branch (`land:main`) or dispatching (`dispatch`).
 //!
 //! A seat is a lease without a task. There is no second set of rules for it: tokens, lapse, binding to a process, maximum
 //! hold, takeover and fence are those of tasks, because a seat goes through the same [`crate::decide::decide`] and the
-//! same fold as a task that is open, waits for nothing and reserves nothing ([`Seat::as_task`]). What differs is told
-//! here and in `decide/seat.rs`: how it is named, how it begins (the first that takes it creates it), and that nothing
-//! ever finishes it.
+//! same fold as a task that is open, waits for nothing and reserves nothing ([`Seat::as_task`]). The differences are here and
+//! in `decide/seat.rs`: how a seat is named, how it begins (the first caller that takes it creates it), and that nothing ever
+//! finishes it.
 //!
-//! Each has a stream of its own, which begins with `seat.created`, and a number: like tasks, seats are counted by the
-//! project's row, so that one that was removed from the ledger is missed.
+//! Each seat has a stream of its own, which begins with `seat.created`, and a number. Like tasks, seats are counted in the
+//! project's row, so that the removal of one from the ledger is noticed.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{ActorName, Tier};
-use crate::ids::{Number, Token, Uid, Version, shortened};
+use crate::ids::{Number, Token, Uid, Version, checked_text, shortened};
 use crate::quote::is_hidden;
 use crate::refusal::Refusal;
 use crate::task::{Facts, State, Task};
 
-/// A role, and what it is for where there are several of its kind: `dispatch`, `land:main`.
+/// A role, with its object if there are several of its kind: `dispatch`, `land:main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SeatName(String);
 
 impl SeatName {
     pub const MAX_LEN: usize = 200;
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// As it is called in a sentence.
+    /// The seat, worded for a sentence.
     pub fn spoken(&self) -> String {
         format!("seat {}", self.0)
-    }
-}
-
-impl fmt::Display for SeatName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 
@@ -64,21 +52,9 @@ impl FromStr for SeatName {
     }
 }
 
-impl TryFrom<String> for SeatName {
-    type Error = Refusal;
+checked_text!(SeatName);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<SeatName> for String {
-    fn from(name: SeatName) -> String {
-        name.0
-    }
-}
-
-/// A seat as the fold of its events.
+/// A seat: the fold of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
     pub uid: Uid,
@@ -91,14 +67,14 @@ pub struct Seat {
     pub created_at_ms: i64,
     pub created_by: ActorName,
     pub updated_at_ms: i64,
-    /// The highest token ever granted. It never goes back.
+    /// The highest token ever granted. It never decreases.
     pub token: Token,
-    /// Whether the lease with that token has not ended. It may have lapsed: that is computed.
+    /// Whether the lease with that token has not ended. It may have lapsed, which is computed.
     pub leased: bool,
 }
 
 impl Seat {
-    /// What the rules of leases see of it: a task that can always be claimed, waits for nothing and reserves nothing.
+    /// The seat as the rules of leases see it: a task that can always be claimed, waits for nothing and reserves nothing.
     pub fn as_task(&self) -> Task {
         let state = if self.leased { State::InProgress } else { State::Open };
         let facts = Facts { required_tier: Tier(0), ..Facts::default() };

@@ -1,8 +1,8 @@
-//! What is said of a work session beside its stretches: what it used, and what was corrected.
+//! What is recorded of a work session besides its stretches: what it used, and corrections.
 //!
-//! Nobody types hours. A correction takes away from what was recorded, or says whose it was, and never adds anything: it can
-//! shorten a session, void it, or reassign it. It is an event of its own that names what it takes, piece by piece; what was
-//! recorded stays as it is.
+//! Nobody enters hours. A correction takes recorded work away, or says whose it was, and never adds anything: it can shorten a
+//! session, void it, or reassign it. It is an event of its own that names what it takes, piece by piece; the recorded events
+//! stay as they are.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,23 +35,23 @@ impl FromStr for SessionRef {
     }
 }
 
-/// What is wrong with a session.
+/// A correction of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Correction {
-    /// What was recorded after this time, by the wall, was no work.
+    /// What was recorded after this wall time was not work.
     Shorten {
         until_ms: i64,
     },
     Void,
-    /// It was another's work.
+    /// It was another actor's work.
     Reassign {
         to: ActorName,
     },
 }
 
 words! {
-    /// What became of a session.
+    /// What a correction did to a session.
     Corrected("correction") {
         Shortened = "shortened",
         Voided = "voided",
@@ -68,7 +68,7 @@ impl Correction {
         }
     }
 
-    /// What of a piece of an actor's work it takes away.
+    /// The part of a piece of an actor's work that it takes away.
     pub fn takes(&self, actor: &ActorName, piece: Stretch) -> Option<Stretch> {
         match self {
             Correction::Void => Some(piece),
@@ -82,7 +82,7 @@ impl Correction {
     }
 }
 
-/// What is left of a session's work after all corrections, and whose it is. A correction takes the end of a piece, or all of it.
+/// The work that all corrections leave of a session, and whose it is. A correction takes the end of a piece, or all of it.
 pub fn left(rows: &[Recorded]) -> Vec<(ActorName, Stretch)> {
     let mut left: Vec<(ActorName, Stretch)> = Vec::new();
     for row in rows {
@@ -105,14 +105,14 @@ pub fn left(rows: &[Recorded]) -> Vec<(ActorName, Stretch)> {
 words! {
     /// Where the numbers of a usage come from.
     UsageSource("source") {
-        /// Reported by whoever was paid for it.
+        /// Reported by the provider that is paid.
         Actual = "actual",
         Estimated = "estimated",
         Unknown = "unknown",
     }
 }
 
-/// What a session used of a model. What nobody reported is unknown, which is not zero.
+/// What a session used of a model. None: unknown, which is not zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub struct Usage {
     pub tokens_in: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_out: Option<u64>,
-    /// Of those that went in, what was read from a cache.
+    /// How many of the input tokens were read from a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_cached: Option<u64>,
     pub source: UsageSource,
@@ -129,7 +129,7 @@ pub struct Usage {
     pub cost: Option<Cost>,
 }
 
-/// A usage as the event tells it.
+/// A usage as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {
     pub task: Uid,
@@ -148,7 +148,7 @@ pub struct Cost {
     pub currency: String,
 }
 
-/// Far more than any session uses, and sums of them still fit.
+/// The highest number of tokens or micros that is accepted: far more than any session uses, and sums cannot overflow.
 const MOST: u64 = 1_000_000_000_000;
 
 impl Usage {
@@ -168,10 +168,9 @@ impl Usage {
         }
         Ok(())
     }
-}
 
-impl Usage {
-    /// Both together, of one model in one currency. What neither says stays unknown; the source is the less certain one.
+    /// The sum of two usages of one model in one currency. What neither reports stays unknown; the source is the less certain
+    /// one.
     pub fn and(self, more: &Usage) -> Usage {
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
@@ -193,35 +192,34 @@ impl Usage {
         }
     }
 
-    /// What can be added up: usages of the same model, in the same currency.
+    /// Model and currency: only usages in which both are equal can be added up.
     pub fn kind(&self) -> (Option<String>, Option<String>) {
         (self.model.clone(), self.cost.as_ref().map(|cost| cost.currency.clone()))
     }
 }
 
-/// What a harness's transcript says was used, read from where the last reading of it stopped.
+/// What a harness's transcript reports as used, from where the last reading of it stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reading {
     pub answers: Vec<Answered>,
-    /// The memory that it started from. If that is no longer the instance's, another reading has counted the same.
+    /// The cursor that it started from. If the instance has another one by now, another reading has counted the same.
     pub from: Option<String>,
-    /// Where the next one starts, in the reader's own words.
+    /// Where the next reading starts, in the reader's own format.
     pub cursor: String,
-    /// The conversation, where a part of it was read.
+    /// The conversation, if a part of it was read.
     pub whole: Option<InstanceId>,
 }
 
 /// What one answer of a model used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answered {
-    /// How long before the reading it came: no wall clock but the store's says when that was.
+    /// How long before the reading the answer came: only the store's clock decides when that was.
     pub age_ms: i64,
     pub usage: Usage,
 }
 
-/// Whose work an answer that came at this time was: of the leases that were held then, the one on which something came of
-/// the work last; if none was, one that had ended at most [`SLACK_MS`] before, as that is how long a last word takes. Nothing was
-/// held: nobody's.
+/// The session that an answer at this time belongs to: of the leases that were held then, the one with the latest progress. If
+/// none was held, one that had ended at most [`SLACK_MS`] before, since an answer may follow the end that closely.
 pub fn session_at(leases: &[Lease], at_ms: i64) -> Option<&Lease> {
     let held_at = |at_ms: i64, lease: &Lease| {
         lease.measures_work() && lease.ended.as_ref().is_none_or(|ended| at_ms <= ended.at_ms)
@@ -302,7 +300,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often a session is corrected, it only gets less, and what is left is what the rows add up to.
+        /// However often a session is corrected, it only shrinks, and what is left is the sum of the rows.
         #[test]
         fn corrections_only_take_away(
             lengths in proptest::collection::vec((1i64..100, 1i64..100), 1..6),

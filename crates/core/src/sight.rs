@@ -1,14 +1,14 @@
-//! Who may say what about a process.
+//! What an observer can know about a process.
 //!
 //! A pid has a meaning only in its pid namespace, a start time only in its boot and time namespace, and a namespace only
-//! in its kernel. So an observer of a process first says where it is: its [`Vantage`]. What the operating
-//! system does not reveal is *unknown*, and unknown is neither equal nor different ([`Mark`]). So:
+//! in its kernel. So an observer of a process first determines where it is itself: its [`Vantage`]. What the operating system
+//! does not reveal is *unknown*, and unknown is neither equal nor different ([`Mark`]). So:
 //!
-//! - a process is looked at only where machine, boot, pid and time namespace of both are known and equal;
-//! - it belonged to an *earlier boot* only where the machine is known and equal, both boots are known and differ, and both
-//!   are in the initial pid namespace, as a container may have a boot id of its own. Whether it lived until that boot
-//!   ended follows from how long this one has been up ([`Lease::liveness`](crate::lease::Lease::liveness));
-//! - about every other process nothing can be said, and its lease goes by the deadline.
+//! - a process can be looked at only if machine, boot, pid and time namespace of both are known and equal;
+//! - it belonged to an *earlier boot* only if the machine is known and equal, both boots are known and differ, and both
+//!   are in the initial pid namespace, since a container may have a boot id of its own. Whether it lived until that boot
+//!   ended follows from the uptime of the current one ([`Lease::liveness`](crate::lease::Lease::liveness));
+//! - about every other process nothing is known, and its lease goes by the deadline.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::lease::Process;
 
 /// What tells one machine, boot or namespace from another; unknown where the operating system did not say.
-// `==` compares two records. Whether both mean the same thing is asked with `is` and `differs`, which are both false where one
-// is unknown.
+// `==` compares two records. `is` and `differs` say whether both mean the same thing; both are false if one is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -29,7 +28,7 @@ const INITIAL_PID_NS: &str = "4026531836";
 
 impl Mark {
     pub const UNKNOWN: Mark = Mark(None);
-    /// The pid namespace of whatever is in no container.
+    /// The pid namespace of processes outside of containers.
     pub const INITIAL_PID_NS: Mark = Mark(Some(Cow::Borrowed(INITIAL_PID_NS)));
 
     pub fn known(&self) -> Option<&str> {
@@ -56,7 +55,7 @@ impl From<&str> for Mark {
 }
 
 impl From<String> for Mark {
-    /// An empty text says nothing.
+    /// An empty text means unknown.
     fn from(text: String) -> Mark {
         Mark(Some(text).filter(|text| !text.is_empty()).map(Cow::Owned))
     }
@@ -68,30 +67,30 @@ impl From<Option<String>> for Mark {
     }
 }
 
-/// Whether two marks are the same. None: one is unknown, so it cannot be told.
+/// Whether two marks are the same. None: one is unknown.
 pub(crate) fn are_same(one: Option<&str>, other: Option<&str>) -> Option<bool> {
     Some(one? == other?)
 }
 
-/// From where somebody looks at processes.
+/// The place from which an observer looks at processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vantage {
     pub machine: Mark,
     pub boot: Mark,
     pub pid_ns: Mark,
     pub time_ns: Mark,
-    /// How long this boot has lasted, sleep included. None: it cannot be told.
+    /// How long this boot has lasted, sleep included. None: unknown.
     pub uptime_ms: Option<i64>,
 }
 
 /// How far a process is from a [`Vantage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// In the same pid namespace of the same running kernel: what is seen there is so.
+    /// In the same pid namespace of the same running kernel: the observer can be believed.
     Near,
-    /// On this machine, before it was started this long ago.
+    /// On this machine, in a boot before the current one, which has lasted this long.
     EarlierBoot { uptime_ms: i64 },
-    /// Elsewhere, or it cannot be told.
+    /// Elsewhere, or unknown.
     Far,
 }
 
@@ -100,8 +99,11 @@ impl Vantage {
         if !self.machine.is(&process.machine) {
             return Sight::Far;
         }
-        let stood_outside = |pid_ns: &Mark| pid_ns.is(&Mark::INITIAL_PID_NS);
-        if self.boot.differs(&process.boot) && stood_outside(&self.pid_ns) && stood_outside(&process.pid_ns) {
+        let in_no_container = |pid_ns: &Mark| pid_ns.is(&Mark::INITIAL_PID_NS);
+        if self.boot.differs(&process.boot)
+            && in_no_container(&self.pid_ns)
+            && in_no_container(&process.pid_ns)
+        {
             return self.uptime_ms.map_or(Sight::Far, |uptime_ms| Sight::EarlierBoot { uptime_ms });
         }
         let shares = self.boot.is(&process.boot)
@@ -112,18 +114,18 @@ impl Vantage {
 }
 
 impl Process {
-    /// Whether both can be one process: nothing that is known tells them apart.
+    /// Whether both can be one process: no known mark distinguishes them.
     fn may_be(&self, other: &Process) -> bool {
-        let marks = |process: &Process| {
-            [process.machine.clone(), process.boot.clone(), process.pid_ns.clone(), process.time_ns.clone()]
-        };
-        let differ = marks(self).iter().zip(&marks(other)).any(|(one, other)| one.differs(other));
+        fn marks(process: &Process) -> [&Mark; 4] {
+            [&process.machine, &process.boot, &process.pid_ns, &process.time_ns]
+        }
+        let differ = marks(self).iter().zip(marks(other)).any(|(one, other)| one.differs(other));
         (self.pid, self.start) == (other.pid, other.start) && !differ
     }
 
     /// Whether a caller with this ancestry, itself first, is this process or was started by it. A caller in another pid
-    /// namespace, as in a sandbox, cannot see who started it: that is not held against it.
-    pub fn has_started(&self, ancestry: &[Process]) -> bool {
+    /// namespace, as in a sandbox, cannot see who started it, and is accepted.
+    pub fn is_at_or_above(&self, ancestry: &[Process]) -> bool {
         ancestry.iter().any(|above| above.may_be(self))
             || ancestry.first().is_some_and(|own| !own.pid_ns.is(&self.pid_ns))
     }
@@ -175,7 +177,7 @@ mod tests {
                 *[&mut there.machine, &mut there.boot, &mut there.pid_ns, &mut there.time_ns][part] =
                     mark.clone();
                 assert_ne!(here.sight_of(&there), Sight::Near, "process {part} {mark:?}");
-                // Unknown on both sides is no better.
+                // Unknown on both sides is not the same either.
                 *[&mut here.machine, &mut here.boot, &mut here.pid_ns, &mut here.time_ns][part] =
                     Mark::UNKNOWN;
                 assert_eq!(here.sight_of(&there), Sight::Far, "both {part} {mark:?}");
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn an_earlier_boot_is_one_of_this_very_machine_outside_of_containers() {
         assert_eq!(vantage("later").sight_of(&process("b")), Sight::EarlierBoot { uptime_ms: 50 });
-        // Its time namespace went with the boot.
+        // Its time namespace ended with the boot.
         let elsewhen = Process { time_ns: "another".into(), ..process("b") };
         assert_eq!(vantage("later").sight_of(&elsewhen), Sight::EarlierBoot { uptime_ms: 50 });
         let far = |vantage: Vantage, process: Process| {
@@ -207,13 +209,13 @@ mod tests {
     #[test]
     fn whoever_cannot_see_its_ancestors_is_not_called_a_stranger() {
         let holder = process("b");
-        let below = |own: Process| holder.has_started(&[own]);
+        let below = |own: Process| holder.is_at_or_above(&[own]);
         assert!(below(holder.clone()));
         assert!(below(Process { boot: Mark::UNKNOWN, ..holder.clone() }), "its boot id is hidden");
         assert!(!below(Process { pid: 8, ..holder.clone() }));
         assert!(!below(Process { start: 8, ..holder.clone() }));
         assert!(!below(Process { boot: "another".into(), ..holder.clone() }));
         assert!(below(Process { pid_ns: "sandbox".into(), pid: 1, ..holder.clone() }));
-        assert!(!holder.has_started(&[]), "nothing is known of it");
+        assert!(!holder.is_at_or_above(&[]), "nothing is known of it");
     }
 }

@@ -1,7 +1,7 @@
-//! Stretches: how signs of life become hours. Every hour that is ever reported is a sum of these and of nothing else (P7).
+//! Stretches: how signs of life become hours. Every reported hour is a sum of stretches and of nothing else (P7).
 //!
-//! A [`Stretch`] is a contiguous span of work under one lease: when it began by the wall, and how long it was by a monotonic
-//! clock, in milliseconds that are never rounded. Nobody types one. They follow from what the holder does:
+//! A [`Stretch`] is a contiguous span of work under one lease: its start by the wall clock, and its length by a monotonic
+//! clock, in milliseconds that are never rounded. Nobody enters stretches; they follow from what the holder does:
 //!
 //! | what happens | what becomes of the stretch |
 //! | --- | --- |
@@ -10,28 +10,28 @@
 //! | a sign of life outside of turns, at most `sessions.idle` after the last | the time since the last sign is added |
 //! | a sign of life outside of turns, later than that | it ended at the last sign; a new one opens, now |
 //! | a turn's start | it ended at the last sign, if the turn before was never reported over; a new one opens, now |
-//! | a turn's end, the lease's end by its holder | the same time is added, and it ends |
-//! | a lapse, or an end by somebody else | it ended at the last sign of life |
-//! | only a reserve is held | none opens |
-//! | a person is asked whether a tool may be used | the same time is added, and it ends: what follows is waited |
-//! | a sign of life after that | what was waited is counted as that; a new stretch opens, now, or when the tool began to run if its harness says |
+//! | a turn's end, the lease's end by its holder | the time since the last sign is added, and it ends |
+//! | a lapse, or an end by another | it ended at the last sign of life |
+//! | the task is only reserved | none opens |
+//! | a person is asked whether a tool may be used | the time since the last sign is added, and it ends: from now on the holder waits |
+//! | a sign of life after that | the wait is counted as waiting; a new stretch opens, now, or when the tool began to run if the harness reports that |
 //!
-//! So people's hours run low: what they do between two commands counts only if the commands are close. An agent inside a build
-//! of 40 minutes works, if its harness reports turns; if it does not, the agent is measured as people are.
+//! So people's hours are underestimated: what they do between two commands counts only if the commands are close. An agent
+//! inside a build of 40 minutes works, if its harness reports turns; otherwise the agent is measured as people are.
 //!
-//! **Waiting for a person is no work.** From a permission prompt to the next sign of life the holder waits. That time is counted, by the
-//! same clock, and kept apart; it has no place on the calendar. If the lease ends by anything but its holder meanwhile, nobody knows
-//! how long it waited: nothing is counted.
+//! **Waiting for a person is not work.** From a permission prompt to the next sign of life the holder waits. That time is
+//! measured by the same clock and counted separately; it has no place on the calendar. If anybody but the holder ends the lease
+//! meanwhile, the length of the wait is unknown, and nothing is counted.
 //!
-//! **Two clocks.** The wall places a stretch, a monotonic clock measures it. On SQLite that is one reading. A server's clock is
-//! nobody's who works, so there the holder's own clock measures, and two signs from clocks that cannot be compared go by
-//! the server's. Time asleep is not counted: the holder's clock stands still. Where the wall moved on by itself (sleep, a step
-//! of the clock) the stretch ends at the last sign and what was measured since is placed right before now. So stretches of one
-//! lease overlap only where the wall was set back, and lie within its hold as people's clocks showed it, to within [`SLACK_MS`].
+//! **Two clocks.** The wall clock places a stretch, a monotonic clock measures it. On SQLite one reading has both. No holder
+//! works on the server, so there the holder's own clock measures, and two signs from clocks that cannot be compared go by the
+//! server's. Time asleep is not counted: the holder's clock stops. If the wall clock jumps (sleep, a step of the clock), the
+//! stretch ends at the last sign, and what was measured since is placed right before now. So stretches of one lease overlap only
+//! where the wall clock was set back, and lie within its hold as people's clocks showed it, to within [`SLACK_MS`].
 //!
-//! What is closed waits in the lease's row and rides on the next event of that lease, at the latest on the one that
-//! ends it. There is no event per turn. At most [`MAX_WAITING`] wait: then the two with the least time between them become one,
-//! whose length is their sum. No millisecond is lost by that, only the pause between them.
+//! A closed stretch waits in the lease's row; the next event of that lease records it, at the latest the one that ends the
+//! lease. There is no event per turn. At most [`MAX_WAITING`] wait: then the two with the shortest pause between them are joined,
+//! and their lengths added. No work is lost by that, only the pause.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +39,8 @@ use crate::actor::ActorName;
 use crate::ids::{Token, Uid, Version};
 use crate::time::{Moment, SECOND_MS, Tick};
 
-/// How far the wall may drift from the clock that measures before a stretch is split: more than clocks are slewed by in any
-/// gap, less than anybody would call a rest.
+/// How far the wall clock may drift from the measuring clock before a stretch is split: more than clocks are slewed in any
+/// gap, less than anybody would call a break.
 pub const SLACK_MS: i64 = 5 * SECOND_MS;
 
 /// How many closed stretches wait in a lease's row.
@@ -60,23 +60,23 @@ impl Stretch {
     }
 }
 
-/// The longest row that a recorded stretch gets in a store. Longer ones get several: so what lies in some window began in it, or
-/// at most this long before it, and an index by start finds it.
+/// The longest row that a recorded stretch gets in a store. Longer stretches get several rows. So every row that overlaps a
+/// window began in it, or at most this long before it, and an index by start finds it.
 pub const MAX_ROW_MS: i64 = crate::time::DAY_MS;
 
-/// A recorded stretch, or a part of one, as the event that it rode on tells it.
+/// A recorded stretch, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub task: Uid,
     pub token: Token,
-    /// The event that it rode on.
+    /// The event that recorded it.
     pub version: Version,
-    /// Its place among what that event tells.
+    /// Its position among the rows of that event.
     pub place: u64,
     /// Whose work it is. None: the lease's holder.
     pub actor: Option<ActorName>,
     pub start_ms: i64,
-    /// Negative: a correction took this much away, from here on.
+    /// Negative: a correction took this much away, from `start_ms` on.
     pub active_ms: i64,
 }
 
@@ -86,7 +86,7 @@ impl Recorded {
     }
 }
 
-/// Pieces of at most [`MAX_ROW_MS`], one behind the other.
+/// Cuts a stretch into consecutive pieces of at most [`MAX_ROW_MS`].
 pub fn pieces(stretch: Stretch) -> impl Iterator<Item = Stretch> {
     let whole = (stretch.active_ms.max(1) - 1) / MAX_ROW_MS;
     (0..=whole).map(move |at| {
@@ -103,7 +103,7 @@ pub fn pieces(stretch: Stretch) -> impl Iterator<Item = Stretch> {
 pub struct Worked {
     pub active_ms: i64,
     pub stretches: u64,
-    /// What it waited for a person beside that.
+    /// How long the holder waited for a person besides that.
     pub waited_ms: i64,
 }
 
@@ -116,7 +116,7 @@ impl Worked {
         }
     }
 
-    /// And so much waiting for a person.
+    /// Adds time that was spent waiting for a person.
     pub fn waited(self, waited_ms: i64) -> Worked {
         Worked { waited_ms: self.waited_ms.saturating_add(waited_ms), ..self }
     }
@@ -133,13 +133,13 @@ impl Worked {
 /// A sign of life of a holder, as the rule sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sign<'a> {
-    /// By the store's clock.
+    /// The time by the store's clock.
     pub now: &'a Moment,
-    /// By the holder's own. None: the store's is.
+    /// The time by the holder's own clock. None: the store's clock is the holder's.
     pub own: Option<&'a Tick>,
     /// Within a turn that the holder's harness reported.
     pub in_turn: bool,
-    /// The longest silence outside of turns that is work.
+    /// The longest silence outside of turns that counts as work.
     pub idle_ms: i64,
 }
 
@@ -149,30 +149,30 @@ impl Sign<'_> {
     }
 }
 
-/// What goes on, as far as the last sign of life: a stretch, or the wait for a person's answer.
+/// What was going on at the last sign of life: a stretch, or the wait for a person's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     #[serde(flatten)]
     pub stretch: Stretch,
-    /// What the holder's own clock said at the last sign.
+    /// The reading of the holder's own clock at the last sign.
     pub own: Tick,
-    /// It is no work: a person was asked, and has not answered yet.
+    /// A person was asked, and has not answered yet: this is not work.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked: bool,
 }
 
-/// What a live lease's row knows of its work and no event tells yet. Not history: a part of its signs of life.
+/// Work of a live lease that no event has recorded yet. It is not history: it is a part of the lease's signs of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     pub open: Option<Open>,
-    /// Closed, in the order in which they were.
+    /// Closed stretches, in order, that wait for an event.
     pub waiting: Vec<Stretch>,
-    /// What was waited for a person.
+    /// How long the holder waited for a person.
     pub waited_ms: i64,
 }
 
 impl Work {
-    /// Work begins now.
+    /// Work that begins now.
     pub fn begun(now: &Moment, own: Option<&Tick>) -> Work {
         let own = own.cloned().unwrap_or_else(|| Tick::of(now));
         Work {
@@ -181,7 +181,7 @@ impl Work {
         }
     }
 
-    /// What is known of it so far.
+    /// The sum of it so far.
     pub fn so_far(&self) -> Worked {
         let open: Vec<Stretch> =
             self.open.iter().map(|open| open.stretch).filter(|stretch| stretch.active_ms > 0).collect();
@@ -193,15 +193,15 @@ impl Work {
         self.open.as_ref().is_some_and(|open| open.asked)
     }
 
-    /// After a sign of life. `last`: the one before it.
+    /// The work after a sign of life. `last`: the sign before it.
     pub fn after(self, last: &Moment, sign: Sign<'_>) -> Work {
         self.after_tool(last, sign, 0)
     }
 
-    /// After a sign of life that says how long a tool has run before it. That tells when a person's answer came.
+    /// The work after a sign of life that reports how long a tool ran before it, and so when a person's answer came.
     pub fn after_tool(mut self, last: &Moment, sign: Sign<'_>, ran_ms: i64) -> Work {
         let own = sign.tick();
-        let Some(open) = self.open.take() else { return self.begun_anew(sign) };
+        let Some(open) = self.open.take() else { return self.reopened(sign) };
         let (gap_ms, is_one_clock) = match own.since_ms(&open.own) {
             Some(gap_ms) => (gap_ms, true),
             None => (sign.now.since_ms(last), sign.now.shares_clock_with(last)),
@@ -210,7 +210,7 @@ impl Work {
         if open.asked {
             let ran_ms = ran_ms.clamp(0, gap_ms);
             self.waited_ms = self.waited_ms.saturating_add(gap_ms - ran_ms);
-            let mut work = self.begun_anew(sign);
+            let mut work = self.reopened(sign);
             let ran = Stretch { start_ms: sign.now.wall_ms.saturating_sub(ran_ms), active_ms: ran_ms };
             work.open.iter_mut().for_each(|open| open.stretch = ran);
             return work;
@@ -219,33 +219,33 @@ impl Work {
         let counts = gap_ms <= sign.idle_ms || sign.in_turn && is_one_clock;
         if !counts {
             self.keep(open.stretch);
-            return self.begun_anew(sign);
+            return self.reopened(sign);
         }
         let from_ms = sign.now.wall_ms.saturating_sub(gap_ms);
         let stretch = if (from_ms.saturating_sub(open.stretch.end_ms())).abs() <= SLACK_MS {
             Stretch { active_ms: open.stretch.active_ms.saturating_add(gap_ms), ..open.stretch }
         } else {
-            // The wall moved by itself.
+            // The wall clock jumped.
             self.keep(open.stretch);
             Stretch { start_ms: from_ms, active_ms: gap_ms }
         };
         Work { open: Some(Open { stretch, own, asked: false }), ..self }
     }
 
-    /// After a turn's start, `last` being the sign before it. Whoever was asked has answered by that.
+    /// The work after a turn's start. `last`: the sign before it. A new turn also answers a pending question.
     pub fn in_new_turn(self, last: &Moment, sign: Sign<'_>) -> Work {
         let before = if self.is_asked() { self.after(last, sign) } else { self };
-        before.closed().begun_anew(sign)
+        before.closed().reopened(sign)
     }
 
-    /// A person is asked, now, whether a tool may be used.
+    /// The work after a person was asked, now, whether a tool may be used.
     pub fn asking(self, last: &Moment, sign: Sign<'_>) -> Work {
-        let mut work = self.after(last, sign).closed().begun_anew(sign);
+        let mut work = self.after(last, sign).closed().reopened(sign);
         work.open.iter_mut().for_each(|open| open.asked = true);
         work
     }
 
-    /// Ended at the last sign of life.
+    /// Closes the open stretch at the last sign of life.
     pub fn closed(mut self) -> Work {
         if let Some(open) = self.open.take() {
             self.keep(open.stretch);
@@ -253,12 +253,12 @@ impl Work {
         self
     }
 
-    /// What goes on begins now; what was before stays.
-    fn begun_anew(self, sign: Sign<'_>) -> Work {
+    /// Opens a new stretch now; the closed ones stay.
+    fn reopened(self, sign: Sign<'_>) -> Work {
         Work { open: Work::begun(sign.now, Some(&sign.tick())).open, ..self }
     }
 
-    /// What had no length was no work.
+    /// Keeps a closed stretch, unless it has no length.
     fn keep(&mut self, stretch: Stretch) {
         if stretch.active_ms == 0 {
             return;
@@ -352,10 +352,10 @@ mod tests {
             let sign = Sign { now, own: Some(&own), in_turn, idle_ms: IDLE_MS };
             stretches(begun.after(&server(0), sign))
         };
-        // It slept for an hour of these.
+        // The laptop slept for one hour of this time.
         let later = server(HOUR_MS + MINUTE_MS);
         assert_eq!(signed(&later, own(70 + MINUTE_MS, "b"), false), [(HOUR_MS, MINUTE_MS)]);
-        // Another machine, or one that does not say: by the server's clock.
+        // Another machine, or an unknown one: by the server's clock.
         for boot in ["another", ""] {
             assert_eq!(signed(&later, own(99, boot), false), [], "{boot}");
             assert_eq!(signed(&later, own(99, boot), true), [(0, HOUR_MS + MINUTE_MS)], "{boot}");
@@ -380,11 +380,11 @@ mod tests {
             || Work::begun(&begun, None).after(&begun, sign(&begun, true)).asking(&begun, sign(&asked, true));
         let after = asking().after(&asked, sign(&answered, true));
         assert_eq!(after.so_far(), Worked { active_ms: MINUTE_MS, stretches: 1, waited_ms: 14 * HOUR_MS });
-        // The tool that was allowed ran for an hour of it.
+        // The allowed tool ran for one hour of this time.
         let after = asking().after_tool(&asked, sign(&answered, true), HOUR_MS);
         assert_eq!(after.so_far().waited_ms, 13 * HOUR_MS);
         assert_eq!(stretches(after), [(begun.wall_ms, MINUTE_MS), (answered.wall_ms - HOUR_MS, HOUR_MS)]);
-        // The next turn is an answer, too. Whoever lapses before one came has waited nobody knows how long.
+        // The next turn is an answer, too. If the lease lapses before an answer, the length of the wait is unknown.
         assert_eq!(asking().in_new_turn(&asked, sign(&answered, true)).so_far().waited_ms, 14 * HOUR_MS);
         assert_eq!(asking().closed().so_far().waited_ms, 0);
     }
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(work.so_far(), Worked { active_ms: 1_800, stretches: 3, waited_ms: 0 });
     }
 
-    /// What may happen to a lease between two signs.
+    /// What may happen to a lease.
     #[derive(Clone, Copy, Debug)]
     enum Deed {
         Sign,
@@ -424,13 +424,13 @@ mod tests {
             let begun = at(0);
             let (mut now, mut last, mut in_turn) = (begun.clone(), begun.clone(), false);
             let mut work = Work::begun(&now, None);
-            // The same hours by a plainer way: which gaps count.
+            // The same hours, computed in a simpler way: which gaps count.
             let (mut counted_ms, mut waited_ms, mut is_open, mut is_asked) = (0, 0, true, false);
             for (gap_ms, asleep, deed) in deeds {
                 now = now.plus(gap_ms);
                 now.wall_ms += if bound { asleep * HOUR_MS } else { 0 };
                 let counts = is_open && !is_asked && (in_turn || gap_ms <= IDLE_MS);
-                // The last of it ran a tool.
+                // A tool ran in the last part of the gap.
                 let ran_ms = match deed {
                     Deed::ToolOver(tenths) if is_asked => (gap_ms * tenths / 10).min(gap_ms),
                     _ => 0,

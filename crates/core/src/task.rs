@@ -1,7 +1,6 @@
 //! The task record: the authoritative owner of a unit of work.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use crate::actor::{ActorName, Tier};
 use crate::commit::is_branch_of;
 use crate::constraint::Constraints;
 use crate::gate::GateKey;
-use crate::ids::{Number, Token, Uid, Version, shortened};
+use crate::ids::{Number, Token, Uid, Version, checked_text, shortened};
 use crate::landing::{DepsMet, Landing};
 use crate::lease::Mode;
 use crate::refusal::Refusal;
@@ -18,11 +17,11 @@ use crate::scope::{Areas, Scope};
 use crate::time::Moment;
 
 /// Defines an enum whose members have one spelling everywhere: code, SQL, JSON, help.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident ($what:literal) { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+#[macro_export]
+macro_rules! spelled {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name { $($(#[$vmeta])* #[serde(rename = $word)] $variant),+ }
 
         impl $name {
@@ -33,19 +32,31 @@ macro_rules! words {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
+    };
+}
 
-        impl FromStr for $name {
-            type Err = Refusal;
+/// The same for an enum that people type, and that is part of the schemas: it is read in any case.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident ($what:literal) { $($members:tt)+ }) => {
+        $crate::spelled! {
+            $(#[$meta])*
+            #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+            $name { $($members)+ }
+        }
 
-            fn from_str(text: &str) -> Result<Self, Refusal> {
+        impl std::str::FromStr for $name {
+            type Err = $crate::refusal::Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|v| v.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
                     let known: Vec<&str> = Self::ALL.iter().map(|v| v.as_str()).collect();
-                    Refusal::usage(format!("'{}' is not a {}: use one of {}", shortened(text), $what, known.join(", ")))
+                    let text = $crate::ids::shortened(text);
+                    Self::Err::usage(format!("'{text}' is not a {}: use one of {}", $what, known.join(", ")))
                 })
             }
         }
@@ -54,7 +65,7 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// The state of a task. `ready` is a question, not a state.
+    /// The state of a task. `ready` is computed, not a state.
     State("state") {
         Proposed = "proposed",
         Open = "open",
@@ -68,12 +79,12 @@ words! {
 }
 
 impl State {
-    /// Whether nothing more is to be done unless somebody reopens it.
+    /// Whether the task needs no more work unless somebody reopens it.
     pub fn is_finished(self) -> bool {
         matches!(self, State::Done | State::Dropped)
     }
 
-    /// What a task is, in a sentence.
+    /// The state as an adjective, for a sentence.
     pub fn spoken(self) -> &'static str {
         match self {
             State::InProgress => "in progress",
@@ -82,7 +93,7 @@ impl State {
         }
     }
 
-    /// What is true of a task in it, in a sentence: it "is open".
+    /// The state as a predicate, for a sentence: it "is open".
     pub fn predicate(self) -> &'static str {
         match self {
             State::Proposed => "is proposed",
@@ -98,10 +109,12 @@ impl State {
 }
 
 words! {
+    #[derive(Default)]
     TaskType("type") {
         Epic = "epic",
         Feature = "feature",
         Story = "story",
+        #[default]
         Task = "task",
         Bug = "bug",
     }
@@ -109,9 +122,11 @@ words! {
 
 words! {
     /// P0 first.
+    #[derive(Default)]
     Priority("priority") {
         P0 = "P0",
         P1 = "P1",
+        #[default]
         P2 = "P2",
         P3 = "P3",
         P4 = "P4",
@@ -135,13 +150,9 @@ pub struct Origin(String);
 
 impl Origin {
     pub const MAX_LEN: usize = 500;
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-/// The channels whose references are the same in any letters: there `Acme/Web#12` and `acme/web#12` are one issue.
+/// The channels whose references ignore case: there `Acme/Web#12` and `acme/web#12` are one issue.
 const CASELESS: [&str; 2] = ["github", "gitlab"];
 
 impl FromStr for Origin {
@@ -165,34 +176,23 @@ impl FromStr for Origin {
     }
 }
 
-impl TryFrom<String> for Origin {
-    type Error = Refusal;
+checked_text!(Origin);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<Origin> for String {
-    fn from(origin: Origin) -> String {
-        origin.0
-    }
-}
-
-/// Short labels: 1 to 64 bytes, no spaces or control characters.
+/// Whether a text is a short label: 1 to 64 bytes, no spaces, commas or control characters.
 pub fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
         && !text.chars().any(|c| c.is_control() || c.is_whitespace() || c == ',')
 }
 
-/// A label such as a tag, area or iteration.
+/// Checks a label such as a tag, area or iteration.
 pub fn check_word(what: &str, text: &str) -> Result<String, Refusal> {
     if is_word(text) {
         Ok(text.to_owned())
     } else {
+        let article = if what.starts_with(['a', 'i']) { "an" } else { "a" };
         Err(Refusal::usage(format!(
-            "'{}' is not a {what}: use 1 to 64 bytes without spaces, commas or control characters",
+            "'{}' is not {article} {what}: use 1 to 64 bytes without spaces, commas or control characters",
             shortened(text)
         )))
     }
@@ -209,27 +209,25 @@ pub const MAX_REF_BYTES: usize = 200;
 pub const MAX_ACCEPTANCE: usize = 50;
 
 words! {
-    /// What a note is.
+    /// The kind of a note.
+    #[derive(Default)]
     NoteKind("kind of note") {
+        #[default]
         Progress = "progress",
         Finding = "finding",
         Decision = "decision",
-        /// What was said when the task was finished or submitted. Nobody notes one: `done` says it.
+        /// The note that `done` or `submit` leaves. It cannot be added by itself.
         Resolution = "resolution",
     }
 }
 
 impl NoteKind {
-    pub(crate) fn progress() -> NoteKind {
-        NoteKind::Progress
-    }
-
     pub(crate) fn is_progress(&self) -> bool {
         *self == NoteKind::Progress
     }
 }
 
-/// A line that must be true before the task counts as accepted. Its words lie beside the event that added it.
+/// A line that must be true before the task counts as accepted. Its text is stored with the event that added it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptanceLine {
     /// The event that added it.
@@ -238,7 +236,7 @@ pub struct AcceptanceLine {
     pub ticked: Option<Ticked>,
 }
 
-/// Who said that a line is true, and when.
+/// Who ticked a line, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticked {
     pub by: ActorName,
@@ -255,7 +253,7 @@ pub struct Kept {
 }
 
 /// The fields of a task that people edit, apart from its texts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     #[serde(rename = "type")]
     pub kind: TaskType,
@@ -273,13 +271,13 @@ pub struct Facts {
     /// System to reference: `jira` to `WEB-7`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refs: BTreeMap<String, String>,
-    /// Where the ask can be read in the channel that it came by.
+    /// Where the ask can be read in its channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// The task it is a part of: that one is not ready before all its parts are finished.
+    /// The task that it is a part of, which is not ready before all its parts are finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Uid>,
-    /// Tasks worth reading beside it. They order nothing.
+    /// Related tasks, for readers. They do not affect the order of work.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub relates: BTreeSet<Uid>,
     /// The paths that its holder reserves.
@@ -288,12 +286,12 @@ pub struct Facts {
     /// Which of them were named by an area.
     #[serde(default, skip_serializing_if = "Areas::is_empty")]
     pub scope_areas: Areas,
-    #[serde(default = "Mode::exclusive", skip_serializing_if = "Mode::is_exclusive")]
+    #[serde(default, skip_serializing_if = "Mode::is_exclusive")]
     pub mode: Mode,
     /// What its holder may not do.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
-    /// Gates that it must pass beside those that are for every task of its kind.
+    /// Gates that it must pass besides those for every task of its kind.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub gates: BTreeSet<GateKey>,
     /// Wall time before which it is not ready.
@@ -302,38 +300,12 @@ pub struct Facts {
     /// How often a failed task may be tried again. None: as the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u64>,
-    /// Opened by the guard for edits that belong to no task. Nobody planned it, so it is never handed out.
+    /// Opened by the guard for edits that belong to no task. Unplanned, so it is never handed out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ad_hoc: bool,
 }
 
-impl Default for Facts {
-    fn default() -> Facts {
-        Facts {
-            kind: TaskType::Task,
-            priority: Priority::P2,
-            required_tier: Tier::DEFAULT,
-            area: None,
-            iteration: None,
-            owner: None,
-            tags: BTreeSet::new(),
-            refs: BTreeMap::new(),
-            link: None,
-            parent: None,
-            relates: BTreeSet::new(),
-            scope: Scope::default(),
-            scope_areas: Areas::default(),
-            mode: Mode::Exclusive,
-            constraints: Constraints::default(),
-            gates: BTreeSet::new(),
-            not_before_ms: None,
-            max_attempts: None,
-            ad_hoc: false,
-        }
-    }
-}
-
-/// A task as the fold of its events.
+/// A task: the fold of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub uid: Uid,
@@ -346,33 +318,33 @@ pub struct Task {
     /// The events that hold the current title and body.
     pub title_version: Version,
     pub body_version: Option<Version>,
-    /// The event of the last step that came with a word for whoever goes on: why it was rejected, blocked or released.
+    /// The last event with a text for the next holder: why the task was rejected, blocked or released.
     pub word_version: Option<Version>,
     pub origin: Option<Origin>,
     pub created_at_ms: i64,
     pub created_by: ActorName,
     pub updated_at_ms: i64,
-    /// When work on it first began, and when it was finished. A reset clears both, reopening it the second.
+    /// When work on it first began, and when it was done. A reset clears both, reopening only the second.
     pub started_at_ms: Option<i64>,
     pub completed_at_ms: Option<i64>,
     /// In the order in which they were added; people count them from 1.
     pub acceptance: Vec<AcceptanceLine>,
     /// The highest token ever granted.
     pub token: Token,
-    /// Whether the lease with that token has not ended. It may have lapsed: that is computed.
+    /// Whether the lease with that token has not ended. It may have lapsed, which is computed.
     pub leased: bool,
     /// The highest token granted before the task was last opened by a decision (created, accepted, reopened).
     pub opened_token: Token,
     pub kept: Option<Kept>,
     /// Who submitted it for review.
     pub submitter: Option<ActorName>,
-    /// What it was when it was dropped; None: it is not dropped.
+    /// The state from which it was dropped. None: it is not dropped.
     pub dropped_from: Option<State>,
-    /// How often it was tried again after it had failed.
+    /// How often it was retried after it had failed.
     pub attempts: u64,
-    /// The sum of the stretches that its events tell of.
+    /// The sum of its recorded stretches, less corrections.
     pub effort_ms: i64,
-    /// Tokens up to this one were fenced by a reset, whatever became of their leases.
+    /// A reset has fenced all tokens up to this one, whatever became of their leases.
     pub fenced_token: Token,
     /// Where its work is committed, whoever holds it.
     pub branch: Option<TaskBranch>,
@@ -380,18 +352,18 @@ pub struct Task {
     pub counts: Counts,
 }
 
-/// A branch that is a task's own, whatever else is checked out where its holder works.
+/// A task's own branch, whatever else is checked out where its holder works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskBranch {
     pub branch: String,
-    /// The commit that it began at.
+    /// The commit at which it began.
     pub base: String,
-    /// The branch that it is to land in.
+    /// The branch in which it will land.
     pub target: String,
 }
 
-/// What a task's row knows of its neighbours, so that `ready` can be read off an index. Nobody sets these: they change
-/// relatively, in the transaction that changes a neighbour or an edge, and no event of the task's own speaks of them.
+/// What a task's row knows about its neighbours, so that an index can answer `ready`. The transaction that changes a neighbour or
+/// an edge increments or decrements them; the task's own events do not mention them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Dependencies that are not met.
@@ -403,7 +375,7 @@ pub struct Counts {
 }
 
 impl Task {
-    /// A task as it is created: nobody has held it, and nothing has happened to it yet.
+    /// A new task that nobody has held yet.
     pub fn created(
         uid: Uid,
         number: Number,
@@ -443,7 +415,7 @@ impl Task {
         }
     }
 
-    /// Whether its work, and no other task's, is on a branch: the one that is recorded, else one that is named after it.
+    /// Whether a branch is the task's own: the recorded one, or else one that is named after the task.
     pub fn owns_branch(&self, id: &str, branch: &str) -> bool {
         match &self.branch {
             Some(own) => own.branch == branch,
@@ -451,7 +423,7 @@ impl Task {
         }
     }
 
-    /// Whether those who depend on it may begin.
+    /// Whether its dependents may begin.
     pub fn is_met(&self) -> bool {
         self.state == State::Done && self.landing.awaited != Some(DepsMet::Landed)
     }

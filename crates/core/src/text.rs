@@ -1,43 +1,27 @@
 //! Free text. Titles, bodies, notes and reasons are stored next to their event, which has only
-//! `sha256(salt ‖ text)`: erasing text and salt leaves the chain intact and nothing to guess from.
+//! `sha256(salt ‖ text)`: erasing text and salt leaves the chain intact, and the text cannot be guessed from it.
 
-use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::ids::{Uid, Version, shortened};
 use crate::refusal::Refusal;
 
-/// Which text of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Field {
-    Title,
-    Body,
-    Note,
-    Reason,
-    Acceptance,
-    /// Who asked for the task, in the words of the channel that the ask came by. It names nobody that onus knows.
-    Author,
+crate::spelled! {
+    /// Names a text of an event.
+    Field {
+        Title = "title",
+        Body = "body",
+        Note = "note",
+        Reason = "reason",
+        Acceptance = "acceptance",
+        /// Who asked for the task, in the words of the ask's channel. It does not name an actor.
+        Author = "author",
+    }
 }
 
 impl Field {
-    pub const ALL: [Field; 6] =
-        [Field::Title, Field::Body, Field::Note, Field::Reason, Field::Acceptance, Field::Author];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Field::Title => "title",
-            Field::Body => "body",
-            Field::Note => "note",
-            Field::Reason => "reason",
-            Field::Acceptance => "acceptance",
-            Field::Author => "author",
-        }
-    }
-
     /// The most bytes a text of this field may have.
     pub fn max_bytes(self) -> usize {
         match self {
@@ -48,7 +32,7 @@ impl Field {
         }
     }
 
-    /// The text without surrounding white space, if it can be kept.
+    /// Returns the text without surrounding white space, if it is acceptable.
     pub fn check(self, text: &str) -> Result<String, Refusal> {
         let name = self.as_str();
         let text = text.trim();
@@ -65,24 +49,16 @@ impl Field {
         if text.contains('\0') {
             return Err(Refusal::usage(format!("the {name} contains a NUL character: remove it")));
         }
-        if self == Field::Title && text.contains(['\n', '\r']) {
-            return Err(Refusal::usage(
-                "the title has several lines: keep the first, and put the rest in the body",
-            ));
+        let one_line_only = match self {
+            Field::Title => Some("the title has several lines: keep the first, and put the rest in the body"),
+            Field::Acceptance => Some("an acceptance line is one line: add each by itself"),
+            Field::Author => Some("the author is one line"),
+            Field::Body | Field::Note | Field::Reason => None,
+        };
+        match one_line_only.filter(|_| text.contains(['\n', '\r'])) {
+            Some(message) => Err(Refusal::usage(message)),
+            None => Ok(text.to_owned()),
         }
-        if self == Field::Acceptance && text.contains(['\n', '\r']) {
-            return Err(Refusal::usage("an acceptance line is one line: add each by itself"));
-        }
-        if self == Field::Author && text.contains(['\n', '\r']) {
-            return Err(Refusal::usage("the author is one line"));
-        }
-        Ok(text.to_owned())
-    }
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -90,7 +66,7 @@ impl FromStr for Field {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        Field::ALL.into_iter().find(|field| field.as_str() == text).ok_or_else(|| {
+        Field::ALL.iter().copied().find(|field| field.as_str() == text).ok_or_else(|| {
             Refusal::usage(format!(
                 "'{}' is not a text: use title, body, note, reason, acceptance or author",
                 shortened(text)
@@ -99,7 +75,7 @@ impl FromStr for Field {
     }
 }
 
-/// Where a text lies: beside one event of one stream.
+/// Identifies a text: one field of one event of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextKey {
     pub stream: Uid,
@@ -107,10 +83,10 @@ pub struct TextKey {
     pub field: Field,
 }
 
-/// What keeps the digest of a short text from being guessed.
+/// Keeps a short text from being guessed by its digest.
 pub type Salt = [u8; 16];
 
-/// The digest that the event holds.
+/// The digest that the event has of a text.
 pub fn digest(salt: &Salt, text: &str) -> String {
     hex(&Sha256::new().chain_update(salt).chain_update(text.as_bytes()).finalize())
 }
@@ -140,7 +116,7 @@ mod tests {
         assert!(Field::Note.check("two\nlines").is_ok());
         assert!(Field::Acceptance.check("two\nlines").is_err());
         for field in Field::ALL {
-            assert_eq!(field.as_str().parse(), Ok(field));
+            assert_eq!(field.as_str().parse(), Ok(*field));
         }
     }
 

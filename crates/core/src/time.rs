@@ -7,7 +7,7 @@
 //! meanwhile, so the later of the wall time and the latest time that the store has seen counts as now.
 //!
 //! It is not always known whether two domains are the same: a sandbox may hide the boot's id. Then a deadline has passed
-//! only when it has by both clocks.
+//! only if it has by both clocks.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::sight::{Mark, are_same};
 #[serde(transparent)]
 pub struct ClockDomain(String);
 
-/// The machine of a clock domain that is a server's: nobody's process runs there.
+/// The machine of a server's clock domain. No holder's process runs there.
 pub const SERVER: &str = "postgres";
 
 impl ClockDomain {
@@ -59,8 +59,8 @@ impl ClockDomain {
         self.part(2).map_or(Mark::UNKNOWN, Mark::from)
     }
 
-    /// Whether ticks of both can be compared; None: it cannot be told. A boot is one kernel's, whatever a container calls
-    /// its machine.
+    /// Whether ticks of both can be compared. None: unknown. A boot belongs to one kernel, whatever a container calls its
+    /// machine, so the machine is not compared.
     fn same_clock(&self, other: &ClockDomain) -> Option<bool> {
         if self.is_server() || other.is_server() {
             return Some(self == other);
@@ -73,7 +73,7 @@ impl ClockDomain {
     }
 }
 
-/// One reading of somebody's monotonic clock.
+/// One reading of a monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
     pub tick_ms: i64,
@@ -85,7 +85,7 @@ impl Tick {
         Tick { tick_ms: moment.tick_ms, domain: moment.domain.clone() }
     }
 
-    /// Milliseconds from `earlier` to this reading. None: they are not known to be of one clock.
+    /// Milliseconds from `earlier` to this reading. None: both are not known to come from one clock.
     pub fn since_ms(&self, earlier: &Tick) -> Option<i64> {
         let is_one = self.domain.same_clock(&earlier.domain) == Some(true);
         is_one.then(|| self.tick_ms.saturating_sub(earlier.tick_ms))
@@ -98,12 +98,12 @@ pub struct Moment {
     pub wall_ms: i64,
     pub tick_ms: i64,
     pub domain: ClockDomain,
-    /// The latest wall time that was known when the clock was read: never before `wall_ms`. It goes for the wall wherever
-    /// ticks cannot be compared, so that a wall clock that is set back revives nothing.
+    /// The latest wall time that was known when the clock was read; never before `wall_ms`. It counts as the wall time
+    /// wherever ticks cannot be compared, so that setting the wall clock back revives nothing.
     pub latest_ms: i64,
 }
 
-/// What else was known when the clock was read makes no other moment of it: a row does not keep that.
+/// Ignores `latest_ms`, which a row does not keep.
 impl PartialEq for Moment {
     fn eq(&self, other: &Moment) -> bool {
         (self.wall_ms, self.tick_ms, &self.domain) == (other.wall_ms, other.tick_ms, &other.domain)
@@ -115,8 +115,8 @@ impl Moment {
         Moment { wall_ms, tick_ms, domain, latest_ms: wall_ms }
     }
 
-    /// The same reading by somebody who knows of an earlier one. While both are ticks of one clock, time went on since by
-    /// as much as that says, whatever was done to the wall.
+    /// The same reading, given an earlier one. If both ticks come from one clock, they say how much time has passed, whatever
+    /// was done to the wall clock.
     pub fn knowing(self, earlier: &Moment) -> Moment {
         let passed_ms = match self.domain.same_clock(&earlier.domain) {
             Some(true) => self.tick_ms.saturating_sub(earlier.tick_ms).max(0),
@@ -135,19 +135,19 @@ impl Moment {
         }
     }
 
-    /// Milliseconds from `earlier` to this moment, which is now; negative if `earlier` is later. Where it cannot be told
-    /// which clock goes, the fewer.
+    /// Milliseconds from `earlier` to this moment, which is now; negative if `earlier` is later. If it is unknown whether the
+    /// ticks can be compared, the smaller of both clocks' answers.
     pub fn since_ms(&self, earlier: &Moment) -> i64 {
         let by_ticks_ms = self.tick_ms.saturating_sub(earlier.tick_ms);
-        let by_the_wall_ms = self.latest_ms.saturating_sub(earlier.latest_ms);
+        let by_wall_ms = self.latest_ms.saturating_sub(earlier.latest_ms);
         match self.domain.same_clock(&earlier.domain) {
             Some(true) => by_ticks_ms,
-            Some(false) => by_the_wall_ms,
-            None => by_ticks_ms.min(by_the_wall_ms),
+            Some(false) => by_wall_ms,
+            None => by_ticks_ms.min(by_wall_ms),
         }
     }
 
-    /// Whether ticks of both may be compared, as far as can be told.
+    /// Whether ticks of both may be compared, or it is unknown.
     pub fn shares_clock_with(&self, other: &Moment) -> bool {
         self.domain.same_clock(&other.domain) != Some(false)
     }
@@ -191,7 +191,7 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// The longest duration that is understood: nothing sensible is longer, and sums cannot overflow.
+/// The longest duration that is accepted: nothing sensible is longer, and sums cannot overflow.
 pub const MAX_DURATION_MS: i64 = 366 * DAY_MS;
 
 /// A length of time as people write it: `90s`, `15m`, `2h`, `1d`, `500ms`, `1h30m`, or `0`.
@@ -325,13 +325,13 @@ mod tests {
     #[test]
     fn a_wall_clock_set_back_across_a_boot_revives_nothing_that_was_seen_to_lapse() {
         let (granted, deadline) = (at(1_000, 50_000, "b"), at(2_000, 51_000, "b"));
-        // Set back within the boot already: by its ticks the deadline came.
+        // The wall clock was set back within the boot, but by ticks the deadline came.
         let seen = at(2_500, 10_000, "b").knowing(&granted);
         assert!(deadline.has_come(&seen) && seen.latest_ms == 51_500);
         let after_boot = at(5, 10_100, "later");
         assert!(!deadline.has_come(&after_boot), "by the wall alone it would live again");
         assert!(deadline.has_come(&after_boot.clone().knowing(&seen)));
-        // What people read is the wall, as it is.
+        // People read the wall clock as it is.
         assert_eq!(after_boot.clone().knowing(&seen).wall_ms, after_boot.wall_ms);
         assert_eq!(after_boot.clone().knowing(&seen), after_boot, "the same reading of the clock");
     }

@@ -1,17 +1,17 @@
-//! Hours on a calendar: stretches cut where a day ends, and how much of the wall's time they cover.
+//! Hours on a calendar: stretches cut where a day ends, and how much wall time they cover.
 //!
-//! Which moment a day begins at is a question of a time zone, and answered outside: a [`Calendar`] is the list of those moments. So
-//! a day of 23 or 25 hours is nothing special here.
+//! When a day begins depends on a time zone and is decided outside: a [`Calendar`] is the list of those moments. So a day of 23
+//! or 25 hours is nothing special here.
 //!
-//! **Where a stretch lies.** It has a start by the wall and a length by a clock that measures, and no end. It counts from its
-//! start on without a pause. So its parts always add up to its length, whatever the wall did meanwhile.
+//! **Where a stretch lies.** It has a start by the wall clock and a length by a measuring clock, and no end. It counts from its
+//! start on without a pause. So its parts always add up to its length, whatever the wall clock did meanwhile.
 
 use std::collections::BTreeMap;
 
 /// A day in somebody's time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
-    /// Its first moment, by the wall.
+    /// Its first moment, in wall time.
     pub start_ms: i64,
     /// `2026-10-05`.
     pub date: String,
@@ -19,14 +19,14 @@ pub struct Day {
     pub week: String,
 }
 
-/// Days without a gap, and the moment that the last one ends at.
+/// Days without a gap, and the moment at which the last one ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
     days: Vec<Day>,
     end_ms: i64,
 }
 
-/// A part of a stretch that lies within one day. Negative where the stretch is: a correction.
+/// The part of a stretch that lies within one day. Negative if the stretch is: a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
     pub day: &'a Day,
@@ -41,7 +41,7 @@ impl Part<'_> {
 }
 
 impl Calendar {
-    /// None, if a day begins before the one before it ends.
+    /// None if there are no days, or they are not in order.
     pub fn new(days: Vec<Day>, end_ms: i64) -> Option<Calendar> {
         let starts = days.iter().map(|day| day.start_ms).chain([end_ms]);
         let is_in_order = starts.clone().zip(starts.skip(1)).all(|(one, next)| one < next);
@@ -60,7 +60,7 @@ impl Calendar {
         &self.days
     }
 
-    /// What of a stretch lies on these days, day by day.
+    /// The parts of a stretch that lie on these days, day by day.
     pub fn parts(&self, start_ms: i64, active_ms: i64) -> impl Iterator<Item = Part<'_>> {
         let end_ms = start_ms.saturating_add(active_ms.saturating_abs());
         let first = self.days.partition_point(|day| day.start_ms <= start_ms).saturating_sub(1);
@@ -78,11 +78,11 @@ impl Calendar {
     }
 }
 
-/// Adds parts up in two ways. `summed_ms` counts two stretches at once twice: both were worked. `wall_ms` counts the time on the
-/// wall when at least one was. What a correction took away is in neither.
+/// Adds parts up in two ways. `summed_ms` counts simultaneous stretches twice: both were worked. `wall_ms` counts the wall time
+/// in which there was at least one. What a correction took away is in neither.
 ///
-/// Stretches come in the order of their starts. What is kept is what lies ahead of the last start: as much as there are
-/// stretches at once.
+/// Stretches come in the order of their starts. Only what lies after the last start is kept, so memory grows with the number of
+/// simultaneous stretches alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
     pub summed_ms: i64,
@@ -94,7 +94,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// A part of a stretch; none that comes later is of a stretch that began before `begun_ms`.
+    /// Adds a part of a stretch. All parts that follow belong to stretches that began at `begun_ms` or later.
     pub fn add(&mut self, part: &Part<'_>, begun_ms: i64) {
         self.summed_ms = self.summed_ms.saturating_add(part.active_ms);
         self.sweep(begun_ms);
@@ -102,7 +102,7 @@ impl Covered {
         *self.changes.entry(part.end_ms()).or_default() -= part.active_ms.signum();
     }
 
-    /// Everything before a moment is counted.
+    /// Counts everything before a moment.
     fn sweep(&mut self, until_ms: i64) {
         while let Some(next) = self.changes.first_entry().filter(|next| *next.key() <= until_ms) {
             let (at_ms, change) = next.remove_entry();
@@ -128,7 +128,7 @@ impl Covered {
     }
 }
 
-/// How durations are distributed, in memory that does not grow with their number: each falls into a class that is at most 1 %
+/// The distribution of durations, in memory that does not grow with their number: each falls into a class that is at most 1 %
 /// wide, and a percentile is the upper end of its class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
@@ -137,7 +137,7 @@ pub struct Durations {
     most_ms: u64,
 }
 
-/// Binary digits that are told apart.
+/// The number of leading binary digits that a class distinguishes.
 const DIGITS: u32 = 8;
 
 impl Durations {
@@ -153,7 +153,7 @@ impl Durations {
         self.count
     }
 
-    /// A duration that this many of a hundred do not exceed, and the least such to within 1 %. None: there are none.
+    /// The duration that this many of a hundred do not exceed, at most 1 % too high. None: there are no durations.
     pub fn percentile(&self, percent: u64) -> Option<i64> {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -217,7 +217,7 @@ mod tests {
             covered.add(&part(day, start_ms, active_ms), start_ms);
         }
         assert_eq!((covered.summed_ms, covered.wall_ms()), (260, 200));
-        // Half of the last one is taken away.
+        // A correction takes half of the last one away.
         covered.add(&part(day, 325, -25), 325);
         assert_eq!((covered.summed_ms, covered.wall_ms()), (235, 175));
     }
@@ -251,14 +251,14 @@ mod tests {
                 let within_ms = (start_ms + active_ms).min(calendar.end_ms()) - (*start_ms).max(0);
                 prop_assert_eq!(parts.iter().map(|part| part.active_ms).sum::<i64>(), within_ms.max(0));
                 prop_assert!(parts.windows(2).all(|pair| pair[0].end_ms() == pair[1].start_ms));
-                // The same with what a correction takes away.
+                // The same for a correction that takes it away.
                 let taken = calendar.parts(*start_ms, -*active_ms).map(|part| part.active_ms);
                 prop_assert!(taken.eq(parts.iter().map(|part| -part.active_ms)));
                 expected_ms += within_ms.max(0);
                 parts.iter().for_each(|part| covered.add(part, *start_ms));
             }
             prop_assert_eq!(covered.summed_ms, expected_ms);
-            // By a plainer way: hours on a list.
+            // Computed in a simpler way: edges in a list.
             let mut edges: Vec<i64> = Vec::new();
             let clipped: Vec<(i64, i64)> = stretches
                 .iter()

@@ -1,79 +1,33 @@
 //! The one table that says which state may follow which, and who may do it (P4).
 //! Every interface goes through it; nothing else decides a state.
 
-use std::fmt;
+use crate::task::{State, words};
 
-use serde::{Deserialize, Serialize};
-
-use crate::task::State;
-
-/// What can be done to a task's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verb {
-    Accept,
-    Claim,
-    Takeover,
-    Release,
-    Lapse,
-    Handoff,
-    Block,
-    Unblock,
-    Submit,
-    Approve,
-    Reject,
-    Done,
-    Fail,
-    Drop,
-    Reopen,
-    Reset,
-    Retry,
+words! {
+    /// What can be done to a task's state.
+    Verb("verb") {
+        Accept = "accept",
+        Claim = "claim",
+        Takeover = "takeover",
+        Release = "release",
+        Lapse = "lapse",
+        Handoff = "handoff",
+        Block = "block",
+        Unblock = "unblock",
+        Submit = "submit",
+        Approve = "approve",
+        Reject = "reject",
+        Done = "done",
+        Fail = "fail",
+        Drop = "drop",
+        Reopen = "reopen",
+        Reset = "reset",
+        Retry = "retry",
+    }
 }
 
 impl Verb {
-    pub const ALL: [Verb; 17] = [
-        Verb::Accept,
-        Verb::Claim,
-        Verb::Takeover,
-        Verb::Release,
-        Verb::Lapse,
-        Verb::Handoff,
-        Verb::Block,
-        Verb::Unblock,
-        Verb::Submit,
-        Verb::Approve,
-        Verb::Reject,
-        Verb::Done,
-        Verb::Fail,
-        Verb::Drop,
-        Verb::Reopen,
-        Verb::Reset,
-        Verb::Retry,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verb::Accept => "accept",
-            Verb::Claim => "claim",
-            Verb::Takeover => "takeover",
-            Verb::Release => "release",
-            Verb::Lapse => "lapse",
-            Verb::Handoff => "handoff",
-            Verb::Block => "block",
-            Verb::Unblock => "unblock",
-            Verb::Submit => "submit",
-            Verb::Approve => "approve",
-            Verb::Reject => "reject",
-            Verb::Done => "done",
-            Verb::Fail => "fail",
-            Verb::Drop => "drop",
-            Verb::Reopen => "reopen",
-            Verb::Reset => "reset",
-            Verb::Retry => "retry",
-        }
-    }
-
-    /// What a task is after it, in a sentence: it "cannot be …".
+    /// The past participle, for a sentence: the task "cannot be …".
     pub fn participle(self) -> &'static str {
         match self {
             Verb::Accept => "accepted",
@@ -96,15 +50,9 @@ impl Verb {
         }
     }
 
-    /// Small work is one command: on an unheld, ready task these claim it first.
+    /// Whether the verb claims an unheld, ready task first, so that small work takes one command.
     pub fn claims_first(self) -> bool {
         matches!(self, Verb::Done | Verb::Submit | Verb::Fail)
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -123,13 +71,13 @@ pub enum Party {
 
 /// One cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Transition {
     pub to: State,
     pub party: Party,
 }
 
 /// The table. None: the verb is not possible from that state.
-pub fn step(from: State, verb: Verb) -> Option<Step> {
+pub fn step(from: State, verb: Verb) -> Option<Transition> {
     use Party::{Anyone, Holder, Reviewer, Sweeper};
     use State::{Blocked, Done, Dropped, Failed, InProgress, Open, Proposed, Review};
     let (to, party) = match (from, verb) {
@@ -172,11 +120,11 @@ pub fn step(from: State, verb: Verb) -> Option<Step> {
         (Dropped, Verb::Reopen) => (Open, Anyone),
         _ => return None,
     };
-    Some(Step { to, party })
+    Some(Transition { to, party })
 }
 
-/// What a task is when it is reopened. Nothing is got around by dropping it: what nobody accepted is a proposal again, and
-/// what failed has failed, so that trying again counts as an attempt.
+/// The state that a reopened task returns to. Dropping a task circumvents nothing: a proposal that nobody accepted is a
+/// proposal again, and a failed task has still failed, so that trying again counts as an attempt.
 pub fn reopened(dropped_from: Option<State>) -> State {
     match dropped_from {
         Some(state @ (State::Proposed | State::Failed)) => state,
@@ -186,14 +134,15 @@ pub fn reopened(dropped_from: Option<State>) -> State {
 
 /// The verbs that people and agents may use from a state, for refusals that teach.
 pub fn verbs_from(state: State) -> Vec<Verb> {
-    Verb::ALL.into_iter().filter(|verb| *verb != Verb::Lapse && step(state, *verb).is_some()).collect()
+    let by_callers = |verb: &Verb| *verb != Verb::Lapse && step(state, *verb).is_some();
+    Verb::ALL.iter().copied().filter(by_callers).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The design's table, row by row: a change to the code that is not a change of the contract fails here.
+    /// The design's table, row by row: the code cannot change without changing the contract here.
     #[test]
     fn the_table_is_the_designs() {
         let rows: &[(State, &[(&str, State)])] = &[
@@ -248,8 +197,8 @@ mod tests {
         assert_eq!(rows.len(), State::ALL.len());
         for (from, cells) in rows {
             let got: Vec<(&str, State)> = Verb::ALL
-                .into_iter()
-                .filter_map(|verb| step(*from, verb).map(|step| (verb.as_str(), step.to)))
+                .iter()
+                .filter_map(|verb| step(*from, *verb).map(|step| (verb.as_str(), step.to)))
                 .collect();
             assert_eq!(got, *cells, "from {from}");
         }

@@ -1,8 +1,8 @@
-//! A command that a repository configures, run from beginning to end under a [`crate::warden`], and what it wrote.
+//! Runs a command that a repository configures to its end, under a [`crate::warden`], and collects its output.
 //!
-//! Whoever asks waits here, on any thread, and hears the output as it comes: standard output and error in the order in which they
-//! were written. How long that takes is bounded by the errand's limit, which the warden keeps; nothing here waits for a stream that
-//! somebody forgot to close.
+//! The caller waits, on any thread, and gets the output as it comes: standard output and error in the order in which they
+//! were written. The wait is bounded by the errand's limit, which the warden enforces; nothing here waits for a stream that
+//! some process keeps open.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -22,41 +22,41 @@ use crate::supervise::Renewal;
 use crate::warden::{self, Outcome};
 
 const CHUNK: usize = 64 * 1_024;
-/// How often the lease is renewed first.
+/// The time until the first renewal of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(15);
 
-/// What is to be run.
+/// A command to run.
 #[derive(Clone, Debug)]
 pub struct Errand {
     pub argv: Vec<String>,
-    /// All that it has in its environment.
+    /// Its whole environment.
     pub env: Vec<(OsString, OsString)>,
     pub folder: PathBuf,
     pub limit: Duration,
-    /// How long after TERM, KILL follows.
+    /// The time between TERM and KILL.
     pub grace: Duration,
 }
 
-/// How it went.
+/// How an errand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub outcome: Outcome,
     pub duration: Duration,
-    /// Why it was stopped, if that was the lease's doing.
+    /// Why it was stopped, if the lease was lost.
     pub fenced: Option<String>,
 }
 
-/// What an errand is watched by while it runs.
+/// What may stop an errand while it runs.
 #[derive(Default)]
 pub struct Watch<'a> {
-    /// Asked now and then whether it may go on.
+    /// Renews the lease from time to time; the errand is stopped if it is lost.
     pub renew: Option<&'a mut dyn FnMut() -> Renewal>,
-    /// It is stopped if one comes.
+    /// The errand is stopped if one comes.
     pub interrupts: Option<&'a Interrupts>,
 }
 
 impl Watch<'_> {
-    /// The same for another errand.
+    /// Reborrows it, for another errand.
     pub fn again(&mut self) -> Watch<'_> {
         let renew = self.renew.as_mut().map(|renew| &mut **renew as &mut dyn FnMut() -> Renewal);
         Watch { renew, interrupts: self.interrupts }
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Watch<'_> {
 }
 
 impl Errand {
-    /// Runs it. `hear` gets its output.
+    /// Runs it. `hear` is called with its output.
     pub fn run(&self, hear: &mut dyn FnMut(&[u8]), watch: Watch<'_>) -> io::Result<Ended> {
         let begun = Instant::now();
         let Trampoline { program, .. } = Trampoline::of_this_program()?;
@@ -88,7 +88,7 @@ impl Errand {
             .stdout(written.try_clone()?)
             .stderr(written);
         let mut warden = command.spawn()?;
-        // Kept here, the pipe would never end.
+        // It holds the writing end of the pipe, which would never end.
         drop(command);
         let mut underway = Underway {
             line: Some(line),
@@ -104,7 +104,7 @@ impl Errand {
     }
 }
 
-/// Streams are there until they end.
+/// A running errand. Each stream is None once it has ended.
 struct Underway<'a> {
     line: Option<UnixStream>,
     output: Option<OwnedFd>,
@@ -114,7 +114,7 @@ struct Underway<'a> {
     fenced: Option<String>,
 }
 
-/// What there is to do.
+/// Which sources have something to read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
     output: bool,
@@ -123,7 +123,7 @@ struct Ready {
 }
 
 impl Underway<'_> {
-    /// Passes output on until the line ends, then what is there still. Returns what was said on the line.
+    /// Passes output on until the line ends, then the rest that is available. Returns what the warden reported on the line.
     fn until_it_is_told(&mut self, hear: &mut dyn FnMut(&[u8])) -> io::Result<String> {
         let mut buffer = vec![0; CHUNK];
         let mut told = Vec::new();
@@ -136,7 +136,7 @@ impl Underway<'_> {
                     Ok(_) | Err(_) => self.output = None,
                 }
             } else if self.line.is_none() {
-                // Somebody keeps it open; what the command wrote was there.
+                // Another process keeps it open, but everything that the command wrote has been read.
                 self.output = None;
             }
             if let Some(line) = self.line.as_mut().filter(|_| ready.line) {
@@ -177,7 +177,7 @@ impl Underway<'_> {
         Ok(Ready { output, line, interrupt })
     }
 
-    /// The line's end is what the warden waits for; what it has to say still comes.
+    /// Closes our direction of the line, which makes the warden stop the command. Its report still comes.
     fn stop(&mut self) {
         self.stopped = true;
         self.watch.renew = None;
@@ -203,7 +203,7 @@ impl Underway<'_> {
     }
 }
 
-/// What a command wrote: all of it, or how it began and how it ended.
+/// A command's output: all of it, or its beginning and its end.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     head: Vec<u8>,
@@ -225,7 +225,7 @@ impl Log {
         self.left_out += (rest.len() - kept.len() + gone) as u64;
     }
 
-    /// What was left out is said where it was.
+    /// The output, with a remark where something was left out.
     pub fn bytes(&self) -> Vec<u8> {
         let mut all = self.head.clone();
         if self.left_out > 0 {
@@ -238,13 +238,13 @@ impl Log {
     }
 }
 
-/// Passes output on to our standard error, unchanged.
+/// Writes to standard error, unchanged.
 pub fn to_stderr(bytes: &[u8]) {
-    // Whoever reads it may be gone: the command goes on.
+    // The reader may be gone; the command continues.
     let _ = io::stderr().write_all(bytes);
 }
 
-/// Passes whole lines on to our standard error, each with a prefix: several commands may do that at once.
+/// Writes whole lines to standard error, each with a prefix, so that several commands can do so at once.
 #[derive(Clone, Debug)]
 pub struct Prefixed {
     prefix: String,
@@ -295,7 +295,7 @@ mod tests {
             match size {
                 0 => log.push(&all),
                 size if size < 1_000 => {
-                    // Small pieces around the borders are enough.
+                    // Small pieces around the limits are enough.
                     log.push(&all[..Log::MOST_HEAD - 1_000]);
                     for piece in all[Log::MOST_HEAD - 1_000..Log::MOST_HEAD + 1_000].chunks(size) {
                         log.push(piece);

@@ -1,19 +1,19 @@
-//! Ending what a dead holder left behind.
+//! Ends the processes that a dead holder left behind.
 //!
-//! When a supervisor is killed with -9, its direct child dies with it; what that child started lives on in the recorded
-//! group. Before someone else takes the task over, [`end`] ends it, and nothing else:
+//! When a supervisor is killed with -9, its direct child dies with it, but the child's own children live on in the recorded
+//! group. Before someone else takes the task over, [`end`] ends them, and nothing else:
 //!
-//! - **only members of that group** that can be seen here: this machine, this boot, this pid namespace (the caller knows
+//! - **only members of that group** that are visible here: on this machine, this boot, this pid namespace (the caller checks
 //!   the first two, `/proc` shows the third);
-//! - **only carriers of the instance**: started with `ONUS_INSTANCE=<instance>` in their environment. When the leader and
-//!   everyone else is gone, the id of the group is free, and a stranger's group may have it by now. (A session id would not
+//! - **only carriers of the instance**: started with `ONUS_INSTANCE=<instance>` in their environment. Once all members are
+//!   gone, the group's id is free, and a stranger's group may have it by now. (A session id would not
 //!   help: it can be reused just the same.)
-//! - **by pidfd**. A pid is opened first, then looked at, and then it is made sure that the process behind the
-//!   descriptor still runs: so what was looked at was that process and not a later one with the same pid, and the
+//! - **by pidfd**. A pid is opened first, then examined, and then the process behind the descriptor is checked to be still
+//!   running: so the examined process is that one and not a later one with the same pid, and the
 //!   signal goes to the descriptor and not to the number.
 //!
-//! Everything else in the group is left alone and listed, with the reason: a person decides. What left the group (a
-//! session of its own) is not found.
+//! Everything else in the group is left alone and listed with the reason, for a person to decide. A process that left the group
+//! (for a session of its own) is not found.
 
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ pub struct Left {
 /// Why a process was left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It does not carry the instance: somebody else's, or its environment was replaced.
+    /// It does not carry the instance: it is somebody else's, or its environment was replaced.
     NotACarrier,
-    /// It may not be looked at: another user's.
+    /// Its environment cannot be read: it is another user's.
     Unreadable,
     /// It may not be signalled.
     NotPermitted,
     /// Not even KILL ended it in time.
     StillRunning,
-    /// It is this very process.
+    /// It is this process.
     Itself,
 }
 
@@ -59,21 +59,20 @@ pub struct Ended {
     pub left: Vec<Left>,
 }
 
-/// Ends the members of a group that carry the instance: TERM, and KILL after the grace.
-/// An error if processes cannot be seen here at all; then nothing was done.
+/// Ends the members of a group that carry the instance: TERM, and KILL after the grace period.
+/// Returns an error, having done nothing, if processes are not visible here at all.
 #[cfg(target_os = "linux")]
 pub fn end(instance: &str, pgid: u32, grace: Duration) -> std::io::Result<Ended> {
     linux::end(instance, pgid, grace)
 }
 
-/// There are no pidfds here, and without them no signal is certain to reach whom it is meant for.
+/// Without pidfds, no signal is certain to reach the intended process.
 #[cfg(not(target_os = "linux"))]
 pub fn end(_instance: &str, _pgid: u32, _grace: Duration) -> std::io::Result<Ended> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Processes that can be seen here and were started with one of these entries (`NAME=value`) in their environment: their ids and what
-/// they are called.
+/// Pids and names of visible processes that were started with one of these entries (`NAME=value`) in their environment.
 #[cfg(target_os = "linux")]
 pub fn carriers(entries: &[String]) -> Vec<(u32, String)> {
     if !onus_os::stat::is_ours() {
@@ -104,12 +103,12 @@ mod linux {
 
     use super::{Ended, Left, Why};
 
-    /// How often it is looked for members that were started meanwhile.
+    /// How often to look for members that were started meanwhile.
     const ROUND: Duration = Duration::from_millis(50);
     /// How long killed processes may take to go.
     const AFTER_KILL: Duration = Duration::from_secs(5);
 
-    /// A carrier, pinned.
+    /// A carrier, pinned by its pidfd.
     struct Member {
         comm: String,
         pidfd: OwnedFd,
@@ -128,11 +127,11 @@ mod linux {
         let mut rounds = 0;
         loop {
             rounds += 1;
-            // Again in every round: a member may have started others before it ended.
+            // Listed again in every round, since a member may have started others before it ended.
             let mut left = Vec::new();
             for stat in stat::running().filter(|stat| stat.group == pgid) {
                 if let Some(member) = carriers.get_mut(&stat.pid) {
-                    // What a shell's child hears before it becomes its program may be lost with the shell's trap.
+                    // A signal that a shell's child gets before its exec may be lost in the shell's trap, so it is sent again.
                     if member.comm != stat.comm {
                         member.comm = stat.comm;
                         member.told = None;
@@ -160,7 +159,7 @@ mod linux {
                     false
                 }
             });
-            // One that is just becoming another program has no environment for a moment: it is looked at again.
+            // During exec a process has no environment for a moment, so it is examined again.
             let certain = rounds > 1 || !left.iter().any(|left| left.why == Why::NotACarrier);
             if carriers.is_empty() && certain || now >= give_up_at {
                 let still =
@@ -182,7 +181,8 @@ mod linux {
     }
 
     impl Member {
-        /// Each signal once: to many programs a second one means more than the first. A stopped process has to be continued to hear of it.
+        /// Sends each signal once, since to many programs a second one means more than the first. A stopped process must be continued
+        /// to receive it.
         fn signal(&mut self, signal: Signal) -> rustix::io::Result<()> {
             if self.told == Some(signal) {
                 return Ok(());
@@ -196,7 +196,7 @@ mod linux {
         }
     }
 
-    /// A descriptor for a member that carries the entry. None if it is gone; an error says why it is left alone.
+    /// Opens a descriptor for a member that carries the entry. None if it is gone; the error says why it is left alone.
     fn pin(pid: u32, pgid: u32, entry: &str) -> Result<Option<OwnedFd>, Why> {
         let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
         if raw == getpid() {
@@ -209,7 +209,7 @@ mod linux {
         };
         let is_member = stat::stat(&pid.to_string()).is_some_and(|stat| stat.group == pgid);
         let carries = stat::was_started_with(pid, entry);
-        // It ran all the while: what was read is its own, and not that of a later process with its pid.
+        // It was running throughout, so what was read is not that of a later process with the same pid.
         if !is_running(&pidfd) || !is_member {
             return Ok(None);
         }
@@ -231,7 +231,7 @@ mod linux {
         }
     }
 
-    /// Until one of them ends, or the round is over.
+    /// Waits until one of them ends, or for a round.
     fn wait(carriers: &BTreeMap<u32, Member>) -> io::Result<()> {
         let mut fds: Vec<PollFd<'_>> =
             carriers.values().map(|member| PollFd::new(&member.pidfd, PollFlags::IN)).collect();

@@ -1,17 +1,17 @@
-//! A command's output, passed on as it comes.
+//! Passes a command's output on as it comes.
 //!
-//! Where our own stdout or stderr is a *terminal*, the command gets that terminal itself: programs look whether they
-//! write to one, and a pipe in between would take colours and progress bars away. Then nothing is read here: no last
-//! lines are known, and output is no sign of progress. (A pseudo-terminal in between could have both, at the price of
+//! If our own stdout or stderr is a *terminal*, the command gets that terminal itself: programs check whether they
+//! write to one, and a pipe in between would take colours and progress bars away. In that case nothing is read here: the last
+//! lines are unknown, and output is no sign of progress. (A pseudo-terminal in between could provide both, at the price of
 //! imitating a terminal: sizes, modes, job control. That is a terminal multiplexer's work.)
 //!
-//! Everywhere else each stream is a pipe and a thread: read what is there, tell the loop, write it on, unchanged
-//! and at once. If what we write to is gone, the pipe is closed, and the command finds its output gone as it would
-//! without us. If it is slow, so is the command, as without us.
+//! Otherwise each stream is a pipe with a thread, which reads what is there, tells the loop, and writes it on, unchanged
+//! and at once. If our own output is gone, the pipe is closed, and the command finds its output gone as it would
+//! without us. If our reader is slow, so is the command, as without us.
 //!
-//! **At the end** a pipe may be open although the command exited: something it started has it too. So the reader is
-//! told, and from then on takes what is there without waiting for more: what the command wrote, it wrote before
-//! it exited. Nothing else could be waited for; a background process may keep a pipe open for ever.
+//! **At the end** a pipe may be open although the command exited, because a process that it started has it, too. So the reading
+//! thread is told, and from then on takes what is there without waiting for more: everything that the command wrote, it wrote
+//! before it exited. A background process may keep a pipe open for ever.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -32,14 +32,14 @@ pub(crate) struct Passage {
     pub(crate) to: File,
 }
 
-/// The end of what was read, for the last lines. `cut`: there was more before it.
+/// The end of a chunk that was read, for the last lines. `cut`: there was more before it.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) bytes: Vec<u8>,
     pub(crate) cut: bool,
 }
 
-/// Readers that may still have output to write to a slow reader of ours.
+/// Threads that may still have output to write to a slow reader of ours.
 #[derive(Debug, Default)]
 pub struct Rest {
     readers: Vec<JoinHandle<()>>,
@@ -50,16 +50,16 @@ impl Rest {
         self.readers.push(reader);
     }
 
-    /// Waits until everything is written: as long as the one who reads our output takes, no matter how long that is.
+    /// Waits until everything is written, however long the reader of our output takes.
     pub fn finish(self) {
         for reader in self.readers {
-            // One that failed has nothing left to write.
+            // A thread that failed has nothing left to write.
             let _ = reader.join();
         }
     }
 }
 
-/// Starts passing on, until the stream ends or, once `over` is at its end, until nothing is there.
+/// Starts passing on, until the stream ends, or, once `over` has ended, until nothing is left to read.
 pub(crate) fn pass_on(
     passage: Passage,
     over: OwnedFd,
@@ -87,7 +87,7 @@ pub(crate) fn pass_on(
     std::thread::Builder::new().name("output".to_owned()).spawn(run)
 }
 
-/// What is there. 0: the stream ended, or the run is over and nothing is there.
+/// Reads what is available. 0 if the stream ended, or if the run is over and nothing is available.
 fn read(from: &OwnedFd, over: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         let mut both = [PollFd::new(from, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
@@ -105,7 +105,7 @@ fn read(from: &OwnedFd, over: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> 
     }
 }
 
-/// Also to a pipe that somebody made non-blocking.
+/// Writes everything, even to a pipe that somebody made non-blocking.
 fn write_all(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

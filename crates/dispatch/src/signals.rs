@@ -1,12 +1,12 @@
-//! Signals to the supervisor, as events.
+//! Turns signals to the supervisor into events.
 //!
-//! They are *blocked*, and one thread waits for them (`sigwait`): no handler runs anywhere, so nothing has to be safe to
-//! call from one, and no system call is interrupted. A crate that installs handlers (signal-hook) would serve for
-//! that as well, but not for the terminal: whoever takes a terminal back from the background is sent SIGTTOU,
+//! They are *blocked*, and one thread waits for them (`sigwait`): no handler runs anywhere, so no code has to be
+//! async-signal-safe, and no system call is interrupted. A crate that installs handlers (signal-hook) would do for
+//! that as well, but not for the terminal: a process that takes a terminal back from the background is sent SIGTTOU
 //! unless it blocks or ignores it, and a handler is neither. rustix has no safe signal masks; nix has.
 //!
 //! A mask is inherited, by threads and over `exec`. So it is set on the main thread before any other is started, and the
-//! trampoline takes it off again before it becomes the command ([`let_through`]).
+//! trampoline removes it before it becomes the command ([`let_through`]).
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
 
-/// What is forwarded to the command's group.
+/// Signals that are forwarded to the command's group.
 const FORWARDED: [Named; 9] = [
     Named::SIGTERM,
     Named::SIGINT,
@@ -33,7 +33,7 @@ const FORWARDED: [Named; 9] = [
     Named::SIGCONT,
 ];
 
-/// What asks us to end.
+/// Signals that ask this process to end.
 const ENDING: [Named; 4] = [Named::SIGTERM, Named::SIGINT, Named::SIGHUP, Named::SIGQUIT];
 
 fn blocked() -> SigSet {
@@ -52,7 +52,7 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn hold() -> io::Result<Held> {
         if ignored().contains(Named::SIGCHLD) {
-            // The kernel would throw exit codes away before they can be asked for.
+            // The kernel would discard exit codes before they can be read.
             return Err(io::Error::other("the parent of this process made it ignore SIGCHLD"));
         }
         Held::these(blocked(), &FORWARDED)
@@ -60,14 +60,13 @@ impl Held {
 
     fn these(blocked: SigSet, waited_for: &[Named]) -> io::Result<Held> {
         let ignored = ignored();
-        // What was ignored (nohup) stays ignored; a blocked signal would be kept for us instead.
+        // Ignored signals (nohup) stay ignored: they are not waited for, although they are blocked.
         let waited_for = waited_for.iter().copied().filter(|signal| !ignored.contains(*signal)).collect();
         let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         Ok(Held { before, waited_for })
     }
 
-    /// Tells every signal from now on. The thread ends with the process, or with the first signal nobody wants to
-    /// hear about.
+    /// Reports every signal from now on. The thread ends with the process, or when `hear` returns false.
     pub(crate) fn tell(&self, hear: impl FnMut(Signal) -> bool + Send + 'static) -> io::Result<()> {
         self.listener(hear).map(drop)
     }
@@ -87,19 +86,19 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // With a mask that was valid before, this cannot fail.
+        // Cannot fail, since the mask was valid before.
         let _ = self.before.thread_set_mask();
     }
 }
 
-/// Signals that ask this process to end, held back so that it can end what it started first: those sent to the thread that made
-/// this, and to threads started since. After this is dropped they are what they were, those that came apart: they were heard.
+/// Holds back signals that ask this process to end, so that it can first end what it started. Applies to the thread that created
+/// this, and to threads started since. Dropping it restores the signals; those that came meanwhile are consumed.
 #[derive(Debug)]
 pub struct Interrupts {
     listener: Option<JoinHandle<()>>,
     over: Arc<AtomicBool>,
     held: Held,
-    /// Readable once one came: its number. Nobody takes it, so that everybody sees it.
+    /// Readable once a signal came: its number. It is not consumed by waiting, so that every waiter sees it.
     came: OwnedFd,
 }
 
@@ -110,21 +109,21 @@ impl Interrupts {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let listener = held.listener(move |signal| {
-            // Sent by ourselves, to no longer be waited for.
+            // Sent by `drop`, to end this thread.
             if is_over.load(Ordering::SeqCst) {
                 return false;
             }
             let number = u8::try_from(signal.as_raw()).unwrap_or_default();
-            // One is enough; if nobody reads it, nobody has to be told.
+            // The first one is enough. Fails if nobody reads, which does not matter.
             let _ = says.write_all(&[number]);
             false
         })?;
         Ok(Interrupts { listener: Some(listener), over, held, came: came.into() })
     }
 
-    /// Leaves signals that ask this process to end to its other threads, from the calling thread on.
+    /// Blocks signals that ask this process to end in the calling thread, so that other threads get them.
     pub fn elsewhere() {
-        // One that cannot be blocked ends the process, as ever.
+        // If blocking fails, a signal ends the process, as usual.
         let _ = ENDING.into_iter().collect::<SigSet>().thread_block();
     }
 
@@ -132,7 +131,7 @@ impl Interrupts {
         self.came.as_fd()
     }
 
-    /// The signal that came first, if one did. Said once.
+    /// The signal that came first, if one did. Returned only once.
     pub fn signal(&self) -> Option<i32> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut ends = [PollFd::new(&self.came, PollFlags::IN)];
@@ -144,7 +143,7 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // A listener that stayed would take the next one away from whoever holds them then. One that waits for none takes none.
+        // A listener that stayed would take the next signal from a later `Interrupts`. If all signals are ignored, it takes none.
         self.over.store(true, Ordering::SeqCst);
         let heard = ENDING.into_iter().find(|signal| self.held.waited_for.contains(*signal));
         if let (Some(listener), Some(signal)) = (self.listener.take(), heard) {
@@ -161,7 +160,7 @@ pub(crate) fn let_through() -> io::Result<()> {
     Ok(blocked().thread_unblock()?)
 }
 
-/// Stops this process and its group, as Ctrl-Z does. Back when continued; at once if nobody could continue us
+/// Stops this process and its group, as Ctrl-Z does. Returns when continued; at once if nobody could continue us
 /// (an orphaned group is not stopped), or if SIGTSTP is ignored.
 pub(crate) fn stop_own_group() {
     let stop: SigSet = [Named::SIGTSTP].into_iter().collect();
@@ -170,7 +169,7 @@ pub(crate) fn stop_own_group() {
     let _ = before.thread_set_mask();
 }
 
-/// The signals that were ignored when this process was started. Where the system does not tell, none.
+/// The signals that are ignored by this process; none if the system does not tell.
 fn ignored() -> SigSet {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

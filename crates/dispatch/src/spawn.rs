@@ -1,4 +1,4 @@
-//! Starting a command in a process group of its own, in two steps: the process, then the command in it.
+//! Starts a command in a process group of its own, in two steps: the process, then the command in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::signals::Held;
 use crate::terminal::Terminal;
 use crate::trampoline::{self, Step};
 
-/// Longer than any file system takes to give a program's first page.
+/// Longer than any file system takes to read a program's first page.
 const EXEC_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is to be run, and how.
@@ -27,7 +27,7 @@ const EXEC_LIMIT: Duration = Duration::from_secs(60);
 pub struct Spec {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// Set beside what this process has in its environment, if it inherits that.
+    /// Added to the environment of this process, if the command inherits that.
     pub env: Vec<(String, String)>,
     pub inherits: bool,
     pub folder: PathBuf,
@@ -40,13 +40,13 @@ pub struct Spec {
 pub enum Passing {
     /// Its stdout to ours, its stderr to ours.
     AsItIs,
-    /// Both to our stderr: our stdout says something else.
+    /// Both to our stderr, since our stdout is for something else.
     AllToStderr,
-    /// The command has our own stdout and stderr, whatever they are, and nothing to read.
+    /// The command has our own stdout and stderr, whatever they are, and no input.
     Shared,
 }
 
-/// Our own program, and the words that make it the trampoline.
+/// Our own program, and the arguments that make it the trampoline.
 #[derive(Clone, Debug)]
 pub struct Trampoline {
     pub program: PathBuf,
@@ -54,7 +54,7 @@ pub struct Trampoline {
 }
 
 impl Trampoline {
-    /// This very program. On Linux by the kernel's link to it, which still leads there when the file was replaced by a
+    /// The running program. On Linux by the kernel's link to it, which still works when the file was replaced by a
     /// newer version or removed.
     pub fn of_this_program() -> io::Result<Trampoline> {
         let program = if cfg!(target_os = "linux") {
@@ -81,7 +81,7 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// What shells, `env` and `nohup` exit with: 127 not found, 126 found but not run, 125 for their own failure.
+    /// The exit code of shells, `env` and `nohup`: 127 not found, 126 found but not run, 125 for their own failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             SpawnError::NotFound(_) => 127,
@@ -91,8 +91,8 @@ impl SpawnError {
     }
 }
 
-/// A direct child that was not waited for: while that is so, neither its pid nor its group's id can be anybody else's.
-/// Whatever happens, it does not outlive this.
+/// A direct child that is not reaped yet: until then, neither its pid nor its group's id can be reused.
+/// Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Leader {
     pub(crate) pid: Pid,
@@ -100,12 +100,12 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    /// To every member of the group. Nobody there is no error: they may all have ended.
+    /// Signals every member of the group. An empty group is not an error: they may all have ended.
     pub(crate) fn signal_group(&self, signal: Signal) {
         let _ = kill_process_group(self.pid, signal);
     }
 
-    /// Gives the pid back, after the process ended.
+    /// Reaps the process after it ended, which frees its pid.
     pub(crate) fn reap(&mut self) {
         if !self.reaped {
             self.reaped = true;
@@ -123,7 +123,7 @@ impl Drop for Leader {
     }
 }
 
-/// A process that waits to become the command. Dropped, it never will.
+/// A process that waits to become the command. Dropping it kills it.
 #[derive(Debug)]
 pub struct Waiting {
     program: OsString,
@@ -132,7 +132,7 @@ pub struct Waiting {
     child: Child,
 }
 
-/// A command that was started and has to be supervised ([`crate::supervise()`]). Dropped, it is killed.
+/// A command that was started and has to be supervised ([`crate::supervise()`]). Dropping it kills it.
 #[derive(Debug)]
 pub struct Child {
     pub(crate) leader: Leader,
@@ -142,7 +142,7 @@ pub struct Child {
 }
 
 impl Waiting {
-    /// The process of a command, in a group of its own. From here on signals are held back for the supervisor.
+    /// Starts the process of a command, in a group of its own. From here on, signals are held back for the supervisor.
     pub fn spawn(spec: Spec) -> Result<Waiting, SpawnError> {
         if !is_main_thread() {
             return Err(SpawnError::NotTheMainThread);
@@ -174,7 +174,7 @@ impl Waiting {
         command.stdout(stdout).stderr(stderr);
         let signals = Held::hold()?;
         let child = command.spawn()?;
-        // The command still has the child's ends of the pipes: kept here, they would never end.
+        // It still holds the child's ends of the pipes, which would never end.
         drop(command);
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the system gave an invalid pid"))?;
@@ -196,7 +196,7 @@ impl Waiting {
         stat::number(self.child.leader.pid)
     }
 
-    /// Lets it become the command.
+    /// Lets the process become the command.
     pub fn start(mut self) -> Result<Child, SpawnError> {
         let group = self.child.leader.pid;
         if let Some(terminal) = &mut self.child.terminal {
@@ -220,7 +220,7 @@ impl Waiting {
         Err(failed)
     }
 
-    /// The word to go, and what comes back: nothing, once the process has become the command.
+    /// Sends the word to go, with the command's input. Returns what comes back: nothing, once the process has become the command.
     fn go(&mut self) -> io::Result<String> {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -229,7 +229,7 @@ impl Waiting {
         let sent = rustix::io::retry_on_intr(|| {
             sendmsg(&self.line, &[IoSlice::new(b"g")], &mut control, SendFlags::empty())
         });
-        // It went away without waiting: why is on the line.
+        // The process ended without waiting; the reason is on the line.
         if let Err(error) = sent
             && error != rustix::io::Errno::PIPE
         {
@@ -249,7 +249,7 @@ impl Child {
     }
 }
 
-/// What the child gets for a stream of ours: the terminal itself, or a pipe whose other end is passed on.
+/// What the child gets for one of our streams: the terminal itself, or a pipe whose content is passed on.
 fn stream(ours: impl AsFd + IsTerminal) -> io::Result<(Stdio, Option<Passage>)> {
     let to = ours.as_fd().try_clone_to_owned()?;
     if ours.is_terminal() {
@@ -264,13 +264,13 @@ fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
 }
 
-/// Nothing is tied to a thread here.
+/// On other systems no child is tied to a thread.
 #[cfg(not(target_os = "linux"))]
 fn is_main_thread() -> bool {
     true
 }
 
-/// Whether a program may be there: false only if it is certain that it is not. A name without a slash is looked
+/// Whether a program may exist: false only if it certainly does not. A name without a slash is searched
 /// for in `PATH`, as exec does.
 pub fn is_there(program: &OsStr, folder: &Path) -> bool {
     if program.is_empty() {
@@ -279,7 +279,7 @@ pub fn is_there(program: &OsStr, folder: &Path) -> bool {
     if program.as_encoded_bytes().contains(&b'/') {
         return folder.join(program).exists();
     }
-    // Without a PATH the system has one of its own.
+    // Without PATH, exec uses a default of its own.
     let Some(path) = std::env::var_os("PATH") else { return true };
     std::env::split_paths(&path).any(|entry| folder.join(entry).join(program).exists())
 }

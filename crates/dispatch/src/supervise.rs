@@ -1,27 +1,27 @@
 //! The loop that sees everything a supervisor sees, in one order.
 //!
-//! Threads wait for what can only be waited for, and send what they found as an [`Event`]: one for signals, one for the
-//! child's state, one for each stream of output, one that renews, one that tells (whoever reads what is told may be
-//! slow). The loop alone knows what has happened and decides; between two events it sleeps until the next moment at
-//! which something is due. It never waits for anything else.
+//! Threads block on one source each and send what they find as an [`Event`]: one for signals, one for the
+//! child's state, one for each stream of output, one that renews, one that passes messages to a person (whose terminal may be
+//! slow). Only the loop keeps state and decides; between two events it sleeps until something is due, and it never waits for
+//! anything else.
 //!
 //! **Renewing** may block for seconds on a busy store, so it happens on its own thread, one request at a time. A renewal
-//! that hangs keeps nobody from noticing that the command exited.
+//! that hangs does not delay noticing that the command exited.
 //!
-//! **Trust.** A lease with a deadline is trusted from the *start* of the request that renewed it (when the answer was
-//! given cannot be known), and the command is stopped a margin before that time is over, as if it were fenced: at the
-//! deadline another may begin, and there must not be two. A lease without a deadline (bound to our own process, on this
-//! machine's store) is live while we live; then a store that cannot be reached is no reason to stop anything. The clock
+//! **Trust.** A lease with a deadline is trusted from the *start* of the request that renewed it (when the store answered
+//! is unknown), and the command is stopped a margin before that time is over, as if it were fenced: at the
+//! deadline another holder may begin, and there must not be two. A lease without a deadline (bound to our own process, on this
+//! machine's store) is live while we live; in that case an unreachable store is no reason to stop anything. The clock
 //! is the monotonic one, which stops while the machine sleeps, as the local store's does.
 //!
-//! **Fenced** means that somebody else holds the task: TERM to the whole group (and CONT: a stopped process cannot end),
-//! KILL after the grace. **Ended** means that the command ended the lease itself (`onus done`): it may finish in
-//! peace, there is just nothing to renew.
+//! **Fenced** means that somebody else holds the task: the whole group gets TERM (and CONT, since a stopped process cannot end),
+//! and KILL after the grace period. **Ended** means that the command ended the lease itself (`onus done`): it may finish, and
+//! there is nothing left to renew.
 //!
-//! **When the command exits, the run is over.** Members of its group that are still there get TERM, then KILL after the
-//! grace: the lease under which they worked ends now, and its scope may be another's in a moment. To leave a
+//! **When the command exits, the run is over.** Remaining members of its group get TERM, then KILL after the
+//! grace period: the lease under which they worked ends now, and somebody else may reserve its scope in a moment. To leave a
 //! service behind, start it in a session of its own. The child is not reaped (`waitpid`) before
-//! that: its unreaped pid keeps the group's id from being given to strangers.
+//! that: its unreaped pid keeps the group's id from being reused.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -36,50 +36,49 @@ use crate::signals;
 use crate::spawn::Child;
 use crate::tail::Tail;
 
-/// How often it is looked whether the group is empty, while that is waited for.
+/// How often to check whether the group is empty, after the command exited.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a killed process may take to go. One in the middle of a system call that cannot be interrupted takes longer
-/// than anybody can wait.
+/// How long a killed process may take to go. One in an uninterruptible system call may take for ever.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// How long the end of the output is waited for before the report is made without it.
+/// How long to wait for the end of the output before the report is made without it.
 const DRAIN: Duration = Duration::from_secs(5);
-/// After which the command goes on if stopping ourselves did not stop us.
-const UNSTOPPED: Duration = Duration::from_millis(200);
-/// No timer is set for longer; the loop looks around and sleeps again.
+/// After this time the command is continued, if stopping ourselves had no effect.
+const RESUME_AFTER: Duration = Duration::from_millis(200);
+/// The longest sleep of the loop.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// The terms of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// After what time the lease is renewed first.
+    /// The time until the first renewal of the lease.
     pub renew_every: Duration,
-    /// Until when the lease is to be trusted. None: as long as this process lives.
+    /// Until when the lease is trusted. None: as long as this process lives.
     pub trusted_until: Option<Instant>,
     /// How long before that the command is stopped.
     pub margin: Duration,
-    /// How long after TERM, KILL follows.
+    /// The time between TERM and KILL.
     pub grace: Duration,
 }
 
-/// What came of renewing the lease.
+/// The outcome of renewing the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// It is ours still. `trusted_for`: counted from when it was asked for; None: as long as this process lives.
+    /// It is still ours. `trusted_for` counts from the start of the request; None: as long as this process lives.
     Kept { next_in: Duration, trusted_for: Option<Duration> },
-    /// Its holder ended it. There is nothing left to renew, and nobody else's claim to respect.
+    /// Its holder ended it. There is nothing left to renew, and nobody else holds the task.
     Ended,
-    /// It is not ours any more.
+    /// It is no longer ours.
     Fenced { why: String },
-    /// That cannot be known now.
+    /// The store could not be reached.
     Unavailable { why: String },
 }
 
-/// What the supervisor asks and tells its caller.
+/// Callbacks to the caller of the supervisor.
 pub struct Hooks {
-    /// Renews the lease, on a thread of its own. Told whether there was output since the last time.
+    /// Renews the lease, on a thread of its own. The argument: whether there was output since the last call.
     pub renew: Box<dyn FnMut(bool) -> Renewal + Send>,
-    /// What a person should know while it happens, on a thread of its own.
-    pub tell: Box<dyn FnMut(Told) + Send>,
+    /// Passes a message to a person, on a thread of its own.
+    pub tell: Box<dyn FnMut(Message) + Send>,
 }
 
 impl std::fmt::Debug for Hooks {
@@ -88,16 +87,16 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-/// Things a person should know while they happen.
+/// Messages for a person while the command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The store cannot be reached; the command goes on. Said once, until it can be again.
+pub enum Message {
+    /// The store cannot be reached; the command continues. Sent once per outage.
     Unavailable(String),
     /// The lease is lost: the command is being stopped.
     Stopping(Stop),
     /// The command exited and left these processes in its group, which are being ended: pid and name.
     LeftBehind(Vec<(u32, String)>),
-    /// The grace is over: KILL.
+    /// The grace period is over: KILL.
     Killing,
 }
 
@@ -124,15 +123,15 @@ pub enum Exit {
 #[derive(Debug)]
 pub struct Report {
     pub exit: Exit,
-    /// If it was us who ended it.
+    /// Why the supervisor stopped it, if it did.
     pub stopped: Option<Stop>,
-    /// The signal by which somebody wanted it to end: sent to us, or by a key at the terminal that the command had.
+    /// The signal by which somebody asked it to end: sent to us, or by a key at the terminal that the command had.
     pub interrupted: Option<Signal>,
     /// The last lines of its output, both streams; empty if that went to a terminal.
     pub tail: String,
     /// Members of its group that not even KILL ended in time: pid and name.
     pub left: Vec<(u32, String)>,
-    /// Output that waits for whoever reads ours.
+    /// Output that waits for the reader of ours.
     pub rest: Rest,
 }
 
@@ -142,7 +141,7 @@ enum Event {
     Stopped(i32),
     Exited(io::Result<Exit>),
     Output(usize, Seen),
-    /// A stream of output, or what is told, is at its end.
+    /// A stream of output, or the thread that passes messages on, has ended.
     Closed,
     Renewed {
         asked: Instant,
@@ -150,7 +149,7 @@ enum Event {
     },
 }
 
-/// Sees a command through to its end, and the end of its group.
+/// Supervises a command to its end, and to the end of its group.
 pub fn supervise(child: Child, terms: &Terms, hooks: Hooks) -> io::Result<Report> {
     let (events, happened) = sync_channel(64);
     let Hooks { renew, tell } = hooks;
@@ -184,7 +183,7 @@ pub fn supervise(child: Child, terms: &Terms, hooks: Hooks) -> io::Result<Report
     for (number, passage) in std::mem::take(&mut run.child.passages).into_iter().enumerate() {
         let Some(passage) = passage else { continue };
         let events = events.clone();
-        // The loop may have ended before the output did: then nobody needs to know.
+        // Fails if the loop has ended before the output, which does not matter.
         let tell = move |seen| {
             let _ = events.send(match seen {
                 Some(seen) => Event::Output(number, seen),
@@ -202,7 +201,7 @@ pub fn supervise(child: Child, terms: &Terms, hooks: Hooks) -> io::Result<Report
     Ok(run.report(exit, left))
 }
 
-/// Tells the child's stops and its exit, and leaves it unreaped.
+/// Reports when the child is stopped and when it exits, and leaves it unreaped.
 fn watch(pid: Pid, events: SyncSender<Event>) -> io::Result<()> {
     let wait = move |options| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
     let run = move || {
@@ -210,7 +209,7 @@ fn watch(pid: Pid, events: SyncSender<Event>) -> io::Result<()> {
             let status = wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
             let event = match status {
                 Ok(Some(status)) if status.stopped() => {
-                    // Only looked at so far: taken now, or it would be seen for ever.
+                    // Consumes the stop, which was only peeked at, or it would be reported for ever.
                     let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
                     Event::Stopped(status.stopping_signal().unwrap_or_default())
                 }
@@ -236,7 +235,7 @@ fn exit_of(status: &WaitIdStatus) -> Option<Exit> {
     by_signal.or_else(|| status.exit_status().map(Exit::Code))
 }
 
-/// Renews when it is asked to, on its own thread, one request at a time.
+/// Renews on request, on its own thread, one request at a time.
 struct Renewer {
     ask: SyncSender<bool>,
     busy: bool,
@@ -263,8 +262,8 @@ impl Renewer {
 }
 
 fn start_telling(
-    mut tell: Box<dyn FnMut(Told) + Send>,
-    telling: Receiver<Told>,
+    mut tell: Box<dyn FnMut(Message) + Send>,
+    telling: Receiver<Message>,
     events: SyncSender<Event>,
 ) -> io::Result<JoinHandle<()>> {
     let run = move || {
@@ -274,7 +273,7 @@ fn start_telling(
     std::thread::Builder::new().name("tell".to_owned()).spawn(run)
 }
 
-/// The group gets time until `kill_at`, then KILL; and then time until it is given up.
+/// The group has time until `kill_at`, then gets KILL, and is given up at `give_up_at`.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Asked { kill_at: Instant },
@@ -284,23 +283,23 @@ enum Ending {
 struct Run<'a> {
     child: Child,
     terms: &'a Terms,
-    told: Option<Sender<Told>>,
+    told: Option<Sender<Message>>,
     renewer: Renewer,
-    /// None: there is nothing to renew any more.
+    /// None if there is nothing left to renew.
     renew_at: Option<Instant>,
     trusted_until: Option<Instant>,
     progress: bool,
-    /// Why the store could not be asked, as long as that is so.
+    /// Why the store cannot be reached, during an outage.
     unavailable: Option<String>,
     exit: Option<Exit>,
     stopped: Option<Stop>,
     interrupted: Option<Signal>,
     ending: Option<Ending>,
-    /// Somebody asked for the command to be stopped (Ctrl-Z), through us.
+    /// Somebody stopped the command (Ctrl-Z) through us.
     asked_to_stop: bool,
     resume_at: Option<Instant>,
     tail: Tail,
-    /// Streams that are not at their end.
+    /// The number of streams that have not ended.
     open: usize,
     rest: Rest,
 }
@@ -322,7 +321,7 @@ impl Run<'_> {
             match happened.recv_timeout(self.sleep()) {
                 Ok(Event::Exited(exit)) => {
                     self.exit = Some(exit?);
-                    // Only now is it known that nobody will need the terminal again.
+                    // The command will not need the terminal again.
                     self.take_terminal_back();
                 }
                 Ok(event) => self.hear(event),
@@ -331,8 +330,8 @@ impl Run<'_> {
         }
     }
 
-    /// What the command wrote was written before it exited; it is only a matter of reading it. Unless whoever
-    /// reads our output does not: then the report is made without the rest.
+    /// Reads the rest of the output, all of which the command wrote before it exited. If the reader of our output is
+    /// too slow, the report is made without the rest.
     fn until_the_output_is_there(&mut self, happened: &Receiver<Event>) {
         let until = Instant::now() + DRAIN;
         while self.open > 0 {
@@ -357,9 +356,9 @@ impl Run<'_> {
         }
     }
 
-    fn tell(&self, what: Told) {
+    fn tell(&self, what: Message) {
         if let Some(told) = &self.told {
-            // Whoever tells went away: there is nobody to be told.
+            // Fails if that thread has ended, which does not matter.
             let _ = told.send(what);
         }
     }
@@ -369,7 +368,7 @@ impl Run<'_> {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.renew_at()) {
             self.renewer.busy = true;
-            // It takes one request at a time, and is not busy: this cannot block.
+            // Cannot block, since the renewer is not busy.
             let _ = self.renewer.ask.send(std::mem::take(&mut self.progress));
         }
         if due(self.stop_at()) {
@@ -380,14 +379,14 @@ impl Run<'_> {
         {
             self.child.leader.signal_group(Signal::KILL);
             self.ending = Some(Ending::Killed { give_up_at: now + AFTER_KILL });
-            self.tell(Told::Killing);
+            self.tell(Message::Killing);
         }
         if due(self.resume_at) {
             self.resume();
         }
     }
 
-    /// How long nothing is due.
+    /// The time until something is due.
     fn sleep(&self) -> Duration {
         let end_at = self.ending.map(|ending| match ending {
             Ending::Asked { kill_at: at } | Ending::Killed { give_up_at: at } => at,
@@ -402,7 +401,7 @@ impl Run<'_> {
         self.renew_at.filter(|_| !self.renewer.busy && self.stopped.is_none())
     }
 
-    /// Only what runs can be stopped.
+    /// When to stop the command because its lease is no longer trusted, if it still runs.
     fn stop_at(&self) -> Option<Instant> {
         let until = self.trusted_until.filter(|_| self.stopped.is_none() && self.exit.is_none())?;
         Some(until.checked_sub(self.terms.margin).unwrap_or(until))
@@ -441,14 +440,14 @@ impl Run<'_> {
             }
             Renewal::Fenced { why } => {
                 self.renew_at = None;
-                // What exited meanwhile is not stopped: whoever ends its lease will be told the same.
+                // A command that exited meanwhile is not stopped; ending its lease will report the same.
                 if self.stopped.is_none() && self.exit.is_none() {
                     self.stop(Stop::Fenced { why });
                 }
             }
             Renewal::Unavailable { why } => {
                 if self.unavailable.is_none() {
-                    self.tell(Told::Unavailable(why.clone()));
+                    self.tell(Message::Unavailable(why.clone()));
                 }
                 self.unavailable = Some(why);
                 self.renew_at = Some(now + self.terms.renew_every / 4);
@@ -458,14 +457,14 @@ impl Run<'_> {
 
     fn stop(&mut self, why: Stop) {
         self.ask_to_end();
-        self.tell(Told::Stopping(why.clone()));
+        self.tell(Message::Stopping(why.clone()));
         self.stopped = Some(why);
     }
 
     fn end_what_was_left(&mut self, members: &[Stat]) {
         if self.ending.is_none() {
             self.ask_to_end();
-            self.tell(Told::LeftBehind(named(members)));
+            self.tell(Message::LeftBehind(named(members)));
         }
     }
 
@@ -493,8 +492,8 @@ impl Run<'_> {
         }
     }
 
-    /// The command was stopped. If that is job control, so do we ([`crate::terminal`]); if somebody stopped it for
-    /// reasons of their own, they will continue it.
+    /// Handles a stopped command. If that is job control, we stop, too ([`crate::terminal`]); if somebody stopped it for
+    /// other reasons, they will continue it.
     fn child_stopped(&mut self, signal: i32) {
         let group = self.child.leader.pid;
         let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
@@ -510,13 +509,13 @@ impl Run<'_> {
             }
         }
         if wants_terminal || had_terminal || std::mem::take(&mut self.asked_to_stop) {
-            // Everything stops here until we are continued; if this stops us at all.
+            // Blocks until we are continued, if it stops us at all.
             signals::stop_own_group();
-            self.resume_at = Some(Instant::now() + UNSTOPPED);
+            self.resume_at = Some(Instant::now() + RESUME_AFTER);
         }
     }
 
-    /// Goes on, with the terminal if it is ours to lend.
+    /// Continues the command, and lends it the terminal if we have it.
     fn resume(&mut self) {
         self.resume_at = None;
         let group = self.child.leader.pid;
@@ -536,7 +535,7 @@ impl Run<'_> {
             Some(Exit::Signal(signal)) => Signal::from_named_raw(signal),
             _ => None,
         };
-        // A key at the terminal reaches the command, not us. One that cleans up before it ends says so by its exit code.
+        // A key at the terminal reaches the command, not us. A command that cleans up first reports the signal in its exit code.
         let key = match self.exit {
             Some(Exit::Code(code)) => Signal::from_named_raw(code - 128),
             _ => killed_by,

@@ -1,4 +1,4 @@
-//! The last lines of a command's output, as a note can carry them.
+//! Keeps the last lines of a command's output, for a note.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ impl Tail {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let line = &mut self.unfinished[stream];
             line.extend_from_slice(piece);
-            // A line that never ends is kept by its end.
+            // Only the end of a very long line is kept.
             line.drain(..line.len().saturating_sub(MAX_BYTES));
             if piece.ends_with(b"\n") {
                 let line = readable(line);
@@ -51,8 +51,8 @@ impl Tail {
     }
 }
 
-/// A line as a person saw it at its end: without what was overwritten, colours and other control characters. One
-/// that is too long is kept by its end.
+/// A line as a person saw it in the end: without overwritten text, colours and other control characters. Only the end of a
+/// very long line is kept.
 fn readable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\n', '\r']);
@@ -72,7 +72,7 @@ fn readable(line: &[u8]) -> String {
     clean.split_off(from)
 }
 
-/// What follows an escape character: `[…letter`, `]…` up to a bell or the string's end, or one character.
+/// Skips what follows an escape character: `[…letter`, `]…` up to a bell or the string's end, or one character.
 fn skip_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match chars.next() {
         Some('[') => {

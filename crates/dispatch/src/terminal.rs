@@ -1,12 +1,12 @@
-//! The terminal, lent to the command.
+//! Lends the terminal to the command.
 //!
-//! A process group in the background may not read the terminal, and keys such as Ctrl-C reach the group in the
-//! foreground only. The command has a group of its own, so for an interactive agent to work it has to be
-//! the foreground one while it runs:
+//! A process group in the background may not read the terminal, and keys such as Ctrl-C reach only the group in the
+//! foreground. The command has a group of its own, so for an interactive agent to work that group must be
+//! in the foreground while it runs:
 //!
-//! - **at once**, if our input and output are terminals and we are in the foreground: somebody sits there;
-//! - **when it asks** (it was stopped for reading or changing the terminal) otherwise: in `onus run … | less` it is
-//!   `less` that reads the keys, and giving the terminal away would stop it.
+//! - **at once**, if our input and output are terminals and we are in the foreground: a person is using it;
+//! - **on demand** otherwise (when it was stopped for reading or changing the terminal): in `onus run … | less`,
+//!   `less` reads the keys, and giving the terminal away would stop it.
 //!
 //! The terminal is taken back at the end; the modes are put back too if the command was killed and could not do it
 //! itself. Taking back happens from the background: SIGTTOU is blocked ([`crate::signals`]).
@@ -26,7 +26,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 pub(crate) struct Terminal {
     tty: File,
     modes: Option<Termios>,
-    /// The command gets it whenever we have it.
+    /// Whether the command gets it whenever we have it.
     lends: bool,
     lent: bool,
 }
@@ -40,12 +40,12 @@ impl Terminal {
         Some(Terminal { tty, modes, lends, lent: false })
     }
 
-    /// The command asked for it: from now on it gets it.
+    /// Lends the terminal from now on, since the command needs it.
     pub(crate) fn lends_from_now(&mut self) {
         self.lends = true;
     }
 
-    /// Puts the command's group into the foreground, if that is ours to give.
+    /// Puts the command's group into the foreground, if we are there.
     pub(crate) fn lend(&mut self, group: Pid) {
         if self.lends && tcgetpgrp(&self.tty) == Ok(getpgrp()) {
             self.lent = tcsetpgrp(&self.tty, group).is_ok();
@@ -56,13 +56,13 @@ impl Terminal {
         self.lent && tcgetpgrp(&self.tty) == Ok(group)
     }
 
-    /// Takes it back, if the command's group still has it. `restore`: with the modes it had.
+    /// Takes it back, if the command's group still has it. `restore`: also restores its modes.
     pub(crate) fn take_back(&mut self, group: Pid, restore: bool) {
         if !self.is_lent_to(group) {
             return;
         }
         self.lent = false;
-        // A terminal that hung up has nothing to be taken back.
+        // Fails if the terminal hung up, which does not matter.
         let _ = tcsetpgrp(&self.tty, getpgrp());
         if let (Some(modes), true) = (&self.modes, restore) {
             let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);

@@ -1,23 +1,23 @@
-//! A command of a repository, and everything that it starts: one process of ours stands above them all, until they are gone.
+//! The warden: a process of ours above a repository's command and everything that it starts, until all of it is gone.
 //!
 //! A check that a repository configures may start servers, put them in sessions of their own, fork twice and exit. A
-//! supervisor that knows only the command's process group would leave them behind. So the command is started by a *warden*, our own
-//! program once more, which is
+//! supervisor that knows only the command's process group would leave them behind. So the command is started by a *warden*, another
+//! process of our own program, which is
 //!
-//! - **their reaper** (`PR_SET_CHILD_SUBREAPER`): whatever loses its parent below it becomes its child, however it detached
-//!   itself. As long as anything of the command runs, the warden has a child; when the system says that it has none, nothing is left.
+//! - **their reaper** (`PR_SET_CHILD_SUBREAPER`): every descendant that loses its parent becomes the warden's child, however it
+//!   detached itself. While anything of the command runs, the warden has a child; when it has none, nothing is left.
 //!   Only the warden reaps them, so the pids that it signals are theirs;
-//! - **on a line** to whoever asked: a socket on its standard input. What came of the command is reported there. When the line
-//!   ends, whoever asked is gone, or wants no more of it: the command is stopped, and the rest with it. A kill -9 ends the line like
-//!   anything else;
-//! - **in a session of its own**, without a terminal: a key that is meant for us does not reach the command, and the command can ask
-//!   nobody.
+//! - **connected to its caller** by *the line*, a socket on its standard input, on which it reports the outcome. When the line
+//!   ends, the caller is gone or wants to stop: the command is stopped, and everything else with it. A kill -9 of the caller ends the
+//!   line, too;
+//! - **in a session of its own**, without a terminal: a key that is meant for us does not reach the command, and the command cannot
+//!   prompt anybody.
 //!
 //! Within its group the command is supervised like any other ([`crate::supervise()`]): its time limit is the deadline of the
-//! lease, the line is what renews it. What is left after that gets TERM, and KILL after the grace.
+//! lease, and the line renews it. What is left after that gets TERM, and KILL after the grace period.
 //!
-//! A warden that is itself killed with -9 takes the command with it ([`crate::trampoline`]), but not what left the command's group.
-//! (macOS knows no such reapers: there, only the group is ended.)
+//! If the warden itself is killed with -9, the command dies with it ([`crate::trampoline`]), but not what left the command's group.
+//! (macOS has no subreapers: there, only the group is ended.)
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -32,32 +32,32 @@ use rustix::process::{WaitOptions, waitpid};
 use crate::spawn::{Passing, SpawnError, Spec, Trampoline, Waiting};
 use crate::supervise::{Exit, Hooks, Renewal, Stop, Terms, supervise};
 
-/// The hidden subcommand by which our program knows that it is a warden: `__ward LIMIT_MS GRACE_MS -- COMMAND…`.
+/// The hidden subcommand that makes our program a warden: `__ward LIMIT_MS GRACE_MS -- COMMAND…`.
 pub const NAME: &str = "__ward";
 
-/// How often adopted processes that ended are given back.
+/// How often adopted processes that ended are reaped.
 const ROUND: Duration = Duration::from_millis(500);
 /// How long killed processes may take to go.
 #[cfg(target_os = "linux")]
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
-/// What came of a command.
+/// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Exited(i32),
     Killed(i32),
-    /// Its time was over.
+    /// It reached its time limit.
     OutOfTime,
-    /// Whoever asked for it wanted no more of it.
+    /// Its caller stopped it.
     Stopped,
-    /// It was never started, with what shells exit with for that: 125, 126, 127.
+    /// It was never started; with the exit code of shells for that (125, 126, 127) and the reason.
     NotStarted(u8, String),
-    /// Its warden was killed: nobody knows.
+    /// Its warden was killed, so the outcome is unknown.
     Unknown,
 }
 
 impl Outcome {
-    /// One line.
+    /// As one line of text.
     fn told(&self) -> String {
         match self {
             Outcome::Exited(code) => format!("exited {code}"),
@@ -88,13 +88,13 @@ impl Outcome {
 
 /// Runs as a warden. `words` are what follows [`NAME`].
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // A copy that no command inherits; the descriptor 0 itself is replaced for it.
+    // A copy that no command inherits; descriptor 0 itself is replaced for the command.
     let line = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let Ok(mut line) = line else { return ExitCode::FAILURE };
     let outcome = ward(words.into_iter(), &line).unwrap_or_else(not_started);
     match line.write_all(outcome.told().as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody is there to be told.
+        // The caller is gone.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -137,17 +137,18 @@ fn ward(mut words: impl Iterator<Item = OsString>, line: &UnixStream) -> Result<
     })
 }
 
-/// Whether somebody is still on the line. Back after a while, or when nobody is.
+/// Waits for a round, or until the line ends. Returns whether the caller is still there.
 fn listen(line: &UnixStream, leader: u32, deadline: Instant) -> Renewal {
+    // The supervisor counts from when it asked, which is before the round.
+    let left = deadline.saturating_duration_since(Instant::now());
     let mut ends = [PollFd::new(line, PollFlags::IN)];
     let round = Timespec { tv_sec: 0, tv_nsec: ROUND.subsec_nanos().into() };
     let _ = poll(&mut ends, Some(&round));
-    // Nobody says anything on it: what can be read is its end.
+    // Nothing is ever written to it, so it becomes readable only at its end.
     if !ends[0].revents().is_empty() {
         return Renewal::Fenced { why: "nobody asks for it any more".to_owned() };
     }
     reap_adopted(leader);
-    let left = deadline.saturating_duration_since(Instant::now());
     Renewal::Kept { next_in: Duration::ZERO, trusted_for: Some(left) }
 }
 
@@ -161,7 +162,7 @@ fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back the pids of adopted processes that ended. The command's own stays until its group is gone.
+/// Reaps adopted processes that ended. The command itself is not reaped until its group is gone.
 fn reap_adopted(leader: u32) {
     let ours = std::process::id();
     for stat in onus_os::stat::all().filter(|stat| stat.parent == ours && stat.pid != leader) {
@@ -173,7 +174,7 @@ fn reap_adopted(leader: u32) {
     }
 }
 
-/// Ends what the command left behind outside its group: TERM, and KILL after the grace.
+/// Ends what the command left behind outside its group: TERM, and KILL after the grace period.
 #[cfg(target_os = "linux")]
 fn end_the_rest(grace: Duration) {
     use rustix::process::{Pid, Signal, kill_process, wait};
@@ -184,7 +185,7 @@ fn end_the_rest(grace: Duration) {
     let give_up_at = kill_at + AFTER_KILL;
     let mut told: BTreeMap<u32, Signal> = BTreeMap::new();
     loop {
-        // Every child that ended, until there is none that has. An error: there are none at all, and so nothing is left.
+        // Reaps every child that ended. An error means that there are no children, so nothing is left.
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
@@ -197,7 +198,7 @@ fn end_the_rest(grace: Duration) {
             return;
         }
         let signal = if now < kill_at { Signal::TERM } else { Signal::KILL };
-        // What they started becomes ours when they end, and gets its own turn.
+        // When they end, their children become ours and are signalled in a later round.
         for stat in onus_os::stat::running().filter(|stat| stat.parent == ours) {
             let Some(pid) = i32::try_from(stat.pid).ok().and_then(Pid::from_raw) else { continue };
             if told.insert(stat.pid, signal) != Some(signal) {

@@ -1,5 +1,5 @@
-//! Who waits for whom: what holders were refused, read as edges for [`onus_core::circle`]. Only somebody that was refused
-//! something pays for the look.
+//! Who waits for whom: what holders were refused, as edges for [`onus_core::circle`]. Only a caller that was
+//! refused something pays for this.
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
@@ -18,17 +18,17 @@ use crate::request::resolve;
 use crate::snapshot::Snapshot;
 use crate::{Engine, Identity, Reply, Request};
 
-/// How many tasks are looked at that a wanted one waits for.
+/// How many tasks that a wanted one waits for are read.
 const MAX_UPSTREAM: usize = 20;
 
 impl Snapshot<'_> {
-    /// The circle that somebody is in, if it waits for anything.
+    /// The circle that a holder is in, if it waits for anything.
     pub(crate) fn circle_of(&mut self, holder: &Holder) -> Result<Option<Circle>> {
         circle_of(holder, |holder| self.waits_of(holder))
     }
 
-    /// What somebody waits for still. A wish is over when it is old, when what it is for is nobody's any more, or when whoever has
-    /// it got it later: then it was never refused because of that.
+    /// What a holder still waits for. A wish is over when it is old, when nobody has what it is for any more,
+    /// or when the current holder got it later: then the refusal had another cause.
     fn waits_of(&mut self, who: &Holder) -> Result<Vec<Wait>> {
         let known = self.read.instance(&who.actor, &who.instance)?;
         let Some(wanted) = known.and_then(|known| known.wants) else { return Ok(Vec::new()) };
@@ -55,7 +55,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Whether a row that matches what somebody wants excludes it.
+    /// Whether a reservation that matches a wanted path excludes it.
     fn is_in_the_way(&self, wanted: &Wanted, row: &Reservation) -> bool {
         let Some(path) = wanted.path.as_deref().and_then(|path| Glob::literal(path).ok()) else {
             return true;
@@ -88,7 +88,7 @@ impl Snapshot<'_> {
     }
 
     fn live_lease(&mut self, task: &Task) -> Result<Option<Lease>> {
-        let lease = if task.leased { self.lease(task.uid, task.token)? } else { None };
+        let lease = self.current_lease(task)?;
         Ok(lease.filter(|lease| self.liveness(lease) == Liveness::Live))
     }
 
@@ -111,7 +111,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The circle that keeps a task from whoever asks: its own, or that of the task's holder.
+    /// The circle that keeps the asker from a task: its own, or that of the task's holder.
     pub(crate) fn circle_around(
         &mut self,
         identity: Option<&Identity>,
@@ -140,9 +140,9 @@ fn holder_of(lease: &Lease) -> Holder {
     Holder { actor: lease.actor.clone(), instance: lease.instance.clone() }
 }
 
-/// What a request was refused because another has it, as far as waiting for it may close a circle.
+/// What a request was refused because another has it, if waiting for it may close a circle.
 enum Wished<'a> {
-    /// A path, the id of the task that reserves it, and the worktree that it was to be touched in.
+    /// A path, the id of the task that reserves it, and the worktree in which it was to be touched.
     Path(&'a str, &'a str, Option<&'a WorktreeId>),
     /// The id of the task itself.
     Task(&'a str),
@@ -150,7 +150,7 @@ enum Wished<'a> {
 
 fn wished<'a>(request: &'a Request, refusal: &'a Refusal) -> Option<Wished<'a>> {
     let identity = &request.identity;
-    // Two conversations of one folder look the same: what is wished by one must not be told to the other.
+    // Two conversations in one folder look the same: the wish of one must not be reported to the other.
     if identity.known_by == KnownBy::Worktree {
         return None;
     }
@@ -177,7 +177,7 @@ fn wished<'a>(request: &'a Request, refusal: &'a Refusal) -> Option<Wished<'a>> 
 }
 
 impl<S: Store> Engine<S> {
-    /// Like [`Engine::run`]; what a holder is refused because another has it is remembered as its wish.
+    /// Like [`Engine::run`], but remembers what a holder is refused because another has it as its wish.
     pub fn run_or_wish(&mut self, request: &Request) -> std::result::Result<Reply, Refusal> {
         let answer = self.run(request);
         if let Err(refusal) = &answer {
@@ -186,7 +186,7 @@ impl<S: Store> Engine<S> {
         answer
     }
 
-    /// The refusal stands, whether or not this works.
+    /// Remembers a wish. The refusal stands, whether or not this works.
     pub(crate) fn remember_wish(&mut self, request: &Request, refusal: &Refusal) {
         let Some(wished) = wished(request, refusal) else { return };
         let (path, task, worktree) = match wished {
@@ -194,17 +194,17 @@ impl<S: Store> Engine<S> {
             Wished::Task(task) => (None, task, None),
         };
         let identity = &request.identity;
-        let is_held_up = self.ask(None, |snapshot| {
+        let is_held_up = self.query(|snapshot| {
             let actor = snapshot.actor_behind(&identity.actor)?;
             Ok(snapshot.is_at_work(&actor, identity)?)
         });
-        if is_held_up.is_ok_and(|answer| answer.value) {
+        if is_held_up.is_ok_and(|is_held_up| is_held_up) {
             let _ = self.record_wish((&identity.actor, &identity.instance), task, path, worktree);
         }
     }
 
-    /// Remembers that somebody was refused a path, or a task, for whoever has it. `task`: whose lease that is. `worktree`: where
-    /// the path was to be touched, if that is known and it was not to be declared.
+    /// Remembers for its holder that somebody was refused a path, or a task. `task`: the task whose lease has
+    /// it. `worktree`: where the path was to be touched, if that is known and it was not to be declared.
     pub fn record_wish(
         &mut self,
         (actor, instance): (&ActorName, &onus_core::actor::InstanceId),
@@ -213,20 +213,20 @@ impl<S: Store> Engine<S> {
         worktree: Option<&WorktreeId>,
     ) -> std::result::Result<(), Refusal> {
         let reference = task.parse()?;
-        let found = self.ask(None, |snapshot| {
+        let (task, actor, is_repeated) = self.query(|snapshot| {
             let task = resolve(snapshot.read, snapshot.project, &reference)?;
             let actor = snapshot.actor_behind(actor)?;
             let known = snapshot.read.instance(&actor, instance)?;
-            let is_said = known.is_some_and(|known| is_said(&known, task, path, snapshot.now.wall_ms));
-            Ok((task, actor, is_said))
+            let is_repeated =
+                known.is_some_and(|known| is_repeated(&known, task, path, snapshot.now.wall_ms));
+            Ok((task, actor, is_repeated))
         })?;
-        let (task, actor, is_said) = found.value;
-        if is_said {
+        if is_repeated {
             return Ok(());
         }
         self.store.write(|write| {
             let now_ms = write.now().wall_ms;
-            // One that was never seen has no news: from now on it has.
+            // An instance that was never seen has no news; from now on it has.
             let known = write.instance(&actor, instance)?;
             let known = known.unwrap_or_else(|| KnownInstance::seen(actor.clone(), instance.clone(), now_ms));
             let (path, worktree) = (path.map(str::to_owned), worktree.cloned());
@@ -237,9 +237,9 @@ impl<S: Store> Engine<S> {
     }
 }
 
-/// Whether this is what it wished for last, not long ago, and has done nothing since: one that tries again and again does not
-/// wake the others each time.
-fn is_said(known: &KnownInstance, task: Uid, path: Option<&str>, now_ms: i64) -> bool {
+/// Whether this is the instance's last wish, still recent, and it has done nothing since: one that tries
+/// again and again must not wake the others each time.
+fn is_repeated(known: &KnownInstance, task: Uid, path: Option<&str>, now_ms: i64) -> bool {
     known.wants.as_ref().is_some_and(|wants| {
         let is_recent = wants.at_ms > known.seen_at_ms && now_ms.saturating_sub(wants.at_ms) < WISH_MS / 2;
         is_recent && wants.task == task && wants.path.as_deref() == path

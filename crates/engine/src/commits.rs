@@ -1,4 +1,5 @@
-//! What git's hooks ask: which leases a commit belongs to, whether commits may be pushed, and what of a task's work is in no commit.
+//! What git's hooks ask: which leases a commit belongs to, whether commits may be pushed, and which part of a
+//! task's work is not committed.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +25,12 @@ pub struct CommitLease {
     pub task: String,
     pub token: Token,
     pub constraints: Constraints,
-    /// What was committed for the task before, if that is counted.
+    /// The task's earlier commits, if its changes are counted.
     pub commits: Vec<CommitId>,
 }
 
 impl CommitLease {
-    /// Whether what the task changes is counted.
+    /// Whether the task's changes are counted.
     pub fn counts(&self) -> bool {
         self.constraints
             .iter()
@@ -46,18 +47,23 @@ pub struct Pushed {
 
 /// A task that its holder is about to call done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finishing {
+pub struct TaskToFinish {
     pub is_ad_hoc: bool,
-    /// Whether the branch that was asked about is its own.
+    /// Whether the given branch is its own.
     pub is_own_branch: bool,
-    /// Whether its lease is attached to the worktree that was asked about.
+    /// Whether its lease is attached to the given worktree.
     pub is_attached: bool,
-    /// What its lease touched in the worktree that was asked about.
+    /// Whether it has a branch of its own.
+    pub has_branch: bool,
+    /// The worktree that its lease is attached to, and where that was, if it is another one.
+    pub elsewhere: Option<(WorktreeId, Option<String>)>,
+    /// What its lease touched in the given worktree.
     pub files: Vec<String>,
 }
 
 impl Snapshot<'_> {
-    /// Of somebody's leases, the one whose task's own worktree this is: what is done there is that task's work.
+    /// Of a holder's leases, the one whose task's own worktree this is: what is done there is that task's
+    /// work.
     pub(crate) fn of_own_worktree<'l>(
         &mut self,
         held: &'l [Lease],
@@ -73,8 +79,8 @@ impl Snapshot<'_> {
         Ok(None)
     }
 
-    /// Of somebody's leases on tasks, those that a commit belongs to: in a task's own worktree that task's; else those that reserve
-    /// one of these paths; where none does, the latest.
+    /// Of a holder's leases on tasks, those that a commit belongs to: in a task's own worktree, that task's;
+    /// otherwise those that reserve one of these paths; if none does, the latest.
     pub(crate) fn leases_for(
         &mut self,
         held: Vec<Lease>,
@@ -91,7 +97,7 @@ impl Snapshot<'_> {
         let mut concerned = BTreeSet::new();
         for (task, token, row) in self.read.scopes_near(&asked)? {
             let covers = || asked.globs().iter().filter_map(Glob::path).any(|path| row.glob.matches(path));
-            if !concerned.contains(&(task, token)) && row.is_good_in(worktree) && covers() {
+            if !concerned.contains(&(task, token)) && row.applies_in(worktree) && covers() {
                 concerned.insert((task, token));
             }
         }
@@ -118,7 +124,8 @@ impl Snapshot<'_> {
         Ok(Some(found))
     }
 
-    /// The lease under which the caller made a commit and which it lost since; and whether the commit is somebody else's.
+    /// The lease under which the caller made a commit and which it has lost since; and whether the commit is
+    /// somebody else's.
     fn standing_of_commit(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),
@@ -158,7 +165,7 @@ impl<S: Store> Engine<S> {
         paths: &[String],
         worktree: Option<&WorktreeId>,
     ) -> std::result::Result<Vec<CommitLease>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let actor = snapshot.actor_behind(actor)?;
             let mut held = snapshot.read.leases_held_by(&actor, instance)?;
             held.retain(Lease::is_of_a_task);
@@ -167,17 +174,16 @@ impl<S: Store> Engine<S> {
                 found.extend(snapshot.commit_lease(&lease)?);
             }
             Ok(found)
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// Whether the caller made a commit under a lease of its own: it was judged then.
+    /// Whether the caller made a commit under a lease of its own: then it was checked at the time.
     pub fn has_made(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),
         commit: &CommitId,
     ) -> std::result::Result<bool, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let actor = snapshot.actor_behind(actor)?;
             for row in snapshot.read.commit_made(commit)? {
                 let lease = snapshot.lease(row.task, row.token)?;
@@ -186,18 +192,17 @@ impl<S: Store> Engine<S> {
                 }
             }
             Ok(false)
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// Why these commits should not be pushed by somebody: one was made under a lease that the caller lost, or changes what is
-    /// another's now. What others committed is theirs to answer for.
+    /// Why the caller should not push these commits: one was made under a lease that it lost, or changes what
+    /// is another's now. Others answer for their own commits.
     pub fn may_not_push(
         &mut self,
         conversation: &Conversation,
         commits: &[Pushed],
     ) -> std::result::Result<Option<Refusal>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        let paths = self.query(|snapshot| {
             let actor = snapshot.actor_behind(&conversation.actor)?;
             let mut paths: BTreeSet<&String> = BTreeSet::new();
             for pushed in commits {
@@ -219,31 +224,30 @@ impl<S: Store> Engine<S> {
             }
             Ok(Ok(paths.into_iter().cloned().collect::<Vec<String>>()))
         })?;
-        match answer.value {
+        match paths {
             Ok(paths) => self.reserved_by_another(conversation, &paths),
             Err(refusal) => Ok(Some(refusal)),
         }
     }
 
-    /// The actor that a git identity stands for, if the project knows a person by that address.
+    /// The actor behind a git identity, if the project knows a person by that address.
     pub fn person_of_email(&mut self, email: &str) -> std::result::Result<Option<ActorName>, Refusal> {
         let Ok(named) = format!("human:{email}").parse::<ActorName>() else { return Ok(None) };
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let actor = snapshot.actor_behind(&named)?;
             Ok(snapshot.read.actor(&actor)?.map(|known| known.name))
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// What is about to be called done, as far as it concerns files.
+    /// What is about to be called done, as far as files are concerned.
     pub fn finishing(
         &mut self,
         identity: &Identity,
         task: Option<&TaskRef>,
         worktree: Option<&WorktreeId>,
         branch: Option<&str>,
-    ) -> std::result::Result<Finishing, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+    ) -> std::result::Result<TaskToFinish, Refusal> {
+        self.query(|snapshot| {
             let task = snapshot.named_task(task, Some(identity))?;
             let reserved = match task.leased {
                 true => snapshot.scope_of(task.uid, task.token)?,
@@ -257,21 +261,23 @@ impl<S: Store> Engine<S> {
             let files = touched.filter_map(|row| row.glob.path()).map(str::to_owned).collect();
             let id = snapshot.id(task.number);
             let is_own_branch = branch.is_some_and(|branch| task.owns_branch(&id, branch));
-            let lease = if task.leased { snapshot.lease(task.uid, task.token)? } else { None };
-            let attached = lease.and_then(|lease| lease.grant.worktree_id);
+            let lease = snapshot.current_lease(&task)?;
+            let (attached, path) =
+                lease.map_or((None, None), |lease| (lease.grant.worktree_id, lease.grant.worktree));
             let is_attached = attached.is_some() && attached.as_ref() == worktree;
-            Ok(Finishing { is_ad_hoc: task.facts.ad_hoc, is_own_branch, is_attached, files })
-        })?;
-        Ok(answer.value)
+            let elsewhere = attached.filter(|_| !is_attached).map(|id| (id, path));
+            let (is_ad_hoc, has_branch) = (task.facts.ad_hoc, task.branch.is_some());
+            Ok(TaskToFinish { is_ad_hoc, is_own_branch, is_attached, has_branch, elsewhere, files })
+        })
     }
 }
 
-/// What a task's note says of a commit that names it.
+/// The text of a task's note about a commit that names it.
 pub(crate) fn mention(commit: &CommitId, id: &str) -> String {
     format!("commit {} says that it resolves {}", commit.short(), quote::name(id))
 }
 
-/// The end of such a note, by which it is known again.
+/// Whether a note is such a mention, by its beginning and end.
 pub(crate) fn is_mention(text: &str, id: &str) -> bool {
     text.starts_with("commit ") && text.ends_with(&format!(" says that it resolves {}", quote::name(id)))
 }

@@ -1,5 +1,5 @@
-//! What an agent's hooks ask on every tool call. Most calls change nothing that anyone could notice, so most are answered
-//! from one snapshot and write nothing; the rest go through the engine like everything else.
+//! What an agent's hooks ask on every tool call. Most calls change nothing that anyone could notice, so most
+//! are answered from one snapshot and write nothing; the rest go through the engine like everything else.
 
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::command::{Guard, Look};
@@ -15,58 +15,59 @@ use onus_store::{KnownInstance, Store, StoreError};
 use crate::Engine;
 use crate::snapshot::Snapshot;
 
-/// How many instances of one process are looked at: enough to say that there are several, and which.
+/// How many instances of one process are read: enough to say that there are several, and which.
 pub(crate) const MOST_OF_A_PROCESS: u64 = 20;
 
 /// A sign of life is written again after this long.
 const FRESH_MS: i64 = MINUTE_MS;
 
-/// A conversation as a hook's payload names it.
+/// A conversation, as a hook's payload identifies it.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub actor: ActorName,
     pub instance: InstanceId,
-    /// A part of it that works by itself, in the same process.
+    /// A sub-agent of it that works by itself, in the same process.
     pub sub_agent: Option<InstanceId>,
     /// The process that runs it.
     pub process: Option<Process>,
-    /// Where it changes files; only asked for where it is about to.
+    /// Where it changes files; only set if it is about to.
     pub worktree: Option<WorktreeId>,
     /// Whether that process runs one conversation at a time, as far as its harness is known.
     pub is_alone: bool,
 }
 
-/// What a hook's call says of files.
+/// What a hook's call says about files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     /// They are about to be changed.
     ToChange,
-    /// They were.
+    /// They were changed.
     Changed,
 }
 
-/// How a hook's call is answered.
+/// How to handle a hook's call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCall {
-    /// Who acts: the conversation, or a part of it.
+    /// Who acts: the conversation, or a sub-agent of it.
     pub instance: InstanceId,
-    /// The process is not known as this conversation's yet.
+    /// The process is not yet registered for this conversation.
     pub registers: bool,
-    /// There is nothing to write and nothing to say.
+    /// There is nothing to write and nothing to report.
     pub is_settled: bool,
     /// A person was asked whether a tool may be used, and has not answered yet.
     pub is_asked: bool,
 }
 
 impl<S: Store> Engine<S> {
-    /// Who a hook's call is by, and whether it needs a write. `paths`: files that a tool is about to change, or has changed.
+    /// Who makes a hook's call, and whether it needs a write. `paths`: files that a tool is about to change,
+    /// or has changed.
     pub fn call(
         &mut self,
         conversation: &Conversation,
         paths: &[String],
         files: Files,
     ) -> Result<HookCall, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let Conversation { actor, instance, sub_agent, process, worktree, is_alone } = conversation;
             let actor = snapshot.actor_behind(actor)?;
             let registers = match process {
@@ -93,7 +94,8 @@ impl<S: Store> Engine<S> {
             }
             let part = sub_agent.as_ref().filter(|part| *part != instance);
             if let Some(part) = part.filter(|_| is_settled && !paths.is_empty()) {
-                // One that goes on after its end was reported, or its conversation's turn was over, runs again.
+                // A sub-agent that continues after its end was reported, or its conversation's turn was over,
+                // is running again.
                 is_settled = snapshot.read.instance(&actor, part)?.is_some_and(|known| known.is_live());
             }
             is_settled = is_settled
@@ -101,7 +103,7 @@ impl<S: Store> Engine<S> {
                     _ if paths.is_empty() => true,
                     Files::ToChange => {
                         covers(snapshot, &leases, paths, |own, path| {
-                            own.are_of(part, path, worktree.as_ref())
+                            own.covers_for(part, path, worktree.as_ref())
                         })? && !is_constrained(snapshot, &leases)?
                     }
                     Files::Changed => !is_news(snapshot, (&actor, instance), paths, worktree.as_ref())?,
@@ -111,56 +113,53 @@ impl<S: Store> Engine<S> {
             }
             let is_asked = leases.iter().any(|lease| lease.pulse.work.is_asked());
             Ok(HookCall { instance: instance.clone(), registers, is_settled, is_asked })
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// How far the transcript of an instance was read for what it used.
+    /// How far the transcript of an instance was read for its usage.
     pub fn read_so_far(
         &mut self,
         actor: &ActorName,
         instance: &InstanceId,
     ) -> Result<Option<String>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let actor = snapshot.actor_behind(actor)?;
             Ok(snapshot.read.instance(&actor, instance)?.and_then(|known| known.read))
-        })?;
-        Ok(answer.value)
+        })
     }
 
     /// The files that anybody has touched in a worktree and still reserves.
     pub fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Result<Vec<String>, Refusal> {
-        let answer = self.ask(None, |snapshot| Ok(snapshot.read.touched_in(worktree)?))?;
-        Ok(answer.value.iter().filter_map(Glob::path).map(str::to_owned).collect())
+        let touched = self.query(|snapshot| Ok(snapshot.read.touched_in(worktree)?))?;
+        Ok(touched.iter().filter_map(Glob::path).map(str::to_owned).collect())
     }
 
-    /// Whether a look found anything that must be written: somebody to tell, or files to reserve or to mark as changed. `by`: who
-    /// acts, as [`HookCall`] has it.
+    /// Whether a look found anything that must be written: somebody to tell, or files to reserve or to mark
+    /// as changed. `by`: who acts, as in [`HookCall`].
     pub fn is_concerned_by(
         &mut self,
         conversation: &Conversation,
         by: &InstanceId,
         look: &Look,
     ) -> Result<bool, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let Conversation { actor, instance: whole, .. } = conversation;
             let actor = snapshot.actor_behind(actor)?;
             let findings = snapshot.findings((&actor, whole), look)?;
             let is_concerned = !findings.strays.is_empty() || !findings.joining.is_empty();
             let Guard { paths, touched, .. } = &look.joining;
             Ok(is_concerned || is_news(snapshot, (&actor, by), paths, touched.worktree.as_ref())?)
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// Whether one of these files is another's, as far as a snapshot shows: for when nothing can be written in time. A conversation
-    /// and its parts are not others to each other.
+    /// Why one of these files is another's, as far as a snapshot shows: for when nothing can be written in
+    /// time. A conversation and its sub-agents are not others to each other.
     pub fn reserved_by_another(
         &mut self,
         conversation: &Conversation,
         paths: &[String],
     ) -> Result<Option<Refusal>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             if snapshot.policy.scope_mode != ScopeMode::Strict {
                 return Ok(None);
             }
@@ -188,13 +187,12 @@ impl<S: Store> Engine<S> {
             let touched = Touched { worktree: conversation.worktree.clone(), part: None };
             let (policy, now) = (snapshot.policy, snapshot.now);
             Ok(paths.iter().find_map(|path| reserved_by(&rivals, path, &touched, policy, now)))
-        })?;
-        Ok(answer.value)
+        })
     }
 }
 
-/// Whether the registry says of a process that it runs this conversation. What a harness runs one after another, the
-/// registry has in that order: the one that speaks is registered last.
+/// Whether the registry says that a process runs this conversation. If a harness runs one conversation after
+/// another, the current one was registered last.
 fn is_registered(
     snapshot: &mut Snapshot<'_>,
     (actor, instance): (&ActorName, &InstanceId),
@@ -218,7 +216,8 @@ fn is_fresh(snapshot: &Snapshot<'_>, lease: &Lease) -> bool {
         && (0..FRESH_MS).contains(&snapshot.now.since_ms(&lease.pulse.last))
 }
 
-/// Whether one of these files is touched here by the conversation, or a part of it, and not known to be changed yet.
+/// Whether the conversation or a sub-agent of it has touched one of these files here without having reported
+/// a change yet.
 fn is_news(
     snapshot: &mut Snapshot<'_>,
     (actor, instance): (&ActorName, &InstanceId),
@@ -241,7 +240,7 @@ fn is_news(
     Ok(false)
 }
 
-/// Whether one of these leases may not do everything: then each change is judged, whatever is reserved.
+/// Whether one of these leases is constrained: then each change is judged, whatever is reserved.
 fn is_constrained(snapshot: &mut Snapshot<'_>, leases: &[Lease]) -> Result<bool, StoreError> {
     for lease in leases {
         let task = snapshot.task(lease.task)?;
@@ -253,7 +252,7 @@ fn is_constrained(snapshot: &mut Snapshot<'_>, leases: &[Lease]) -> Result<bool,
     Ok(false)
 }
 
-/// Whether these leases reserve all of the paths, in the sense that is asked for, or they are shared by all.
+/// Whether all of the paths are reserved by these leases, in the sense of `reserve`, or shared by all.
 fn covers(
     snapshot: &mut Snapshot<'_>,
     leases: &[Lease],

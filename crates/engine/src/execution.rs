@@ -1,5 +1,7 @@
 //! From requests to a transaction and back: what is committed, what is rolled back, and what is tried again.
 
+use onus_core::command::{Act, Command};
+use onus_core::ids::Uid;
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_store::{Ending, Store, StoreError, Write};
@@ -8,32 +10,33 @@ use crate::landing::Unsettled;
 use crate::orphans::Orphan;
 use crate::request::{Stop, UnitOfWork};
 use crate::view::{Notice, NoticeKind};
-use crate::{Engine, Outside, Reply, Request};
+use crate::{Engine, Identity, Outside, Reply, Request};
 
 type Answers = Vec<Result<Reply, Refusal>>;
 
-/// What one transaction came to.
+/// The result of one transaction.
 enum Attempt {
     Answered(Answers),
-    /// A dead holder's processes must be ended before its task is granted to another: then all is tried again.
-    Met(Orphan),
-    /// A landing that was begun must be settled before its task is changed: then all is tried again.
-    Begun(Unsettled),
+    /// A dead holder's processes must be ended before its task is granted to another: then the batch is tried
+    /// again.
+    Orphan(Orphan),
+    /// A landing that was begun must be settled before its task is changed: then the batch is tried again.
+    Unsettled(Unsettled),
 }
 
-/// How many landings are settled for one batch: more are begun only while it waits.
+/// How many landings are settled for one batch: there are more only if others begin new ones meanwhile.
 const MOST_SETTLED: usize = 100;
 
-/// What becomes of what a batch did.
+/// What to do with the changes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Keep,
-    /// Only its answer is wanted.
+    /// Discard them: only the answer is wanted.
     Rehearse,
 }
 
 impl<S: Store> Engine<S> {
-    /// n requests, one durable commit; the answers in the same order.
+    /// Runs n requests with one durable commit; the answers are in the same order.
     pub fn execute(&mut self, batch: &[Request]) -> Vec<Result<Reply, Refusal>> {
         self.transact(batch, Purpose::Keep).unwrap_or_else(|error| {
             let refusal = Refusal::from(error);
@@ -41,12 +44,13 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    /// One request, one commit.
+    /// Runs one request with one commit.
     pub fn run(&mut self, request: &Request) -> Result<Reply, Refusal> {
         only(self.transact(std::slice::from_ref(request), Purpose::Keep)?)
     }
 
-    /// What the answer to a request would be now. Everything is done as [`Engine::run`] does it, then undone.
+    /// Returns what the answer to a request would be now. Everything is done as [`Engine::run`] does it, then
+    /// undone.
     pub fn rehearse(&mut self, request: &Request) -> Result<Reply, Refusal> {
         only(self.transact(std::slice::from_ref(request), Purpose::Rehearse)?)
     }
@@ -66,9 +70,16 @@ impl<S: Store> Engine<S> {
         Ok(answers)
     }
 
-    /// One request by itself, as far as it is decided inside a transaction.
+    /// Runs one request without what follows its transaction: no yielding, no rescues.
     pub(crate) fn attempt_one(&mut self, request: &Request) -> Result<Reply, Refusal> {
         only(self.attempt(std::slice::from_ref(request), Purpose::Keep)?)
+    }
+
+    /// The same for an act of the engine itself, in the name of a caller but without its token.
+    pub(crate) fn attempt_act(&mut self, by: &Identity, task: Uid, act: Act) -> Result<Reply, Refusal> {
+        let command = Command::OnTask { task: Some(task.into()), act, force: None };
+        let identity = Identity { token: None, ..by.clone() };
+        self.attempt_one(&Request { identity, command, key: None })
     }
 
     fn attempt(&mut self, batch: &[Request], purpose: Purpose) -> Result<Answers, StoreError> {
@@ -87,7 +98,7 @@ impl<S: Store> Engine<S> {
                     }
                     return Ok(answers);
                 }
-                Attempt::Met(orphan) => {
+                Attempt::Orphan(orphan) => {
                     let ended = (outside.end_orphan)(&orphan).into_iter();
                     remarks
                         .extend(ended.map(|message| {
@@ -95,7 +106,7 @@ impl<S: Store> Engine<S> {
                         }));
                     ended_groups.push(orphan.group);
                 }
-                Attempt::Begun(unsettled) => {
+                Attempt::Unsettled(unsettled) => {
                     let by = batch.first().map(|request| &request.identity);
                     let told = match by.filter(|_| settled < MOST_SETTLED) {
                         Some(by) => self.settle(by, &unsettled),
@@ -134,7 +145,7 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn attempt(&mut self) -> Result<Ending<Attempt>, StoreError> {
-        // One alone needs no savepoint: if it is refused, the whole transaction is undone with it.
+        // A single request needs no savepoint: if it is refused, the whole transaction is undone with it.
         let is_alone = self.batch.len() == 1;
         let (mut answers, mut owed) = (Vec::with_capacity(self.batch.len()), None);
         for (at, request) in self.batch.iter().enumerate() {
@@ -156,16 +167,16 @@ impl Batch<'_> {
                 Err(Stop::Refused(refusal)) => {
                     self.write.undo()?;
                     answers.push(Err(refusal));
-                    // It was to show for the one before it, too, that its caller lives.
+                    // It was to give the sign of life for the request before it, too.
                     if life == SignOfLife::Given
                         && let Some(request) = owed.take()
                     {
-                        self.live_on(request)?;
+                        self.give_owed_sign(request)?;
                     }
                 }
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Orphan(orphan)) => return Ok(Ending::RollBack(Attempt::Met(orphan))),
-                Err(Stop::Unsettled(begun)) => return Ok(Ending::RollBack(Attempt::Begun(begun))),
+                Err(Stop::Orphan(orphan)) => return Ok(Ending::RollBack(Attempt::Orphan(orphan))),
+                Err(Stop::Unsettled(begun)) => return Ok(Ending::RollBack(Attempt::Unsettled(begun))),
             }
         }
         let answered = Attempt::Answered(answers);
@@ -179,21 +190,22 @@ impl Batch<'_> {
         UnitOfWork::new(self.write, self.policy, self.outside, request, self.ended_groups, self.purpose)
     }
 
-    /// The sign of life that an earlier request owes. Nothing is decided by it.
-    fn live_on(&mut self, request: &Request) -> Result<(), StoreError> {
-        match self.unit_of_work(request).and_then(|work| work.live_on()) {
+    /// Gives the sign of life that an earlier request owes. Nothing is decided by it.
+    fn give_owed_sign(&mut self, request: &Request) -> Result<(), StoreError> {
+        match self.unit_of_work(request).and_then(|work| work.give_owed_sign()) {
             Err(Stop::Failed(error)) => Err(error),
             Ok(()) | Err(Stop::Refused(_) | Stop::Orphan(_) | Stop::Unsettled(_)) => Ok(()),
         }
     }
 }
 
-/// Whether a request of a batch shows at its own end that its caller lives.
+/// Whether a request of a batch gives its caller's sign of life at its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignOfLife {
     Given,
-    /// The next request is the same caller's and gives it for both. A sign of life locks what is reserved; given in between,
-    /// two callers would each keep the other from the reservation that its second request asks for.
+    /// The next request is the same caller's and gives it for both. A sign of life locks what is reserved;
+    /// given in between, two callers would each keep the other from the reservation that its second request
+    /// needs.
     Owed,
 }
 
@@ -203,7 +215,7 @@ impl SignOfLife {
             next.identity.actor == request.identity.actor
                 && next.identity.instance == request.identity.instance
         };
-        // What came of the work is noted where it came of it.
+        // Progress is recorded with the request that made it.
         let waits = !request.command.is_progress() && rest.first().is_some_and(same);
         if waits { SignOfLife::Owed } else { SignOfLife::Given }
     }

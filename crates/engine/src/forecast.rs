@@ -1,7 +1,8 @@
-//! Conflicts to come: whose branches there are, and how their holders hear what git foresees.
+//! Conflicts to come: which branches there are, and how their holders are told what git foresees.
 //!
-//! Git merges outside, never in a transaction. What it foresees is no history: it follows from the commits, so no event records it. Who
-//! holds a task is told with its next answer, by a notice that goes when it was heard, when the conflict is over or the lease is.
+//! Git merges outside, never in a transaction. What it foresees is not history: it follows from the commits,
+//! so no event records it. The holder of a task is told with its next answer, by a notice that is dropped
+//! when it was heard, when the conflict is over or when the lease is.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +18,11 @@ use onus_store::{Result, Store};
 use serde::Serialize;
 
 use crate::Engine;
+use crate::notices::grouped;
 use crate::snapshot::Snapshot;
 use crate::view::{Notice, NoticeKind};
 
-/// The most branches that are listed.
+/// How many branches are listed at most.
 const MOST: u64 = 200;
 
 /// A branch with the work of a task on it.
@@ -31,11 +33,12 @@ pub struct LiveBranch {
     pub branch: String,
     /// The branch that it is to land in, as far as that is recorded.
     pub target: Option<String>,
-    /// Who holds the task, by a lease that has not ended.
+    /// The lease that has not ended: its token, actor and instance.
     pub lease: Option<(Token, ActorName, InstanceId)>,
 }
 
-/// What the holder of a lease is to be told: its branch cannot be merged in these files with another's, or with its target.
+/// What the holder of a lease is to be told: its branch cannot be merged in these files with another's, or
+/// with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub task: Uid,
@@ -161,18 +164,8 @@ impl Snapshot<'_> {
 
     /// What the caller's branches cannot be merged with, one notice for each other side.
     pub(crate) fn conflicts_to_come(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
-        let mut by_side: Vec<(&PendingNotice, Vec<&str>)> = Vec::new();
-        for notice in pending.iter().filter(|notice| notice.kind == PendingKind::Conflict) {
-            let is_same = |(first, _): &&mut (&PendingNotice, Vec<&str>)| {
-                (first.task, first.by_task, &first.branch) == (notice.task, notice.by_task, &notice.branch)
-            };
-            match by_side.iter_mut().find(is_same) {
-                Some((_, paths)) => paths.push(&notice.path),
-                None => by_side.push((notice, vec![&notice.path])),
-            }
-        }
-        let mut notices = Vec::with_capacity(by_side.len());
-        for (first, paths) in by_side {
+        let mut notices = Vec::new();
+        for (first, paths) in grouped(pending, PendingKind::Conflict, |notice| &notice.branch) {
             let yours = self.id_of(first.task)?;
             let branch = quote::name(first.branch.as_deref().unwrap_or_default());
             let files = quote::some_names(&paths);
@@ -198,18 +191,19 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// The branches with work on them: those of tasks that somebody holds first.
+    /// The branches with work on them: those of held tasks first.
     pub fn live_branches(&mut self) -> std::result::Result<Vec<LiveBranch>, Refusal> {
-        Ok(self.ask(None, |snapshot| Ok(snapshot.live_branches()?))?.value)
+        self.query(|snapshot| Ok(snapshot.live_branches()?))
     }
 
-    /// Files that all share, which never conflict.
+    /// Files that everybody shares, which never conflict.
     pub fn shared_files(&self) -> &Scope {
         &self.policy.scope_shared
     }
 
-    /// Has holders told of news. `lasting`: all that is the case. `seen`: the tasks whose branches were looked at; what was to be told of
-    /// any two of them, or of one and its target, and is not the case any more, is over.
+    /// Tells holders of new conflicts, and drops notices about conflicts that are over. `lasting`: all
+    /// current conflicts. `seen`: the tasks whose branches were examined; a pending notice about two of them,
+    /// or about one and its target, is over if it is not in `lasting`.
     pub fn warn_of_conflicts(
         &mut self,
         news: &[&Warning],
@@ -228,7 +222,7 @@ impl<S: Store> Engine<S> {
                 write.drop_notice(notice)?;
             }
             for warning in news {
-                // Whoever holds the task now is told by its own lease.
+                // The current holder of the task is told through its own lease.
                 let lease = write.lease(warning.task, warning.token)?;
                 if lease.is_none_or(|lease| lease.ended.is_some()) {
                     continue;

@@ -1,9 +1,10 @@
-//! The graph of work, for people and programs: tasks, what each waits for, the longest chain, and the tasks that block the
-//! most others.
+//! The graph of work, for people and programs: tasks, what each waits for, the longest chain, and the tasks
+//! that block the most others.
 //!
-//! A task waits for its dependencies and for its parts; both are edges here, and both point from what comes first to what
-//! waits for it. (A reset follows only the dependencies.) A question about one task reads only the tasks connected to it;
-//! a question about everything reads every unfinished task, and only the titles that are shown.
+//! A task waits for its dependencies and for its parts; both are edges here, and both point from what comes
+//! first to what waits for it. (A reset follows only the dependencies.) A query about one task reads only the
+//! tasks connected to it; a query about everything reads every unfinished task, and only the titles that are
+//! shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,27 +16,26 @@ use onus_core::decide::can_be_taken_over;
 use onus_core::graph::analysis::{self, Bottlenecks};
 use onus_core::ids::{TaskRef, Uid};
 use onus_core::lease::Liveness;
-use onus_core::refusal::Refusal;
 use onus_core::task::{Priority, State, Task, TaskType};
 use onus_store::{Direction, Filter, Store};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::Stop;
 use crate::snapshot::Snapshot;
 use crate::{Engine, Identity};
 
-/// Which part of the graph is asked for.
+/// Which part of the graph to show.
 #[derive(Clone, Debug, Default)]
 pub struct GraphQuery {
     /// Only what this task waits for, and what waits for it, directly or through others.
     pub root: Option<TaskRef>,
-    /// With a root: leave out what waits for it, or what it waits for.
+    /// With a root: only what it waits for, or only what waits for it.
     pub only: Option<Direction>,
     /// Finished tasks too.
     pub finished: bool,
-    /// Show at most so many tasks; those that nothing waits for first, each with what it waits for.
+    /// Show at most this many tasks: first those that nothing waits for, each followed by what it waits for.
     pub limit: Option<usize>,
-    /// Show what the critical path and the bottlenecks name in any case.
+    /// Always show what the critical path and the bottlenecks name.
     pub named: bool,
     /// How many bottlenecks to name.
     pub bottlenecks: usize,
@@ -111,11 +111,7 @@ pub struct BottleneckView {
 }
 
 impl<S: Store> Engine<S> {
-    pub fn graph(
-        &mut self,
-        identity: Option<&Identity>,
-        query: &GraphQuery,
-    ) -> Result<WithNotices<GraphView>, Refusal> {
+    pub fn graph(&mut self, identity: Option<&Identity>, query: &GraphQuery) -> QueryResult<GraphView> {
         self.ask(identity, |snapshot| {
             let asker = snapshot.asker(identity)?;
             match &query.root {
@@ -172,9 +168,9 @@ impl Net {
         Net { tasks, places, waits_for, ahead }
     }
 
-    /// The places in the order in which they are shown, so that the first few make sense by themselves: what nothing waits
-    /// for, each followed by what it waits for, and last the unconnected tasks. From a root: what it waits for, then what
-    /// waits for it.
+    /// The places in the order in which they are shown, so that the first few make sense by themselves: tasks
+    /// that nothing waits for, each followed by what it waits for, and last the unconnected tasks. With a
+    /// root: what it waits for, then what waits for it.
     fn shown(&self, root: Option<Uid>) -> Vec<usize> {
         let mut order = Vec::with_capacity(self.tasks.len());
         let mut is_in = vec![false; self.tasks.len()];
@@ -202,13 +198,13 @@ impl Net {
         order
     }
 
-    /// The unfinished part of it, for the questions that concern only that: who waits for each, by place.
+    /// The unfinished part: what waits for each task, by place.
     fn unfinished(&self) -> Vec<Vec<usize>> {
         let is_open = |place: usize| !self.tasks[place].state.is_finished();
         let ahead = self.ahead.iter().enumerate().map(|(place, ahead)| {
             let open = ahead.iter().map(|(to, _)| *to).filter(|to| is_open(*to) && is_open(place));
             let mut open: Vec<usize> = open.collect();
-            // A part that is also a dependency is waited for once.
+            // A part that is also a dependency counts once.
             open.dedup();
             open
         });
@@ -217,8 +213,8 @@ impl Net {
 }
 
 impl Snapshot<'_> {
-    /// A task and what hangs together with it, up and down, as far as that is asked for. What is finished is not passed
-    /// through unless it is asked for too.
+    /// A task and everything connected to it, in the requested directions. Finished tasks are not followed
+    /// unless they are requested, too.
     fn connected(&mut self, root: &Task, query: &GraphQuery) -> Result<BTreeMap<Uid, Task>, Stop> {
         let mut found = BTreeMap::from([(root.uid, root.clone())]);
         for direction in [Direction::Upstream, Direction::Downstream] {
@@ -259,7 +255,7 @@ impl Snapshot<'_> {
     ) -> Result<GraphView, Stop> {
         let ahead = net.unfinished();
         let mut critical = analysis::longest_chain(&ahead, |place| net.tasks[place].facts.priority);
-        // One task alone is no chain.
+        // A single task is not a chain.
         if critical.len() < 2 {
             critical.clear();
         }
@@ -301,7 +297,7 @@ impl Snapshot<'_> {
     }
 
     fn node(&mut self, task: &Task, asker: Option<&Actor>) -> Result<NodeView, Stop> {
-        let lease = if task.leased { self.lease(task.uid, task.token)? } else { None };
+        let lease = self.current_lease(task)?;
         let fits = self.is_ready(task, asker, &Terms::default())?;
         let liveness = lease.as_ref().map(|lease| self.liveness(lease));
         let is_free = match (&lease, liveness) {

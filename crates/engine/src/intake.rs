@@ -8,14 +8,14 @@ use crate::view::Notice;
 use crate::{Answer, Engine, Identity, Reply, Request};
 
 impl<S: Store> Engine<S> {
-    /// Takes an ask in. One that is known, and of which nothing new is to be recorded, is only looked up: a delivery that
-    /// changes nothing writes nothing, and waits for nobody. Channels deliver the same ask many times.
+    /// Takes an ask in. A known one of which nothing new is to be recorded is only looked up: a delivery that
+    /// changes nothing writes nothing and waits for nobody. Channels deliver the same ask many times.
     pub fn take_in(&mut self, request: &Request) -> Result<Reply, Refusal> {
         self.take_in_for(request, Some(&request.identity))
     }
 
-    /// The same for one of many asks that are delivered at once: what is news to the caller is told when something is written, and
-    /// not looked up for each. On a server that is half of the round trips.
+    /// The same for one of many asks delivered at once: the caller gets its news when something is written,
+    /// not with each look-up. On a server that saves half of the round trips.
     pub fn take_in_next(&mut self, request: &Request) -> Result<Reply, Refusal> {
         self.take_in_for(request, None)
     }
@@ -23,7 +23,7 @@ impl<S: Store> Engine<S> {
     fn take_in_for(&mut self, request: &Request, hears: Option<&Identity>) -> Result<Reply, Refusal> {
         match self.known(request, hears)? {
             Some(reply) => Ok(reply),
-            // Whoever else takes the same ask in meanwhile is found under the lock.
+            // If somebody else takes the same ask in meanwhile, its task is found under the lock.
             None => self.run(request),
         }
     }
@@ -53,7 +53,7 @@ impl<S: Store> Engine<S> {
     }
 }
 
-/// What is said about a delivery that only answers an ask.
+/// The notice about a delivery that only replies to an ask.
 pub(crate) fn replied(id: &str) -> String {
     format!("it is a reply: its ask is {id}, which stays as it is")
 }

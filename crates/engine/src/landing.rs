@@ -1,14 +1,15 @@
-//! Landings that were begun: whoever changes such a task settles them first, and what has still to land.
+//! Landings that were begun, which must be settled before their task is changed; and what has still to land.
 //!
-//! A landing's intent is a reference of git's and an event ([`onus_core::landing`]). What became of it only git knows, and git is
-//! not asked inside a transaction: the request is rolled back, the references are looked at, what they show is recorded in a
-//! transaction of its own, and the request is made again. How to look at them is not the engine's business.
+//! A landing's intent is a git reference and an event ([`onus_core::landing`]). Only git knows the outcome,
+//! and git is not asked inside a transaction: the request is rolled back, the references are looked at, what
+//! they show is recorded in a transaction of its own, and the request is made again. The engine does not know
+//! how to look at them.
 
-use onus_core::command::{Act, Command};
+use onus_core::command::Act;
 use onus_core::decide::moves_task;
 use onus_core::event::{Body, Draft};
 use onus_core::gate::JudgementRow;
-use onus_core::ids::{TaskRef, Token, Uid};
+use onus_core::ids::{TaskRef, Uid};
 use onus_core::landing::{Intent, Landed, Settled};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
@@ -16,19 +17,19 @@ use onus_core::task::Task;
 use onus_store::{EventQuery, Store};
 
 use crate::execution::Purpose;
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::evidence::MOST_JUDGED;
 use crate::request::{Stop, UnitOfWork};
 use crate::view::{Notice, NoticeKind};
-use crate::{Engine, Identity, Request, TaskView};
+use crate::{Engine, Identity, TaskView};
 
-/// So many tasks that have still to land are looked at.
+/// How many tasks that have still to land are read.
 const MOST: u64 = 10_000;
 
-/// How far back it is looked for how a task landed.
+/// How many events are searched for how a task landed.
 const MOST_EVENTS: u64 = 1_000;
 
-/// A landing that was begun and of which nobody has said what became of it.
+/// A landing that was begun and whose outcome is not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     pub task: Uid,
@@ -37,23 +38,23 @@ pub struct Unsettled {
     pub intent: Intent,
 }
 
-/// What looking at the references came to.
+/// The result of looking at the references.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settling {
+pub enum SettleResult {
     Done(Settled),
-    /// Its references are elsewhere.
+    /// Its references are in another repository.
     Elsewhere,
     Failed(String),
 }
 
-/// A task as whoever lands it needs it.
+/// A task with what landing it requires.
 #[derive(Clone, Debug)]
 pub struct Landable {
     pub task: Task,
     pub view: TaskView,
-    /// What gates came to, the newest first.
+    /// The judgements of its gates, newest first.
     pub judged: Vec<JudgementRow>,
-    /// Who held it last.
+    /// The actor that held it last.
     pub last_actor: Option<String>,
 }
 
@@ -74,12 +75,12 @@ impl UnitOfWork<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Says what became of a landing, by what its references show. Returns what the caller should know.
+    /// Records the outcome of a landing, according to its references. Returns what the caller should know.
     pub(crate) fn settle(&mut self, by: &Identity, unsettled: &Unsettled) -> Result<Notice, Refusal> {
         let Unsettled { id, intent, .. } = unsettled;
         let settled = match (self.outside.settle)(unsettled) {
-            Settling::Done(settled) => settled,
-            Settling::Elsewhere => {
+            SettleResult::Done(settled) => settled,
+            SettleResult::Elsewhere => {
                 let on = intent.place.machine.as_deref().map(|machine| format!(" on machine {machine}"));
                 let message = format!(
                     "{id} is being landed in {}{}: what became of that only shows there",
@@ -88,7 +89,7 @@ impl<S: Store> Engine<S> {
                 );
                 return Err(Refusal::new(Code::Held, message).task(id).next(Step::MendStore));
             }
-            Settling::Failed(why) => {
+            SettleResult::Failed(why) => {
                 let message = format!("what became of the landing of {id} cannot be told: {why}");
                 return Err(Refusal::new(Code::Unavailable, message).task(id).next(Step::MendStore));
             }
@@ -103,7 +104,7 @@ impl<S: Store> Engine<S> {
         Ok(Notice::new(NoticeKind::Info, Some(id.clone()), told))
     }
 
-    /// Records what became of a landing.
+    /// Records the outcome of a landing.
     pub fn record_settled(
         &mut self,
         by: &Identity,
@@ -111,12 +112,11 @@ impl<S: Store> Engine<S> {
         settled: Settled,
     ) -> Result<(), Refusal> {
         let act = Act::SettleLanding { commit: unsettled.intent.commit.clone(), settled };
-        let command = Command::OnTask { task: Some(TaskRef::from(unsettled.task)), act, force: None };
-        let identity = Identity { token: None, ..by.clone() };
-        self.attempt_one(&Request { identity, command, key: None }).map(drop)
+        self.attempt_act(by, unsettled.task, act).map(drop)
     }
 
-    /// Settles every landing that was begun. Returns what the caller should know, and what could not be settled.
+    /// Settles every landing that was begun. Returns what the caller should know, and the refusals of those
+    /// that could not be settled.
     pub fn settle_all(&mut self, by: &Identity) -> Result<(Vec<Notice>, Vec<Refusal>), Refusal> {
         let (mut notices, mut left) = (Vec::new(), Vec::new());
         for unsettled in self.unsettled()? {
@@ -128,25 +128,20 @@ impl<S: Store> Engine<S> {
         Ok((notices, left))
     }
 
-    /// Landings that were begun, and of which nobody has said what became of them.
+    /// Landings that were begun and whose outcome is not recorded.
     pub fn unsettled(&mut self) -> Result<Vec<Unsettled>, Refusal> {
-        let found = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let tasks = snapshot.read.to_land(MOST)?;
             let begun = tasks.into_iter().filter_map(|task| {
                 let intent = task.landing.intent?;
                 Some(Unsettled { task: task.uid, id: snapshot.id(task.number), intent })
             });
             Ok(begun.collect())
-        })?;
-        Ok(found.value)
+        })
     }
 
-    /// A task with all that landing it needs to know.
-    pub fn landable(
-        &mut self,
-        identity: Option<&Identity>,
-        task: Option<&TaskRef>,
-    ) -> Result<WithNotices<Landable>, Refusal> {
+    /// A task with what landing it requires.
+    pub fn landable(&mut self, identity: Option<&Identity>, task: Option<&TaskRef>) -> QueryResult<Landable> {
         self.ask(identity, |snapshot| {
             let task = snapshot.named_task(task, identity)?;
             Ok(snapshot.landable(task)?)
@@ -155,7 +150,7 @@ impl<S: Store> Engine<S> {
 
     /// How a task that was reopened had landed before, if nothing was committed for it since.
     pub fn landed_before(&mut self, task: Uid) -> Result<Option<Landed>, Refusal> {
-        let found = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let query =
                 EventQuery { stream: Some(task), newest: true, limit: MOST_EVENTS, ..EventQuery::default() };
             for record in snapshot.read.events(&query)?.iter().rev() {
@@ -166,13 +161,12 @@ impl<S: Store> Engine<S> {
                 }
             }
             Ok(None)
-        })?;
-        Ok(found.value)
+        })
     }
 
     /// Tasks that are done and have still to land.
     pub fn to_land(&mut self) -> Result<Vec<Landable>, Refusal> {
-        let found = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let tasks = snapshot.read.to_land(MOST)?;
             let awaited = tasks.into_iter().filter(|task| task.landing.awaited.is_some());
             let mut landable = Vec::new();
@@ -180,8 +174,7 @@ impl<S: Store> Engine<S> {
                 landable.push(snapshot.landable(task)?);
             }
             Ok(landable)
-        })?;
-        Ok(found.value)
+        })
     }
 }
 
@@ -189,7 +182,7 @@ impl crate::snapshot::Snapshot<'_> {
     fn landable(&mut self, task: Task) -> onus_store::Result<Landable> {
         let view = self.task_view(&task)?;
         let judged = self.read.judgements_of(task.uid, MOST_JUDGED)?;
-        let last = if task.token > Token(0) { self.lease(task.uid, task.token)? } else { None };
+        let last = self.last_lease(&task)?;
         let last_actor = last.map(|lease| lease.actor.to_string());
         Ok(Landable { task, view, judged, last_actor })
     }

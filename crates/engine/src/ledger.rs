@@ -1,4 +1,4 @@
-//! Proving the ledger: verify, export, seal (P6).
+//! Proves the ledger: verify, export, seal (P6).
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub struct Erased {
     pub reason: Option<String>,
 }
 
-/// Every stream's head at one snapshot.
+/// Every stream's head, from one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealDocument {
     pub header: SealHeader,
@@ -67,7 +67,7 @@ pub struct SealHeader {
 }
 
 impl SealDocument {
-    /// JSON Lines: the header, then each head.
+    /// JSON Lines: the header, then one line per head.
     pub fn to_text(&self) -> String {
         let mut text = serde_json::to_string(&self.header).unwrap_or_default();
         for head in &self.heads {
@@ -78,7 +78,7 @@ impl SealDocument {
         text
     }
 
-    /// Reads a seal back, and checks that its root is that of its heads.
+    /// Parses a seal, and checks that its root is that of its heads.
     pub fn parse(text: &str) -> Result<SealDocument, Refusal> {
         let bad = |why: String| Refusal::usage(format!("not a seal: {why}"));
         let mut lines = text.lines();
@@ -109,7 +109,7 @@ fn tampered(task: Option<String>, version: u64, why: &str) -> Refusal {
     refusal
 }
 
-/// Checks one stream as its events come by.
+/// Checks one stream as its events are read.
 struct Checker {
     stream: String,
     id: Option<String>,
@@ -133,7 +133,7 @@ impl Checker {
         if record.prev != hash {
             return refuse(record.version, "its link to the event before it is broken");
         }
-        // Not hashed, and no two stores agree on it; but within a stream it grows.
+        // Not hashed, and different in each store; but it grows within a stream.
         if record.seq <= seq {
             return refuse(record.version, "it was moved before the event it follows");
         }
@@ -223,7 +223,7 @@ impl Checker {
     }
 }
 
-/// Tasks and seats are counted apart.
+/// Tasks and seats are numbered separately.
 #[derive(Clone, Copy)]
 enum Numbered {
     Task(Number),
@@ -249,7 +249,7 @@ impl Census {
         }
     }
 
-    /// Every number up to the last one that was given has its task, or its seat.
+    /// Checks that every number up to the last one assigned has its task, or its seat.
     fn check(&self, read: &mut dyn Read) -> Result<(), Stop> {
         let prefix = read.project()?.prefix;
         let (last_number, last_seat) = (read.last_number()?.0, read.last_seat()?.0);
@@ -259,41 +259,34 @@ impl Census {
     }
 }
 
-/// The numbers of the tasks. They are given one after the other, each in the transaction that creates its task: a number
-/// without a task is a task that was removed. A bit for each. The same for seats.
+/// The numbers of tasks, or of seats. Numbers are assigned one after the other, each in the transaction that
+/// creates its task: a number without a task is a task that was removed.
 struct Numbers {
-    taken: Vec<u64>,
-    /// No number can be higher, as every task has an event: what claims to be is no reason to reserve memory.
+    /// Whether each number is taken.
+    taken: Vec<bool>,
+    /// No number can be higher, since every task has an event: a forged one must not make us reserve memory.
     most: u64,
 }
 
 impl Numbers {
     fn take(&mut self, Number(number): Number, checker: &Checker, what: &str) -> Result<(), Refusal> {
-        if number > self.most {
-            return Ok(());
+        let at = usize::try_from(number).ok().filter(|_| number <= self.most);
+        let Some(at) = at else { return Ok(()) };
+        if self.taken.len() <= at {
+            self.taken.resize(at + 1, false);
         }
-        let (word, bit) = Numbers::place(number);
-        if self.taken.len() <= word {
-            self.taken.resize(word + 1, 0);
+        match std::mem::replace(&mut self.taken[at], true) {
+            true => Err(tampered(checker.id.clone(), 1, &format!("another {what} has the same number"))),
+            false => Ok(()),
         }
-        if self.taken[word] & bit != 0 {
-            return Err(tampered(checker.id.clone(), 1, &format!("another {what} has the same number")));
-        }
-        self.taken[word] |= bit;
-        Ok(())
     }
 
     fn is_taken(&self, number: u64) -> bool {
-        let (word, bit) = Numbers::place(number);
-        self.taken.get(word).is_some_and(|taken| taken & bit != 0)
-    }
-
-    fn place(number: u64) -> (usize, u64) {
-        (usize::try_from(number / 64).unwrap_or(usize::MAX), 1 << (number % 64))
+        usize::try_from(number).is_ok_and(|at| self.taken.get(at) == Some(&true))
     }
 
     fn count(&self) -> u64 {
-        self.taken.iter().map(|taken| u64::from(taken.count_ones())).sum()
+        self.taken.iter().filter(|taken| **taken).count() as u64
     }
 
     fn check(&self, last: u64, what: &str, name: impl Fn(Number) -> String) -> Result<(), Refusal> {
@@ -345,7 +338,7 @@ fn check_seal(read: &mut dyn Read, seal: &SealDocument, project: Uid) -> Result<
 
 fn id_of(read: &mut dyn Read, uid: Uid) -> Result<Option<String>, StoreError> {
     let prefix = read.project()?.prefix;
-    // A row that cannot be read is a rebuild's work: what is wrong with the ledger is said all the same.
+    // An unreadable row is for a rebuild to repair: what is wrong with the ledger is reported all the same.
     let task = match read.task(uid) {
         Err(StoreError::Damaged(_)) => None,
         task => task?,
@@ -429,7 +422,8 @@ fn verify(
     Ok(Verified { ok: true, events, tasks, seats, erased, seals })
 }
 
-/// How a refusal names a stream: the task's id or the seat, else its uid; None for the project's own.
+/// How a refusal names a stream: by the task's id or the seat, otherwise by its uid; None for the project's
+/// own.
 fn name_of(read: &mut dyn Read, stream: &str, project: Uid) -> Result<Option<String>, StoreError> {
     match stream.parse::<Uid>() {
         Ok(uid) if uid == project => Ok(None),
@@ -439,12 +433,7 @@ fn name_of(read: &mut dyn Read, stream: &str, project: Uid) -> Result<Option<Str
 }
 
 fn find_row_without_events(read: &mut dyn Read) -> Result<(), Stop> {
-    let mut heads = Vec::new();
-    read.walk_heads(&mut |head| {
-        heads.push(head.uid);
-        Ok(())
-    })?;
-    for uid in heads {
+    for StreamHead { uid, .. } in read.heads()? {
         let Ok(uid) = uid.parse::<Uid>() else {
             return Err(tampered(Some(uid), 1, "a row has this uid, which no event can have").into());
         };
@@ -463,16 +452,16 @@ impl<S: Store> Engine<S> {
         seals: &[(String, SealDocument)],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Verified, Refusal> {
-        self.inspect(|read| verify(read, seals, progress))
+        self.query(|snapshot| verify(snapshot.read, seals, progress))
     }
 
-    /// The whole ledger as JSON values, a line each, every one with `schema_version`.
+    /// The whole ledger as JSON values, one per line, each with `schema_version`.
     pub fn export(
         &mut self,
         emit: &mut dyn FnMut(serde_json::Value) -> Result<(), StoreError>,
     ) -> Result<u64, Refusal> {
-        self.inspect(|read| {
-            let project = read.project()?;
+        self.query(|snapshot| {
+            let (read, project) = (&mut *snapshot.read, snapshot.project);
             emit(serde_json::json!({
                 "schema_version": SCHEMA_VERSION,
                 "project": { "uid": project.uid, "prefix": project.prefix, "created_at": rfc3339(project.created_at_ms) },
@@ -499,18 +488,14 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    /// Every stream's head at one snapshot, after the ledger was found whole.
+    /// Every stream's head, from one snapshot, after the ledger was found intact.
     pub fn prepare_seal(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<SealDocument, Refusal> {
-        self.inspect(|read| {
+        self.query(|snapshot| {
+            let (read, project) = (&mut *snapshot.read, snapshot.project);
             verify(read, &[], progress)?;
-            let project = read.project()?;
             let at = rfc3339(read.now().wall_ms);
             let previous = latest_seal(read, project.uid)?;
-            let mut heads = Vec::new();
-            read.walk_heads(&mut |head| {
-                heads.push(head);
-                Ok(())
-            })?;
+            let heads = read.heads()?;
             let header = SealHeader {
                 schema_version: SCHEMA_VERSION,
                 project: project.uid.to_string(),
@@ -522,17 +507,9 @@ impl<S: Store> Engine<S> {
             Ok(SealDocument { header, heads })
         })
     }
-
-    fn inspect<T>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<T, Stop>) -> Result<T, Refusal> {
-        let outcome = self.store.read(|read| match work(read) {
-            Ok(value) => Ok(Ok(value)),
-            Err(stop) => stop.of_reader().map(Err),
-        });
-        outcome.map_err(Refusal::from)?
-    }
 }
 
-/// The root of the newest seal that the ledger knows of.
+/// The root of the newest seal recorded in the ledger.
 fn latest_seal(read: &mut dyn Read, project: Uid) -> Result<Option<String>, StoreError> {
     let (mut after_seq, mut latest) = (0, None);
     loop {

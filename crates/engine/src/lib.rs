@@ -1,22 +1,25 @@
 //! The one door: only commands that go through here change rows.
 //!
-//! [`Engine::execute`] takes a *batch*: n requests, one transaction, one durable commit, a savepoint each. A refused
-//! request is undone on its own and changes nothing; the others remain. Answers exist only after the commit: if
-//! that fails (a full disk, a lost connection), every request of the batch is answered with that failure, and
-//! none was applied. The command line's batch has one request, a server's will have many.
+//! [`Engine::execute`] takes a *batch*: n requests, one transaction, one durable commit, one savepoint per
+//! request. A refused request is undone on its own and changes nothing; the others remain. Answers exist only
+//! after the commit: if that fails (a full disk, a lost connection), every request of the batch is answered
+//! with that failure, and none was applied. The command line's batch has one request, a server's will have
+//! many.
 //!
-//! One request: find the actor behind the name; if it has a key that was already used, answer from the record; resolve the
-//! task's reference to its uid; lock the row; read the view; let the core decide; stamp each event into its stream's
-//! chain; apply its changes; then count all of it as a sign of life of the caller.
+//! A request runs in these steps: find the actor behind the name; if it has a key that was already used,
+//! answer from the record; resolve the task's reference to its uid; lock the row; read the view; let the core
+//! decide; stamp each event into its stream's chain; apply its changes; then count all of it as a sign of
+//! life of the caller.
 //!
-//! **Sweeping is lazy.** The first write that needs a task ends its lapsed lease, and only that one.
-//! Readers compute "lapsed" and write nothing.
+//! **Sweeping is lazy.** The first write that needs a task ends its lapsed lease, and only that one. Readers
+//! compute "lapsed" and write nothing.
 //!
-//! **Idle conversations yield.** A request that is refused only because of files which resting ad-hoc work touched is tried once
-//! more after git called them clean and that work has yielded them (`yielding.rs`): three transactions, with git between the first two.
+//! **Idle conversations yield.** If a request is refused only because of files that resting ad-hoc work
+//! touched, it is tried once more after git found them clean and that work has yielded them (`yielding.rs`):
+//! three transactions, with git between the first two.
 //!
-//! **Waiting** for a task ([`Engine::run_or_wait`]) means trying a claim again when something has changed: a commit, the
-//! death of a process, a point in time. Nothing is held meanwhile.
+//! **Waiting** for a task ([`Engine::run_or_wait`]) means trying a claim again when something has changed: a
+//! commit, the death of a process, a point in time. Nothing is held meanwhile.
 
 mod circles;
 mod commits;
@@ -57,15 +60,15 @@ use onus_core::time::Tick;
 use onus_os::{clock, process};
 use onus_store::Store;
 
-pub use commits::{CommitLease, Finishing, Pushed};
+pub use commits::{CommitLease, Pushed, TaskToFinish};
 pub use conversation::{Conversation, Files, HookCall};
 pub use forecast::{BranchView, ConflictView, ForecastView, LiveBranch, Warning};
 pub use graph::{BottleneckView, EdgeKind, EdgeView, GraphQuery, GraphView, NodeView};
-pub use landing::{Landable, Settling, Unsettled};
+pub use landing::{Landable, SettleResult, Unsettled};
 pub use ledger::{Erased, SealDocument, SealHeader, Verified};
 pub use orphans::Orphan;
 pub use planning::{Explained, LinkView, LinksView, ObstacleView, WhyView};
-pub use query::{ListEnd, LogOf, LogPage, Page, TaskBefore, WithNotices};
+pub use query::{ListEnd, LogPage, LogScope, Page, QueryResult, TaskBefore, WithNotices};
 pub use reports::{
     ActorStandup, CostBy, CostRow, CostView, DayEntry, DayView, FlowView, FlowWeek, Percentiles, ReportTask,
     StandupView, StandupWork,
@@ -91,6 +94,9 @@ pub struct Engine<S> {
     outside: Outside,
 }
 
+/// The engine over the configured store, whichever it is.
+pub type AnyEngine = Engine<onus_store::AnyStore>;
+
 impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
@@ -100,31 +106,31 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
     }
 }
 
-/// Ends a dead holder's process group, and says what the caller should know about it.
+/// Ends a dead holder's process group, and returns what the caller should know about it.
 pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
 
-/// Looks at files of a worktree, named from its root: one answer each.
+/// Asks git about files of a worktree, named from its root: one answer each.
 pub type Look = Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>;
 
-/// Looks at the references of a landing that was begun, and keeps it from going on if it has not moved its target.
-pub type Settle = Box<dyn FnMut(&Unsettled) -> Settling + Send>;
+/// Looks at the references of a landing that was begun, and stops it if it has not moved its target.
+pub type Settle = Box<dyn FnMut(&Unsettled) -> SettleResult + Send>;
 
-/// Keeps what a lost lease's holder left uncommitted.
+/// Keeps what the holder of a lost lease left uncommitted.
 pub type Rescue = Box<dyn FnMut(&Due) -> Tried + Send>;
 
-/// What the engine asks the world for, beside the store: a simulation gives its own.
+/// Everything the engine needs from the outside world besides the store: a simulation provides its own.
 pub struct Outside {
     pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
     pub new_uid: Box<dyn FnMut(i64) -> Uid + Send>,
     pub new_salt: Box<dyn FnMut() -> Salt + Send>,
     pub end_orphan: EndOrphan,
-    /// What git says of files, outside any transaction.
+    /// Asks git about files, outside any transaction.
     pub look: Look,
-    /// Keeps what a lost lease's holder left uncommitted, outside any transaction.
+    /// Keeps what the holder of a lost lease left uncommitted, outside any transaction.
     pub rescue: Rescue,
-    /// Says what became of a landing, outside any transaction.
+    /// Determines the outcome of a landing, outside any transaction.
     pub settle: Settle,
-    /// The caller's own clock. It measures work where the store's clock is a server's.
+    /// The caller's own clock. It measures work if the store's clock is a server's.
     pub own_clock: Box<dyn Fn() -> Tick + Send>,
 }
 
@@ -137,7 +143,7 @@ impl Default for Outside {
             end_orphan: Box::new(|_| Vec::new()),
             look: Box::new(|_, paths| vec![Looked::Unknown; paths.len()]),
             rescue: Box::new(|_| Tried::Elsewhere),
-            settle: Box::new(|_| Settling::Elsewhere),
+            settle: Box::new(|_| SettleResult::Elsewhere),
             own_clock: Box::new(|| Tick::of(&clock::now())),
         }
     }
@@ -163,25 +169,27 @@ fn new_salt() -> Salt {
     salt
 }
 
-/// The kernel's random numbers. Without them no uid would be one: there is no way on.
+/// Fills a buffer with the kernel's random numbers. Without them uids would not be unique, so there is no
+/// fallback.
 #[allow(clippy::expect_used, reason = "a kernel without random numbers cannot run onus")]
 fn fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the kernel gives random numbers");
 }
 
-/// Who asks, as the interface found out.
+/// The caller, as identified by the interface.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub actor: ActorName,
     pub instance: InstanceId,
     pub known_by: KnownBy,
-    /// A token, and the task it is for. Without a task: for the task or the seat that the command names.
+    /// A token, and the task it is for. Without a task, it is for the task or the seat that the command
+    /// names.
     pub token: Option<(Option<TaskRef>, Token)>,
     pub ancestry: Ancestry,
 }
 
 impl Identity {
-    /// A token that is presented for a task is not for a seat.
+    /// The token that counts for a seat: one presented for a task does not.
     pub(crate) fn token_for_seat(&self) -> Option<Token> {
         match self.token {
             Some((None, token)) => Some(token),
@@ -193,7 +201,7 @@ impl Identity {
 /// The calling process and those above it, nearest first.
 #[derive(Clone, Debug)]
 pub enum Ancestry {
-    /// This very process and those above it: only read if a lease is bound to a process, which few are.
+    /// This very process and those above it: read only if a lease is bound to a process, which few are.
     Own,
     Known(Vec<Process>),
 }
@@ -207,7 +215,7 @@ impl Ancestry {
     }
 }
 
-/// One request: a command by somebody, under an idempotency key if it has one.
+/// A command by somebody, under an idempotency key if it has one.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub identity: Identity,
@@ -215,11 +223,11 @@ pub struct Request {
     pub key: Option<String>,
 }
 
-/// What was done.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Task(Box<TaskView>),
-    /// The task of an ask from outside, and what of it the ask changed if it was there; empty for a replay.
+    /// The task of an ask from outside. If it existed, also what the ask changed; empty for a replay.
     Asked {
         task: Box<TaskView>,
         changed: Vec<String>,
@@ -235,7 +243,7 @@ pub enum Answer {
         renewed: bool,
         takeover: bool,
     },
-    /// What was taken back: the kinds of its events; empty for a replay.
+    /// The kinds of the events that were undone; empty for a replay.
     Undone {
         task: Box<TaskView>,
         undone: Vec<String>,
@@ -247,31 +255,31 @@ pub enum Answer {
     },
     Actor(ActorView),
     Instance(InstanceView),
-    /// The task that the files belong to now; None: they belong to none and the caller was warned, or a brief answer was asked
-    /// for and no task was opened.
+    /// The task that the files belong to now; None if they belong to none and the caller was warned, or if a
+    /// brief answer was requested and no task was opened.
     Guarded {
         task: Option<Box<TaskView>>,
         adopted: bool,
     },
-    /// The tasks that a conversation ended when it went.
+    /// The tasks that a conversation ended when it went away.
     Present {
         ended: Vec<TaskView>,
     },
     Sealed,
 }
 
-/// An answer with what goes beside it.
+/// An answer, and what goes with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub answer: Answer,
-    /// The request was already applied, under the same key.
+    /// The request had already been applied under the same key.
     pub replayed: bool,
-    /// The origin was known: this is the task it had become.
+    /// The origin was known: this is its existing task.
     pub existing: bool,
-    /// All that was asked for was so already: nothing was written.
+    /// Everything requested was already so: nothing was written.
     pub unchanged: bool,
     pub notices: Vec<Notice>,
-    /// Leases that were lost by it, whose files are still to be kept. Empty once the engine answers.
+    /// Leases lost by this request whose files are still to be kept. Empty once the engine answers.
     pub due: Vec<(Uid, Token)>,
 }
 
@@ -284,13 +292,13 @@ impl<S: Store> Engine<S> {
         Engine { store, policy, outside }
     }
 
-    /// Who ends a dead holder's processes before its task is granted to another.
+    /// Sets who ends a dead holder's processes before its task is granted to another.
     pub fn ending_orphans(mut self, end: impl FnMut(&Orphan) -> Vec<String> + Send + 'static) -> Engine<S> {
         self.outside.end_orphan = Box::new(end);
         self
     }
 
-    /// Who asks git whether files of a worktree on this machine have uncommitted changes.
+    /// Sets who asks git whether files of a worktree on this machine have uncommitted changes.
     pub fn looking(
         mut self,
         look: impl FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send + 'static,
@@ -299,14 +307,14 @@ impl<S: Store> Engine<S> {
         self
     }
 
-    /// Who keeps what a lost lease's holder left uncommitted in a worktree on this machine.
+    /// Sets who keeps what the holder of a lost lease left uncommitted in a worktree on this machine.
     pub fn rescuing(mut self, rescue: impl FnMut(&Due) -> Tried + Send + 'static) -> Engine<S> {
         self.outside.rescue = Box::new(rescue);
         self
     }
 
-    /// Who looks at the references of landings that were begun here.
-    pub fn settling(mut self, settle: impl FnMut(&Unsettled) -> Settling + Send + 'static) -> Engine<S> {
+    /// Sets who looks at the references of landings that were begun here.
+    pub fn settling(mut self, settle: impl FnMut(&Unsettled) -> SettleResult + Send + 'static) -> Engine<S> {
         self.outside.settle = Box::new(settle);
         self
     }

@@ -1,26 +1,27 @@
-//! What the caller should know besides its answer: its lease lapses soon, was taken, or someone left a note.
+//! What the caller should know besides its answer: its lease lapses soon or was taken, or someone left a
+//! note.
 //!
-//! Readers see the same notices until they act: a changing command whose answer arrives ends them.
+//! Readers see the same notices until they act: a changing command whose answer arrives clears them.
 //!
-//! **A lost lease is news until its holder has been told**, however long that takes and whatever the clocks say meanwhile. The
-//! store remembers each loss from the moment it happens ([`onus_core::decide::is_lost`]); what counts then is the token. Other news (notes,
-//! wishes) is what happened since the caller was last seen, by the wall clock: setting that clock back may hide a note, but
-//! no safety depends on it.
+//! **A lost lease is news until its holder has been told**, however long that takes and whatever the clocks
+//! say meanwhile. The store remembers each loss from the moment it happens ([`onus_core::decide::is_lost`]);
+//! what counts then is the token. Other news (notes, wishes) is what happened since the caller was last seen,
+//! by the wall clock: setting that clock back may hide a note, but no safety depends on it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use onus_core::actor::{ActorName, InstanceId, PendingKind, PendingNotice};
+use onus_core::actor::{self, ActorName, InstanceId, PendingKind, PendingNotice};
 use onus_core::circle::Holder;
 use onus_core::decide::spoken_place;
 use onus_core::ids::{Token, Uid};
-use onus_core::lease::{EndKind, LapseCause, Lease, Liveness, Process};
+use onus_core::lease::{EndKind, LapseCause, Lease, Liveness};
 use onus_core::quote;
 use onus_core::refusal::{OnSeat, Step};
 use onus_core::scope::{Glob, Reservations, Scope};
 use onus_core::time::{MINUTE_MS, Moment, Span};
 use onus_core::transition::Verb;
-use onus_store::{ClosingRows, KnownInstance, Result, Wanted, Wish};
+use onus_store::{ClosingRows, Result, Wish};
 
 use crate::snapshot::Snapshot;
 use crate::view::{Notice, NoticeKind};
@@ -29,7 +30,8 @@ use crate::view::{Notice, NoticeKind};
 const LAPSING_SHARE: i64 = 5;
 const LAPSING_MS: i64 = 10 * MINUTE_MS;
 
-/// How many notices a caller is given at once, and how many of those who wait for paths of one task.
+/// How many notices a caller is given at once, and how many of them about others that wait for paths of one
+/// task.
 const MAX_NOTICES: usize = 12;
 const MAX_WANTED: usize = 3;
 
@@ -37,64 +39,39 @@ const MAX_WANTED: usize = 3;
 const MAX_YIELDED: usize = 5;
 const MAX_FILES: usize = 8;
 
-/// What is known of the caller from before.
-#[derive(Clone, Debug)]
-pub(crate) struct CallerRecord {
-    pub(crate) process: Option<Process>,
-    pub(crate) group: Option<u32>,
-    pub(crate) wants: Option<Wanted>,
-    pub(crate) seen_at_ms: Option<i64>,
-    pub(crate) registered_at_ms: Option<i64>,
-    pub(crate) ended_at_ms: Option<i64>,
-    pub(crate) in_turn: bool,
-    pub(crate) read: Option<String>,
-}
-
-impl From<Option<KnownInstance>> for CallerRecord {
-    fn from(known: Option<KnownInstance>) -> CallerRecord {
-        CallerRecord {
-            seen_at_ms: known.as_ref().map(|known| known.seen_at_ms),
-            registered_at_ms: known.as_ref().and_then(|known| known.registered_at_ms),
-            ended_at_ms: known.as_ref().and_then(|known| known.ended_at_ms),
-            group: known.as_ref().and_then(|known| known.group),
-            wants: known.as_ref().and_then(|known| known.wants.clone()),
-            in_turn: known.as_ref().is_some_and(|known| known.in_turn),
-            read: known.as_ref().and_then(|known| known.read.clone()),
-            process: known.and_then(|known| known.process),
-        }
-    }
-}
-
 /// What a caller should know.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) notices: Vec<Notice>,
-    /// The losses that are among them, and those that are none any more because the task is the caller's again: once it has
-    /// heard the answer, they are to be forgotten.
+    /// The losses among the notices, and those that no longer count because the caller has the task again: to
+    /// be forgotten once the caller has heard the answer.
     pub(crate) losses: Vec<(Uid, Token)>,
-    /// The stored notices that are among them: once the caller has heard the answer, they are to be forgotten.
+    /// The stored notices among them: to be forgotten once the caller has heard the answer.
     pub(crate) pending: Vec<PendingNotice>,
 }
 
 impl Snapshot<'_> {
-    /// The news of somebody who asks.
+    /// The news for the asker of a query.
     pub(crate) fn news_for(&mut self, caller: (&ActorName, &InstanceId)) -> Result<News> {
-        let record = CallerRecord::from(self.read.instance(caller.0, caller.1)?);
-        let rows = self.read.closing(caller.0, caller.1, record.seen_at_ms, None, &[])?;
-        self.news(caller, &record, &rows, None)
+        let known = self.read.instance(caller.0, caller.1)?;
+        let seen_at_ms = known.as_ref().map(|known| known.seen_at_ms);
+        let rows = self.read.closing(caller.0, caller.1, seen_at_ms, None, &[])?;
+        let waits = known.is_some_and(|known| known.wants.is_some());
+        self.news(caller, seen_at_ms.filter(|_| waits), &rows, None)
     }
 
-    /// The caller's news. `about`: the task it just acted on, about whose lease it knows.
+    /// The caller's news. `refused`: when the caller was last seen, if it has been refused something and may wait for it.
+    /// `about`: the task it just acted on, whose lease it knows about.
     pub(crate) fn news(
         &mut self,
         caller: (&ActorName, &InstanceId),
-        record: &CallerRecord,
+        refused: Option<i64>,
         rows: &ClosingRows,
         about: Option<Uid>,
     ) -> Result<News> {
         let mut news = self.losses(caller, &rows.lost)?;
         news.notices.extend(self.stray_writes(&rows.notices)?);
-        news.notices.extend(self.news_of_a_circle(caller, record)?);
+        news.notices.extend(self.news_of_a_circle(caller, refused)?);
         news.notices.extend(self.merges_to_come(&rows.notices)?);
         news.notices.extend(self.conflicts_to_come(&rows.notices)?);
         news.notices.extend(self.opened(&rows.notices)?);
@@ -131,24 +108,15 @@ impl Snapshot<'_> {
                 notices.push(Notice::new(NoticeKind::Wanted, Some(id), message));
             }
         }
-        bound(notices);
+        limit(notices);
         Ok(news)
     }
 
-    /// What others changed in worktrees of their own, one notice for each of them and of the caller's tasks.
+    /// What others changed in worktrees of their own: one notice for each of them and each of the caller's
+    /// tasks.
     fn merges_to_come(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
-        let mut by_whom: Vec<(&PendingNotice, Vec<&str>)> = Vec::new();
-        for notice in pending.iter().filter(|notice| notice.kind == PendingKind::Merge) {
-            let is_same = |(first, _): &&mut (&PendingNotice, Vec<&str>)| {
-                (first.task, first.by_task, &first.by) == (notice.task, notice.by_task, &notice.by)
-            };
-            match by_whom.iter_mut().find(is_same) {
-                Some((_, paths)) => paths.push(&notice.path),
-                None => by_whom.push((notice, vec![&notice.path])),
-            }
-        }
-        let mut notices = Vec::with_capacity(by_whom.len());
-        for (first, paths) in by_whom {
+        let mut notices = Vec::new();
+        for (first, paths) in grouped(pending, PendingKind::Merge, |notice| &notice.by) {
             let (Some((actor, instance)), Some(task)) = (first.by.clone(), first.by_task) else { continue };
             let (yours, theirs) = (self.id_of(first.task)?, self.id_of(task)?);
             let holder = Holder { actor, instance };
@@ -163,7 +131,7 @@ impl Snapshot<'_> {
         Ok(notices)
     }
 
-    /// That a task was opened for the caller's edits, where its harness passes nothing on before a tool is used.
+    /// Tasks that were opened for the caller's edits, if its harness passes nothing on before a tool is used.
     fn opened(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
         let opened = pending.iter().filter(|notice| notice.kind == PendingKind::Opened);
         let say = |notice: &PendingNotice| {
@@ -176,8 +144,9 @@ impl Snapshot<'_> {
         opened.map(say).collect()
     }
 
-    /// That files were changed past their holders. One line for all that one party changed of one task's. What is no longer
-    /// reserved is no news: the holder released it, or yielded it and was told so.
+    /// Files that were changed by others than their holders: one notice for everything that one party changed
+    /// of one task's files. A file that is no longer reserved is not news: the holder released it, or yielded
+    /// it and was told so.
     fn stray_writes(&mut self, pending: &[PendingNotice]) -> Result<Vec<Notice>> {
         let mut reserved: BTreeMap<(Uid, Token), Reservations> = BTreeMap::new();
         let mut groups: BTreeMap<_, Vec<&PendingNotice>> = BTreeMap::new();
@@ -198,26 +167,23 @@ impl Snapshot<'_> {
         Ok(notices)
     }
 
-    /// That the caller waits in a circle, if it closed since it was last seen. Only a caller that was refused something can be in one.
+    /// The circle that the caller waits in, if it closed since the caller was last seen. Only a caller that
+    /// was refused something can be in one.
     fn news_of_a_circle(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),
-        record: &CallerRecord,
+        refused: Option<i64>,
     ) -> Result<Option<Notice>> {
-        if record.wants.is_none() {
-            return Ok(None);
-        }
+        let Some(seen_at_ms) = refused else { return Ok(None) };
         let caller = Holder { actor: actor.clone(), instance: instance.clone() };
-        let circle = self.circle_of(&caller)?;
-        let news =
-            circle.filter(|circle| record.seen_at_ms.is_some_and(|at_ms| circle.closed_at_ms() >= at_ms));
+        let news = self.circle_of(&caller)?.filter(|circle| circle.closed_at_ms() >= seen_at_ms);
         Ok(news.map(|circle| {
             let notice = Notice::new(NoticeKind::Circle, None, circle.message());
             circle.step_for(&caller).into_iter().fold(notice, Notice::next)
         }))
     }
 
-    /// The leases that the caller lost and was not told of.
+    /// The leases that the caller lost without having been told.
     pub(crate) fn losses(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),
@@ -243,7 +209,7 @@ impl Snapshot<'_> {
                 Some(EndKind::Reset) => "reset",
                 _ => "superseded",
             };
-            let by = later.map(|later| format!(" by {}", later.holder())).unwrap_or_default();
+            let by = self.successor(lease, later)?.unwrap_or_default();
             let message = format!(
                 "your lease on {id} (token {}) was {how}{by}: stop working on it, and keep what you have on its branch",
                 lease.token
@@ -253,7 +219,15 @@ impl Snapshot<'_> {
         Ok(news)
     }
 
-    /// That the caller lost a seat, unless it is the caller's again.
+    /// The holder that followed this lease, as part of a sentence. `latest`: the current holder, or the last one.
+    fn successor(&mut self, lost: &Lease, latest: Option<Lease>) -> Result<Option<String>> {
+        let Some(latest) = latest else { return Ok(None) };
+        let next = Token(lost.token.0 + 1);
+        let next = if next < latest.token { self.lease(lost.task, next)? } else { None };
+        Ok(Some(format!(" by {}", next.unwrap_or(latest).holder())))
+    }
+
+    /// The notice that the caller lost a seat, unless it has the seat again.
     fn lost_seat(
         &mut self,
         (actor, instance): (&ActorName, &InstanceId),
@@ -268,7 +242,7 @@ impl Snapshot<'_> {
             Some(EndKind::Revoked) => "revoked",
             _ => "taken over",
         };
-        let by = later.map(|later| format!(" by {}", later.holder())).unwrap_or_default();
+        let by = self.successor(lease, later)?.unwrap_or_default();
         let message = format!(
             "your lease on {} (token {}) was {how}{by}: stop what you are doing under it",
             seat.name.spoken(),
@@ -277,7 +251,7 @@ impl Snapshot<'_> {
         Ok(Some(Notice::of_seat(NoticeKind::Superseded, &seat.name, message)))
     }
 
-    /// That the lease on a seat lapses.
+    /// The notice that the lease on a seat lapses.
     fn lapsing_seat(&mut self, lease: &Lease) -> Result<Notice> {
         let name = self.seat_of(lease.task)?.name;
         let (message, what) = match (self.liveness(lease), lease.pulse.deadline.as_ref()) {
@@ -293,7 +267,7 @@ impl Snapshot<'_> {
         Ok(Notice::of_seat(NoticeKind::Lapsing, &name, message).next(Step::Seat(what, name)))
     }
 
-    /// Whether a lease has lapsed, or will soon.
+    /// Whether a lease has lapsed, or soon will.
     fn is_lapsing(&self, lease: &Lease) -> bool {
         let ttl_ms = lease.grant.ttl_ms;
         let soon_ms = ttl_ms.map_or(LAPSING_MS, |ttl_ms| (ttl_ms / LAPSING_SHARE).min(LAPSING_MS));
@@ -322,8 +296,25 @@ impl Snapshot<'_> {
     }
 }
 
-/// No more than a caller can read. The first stay: lost leases.
-fn bound(notices: &mut Vec<Notice>) {
+/// The paths of pending notices of one kind, together for each task, other task and `key`; with the first notice.
+pub(crate) fn grouped<'p, K: PartialEq>(
+    pending: &'p [PendingNotice],
+    kind: PendingKind,
+    key: impl Fn(&'p PendingNotice) -> K,
+) -> Vec<(&'p PendingNotice, Vec<&'p str>)> {
+    let key = |notice: &'p PendingNotice| (notice.task, notice.by_task, key(notice));
+    let mut groups: Vec<(&PendingNotice, Vec<&str>)> = Vec::new();
+    for notice in pending.iter().filter(|notice| notice.kind == kind) {
+        match groups.iter_mut().find(|(first, _)| key(first) == key(notice)) {
+            Some((_, paths)) => paths.push(&notice.path),
+            None => groups.push((notice, vec![&notice.path])),
+        }
+    }
+    groups
+}
+
+/// Limits notices to what a caller can read. The first stay: lost leases.
+fn limit(notices: &mut Vec<Notice>) {
     if notices.len() > MAX_NOTICES {
         let more = notices.len() - (MAX_NOTICES - 1);
         notices.truncate(MAX_NOTICES - 1);
@@ -331,7 +322,7 @@ fn bound(notices: &mut Vec<Notice>) {
     }
 }
 
-/// That others wrote notes on a task, the latest last.
+/// The notice that others left notes on a task, the latest last.
 fn notes_left(id: &str, authors: &[&ActorName]) -> Option<Notice> {
     let latest = quote::name(authors.last()?.as_str());
     let message = match authors.len() {
@@ -341,50 +332,44 @@ fn notes_left(id: &str, authors: &[&ActorName]) -> Option<Notice> {
     Some(Notice::new(NoticeKind::Note, Some(id.to_owned()), message).next(Step::show(id)))
 }
 
-/// That somebody got files of ad-hoc work while its turn was over.
+/// The notice that somebody got files of ad-hoc work while its turn was over.
 fn yielded(id: &str, by: &ActorName, files: &Scope) -> Notice {
     let names: Vec<String> =
         files.globs().iter().map(|glob| quote::name(glob.path().unwrap_or(glob.as_str()))).collect();
-    let more = names.len().saturating_sub(MAX_YIELDED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let message = format!(
-        "{by} got {}{more} from {id} while your turn was over, since nothing in it was uncommitted: read it again before \
+        "{by} got {} from {id} while your turn was over, since nothing in it was uncommitted: read it again before \
          you change it",
-        names[..names.len().min(MAX_YIELDED)].join(", ")
+        first_of(&names, MAX_YIELDED)
     );
     Notice::new(NoticeKind::Yielded, Some(id.to_owned()), message)
 }
 
-/// That files of one task were changed by one party.
+/// The notice that one party changed files of one task.
 fn strayed(id: &str, group: &[&PendingNotice]) -> Notice {
-    let named: Vec<String> = group.iter().take(MAX_FILES).map(|stray| quote::name(&stray.path)).collect();
-    let more = group.len() - named.len();
-    let files = match more {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    };
+    let named: Vec<String> = group.iter().map(|stray| quote::name(&stray.path)).collect();
+    let files = first_of(&named, MAX_FILES);
     let message = match &group[0].by {
         Some(_) if group[0].is_own() => format!(
             "while your command ran, {files}, reserved by {id}, changed: its holder is told. If that was you, leave it as it is now, and \
              change it no further"
         ),
         Some((actor, instance)) => format!(
-            "{files}, reserved by {id}, changed while a command of {actor} ({}) ran: look at it again before you go on",
-            quote::name(instance.as_str())
+            "{files}, reserved by {id}, changed while a command of {} ran: look at it again before you go on",
+            actor::spoken(actor.as_str(), instance.as_str())
         ),
         None => format!(
             "{files}, reserved by {id}, changed meanwhile, it cannot be told by whom: look at it again before you go on"
         ),
     };
     let notice = Notice::new(NoticeKind::Changed, Some(id.to_owned()), message).next(Step::show(id));
-    // Whoever changed it is asked to leave it; its holder decides what comes back.
+    // The party that changed it is asked to leave it; its holder decides what to bring back.
     match group[0].is_own() {
         true => notice,
         false => notice.next(Step::BringBack(group[0].path.clone())),
     }
 }
 
-/// That somebody was refused a path, or the task.
+/// The notice that somebody was refused a path, or the task.
 fn wanted(id: &str, wish: &Wish, reserved: &Scope) -> Notice {
     let by = &wish.actor;
     let Some(path) = &wish.path else {
@@ -393,7 +378,7 @@ fn wanted(id: &str, wish: &Wish, reserved: &Scope) -> Notice {
             .next(Step::verb(Verb::Done, id));
     };
     let (name, literal) = (quote::name(path), Glob::literal(path).ok());
-    // What is given back is named as it is reserved.
+    // A reservation is given back under the glob by which it was made.
     let globs: Vec<&Glob> = reserved.globs().iter().filter(|glob| glob.matches(path)).collect();
     let message = match globs.as_slice() {
         [] => {
@@ -409,4 +394,13 @@ fn wanted(id: &str, wish: &Wish, reserved: &Scope) -> Notice {
     let notice = Notice::new(NoticeKind::Wanted, Some(id.to_owned()), message);
     let give_back = |glob: &&Glob| Step::GiveBack { task: id.to_owned(), glob: (*glob).clone() };
     globs.iter().map(give_back).fold(notice, Notice::next).next(Step::verb(Verb::Done, id))
+}
+
+/// The first of some names, and how many more there are.
+pub(crate) fn first_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }

@@ -1,12 +1,12 @@
 //! What a dead holder left running.
 //!
-//! When a supervisor is killed with -9, its direct child dies with it, but not what that child started. Before its task is granted to
-//! someone else, the recorded process group is ended: two workers on one task, in one folder, is what leases
-//! exist to prevent. Ending processes takes time and cannot be undone, so it does not happen inside the transaction: the
-//! request is rolled back, the group is ended, and the request is made again. If another got the task meanwhile, the
-//! request then meets an ordinary holder.
+//! When a supervisor is killed with -9, its direct child dies with it, but not what that child started.
+//! Before its task is granted to someone else, the recorded process group is ended: two workers on one task,
+//! in one folder, is what leases exist to prevent. Ending processes takes time and cannot be undone, so it
+//! does not happen inside the transaction: the request is rolled back, the group is ended, and the request is
+//! made again. If another got the task meanwhile, the request then meets an ordinary holder.
 //!
-//! How to end a group is not the engine's business; without a function that can, none is ended.
+//! The engine does not know how to end a group; without a function that does, none is ended.
 
 use onus_core::actor::InstanceId;
 use onus_core::decide::Decision;
@@ -19,7 +19,7 @@ use crate::request::{Stop, UnitOfWork};
 /// A process group whose supervisor is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// The instance that its members carry in their environment.
+    /// The instance in the environment of its members.
     pub instance: InstanceId,
     pub group: u32,
     /// The task that it worked on.
@@ -50,7 +50,7 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// Whether its holder did not end it itself.
+/// Whether somebody other than its holder ended it, or nobody has.
 fn was_lost(lease: &Lease) -> bool {
     lease.ended.as_ref().is_none_or(|ended| {
         matches!(ended.how, EndKind::Lapsed | EndKind::TakenOver | EndKind::Revoked | EndKind::Reset)

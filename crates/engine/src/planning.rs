@@ -1,4 +1,4 @@
-//! Questions about the graph: why a task is not ready, and what a reset would touch.
+//! Queries about the graph: why a task is not ready, and what a reset would change.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use onus_core::circle::Holder;
 use onus_core::command::{Act, Terms};
 use onus_core::decide::{self, ObstacleKind, Reset};
 use onus_core::ids::{TaskRef, Uid};
-use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::refusal::{Code, Step};
 use onus_core::task::{State, Task};
 use onus_core::time::{Span, rfc3339};
 use onus_store::{After, Direction, Filter, Store, StoreError};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::Stop;
 use crate::request::evidence::Evidence;
 use crate::snapshot::Snapshot;
@@ -68,7 +68,7 @@ impl WhyView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     pub tasks: Vec<TaskView>,
-    /// Unfinished tasks that are not ready, by priority, then age: the first of them.
+    /// The first unfinished tasks that are not ready, by priority, then age.
     pub left_out: Vec<WhyView>,
     /// How many more are not ready.
     pub more: u64,
@@ -94,14 +94,14 @@ pub struct LinkView {
     pub holder: Option<String>,
 }
 
-/// How many tasks a list names that another waits for.
+/// How many of the tasks that another waits for a list names.
 const NAMED: u64 = 3;
 
-/// How many tasks are looked at in one go.
+/// How many tasks are read at a time.
 const STEP: u64 = 200;
 
 impl Snapshot<'_> {
-    /// The first unfinished tasks that are not among these, with why; and how many more there are.
+    /// The first unfinished tasks that are not in `ready`, with the reasons; and how many more there are.
     fn not_ready(
         &mut self,
         identity: Option<&Identity>,
@@ -126,7 +126,7 @@ impl Snapshot<'_> {
         Ok((left_out, unfinished.saturating_sub(told)))
     }
 
-    /// Who asks. Nobody in particular may do everything that a rule about actors forbids.
+    /// The asker as a caller. No rule about actors restricts an anonymous one.
     pub(crate) fn as_caller(&mut self, identity: Option<&Identity>) -> Result<(Caller, Actor), Stop> {
         let actor = match self.asker(identity)? {
             Some(actor) => actor,
@@ -149,11 +149,7 @@ impl Snapshot<'_> {
         Ok((caller, actor))
     }
 
-    fn evidence(&mut self, caller: &Caller, task: &Task) -> Result<Evidence, StoreError> {
-        Evidence::of(self, caller, task)
-    }
-
-    /// Tasks as a list shows them: each with the first thing in its way.
+    /// Tasks as a list shows them: each with the first obstacle to claiming it.
     pub(crate) fn listed(
         &mut self,
         tasks: &[Task],
@@ -168,7 +164,7 @@ impl Snapshot<'_> {
         Ok(views)
     }
 
-    /// What a task's own row says is in the way of claiming it, in half a sentence.
+    /// The first obstacle to claiming a task, according to its own row, in half a sentence.
     fn first_obstacle(
         &mut self,
         task: &Task,
@@ -218,7 +214,7 @@ impl Snapshot<'_> {
 
     fn link(&mut self, uid: Uid) -> Result<Option<LinkView>, StoreError> {
         let Some(task) = self.task(uid)? else { return Ok(None) };
-        let lease = if task.leased { self.lease(uid, task.token)? } else { None };
+        let lease = self.current_lease(&task)?;
         Ok(Some(LinkView {
             id: self.id(task.number),
             title: self.title(&task)?,
@@ -238,7 +234,7 @@ impl Snapshot<'_> {
     /// What keeps the asker from claiming this task now.
     pub(crate) fn why(&mut self, identity: Option<&Identity>, task: &Task) -> Result<WhyView, Stop> {
         let (caller, actor) = self.as_caller(identity)?;
-        let mut evidence = self.evidence(&caller, task)?;
+        let mut evidence = Evidence::of(self, &caller, task)?;
         let claim = Act::Claim(Terms::default());
         let reserving =
             decide::reserves(&evidence.view(self.now, self.policy, (&caller, &actor), task), &claim);
@@ -256,7 +252,7 @@ impl Snapshot<'_> {
                 next: obstacle.next,
             })
             .collect();
-        // Whatever is ready is in nobody's circle.
+        // A ready task is in nobody's circle.
         if !obstacles.is_empty()
             && let Some(circle) = self.circle_around(identity, task)?
         {
@@ -280,13 +276,13 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// [`Engine::ready`], and what is left out of it. All that is ready is looked at, shown or not.
+    /// [`Engine::ready`], and what is left out of it. Reads everything that is ready, shown or not.
     pub fn ready_explained(
         &mut self,
         identity: Option<&Identity>,
         limit: u64,
         left_out: usize,
-    ) -> Result<WithNotices<Explained>, Refusal> {
+    ) -> QueryResult<Explained> {
         self.ask(identity, |snapshot| {
             let ready = snapshot.all_ready(identity, usize::MAX, &Terms::default())?;
             let uids = ready.iter().map(|(task, _)| task.uid).collect();
@@ -301,7 +297,7 @@ impl<S: Store> Engine<S> {
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<WithNotices<LinksView>, Refusal> {
+    ) -> QueryResult<LinksView> {
         self.ask(identity, |snapshot| {
             let task = snapshot.named_task(reference, identity)?;
             Ok(LinksView {
@@ -314,23 +310,20 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    pub fn why(
-        &mut self,
-        identity: Option<&Identity>,
-        reference: Option<&TaskRef>,
-    ) -> Result<WithNotices<WhyView>, Refusal> {
+    pub fn why(&mut self, identity: Option<&Identity>, reference: Option<&TaskRef>) -> QueryResult<WhyView> {
         self.ask(identity, |snapshot| {
             let task = snapshot.named_task(reference, identity)?;
             snapshot.why(identity, &task)
         })
     }
 
-    /// Every task that a reset would put back, as it is now; nothing is changed, and nobody's hold refuses it.
+    /// Every task that a reset would put back, as it is now. Nothing is changed, and nobody's lease prevents
+    /// it.
     pub fn reset_preview(
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<WithNotices<Vec<TouchedView>>, Refusal> {
+    ) -> QueryResult<Vec<TouchedView>> {
         self.ask(identity, |snapshot| {
             let root = snapshot.named_task(reference, identity)?;
             let (caller, actor) = snapshot.as_caller(identity)?;
@@ -338,12 +331,12 @@ impl<S: Store> Engine<S> {
             let closure = snapshot.read.closure(root.uid, Direction::Downstream)?;
             for uid in std::iter::once(root.uid).chain(closure) {
                 let Some(task) = snapshot.task(uid)? else { continue };
-                let evidence = snapshot.evidence(&caller, &task)?;
+                let evidence = Evidence::of(snapshot, &caller, &task)?;
                 let view = evidence.view(snapshot.now, snapshot.policy, (&caller, &actor), &task);
                 match decide::reset(&view, uid == root.uid, "preview", None) {
                     Ok(Reset::Stays) => {}
                     Ok(Reset::Back(_)) => touched.push(snapshot.touched_view(&task)?),
-                    // Whoever holds it is what a preview is for.
+                    // Showing who holds a task is what a preview is for.
                     Err(refusal) if matches!(refusal.code, Code::Held | Code::Fenced) => {
                         touched.push(snapshot.touched_view(&task)?);
                     }

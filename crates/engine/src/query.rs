@@ -23,12 +23,15 @@ use crate::snapshot::Snapshot;
 use crate::view::{ActorView, InstanceView, Notice, NoticeKind, TaskView, shown};
 use crate::{Engine, Identity};
 
-/// An answer and what goes beside it.
+/// An answer, and what goes with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WithNotices<T> {
     pub value: T,
     pub notices: Vec<Notice>,
 }
+
+/// The outcome of a query.
+pub type QueryResult<T> = Result<WithNotices<T>, Refusal>;
 
 /// A page of tasks, and where the next one begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +41,7 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
-/// What is said after the last task of a list.
+/// The end of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListEnd {
     /// Where the next page begins; opaque to callers.
@@ -50,23 +53,23 @@ pub struct ListEnd {
 /// How many tasks of a list are in memory at a time, however long it is.
 const SHEET: usize = 256;
 
-/// Takes the tasks of a list as they are read, some at a time.
+/// Receives the tasks of a list as they are read, some at a time.
 type Sheets<'a> = &'a mut dyn FnMut(&[TaskView]);
 
-/// Takes a task that can be claimed now, with the lapsed lease that it would take over.
+/// Receives a task that can be claimed now, with the lapsed lease that the claim would take over.
 type Offers<'a> = &'a mut dyn FnMut(&mut Snapshot<'_>, Task, Option<Lease>) -> Result<(), StoreError>;
 
-/// A stretch of the ledger.
+/// A range of the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
     pub records: Vec<Record>,
     /// The texts of each event, by its uid and field; erased ones are missing.
     pub texts: BTreeMap<String, BTreeMap<String, String>>,
-    /// The id of each task that occurs, and what each seat is called.
+    /// The id of each task that occurs, and the name of each seat.
     pub ids: BTreeMap<String, String>,
-    /// What each edit found, by its uid.
+    /// The fields before each edit, by the edit's uid.
     pub before: BTreeMap<String, TaskBefore>,
-    /// Where to go on from.
+    /// Where to continue from.
     pub last_seq: u64,
 }
 
@@ -81,17 +84,17 @@ pub struct TaskBefore {
     pub body: Option<String>,
 }
 
-/// Whose events are asked for.
+/// Whose events to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogOf<'a> {
+pub enum LogScope<'a> {
     All,
     Task(&'a TaskRef),
     Seat(&'a SeatName),
 }
 
-impl<'a> From<Option<&'a TaskRef>> for LogOf<'a> {
-    fn from(task: Option<&'a TaskRef>) -> LogOf<'a> {
-        task.map_or(LogOf::All, LogOf::Task)
+impl<'a> From<Option<&'a TaskRef>> for LogScope<'a> {
+    fn from(task: Option<&'a TaskRef>) -> LogScope<'a> {
+        task.map_or(LogScope::All, LogScope::Task)
     }
 }
 
@@ -137,7 +140,8 @@ impl Snapshot<'_> {
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?)
     }
 
-    /// The first tasks that the asker could claim now on these terms, each with the lapsed lease that it would take over.
+    /// The first tasks that the asker could claim now on these terms, each with the lapsed lease that the
+    /// claim would take over.
     pub(crate) fn all_ready(
         &mut self,
         identity: Option<&Identity>,
@@ -152,7 +156,7 @@ impl Snapshot<'_> {
         Ok(ready)
     }
 
-    /// The same, one after the other.
+    /// Visits the same tasks, one after the other.
     fn walk_ready(
         &mut self,
         identity: Option<&Identity>,
@@ -205,12 +209,12 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Answers a question from one snapshot, with what the asker should know.
+    /// Answers a query from one snapshot, with the asker's notices.
     pub(crate) fn ask<T>(
         &mut self,
         identity: Option<&Identity>,
         work: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Stop>,
-    ) -> Result<WithNotices<T>, Refusal> {
+    ) -> QueryResult<T> {
         let (policy, observe) = (&self.policy, &self.outside.observe);
         let outcome = self.store.read(|read| {
             let (now, project) = (read.now(), read.project()?);
@@ -231,17 +235,25 @@ impl<S: Store> Engine<S> {
         outcome.map_err(Refusal::from)?
     }
 
+    /// The same for nobody in particular.
+    pub(crate) fn query<T>(
+        &mut self,
+        work: impl FnOnce(&mut Snapshot<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Refusal> {
+        Ok(self.ask(None, work)?.value)
+    }
+
     /// One task, with its notes.
     pub fn show(
         &mut self,
         identity: Option<&Identity>,
         reference: Option<&TaskRef>,
-    ) -> Result<WithNotices<TaskView>, Refusal> {
+    ) -> QueryResult<TaskView> {
         let mut looked = self.ask(identity, |snapshot| {
             let task = snapshot.named_task(reference, identity)?;
             Ok(snapshot.shown_task(&task)?)
         })?;
-        // Its notes are in the answer.
+        // The answer already contains its notes.
         let shown = Some(&looked.value.id);
         looked.notices.retain(|notice| notice.kind != NoticeKind::Note || notice.task.as_ref() != shown);
         Ok(looked)
@@ -253,11 +265,11 @@ impl<S: Store> Engine<S> {
         filter: &Filter,
         cursor: Option<&str>,
         limit: u64,
-    ) -> Result<WithNotices<Page>, Refusal> {
+    ) -> QueryResult<Page> {
         collect(|sheets| self.list_in_sheets(identity, filter, cursor, limit, sheets))
     }
 
-    /// The same for a list of any length. What it answers is the cursor.
+    /// The same for a list of any length. Returns the cursor.
     pub fn list_in_sheets(
         &mut self,
         identity: Option<&Identity>,
@@ -265,14 +277,14 @@ impl<S: Store> Engine<S> {
         cursor: Option<&str>,
         limit: u64,
         sheets: Sheets<'_>,
-    ) -> Result<WithNotices<ListEnd>, Refusal> {
+    ) -> QueryResult<ListEnd> {
         let mut after = cursor.map(parse_cursor).transpose()?;
         self.ask(identity, |snapshot| {
             let mut filter = filter.clone();
             for name in [&mut filter.holder, &mut filter.owner, &mut filter.kept_for].into_iter().flatten() {
                 *name = snapshot.actor_behind(name)?;
             }
-            // Said once, beside the first page.
+            // Reported once, with the first page.
             let says_so = filter.ad_hoc == Some(false) && after.is_none();
             let ad_hoc = if says_so { snapshot.read.count_ad_hoc()? } else { 0 };
             let mut left = limit;
@@ -294,7 +306,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// What the asker could claim now: open tasks first, then lapsed ones; never a person's.
-    pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> Result<WithNotices<Page>, Refusal> {
+    pub fn ready(&mut self, identity: Option<&Identity>, limit: u64) -> QueryResult<Page> {
         collect(|sheets| self.ready_in_sheets(identity, limit, sheets))
     }
 
@@ -304,7 +316,7 @@ impl<S: Store> Engine<S> {
         identity: Option<&Identity>,
         limit: u64,
         sheets: Sheets<'_>,
-    ) -> Result<WithNotices<ListEnd>, Refusal> {
+    ) -> QueryResult<ListEnd> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         self.ask(identity, |snapshot| {
             let mut ready = Vec::new();
@@ -323,7 +335,7 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    /// Tasks in whose title, body or notes every word occurs.
+    /// Tasks whose title, body or notes contain every word.
     pub fn search(
         &mut self,
         identity: Option<&Identity>,
@@ -331,7 +343,7 @@ impl<S: Store> Engine<S> {
         ad_hoc: bool,
         limit: u64,
         sheets: Sheets<'_>,
-    ) -> Result<WithNotices<ListEnd>, Refusal> {
+    ) -> QueryResult<ListEnd> {
         self.ask(identity, |snapshot| {
             for found in snapshot.read.search(words, ad_hoc, limit)?.chunks(SHEET) {
                 let mut tasks = Vec::new();
@@ -344,46 +356,30 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    /// Events of one task, or of everything; for a follower that continues from the last of them, only what nothing can precede any
-    /// more.
-    pub fn follow<'a>(
-        &mut self,
-        identity: Option<&Identity>,
-        of: impl Into<LogOf<'a>>,
-        after_seq: u64,
-        newest: bool,
-        limit: u64,
-    ) -> Result<WithNotices<LogPage>, Refusal> {
-        self.stretch(
-            identity,
-            of.into(),
-            &EventQuery { after_seq, newest, limit, settled: true, ..EventQuery::default() },
-        )
-    }
-
     /// Events of one task, or of everything.
     pub fn log<'a>(
         &mut self,
         identity: Option<&Identity>,
-        of: impl Into<LogOf<'a>>,
+        of: impl Into<LogScope<'a>>,
         after_seq: u64,
         newest: bool,
         limit: u64,
-    ) -> Result<WithNotices<LogPage>, Refusal> {
-        self.stretch(identity, of.into(), &EventQuery { after_seq, newest, limit, ..EventQuery::default() })
+    ) -> QueryResult<LogPage> {
+        self.events(identity, of.into(), &EventQuery { after_seq, newest, limit, ..EventQuery::default() })
     }
 
-    fn stretch(
+    /// The events that a query asks for; its stream is that of the scope.
+    pub fn events(
         &mut self,
         identity: Option<&Identity>,
-        of: LogOf<'_>,
+        of: LogScope<'_>,
         query: &EventQuery,
-    ) -> Result<WithNotices<LogPage>, Refusal> {
+    ) -> QueryResult<LogPage> {
         self.ask(identity, |snapshot| {
             let stream = match of {
-                LogOf::All => None,
-                LogOf::Task(reference) => Some(resolve(snapshot.read, snapshot.project, reference)?),
-                LogOf::Seat(name) => {
+                LogScope::All => None,
+                LogScope::Task(reference) => Some(resolve(snapshot.read, snapshot.project, reference)?),
+                LogScope::Seat(name) => {
                     Some(snapshot.read.seat_named(name)?.ok_or_else(|| no_such_seat(name))?.uid)
                 }
             };
@@ -408,37 +404,27 @@ impl<S: Store> Engine<S> {
                 page.before.extend(before_edits(snapshot.read, task, &page.records)?);
             }
             let linked = page.before.values().map(|before| &before.facts).chain(&facts);
-            for uid in linked.flat_map(|facts| facts.parent.iter().chain(&facts.relates)) {
-                if let Some(task) = snapshot.task(*uid)? {
-                    page.ids.insert(uid.to_string(), snapshot.id(task.number));
-                }
-            }
+            let mut named: BTreeSet<Uid> =
+                linked.flat_map(|facts| facts.parent.iter().chain(&facts.relates)).copied().collect();
             for record in &page.records {
+                let on = record.payload.get("on").and_then(|on| on.as_array()).into_iter().flatten();
+                let others = on.filter_map(|uid| uid.as_str()).chain(record.task.as_deref());
+                named.extend(others.filter_map(|uid| uid.parse::<Uid>().ok()));
                 let stream = match &record.task {
                     Some(uid) => uid.parse::<Uid>().ok(),
                     None => Some(snapshot.project.uid),
                 };
-                let Some(stream) = stream else { continue };
-                if let Some(uid) = &record.task
-                    && !page.ids.contains_key(uid)
-                {
-                    if let Some(task) = snapshot.task(stream)? {
-                        page.ids.insert(uid.clone(), snapshot.id(task.number));
-                    } else if let Some(seat) = snapshot.read.seat(stream)? {
-                        page.ids.insert(uid.clone(), seat.name.spoken());
-                    }
-                }
-                for other in record.payload.get("on").and_then(|on| on.as_array()).into_iter().flatten() {
-                    if let Some(uid) = other.as_str().and_then(|uid| uid.parse::<Uid>().ok())
-                        && let Some(task) = snapshot.task(uid)?
-                    {
-                        page.ids.insert(uid.to_string(), snapshot.id(task.number));
-                    }
-                }
-                if !record.text_digests().is_empty() {
+                if let Some(stream) = stream.filter(|_| !record.text_digests().is_empty()) {
                     let texts = snapshot.read.texts(stream, Version(record.version))?;
                     let texts = texts.into_iter().map(|text| (text.key.field.to_string(), text.text));
                     page.texts.insert(record.uid.clone(), texts.collect());
+                }
+            }
+            for uid in named {
+                if let Some(task) = snapshot.task(uid)? {
+                    page.ids.insert(uid.to_string(), snapshot.id(task.number));
+                } else if let Some(seat) = snapshot.read.seat(uid)? {
+                    page.ids.insert(uid.to_string(), seat.name.spoken());
                 }
             }
             Ok(page)
@@ -446,30 +432,28 @@ impl<S: Store> Engine<S> {
     }
 
     pub fn actors(&mut self) -> Result<Vec<ActorView>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let aliases = snapshot.read.aliases()?;
             let actors = snapshot.read.actors()?;
             Ok(actors.iter().map(|actor| ActorView::of(actor, &aliases)).collect())
-        })?;
-        Ok(answer.value)
+        })
     }
 
     pub fn instances(&mut self, limit: u64) -> Result<Vec<InstanceView>, Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let known = snapshot.read.instances(limit)?;
             Ok(known.iter().map(|known| InstanceView::of(known, snapshot.observe)).collect())
-        })?;
-        Ok(answer.value)
+        })
     }
 
-    /// The instances of the nearest of these processes that has any, as [`Read::instances_of`](onus_store::Read) orders them;
-    /// and those of the instances that are named here which are known.
+    /// The instances of the nearest of these processes that has any, as
+    /// [`Read::instances_of`](onus_store::Read) orders them; and those of the named instances that are known.
     pub fn registered(
         &mut self,
         ancestry: &[Process],
         named: &[(ActorName, InstanceId)],
     ) -> Result<(Vec<KnownInstance>, Vec<KnownInstance>), Refusal> {
-        let answer = self.ask(None, |snapshot| {
+        self.query(|snapshot| {
             let mut of_process = Vec::new();
             for process in ancestry {
                 of_process = snapshot.read.instances_of(process, MOST_OF_A_PROCESS)?;
@@ -483,19 +467,16 @@ impl<S: Store> Engine<S> {
                 known.extend(snapshot.read.instance(&actor, instance)?);
             }
             Ok((of_process, known))
-        })?;
-        Ok(answer.value)
+        })
     }
 
     pub fn project(&mut self) -> Result<Project, Refusal> {
-        Ok(self.ask(None, |snapshot| Ok(snapshot.project.clone()))?.value)
+        self.query(|snapshot| Ok(snapshot.project.clone()))
     }
 }
 
-/// A list as a page, for callers whose pages are short.
-fn collect(
-    list: impl FnOnce(Sheets<'_>) -> Result<WithNotices<ListEnd>, Refusal>,
-) -> Result<WithNotices<Page>, Refusal> {
+/// Collects a list into a page, for callers whose pages are short.
+fn collect(list: impl FnOnce(Sheets<'_>) -> QueryResult<ListEnd>) -> QueryResult<Page> {
     let mut tasks = Vec::new();
     let WithNotices { value: ListEnd { cursor, .. }, notices } =
         list(&mut |sheet| tasks.extend_from_slice(sheet))?;
@@ -509,7 +490,8 @@ fn parse_cursor(text: &str) -> Result<After, Refusal> {
     Ok(After { priority, number: Number(number.parse().map_err(|_| bad())?) })
 }
 
-/// What the edits of one task among these events found: each its fields as the event before it left them, and its texts.
+/// What the edits of one task among these events found: the fields and texts as the event before each left
+/// them.
 fn before_edits(
     read: &mut dyn Read,
     task: Uid,

@@ -1,5 +1,5 @@
-//! Reports for people: what was done since, what an actor's day was like, and how work flows. All from the same rows that
-//! timesheets are made of.
+//! Reports for people: what was done since, an actor's day, and how work flows. All from the same rows as
+//! timesheets.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,20 @@ use serde::Serialize;
 
 use onus_core::actor::ActorName;
 use onus_core::ids::{Number, Token, Uid};
-use onus_core::refusal::{Refusal, Step};
+use onus_core::refusal::Step;
 use onus_core::time::rfc3339;
 use onus_core::timesheet::{Calendar, Durations};
-use onus_store::{Finished, Progress, Result, Store, Used, Window};
+use onus_store::{Finished, Progress, Read, Result, Store, Used, Window};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::Stop;
 use crate::sessions::{UsageSum, UsageView};
 use crate::snapshot::Snapshot;
 use crate::status::AwaitedView;
-use crate::timesheet::{Billing, By, SheetQuery, seconds};
+use crate::timesheet::{Billing, By, SheetQuery, dates, seconds, window_of};
 use crate::{Engine, Identity};
 
-/// How many finished tasks are read at a time.
-const PAGE: u64 = 1_000;
-
-/// How many tasks of one kind are named in a report.
+/// How many tasks of one kind a report names.
 const NAMED: usize = 200;
 
 /// A task in a report.
@@ -155,34 +152,14 @@ impl StandupView {
     }
 }
 
-pub(crate) fn window(calendar: &Calendar) -> Window {
-    Window { since_ms: calendar.start_ms(), until_ms: calendar.end_ms() }
-}
-
-pub(crate) fn dates(calendar: &Calendar) -> (String, String) {
-    let date = |day: Option<&onus_core::timesheet::Day>| day.map(|day| day.date.clone()).unwrap_or_default();
-    (date(calendar.days().first()), date(calendar.days().last()))
-}
-
 impl Snapshot<'_> {
-    /// Shows all tasks that were completed in a window to `visit`, the first first.
+    /// Visits all tasks that were completed in a window, in that order.
     fn walk_finished(
         &mut self,
         window: Window,
         visit: &mut dyn FnMut(&mut Self, &Finished) -> Result<()>,
     ) -> Result<()> {
-        let mut last: Option<Finished> = None;
-        loop {
-            let page = self.read.finished_in(window, last.as_ref(), PAGE)?;
-            for task in &page {
-                visit(self, task)?;
-            }
-            let is_last = (page.len() as u64) < PAGE;
-            match page.into_iter().next_back() {
-                Some(task) if !is_last => last = Some(task),
-                _ => return Ok(()),
-            }
-        }
+        self.walk(|read, last, limit| read.finished_in(window, last, limit), visit)
     }
 
     /// Who completed a task: the holder of its last lease.
@@ -218,7 +195,7 @@ impl Snapshot<'_> {
             let entry = actors.entry(hours.actor.clone()).or_default();
             entry.worked_seconds = hours.seconds + hours.pending_seconds;
         }
-        self.walk_finished(window(calendar), &mut |snapshot, task| {
+        self.walk_finished(window_of(calendar), &mut |snapshot, task| {
             let Some(actor) = snapshot.finisher(task)? else { return Ok(()) };
             let done = &mut actors.entry(actor.to_string()).or_default().done;
             if done.len() < NAMED {
@@ -264,7 +241,7 @@ impl Snapshot<'_> {
         let name = self.actor_behind(actor)?;
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = onus_core::timesheet::Covered::default();
-        self.walk_work(window(calendar), &mut |_, row| {
+        self.walk_work(window_of(calendar), &mut |_, row| {
             let stretch = &row.stretch;
             if stretch.actor.as_ref() != Some(&name) {
                 return Ok(());
@@ -294,7 +271,7 @@ impl Snapshot<'_> {
             Ok(())
         })?;
         let mut done = Vec::new();
-        self.walk_finished(window(calendar), &mut |snapshot, task| {
+        self.walk_finished(window_of(calendar), &mut |snapshot, task| {
             if done.len() < NAMED && snapshot.finisher(task)?.as_ref() == Some(&name) {
                 done.push(snapshot.report_task(task)?);
             }
@@ -334,7 +311,7 @@ impl Snapshot<'_> {
             }
         }
         let total = calendar.days().len() as u64;
-        self.walk_finished(window(calendar), &mut |_, task| {
+        self.walk_finished(window_of(calendar), &mut |_, task| {
             let cycle_ms = task.completed_at_ms - task.started_at_ms.unwrap_or(task.completed_at_ms);
             lead.add(task.completed_at_ms - task.created_at_ms);
             cycle.add(cycle_ms);
@@ -368,7 +345,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// By what costs are told apart.
+/// What distinguishes rows of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostBy {
     Task,
@@ -406,7 +383,7 @@ pub struct CostRow {
     pub usage: UsageView,
 }
 
-/// What tells rows of costs apart: a task, tags, an actor, a model; and always the currency.
+/// The key of a row of costs: a task, tags, an actor or a model; and always the currency.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct CostKey {
     task: Option<(u64, Uid)>,
@@ -419,30 +396,24 @@ impl Snapshot<'_> {
     fn cost(&mut self, calendar: &Calendar, by: CostBy) -> Result<CostView> {
         let mut rows: BTreeMap<CostKey, UsageSum> = BTreeMap::new();
         let mut totals: BTreeMap<Option<String>, UsageSum> = BTreeMap::new();
-        let mut last: Option<Used> = None;
-        loop {
-            let page = self.read.usage_in(window(calendar), last.as_ref(), PAGE)?;
-            for used in &page {
-                let usage = &used.usage.usage;
-                let currency = usage.cost.as_ref().map(|cost| cost.currency.clone());
-                let mut key = CostKey { currency: currency.clone(), ..CostKey::default() };
-                match by {
-                    CostBy::Task => key.task = Some((used.task.number.0, used.usage.task)),
-                    CostBy::Tag => key.tags = used.task.tags.iter().cloned().collect(),
-                    CostBy::Actor => key.name = Some(used.usage.actor.to_string()),
-                    CostBy::Model => key.name.clone_from(&usage.model),
-                }
-                rows.entry(key).or_default().add(usage);
-                totals.entry(currency).or_default().add(usage);
+        let window = window_of(calendar);
+        let used_in = |read: &mut dyn Read, last: Option<&Used>, limit| read.usage_in(window, last, limit);
+        self.walk(used_in, &mut |_, used| -> Result<()> {
+            let usage = &used.usage.usage;
+            let currency = usage.cost.as_ref().map(|cost| cost.currency.clone());
+            let mut key = CostKey { currency: currency.clone(), ..CostKey::default() };
+            match by {
+                CostBy::Task => key.task = Some((used.task.number.0, used.usage.task)),
+                CostBy::Tag => key.tags = used.task.tags.iter().cloned().collect(),
+                CostBy::Actor => key.name = Some(used.usage.actor.to_string()),
+                CostBy::Model => key.name.clone_from(&usage.model),
             }
-            let is_last = (page.len() as u64) < PAGE;
-            match page.into_iter().next_back() {
-                Some(used) if !is_last => last = Some(used),
-                _ => break,
-            }
-        }
+            rows.entry(key).or_default().add(usage);
+            totals.entry(currency).or_default().add(usage);
+            Ok(())
+        })?;
         let (mut done, mut spent): (u64, BTreeMap<Option<String>, UsageSum>) = (0, BTreeMap::new());
-        self.walk_finished(window(calendar), &mut |snapshot, task| {
+        self.walk_finished(window, &mut |snapshot, task| {
             done += 1;
             for token in 1..=task.token.0 {
                 for row in snapshot.read.usage_of(task.uid, Token(token))? {
@@ -477,22 +448,18 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// What sessions used of models in a time.
+    /// What sessions used of models in a period.
     pub fn cost(
         &mut self,
         identity: Option<&Identity>,
         calendar: &Calendar,
         by: CostBy,
-    ) -> std::result::Result<WithNotices<CostView>, Refusal> {
+    ) -> QueryResult<CostView> {
         self.ask(identity, |snapshot| Ok(snapshot.cost(calendar, by)?))
     }
 
-    /// What was done in a time, what is in progress, what waits; per actor.
-    pub fn standup(
-        &mut self,
-        identity: Option<&Identity>,
-        calendar: &Calendar,
-    ) -> std::result::Result<WithNotices<StandupView>, Refusal> {
+    /// What was done in a period, what is in progress, and what waits; per actor.
+    pub fn standup(&mut self, identity: Option<&Identity>, calendar: &Calendar) -> QueryResult<StandupView> {
         self.ask(identity, |snapshot| snapshot.standup(identity, calendar))
     }
 
@@ -502,17 +469,17 @@ impl<S: Store> Engine<S> {
         identity: Option<&Identity>,
         actor: &ActorName,
         calendar: &Calendar,
-    ) -> std::result::Result<WithNotices<DayView>, Refusal> {
+    ) -> QueryResult<DayView> {
         self.ask(identity, |snapshot| snapshot.day(actor, calendar))
     }
 
-    /// How long tasks took that were completed in a time.
+    /// How long the tasks took that were completed in a period.
     pub fn flow(
         &mut self,
         identity: Option<&Identity>,
         calendar: &Calendar,
         report: &mut dyn FnMut(Progress),
-    ) -> std::result::Result<WithNotices<FlowView>, Refusal> {
+    ) -> QueryResult<FlowView> {
         self.ask(identity, |snapshot| Ok(snapshot.flow(calendar, report)?))
     }
 }

@@ -1,8 +1,10 @@
-//! What a lost lease's holder left uncommitted is kept: after the commit that took the lease away, before the answer.
+//! Keeps what the holder of a lost lease left uncommitted: after the commit that took the lease away, before
+//! the answer.
 //!
-//! The transaction records that the rescue is due ([`onus_core::rescue`]); here it is carried out, and what came of it is
-//! recorded in a transaction of its own. How files are kept is not the engine's business. Whatever fails, the lease has changed hands, and
-//! the rescue stays due: [`Engine::finish_rescues`] tries again, here or on the machine where the worktree is.
+//! The transaction records that the rescue is due ([`onus_core::rescue`]); here it is carried out, and the
+//! result is recorded in a transaction of its own. The engine does not know how files are kept. Whatever
+//! fails, the lease has changed hands, and the rescue stays due: [`Engine::finish_rescues`] tries again, here
+//! or on the machine where the worktree is.
 
 use onus_core::command::{Act, Command};
 use onus_core::event::Body;
@@ -15,12 +17,12 @@ use onus_core::scope::{Reservations, WorktreeId};
 use onus_store::Store;
 use serde::Serialize;
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::snapshot::Snapshot;
 use crate::view::{Notice, NoticeKind};
-use crate::{Answer, Engine, Identity, Reply, Request};
+use crate::{Answer, Engine, Identity, Reply};
 
-/// So many rescues are listed.
+/// How many rescues are listed.
 const MOST: u64 = 10_000;
 
 /// A rescue that is to be carried out.
@@ -29,17 +31,17 @@ pub struct Due {
     /// The task's id, as people say it.
     pub id: String,
     pub token: Token,
-    /// Whose files they are, in a sentence.
+    /// Whose files they are, for a sentence.
     pub holder: String,
     pub worktree_id: Option<WorktreeId>,
     pub worktree: Option<String>,
-    /// The worktree was made for this task: all that is there is its own.
+    /// The worktree was made for this task: everything in it belongs to the task.
     pub is_own_worktree: bool,
     /// What the lease reserved when it ended.
     pub reserved: Reservations,
 }
 
-/// What came of trying.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tried {
     Done(Rescued),
@@ -71,7 +73,7 @@ pub struct RescueView {
 }
 
 impl Snapshot<'_> {
-    /// Where files are kept, as an event recorded it.
+    /// Where files are kept, according to an event.
     pub(crate) fn kept_by(&mut self, task: Uid, version: Version) -> onus_store::Result<Vec<KeptFiles>> {
         let record = self.read.event(task, version)?;
         Ok(match record.and_then(|record| record.body().ok()) {
@@ -130,12 +132,12 @@ impl<S: Store> Engine<S> {
     }
 
     fn rescue_one(&mut self, by: &Identity, task: Uid, token: Token) -> Vec<Notice> {
-        let due = self.ask(None, |snapshot| match snapshot.lease(task, token)? {
+        let due = self.query(|snapshot| match snapshot.lease(task, token)? {
             Some(lease) => Ok(snapshot.due(&lease)?),
             None => Ok(None),
         });
         // What cannot be read now stays due.
-        let Some(due) = due.ok().and_then(|due| due.value) else { return Vec::new() };
+        let Some(due) = due.ok().flatten() else { return Vec::new() };
         let note = |message: String| Notice::new(NoticeKind::Rescue, Some(due.id.clone()), message);
         let place = due.worktree.as_deref().map(quote::name).unwrap_or_default();
         let rescued = match (self.outside.rescue)(&due) {
@@ -157,9 +159,7 @@ impl<S: Store> Engine<S> {
             }
         };
         let act = Act::Rescue { token, rescued: rescued.clone() };
-        let command = Command::OnTask { task: Some(TaskRef::from(task)), act, force: None };
-        let identity = Identity { token: None, ..by.clone() };
-        if let Err(refusal) = self.attempt_one(&Request { identity, command, key: None }) {
+        if let Err(refusal) = self.attempt_act(by, task, act) {
             let why = refusal.message;
             return vec![
                 note(format!(
@@ -175,7 +175,8 @@ impl<S: Store> Engine<S> {
             .collect()
     }
 
-    /// Who claims a task hears what is kept of earlier holders' work, unless this claim has just kept some.
+    /// Tells whoever claims a task what is kept of earlier holders' work, unless this claim has just kept
+    /// some.
     pub(crate) fn kept_before(&mut self, command: &Command, reply: &Reply) -> Option<Notice> {
         let is_claim = matches!(command, Command::ClaimNext(_) | Command::OnTask { act: Act::Claim(_), .. });
         let Answer::Lease { task, lease: Some(lease), renewed: false, .. } = &reply.answer else {
@@ -186,14 +187,14 @@ impl<S: Store> Engine<S> {
             return None;
         }
         let uid: Uid = task.uid.parse().ok()?;
-        let last = self.ask(None, |snapshot| {
+        let last = self.query(|snapshot| {
             let kept = snapshot.read.rescues(Some(RescueState::Kept), MOST)?;
             match kept.iter().rfind(|kept| kept.task == uid) {
                 Some(kept) => Ok(snapshot.rescue_view(kept)?.map(|view| (kept.holder(), view))),
                 None => Ok(None),
             }
         });
-        let (holder, view) = last.ok()?.value?;
+        let (holder, view) = last.ok()??;
         let files: u64 = view.kept.iter().map(|kept| kept.files).sum();
         let (files, are) = (counted(files, "file"), if files == 1 { "is" } else { "are" });
         let message = format!("{files} that {holder} left uncommitted {are} kept");
@@ -207,7 +208,7 @@ impl<S: Store> Engine<S> {
         identity: Option<&Identity>,
         task: Option<&TaskRef>,
         state: Option<RescueState>,
-    ) -> Result<WithNotices<Vec<RescueView>>, Refusal> {
+    ) -> QueryResult<Vec<RescueView>> {
         self.ask(identity, |snapshot| {
             let task = task.map(|task| snapshot.named_task(Some(task), identity)).transpose()?;
             let leases = snapshot.read.rescues(state, MOST)?;
@@ -220,17 +221,17 @@ impl<S: Store> Engine<S> {
         })
     }
 
-    /// Carries out what is due. Returns what came of it.
+    /// Carries out every due rescue. Returns the results.
     pub fn finish_rescues(&mut self, by: &Identity) -> Result<Vec<Notice>, Refusal> {
-        let due = self.ask(None, |snapshot| {
+        let due = self.query(|snapshot| {
             let leases = snapshot.read.rescues(Some(RescueState::Due), MOST)?;
             Ok(leases.iter().map(Lease::key).collect::<Vec<_>>())
         })?;
-        Ok(self.rescue(by, &due.value))
+        Ok(self.rescue(by, &due))
     }
 }
 
-/// What was kept, and what was left where it is.
+/// What was kept, and what was left in place.
 fn told(due: &Due, rescued: &Rescued) -> Option<String> {
     let left = |left: &[LeftFile]| match left {
         [] => String::new(),

@@ -5,19 +5,18 @@ use onus_core::event::Body;
 use onus_core::gate::Verdict;
 use onus_core::ids::Token;
 use onus_core::landing::Obstruction;
-use onus_core::refusal::Refusal;
 use onus_core::task::{State, Task};
 use onus_core::timesheet::Calendar;
 use onus_store::{EventQuery, Result, Store};
 use serde::Serialize;
 
-use crate::query::WithNotices;
-use crate::reports::{dates, window};
+use crate::query::QueryResult;
 use crate::request::evidence::MOST_JUDGED;
 use crate::snapshot::Snapshot;
+use crate::timesheet::{dates, window_of};
 use crate::{Engine, Identity};
 
-/// So many tasks with branches are looked at, and so many events and leases of each, the last ones.
+/// How many tasks with branches are read, and how many of the last events and leases of each.
 const MOST: u64 = 10_000;
 const EVENTS: u64 = 2_000;
 const LEASES: u64 = 100;
@@ -70,7 +69,7 @@ pub struct RoundGate {
 
 impl Snapshot<'_> {
     fn round(&mut self, calendar: &Calendar) -> Result<RoundView> {
-        let window = window(calendar);
+        let window = window_of(calendar);
         let mut rows = Vec::new();
         for task in self.read.branched(MOST)? {
             if (window.since_ms..window.until_ms).contains(&task.updated_at_ms) {
@@ -99,7 +98,7 @@ impl Snapshot<'_> {
             actors.extend(last.clone().filter(|actor| !actors.contains(actor)));
         }
         let mut gates: Vec<RoundGate> = Vec::new();
-        // The newest first: the last word on each counts.
+        // Newest first: the last judgement of each gate counts.
         for row in self.read.judgements_of(task.uid, MOST_JUDGED)? {
             let gate = row.judgement.gate.to_string();
             if !gates.iter().any(|known| known.gate == gate) {
@@ -128,7 +127,7 @@ impl Snapshot<'_> {
         }))
     }
 
-    /// What landings that failed left to somebody. The same conflict met twice is one.
+    /// The lines that failed landings left to somebody. The same conflict met twice counts once.
     fn lines_in_conflict(&mut self, task: &Task) -> Result<u64> {
         let query =
             EventQuery { stream: Some(task.uid), newest: true, limit: EVENTS, ..EventQuery::default() };
@@ -147,12 +146,8 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    /// What a round of work came to, task by task.
-    pub fn round(
-        &mut self,
-        identity: Option<&Identity>,
-        calendar: &Calendar,
-    ) -> std::result::Result<WithNotices<RoundView>, Refusal> {
+    /// The results of a round of work, task by task.
+    pub fn round(&mut self, identity: Option<&Identity>, calendar: &Calendar) -> QueryResult<RoundView> {
         self.ask(identity, |snapshot| Ok(snapshot.round(calendar)?))
     }
 }

@@ -1,4 +1,5 @@
-//! Who else reserves something nearby: the live leases whose globs may overlap a scope. The core says which of them collide.
+//! Who else reserves something nearby: the live leases whose globs may overlap a scope. The core decides
+//! which of them collide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,36 +28,41 @@ impl Snapshot<'_> {
         if scope.is_empty() || self.policy.scope_mode == ScopeMode::Off {
             return Ok(near);
         }
-        let mut leases: BTreeMap<(Uid, Token), Vec<Reservation>> = BTreeMap::new();
-        for (uid, token, reserved) in self.read.scopes_near(scope)? {
-            leases.entry((uid, token)).or_default().push(reserved);
-        }
-        for ((uid, token), reserved) in leases {
+        for ((uid, token), reserved) in self.leases_near(scope)? {
             if uid == task.uid {
                 near.own.extend(reserved);
                 continue;
             }
-            // Globs that cannot be compared are not known to be apart: the decision says so, if the lease is live.
+            // Globs that cannot be compared may overlap: the decision reports that, if the lease is live.
             if matches!(overlap(scope.globs(), &reserved, self.policy.scope_shared.globs()), Ok(None)) {
                 continue;
             }
-            let Some(lease) = self.lease(uid, token)? else { continue };
-            if lease.ended.is_some() || self.liveness(&lease) != Liveness::Live {
-                continue;
-            }
-            near.rivals.push(self.rival(lease, reserved)?);
+            near.rivals.extend(self.rival(uid, token, reserved)?);
         }
         Ok(near)
     }
 
-    fn rival(&mut self, lease: Lease, reserved: Vec<Reservation>) -> Result<Rival> {
+    /// What each lease reserves near a scope.
+    fn leases_near(&mut self, scope: &Scope) -> Result<BTreeMap<(Uid, Token), Vec<Reservation>>> {
+        let mut leases: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (uid, token, reserved) in self.read.scopes_near(scope)? {
+            leases.entry((uid, token)).or_default().push(reserved);
+        }
+        Ok(leases)
+    }
+
+    /// A lease with what it reserves, if it is live.
+    fn rival(&mut self, uid: Uid, token: Token, reserved: Vec<Reservation>) -> Result<Option<Rival>> {
+        let lease = self.lease(uid, token)?;
+        let is_live = |lease: &Lease| lease.ended.is_none() && self.liveness(lease) == Liveness::Live;
+        let Some(lease) = lease.filter(is_live) else { return Ok(None) };
         let task = self.task(lease.task)?;
         let is_ad_hoc = task.as_ref().is_some_and(|task| task.facts.ad_hoc);
         let id = task.map_or_else(|| lease.task.to_string(), |task| self.id(task.number));
-        Ok(Rival { id, is_ad_hoc, lease, reserved })
+        Ok(Some(Rival { id, is_ad_hoc, lease, reserved }))
     }
 
-    /// Which parts of the caller's conversation, of those that touched one of these rows, are running.
+    /// The running sub-agents of the caller's conversation among those that touched one of these rows.
     pub(crate) fn running_near(
         &mut self,
         caller: &Caller,
@@ -77,18 +83,11 @@ impl Snapshot<'_> {
         Ok(running)
     }
 
-    /// Live leases that reserve something near.
+    /// The live leases that reserve something near a scope.
     pub(crate) fn rivals(&mut self, scope: &Scope) -> Result<Vec<Rival>> {
-        let mut leases: BTreeMap<(Uid, Token), Vec<Reservation>> = BTreeMap::new();
-        for (uid, token, reserved) in self.read.scopes_near(scope)? {
-            leases.entry((uid, token)).or_default().push(reserved);
-        }
         let mut rivals = Vec::new();
-        for ((uid, token), reserved) in leases {
-            let Some(lease) = self.lease(uid, token)? else { continue };
-            if lease.ended.is_none() && self.liveness(&lease) == Liveness::Live {
-                rivals.push(self.rival(lease, reserved)?);
-            }
+        for ((uid, token), reserved) in self.leases_near(scope)? {
+            rivals.extend(self.rival(uid, token, reserved)?);
         }
         Ok(rivals)
     }
@@ -102,7 +101,7 @@ impl Snapshot<'_> {
         let (shared, across) = (self.policy.scope_shared.globs(), self.policy.across_worktrees);
         let near = self.near(task, &wanted.scope())?;
         Ok(near.rivals.iter().all(|rival| {
-            // Globs that cannot be compared are not known to be apart.
+            // Globs that cannot be compared may overlap.
             rival.shares(mode)
                 || matches!(collision(wanted.rows(), &rival.reserved, shared, across), Ok(None))
         }))

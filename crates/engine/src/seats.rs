@@ -1,4 +1,4 @@
-//! Questions about seats: their holders, and whether the caller is one of them.
+//! Queries about seats: their holders, and whether the caller is one of them.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use onus_core::seat::{Seat, SeatName};
 use onus_core::time::{Span, rfc3339};
 use onus_store::{Result, Seats, Store, StoreError};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::evidence::Evidence;
 use crate::request::seat::no_such_seat;
 use crate::snapshot::Snapshot;
@@ -93,7 +93,7 @@ impl Snapshot<'_> {
         self.read.seat(uid)?.ok_or_else(|| StoreError::Damaged("a seat vanished".to_owned()))
     }
 
-    /// Every seat that is held or lapsed, each with whether it is the asker's.
+    /// Every seat that is held or lapsed, each with whether the asker holds it.
     pub(crate) fn held_seats(&mut self, identity: Option<&Identity>) -> Result<Vec<(SeatHeldView, bool)>> {
         let asker = self.asker(identity)?;
         let mut held = Vec::new();
@@ -139,11 +139,7 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    pub fn seat(
-        &mut self,
-        identity: Option<&Identity>,
-        name: &SeatName,
-    ) -> std::result::Result<WithNotices<SeatView>, Refusal> {
+    pub fn seat(&mut self, identity: Option<&Identity>, name: &SeatName) -> QueryResult<SeatView> {
         self.ask(identity, |snapshot| {
             let seat = snapshot.read.seat_named(name)?.ok_or_else(|| no_such_seat(name))?;
             Ok(snapshot.seat_view(&seat)?)
@@ -151,23 +147,17 @@ impl<S: Store> Engine<S> {
     }
 
     /// Every seat that was ever taken, by name.
-    pub fn seats(
-        &mut self,
-        identity: Option<&Identity>,
-    ) -> std::result::Result<WithNotices<Vec<SeatView>>, Refusal> {
+    pub fn seats(&mut self, identity: Option<&Identity>) -> QueryResult<Vec<SeatView>> {
         self.ask(identity, |snapshot| {
             let seats = snapshot.read.seats(Seats::All, MAX_SEATS)?;
             Ok(seats.iter().map(|seat| snapshot.seat_view(seat)).collect::<Result<_>>()?)
         })
     }
 
-    /// The seat, if the caller holds it live at this moment; else exit 5, 4, 6 or 7. Whoever writes afterwards asks for the
-    /// seat with the write itself ([`onus_core::command::Command::Seated`]): a moment later it may be another's.
-    pub fn check_seat(
-        &mut self,
-        identity: &Identity,
-        name: &SeatName,
-    ) -> std::result::Result<WithNotices<SeatView>, Refusal> {
+    /// The seat, if the caller holds it live at this moment; otherwise exit 5, 4, 6 or 7. A caller that
+    /// writes afterwards requires the seat with the write itself ([`onus_core::command::Command::Seated`]): a
+    /// moment later somebody else may have it.
+    pub fn check_seat(&mut self, identity: &Identity, name: &SeatName) -> QueryResult<SeatView> {
         self.ask(Some(identity), |snapshot| {
             let Some(seat) = snapshot.read.seat_named(name)? else {
                 let refusal = no_such_seat(name);

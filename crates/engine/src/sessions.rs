@@ -1,23 +1,23 @@
-//! Work sessions: the stretches of one lease, with what is known of them.
+//! Work sessions: the stretches of one lease, with what is known about them.
 //!
-//! Three kinds of time are kept apart. *Worked* is what stretches say. *Held* is the time between a lease's beginning and its
-//! end. *Waiting for a person* is from a permission prompt to the next sign of life, as agents' hooks report it, and from the
-//! submission of its work until the review is over. What no hook reports is unknown, which is not zero.
+//! Three kinds of time are kept apart. *Worked* is what stretches say. *Held* is the time between a lease's
+//! beginning and its end. *Waiting for a person* is from a permission prompt to the next sign of life, as
+//! agents' hooks report it, and from the submission of its work until the review is over. What no hook
+//! reports is unknown, which is not zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use onus_core::actor::ActorName;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::{EndKind, Lease};
-use onus_core::refusal::Refusal;
 use onus_core::session::{Cost, Usage, UsageSource};
 use onus_core::task::{State, Task};
 use onus_core::time::rfc3339;
 use onus_store::{Result, Store, Window};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::Stop;
 use crate::snapshot::Snapshot;
 use crate::timesheet::seconds;
@@ -78,7 +78,7 @@ pub struct UsageView {
     pub currency: Option<String>,
 }
 
-/// Adds up what was used.
+/// The sum of some usage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UsageSum(Option<Usage>);
 
@@ -90,7 +90,7 @@ impl UsageSum {
         });
     }
 
-    /// What each of so many had of it on average.
+    /// The average per one of `many`.
     pub(crate) fn shared_by(self, many: u64) -> UsageSum {
         let share = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(many));
         UsageSum(self.0.map(|sum| Usage {
@@ -122,13 +122,13 @@ fn money(micros: u64) -> f64 {
     micros / 1_000_000.0
 }
 
-/// Which sessions are asked for.
+/// Which sessions to list.
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
-    /// Those that worked in this time, or go on.
+    /// Those that worked in this period, or are still open.
     pub window: Window,
     pub actor: Option<ActorName>,
-    /// All of this task, whenever they were.
+    /// All of this task, at any time.
     pub task: Option<TaskRef>,
     /// The newest of them.
     pub limit: usize,
@@ -193,19 +193,19 @@ impl Snapshot<'_> {
         ((waits || waiting_ms > 0 || submitted.is_some()).then_some(waiting_ms), waits)
     }
 
-    /// The newest sessions that worked in a window: the leases, by the start of the last stretch there.
+    /// The newest sessions that worked in a window, ordered by the start of their last stretch in it.
     fn sessions_in(&mut self, query: &SessionQuery) -> std::result::Result<Vec<(Uid, Token)>, Stop> {
         let actor = query.actor.as_ref().map(|actor| self.actor_behind(actor)).transpose()?;
         let is_asked_for = |who: Option<&ActorName>| actor.as_ref().is_none_or(|only| Some(only) == who);
         let mut last: BTreeMap<(Uid, Token), i64> = BTreeMap::new();
-        let mut newest: BTreeMap<(i64, Uid, Token), ()> = BTreeMap::new();
+        let mut newest: BTreeSet<(i64, Uid, Token)> = BTreeSet::new();
         let mut meet = |(task, token): (Uid, Token), at_ms: i64| {
             if let Some(before_ms) = last.insert((task, token), at_ms) {
                 newest.remove(&(before_ms, task, token));
             }
-            newest.insert((at_ms, task, token), ());
+            newest.insert((at_ms, task, token));
             if newest.len() > query.limit
-                && let Some(((_, task, token), ())) = newest.pop_first()
+                && let Some((_, task, token)) = newest.pop_first()
             {
                 last.remove(&(task, token));
             }
@@ -224,17 +224,17 @@ impl Snapshot<'_> {
                 meet((task.uid, lease.token), at_ms);
             }
         }
-        Ok(newest.into_keys().rev().map(|(_, task, token)| (task, token)).collect())
+        Ok(newest.into_iter().rev().map(|(_, task, token)| (task, token)).collect())
     }
 }
 
 impl<S: Store> Engine<S> {
-    /// Work sessions, the newest first.
+    /// Work sessions, newest first.
     pub fn sessions(
         &mut self,
         identity: Option<&Identity>,
         query: &SessionQuery,
-    ) -> std::result::Result<WithNotices<Vec<SessionView>>, Refusal> {
+    ) -> QueryResult<Vec<SessionView>> {
         self.ask(identity, |snapshot| {
             let leases = match &query.task {
                 Some(task) => {

@@ -1,4 +1,4 @@
-//! What `show` tells of a task beside its record: its notes and decisions, and the tasks that it is linked with, by title.
+//! What `show` adds to a task's record: its notes and decisions, and the linked tasks by title.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use onus_store::{Direction, Result};
 use crate::snapshot::Snapshot;
 use crate::view::{TaskView, Texts};
 
-/// How many of the tasks that one is linked with are shown by title: an epic may have thousands of parts.
+/// How many linked tasks are shown by title: an epic may have thousands of parts.
 const MAX_LINKED: usize = 200;
 
 /// A task that another one names.
@@ -53,9 +53,9 @@ pub struct CommitView {
 }
 
 impl NoteView {
-    /// What was said with an event.
+    /// The text that came with an event.
     pub(crate) fn of(record: Record, text: String) -> NoteView {
-        let (kind, link) = what(&record);
+        let (kind, link) = kind_of(&record);
         NoteView {
             version: record.version,
             kind,
@@ -70,7 +70,7 @@ impl NoteView {
 }
 
 impl Snapshot<'_> {
-    /// All that is told of one task.
+    /// Everything that `show` shows of a task.
     pub(crate) fn shown_task(&mut self, task: &Task) -> Result<TaskView> {
         let mut view = self.task_view(task)?;
         let notes = self.notes(task)?;
@@ -122,8 +122,8 @@ impl Snapshot<'_> {
     }
 }
 
-/// What a note is. What is said with a verb is the resolution if the verb says that the work is done.
-fn what(record: &Record) -> (NoteKind, Option<String>) {
+/// The kind of a note. A text that came with a verb is the resolution if the verb says that the work is done.
+fn kind_of(record: &Record) -> (NoteKind, Option<String>) {
     match record.body() {
         Ok(Body::NoteAdded { kind, link }) => (kind, link),
         Ok(Body::TaskDone { .. } | Body::TaskSubmitted { .. }) => (NoteKind::Resolution, None),

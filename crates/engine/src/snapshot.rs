@@ -1,5 +1,5 @@
-//! One look at the store: what was read, and the clock, rules and sight of processes to judge it by. The questions about it are
-//! in the modules that answer them.
+//! One snapshot of the store, with the clock, the policy and the view of processes to judge it by. The
+//! queries about it are in the modules that answer them.
 
 use onus_core::apply::Project;
 use onus_core::ids::{Number, Token, Uid};
@@ -14,7 +14,7 @@ use crate::request::Rows;
 
 pub(crate) struct Snapshot<'a> {
     pub(crate) read: &'a mut dyn Read,
-    /// What a request has of its own; a question has none.
+    /// The rows that a request locked or wrote; empty for a query.
     pub(crate) rows: &'a Rows,
     pub(crate) project: &'a Project,
     pub(crate) now: &'a Moment,
@@ -43,6 +43,16 @@ impl Snapshot<'_> {
             Some(lease) => Ok(Some(lease.clone())),
             None => self.read.lease(task, token),
         }
+    }
+
+    /// A task's lease that has not ended.
+    pub(crate) fn current_lease(&mut self, task: &Task) -> Result<Option<Lease>> {
+        if task.leased { self.lease(task.uid, task.token) } else { Ok(None) }
+    }
+
+    /// The lease with a task's highest token, ended or not.
+    pub(crate) fn last_lease(&mut self, task: &Task) -> Result<Option<Lease>> {
+        if task.token > Token(0) { self.lease(task.uid, task.token) } else { Ok(None) }
     }
 
     pub(crate) fn scope_of(&mut self, task: Uid, token: Token) -> Result<Reservations> {

@@ -8,13 +8,13 @@ use onus_core::actor::ActorName;
 use onus_core::attention::{Awaited, awaited};
 use onus_core::lease::LapseCause;
 use onus_core::quote;
-use onus_core::refusal::{Reader, Refusal, Step};
+use onus_core::refusal::{Reader, Step};
 use onus_core::task::{State, Task};
 use onus_core::time::{SECOND_MS, Span};
 use onus_core::transition::Verb;
 use onus_store::{Filter, Store, StoreError};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::seats::SeatHeldView;
 use crate::show::NoteView;
 use crate::snapshot::Snapshot;
@@ -131,7 +131,7 @@ impl StatusView {
     }
 }
 
-/// How many of each kind are named, and how many are looked at for those that wait for one actor.
+/// How many of each kind are named, and how many are read to find those that wait for one actor.
 const NAMED: usize = 20;
 const LOOKED_AT: u64 = 1_000;
 
@@ -144,12 +144,14 @@ struct Waiting {
 }
 
 impl Snapshot<'_> {
-    /// What waits for somebody: for this actor, or for whoever it may be.
+    /// What waits for somebody: for this actor, or for anyone.
     fn waiting(&mut self, asker: Option<&ActorName>) -> Result<Waiting, StoreError> {
         let mut waiting = Waiting::default();
         let kept = asker.map(|actor| Filter { kept_for: Some(actor.clone()), ..Filter::default() });
         let states = [State::Review, State::Blocked, State::Failed, State::Proposed];
-        let in_state = |state| Filter { states: vec![state], ad_hoc: Some(false), ..Filter::default() };
+        // Nobody plans ad-hoc work, but once it is submitted, somebody has to look at it.
+        let ad_hoc = |state| if state == State::Review { None } else { Some(false) };
+        let in_state = |state| Filter { states: vec![state], ad_hoc: ad_hoc(state), ..Filter::default() };
         for filter in kept.into_iter().chain(states.map(in_state)) {
             for task in self.read.list(&filter, None, LOOKED_AT)? {
                 let wanted = match asker {
@@ -205,8 +207,10 @@ impl Snapshot<'_> {
             (_, State::Proposed) => format!("proposed by {}", view.created_by),
             (_, state) => state.spoken().to_owned(),
         };
+        let is_used_up = self.policy.has_used_up_attempts(task);
         let step = |awaited: Awaited| match (awaited, &view.branch) {
             (Awaited::Claim, Some(_)) => Step::ClaimInWorktree(view.id.clone()),
+            (Awaited::Decision, _) if task.state == State::Failed && is_used_up => Step::show(&view.id),
             _ => Step::verb(awaited.verb(task.state), &view.id),
         };
         Ok(AwaitedView {
@@ -235,10 +239,10 @@ impl Snapshot<'_> {
             prefix: self.project.prefix.to_string(),
             counts,
             ad_hoc: self.read.count_ad_hoc()?,
-            waiting_for_you: Vec::new(),
-            blocked: Vec::new(),
-            review: Vec::new(),
-            to_land: Vec::new(),
+            waiting_for_you: waiting.for_you,
+            blocked: waiting.blocked,
+            review: waiting.review,
+            to_land: waiting.to_land,
             held: Vec::new(),
             lapsed: Vec::new(),
             stale: Vec::new(),
@@ -256,7 +260,7 @@ impl Snapshot<'_> {
                 .as_ref()
                 .zip(identity)
                 .is_some_and(|(actor, identity)| lease.is_held_by(&actor.name, &identity.instance));
-            if yours {
+            if yours && rendered.lapsed_by.is_none() {
                 view.yours.push(id.clone());
             }
             let held = Span::from_ms(self.now.since_ms(&lease.acquired()));
@@ -270,6 +274,9 @@ impl Snapshot<'_> {
                         Step::verb(Verb::Claim, &id)
                     } else if task.facts.ad_hoc {
                         Step::verb(Verb::Done, &id)
+                    } else if task.branch.is_some() && !lease.actor.is_person() {
+                        // Its work is on a branch, and what is in no commit in that worktree.
+                        Step::ClaimInWorktree(id.clone())
                     } else {
                         Step::verb(Verb::Takeover, &id)
                     }),
@@ -308,10 +315,6 @@ impl Snapshot<'_> {
             };
             list.push(HeldView { id, title, state: task.state, lease: rendered, message, next });
         }
-        view.waiting_for_you = waiting.for_you;
-        view.blocked = waiting.blocked;
-        view.review = waiting.review;
-        view.to_land = waiting.to_land;
         for (seat, is_yours) in self.held_seats(identity)? {
             view.your_seats.extend(is_yours.then(|| seat.name.clone()));
             view.seats.push(seat);
@@ -321,7 +324,7 @@ impl Snapshot<'_> {
 }
 
 impl<S: Store> Engine<S> {
-    pub fn status(&mut self, identity: Option<&Identity>) -> Result<WithNotices<StatusView>, Refusal> {
+    pub fn status(&mut self, identity: Option<&Identity>) -> QueryResult<StatusView> {
         self.ask(identity, |snapshot| Ok(snapshot.status(identity)?))
     }
 }

@@ -1,7 +1,8 @@
-//! Hours: sums of the stretches that were recorded, and of nothing else (P7).
+//! Hours: sums of the recorded stretches, and of nothing else (P7).
 //!
-//! What lies in a window is read page by page and added up as it comes, so that memory grows with the rows of the answer and
-//! not with the record. What live leases' rows know and no event tells yet is no part of a sum: it is said beside it.
+//! A window is read page by page and added up on the way, so that memory grows with the rows of the answer
+//! and not with the record. Work that is only in live leases' rows, and in no event yet, is not part of a
+//! sum: it is shown beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,9 @@ use onus_core::event::Body;
 use onus_core::ids::{Number, TaskRef, Uid};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::timesheet::{Calendar, Covered, Part};
-use onus_store::{EventQuery, Progress, Result, Store, TaskFacts, Window, WorkRow};
+use onus_store::{EventQuery, Progress, Read, Result, Store, StoreError, TaskFacts, Window, WorkRow};
 
-use crate::query::WithNotices;
+use crate::query::QueryResult;
 use crate::request::{Stop, resolve};
 use crate::snapshot::Snapshot;
 use crate::{Engine, Identity};
@@ -34,13 +35,13 @@ pub enum By {
     Day,
     Week,
     Area,
-    /// All tags of a task together: nothing is counted twice.
+    /// All tags of a task together, so that nothing counts twice.
     Tag,
     /// The outermost task that it is a part of.
     Parent,
 }
 
-/// Which hours are asked for.
+/// Which hours to show.
 #[derive(Clone, Debug)]
 pub struct SheetQuery {
     pub calendar: Calendar,
@@ -57,9 +58,10 @@ pub struct SheetQuery {
 /// Which hours are paid for, and how much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Billing {
-    /// Tags, and ids of tasks: what has the tag, or is a part of the task, is billable. None: nothing is said about it.
+    /// Tags, and ids of tasks: a task with the tag, or that is a part of the task, is billable. None: billing
+    /// was not configured.
     pub billable: Option<Vec<String>>,
-    /// Hundredths for an hour of an actor's work.
+    /// Hundredths per hour of an actor's work.
     pub rates: BTreeMap<ActorName, i64>,
 }
 
@@ -165,10 +167,10 @@ pub struct SheetPart {
     pub hash: String,
 }
 
-/// Takes parts as they are read.
+/// Receives parts as they are read.
 pub type Parts<'a> = &'a mut dyn FnMut(SheetPart);
 
-/// A cell by which rows are told apart, and sorted.
+/// A cell by which rows are distinguished, and sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cell {
     Text(String),
@@ -193,28 +195,36 @@ pub(crate) fn seconds(ms: i64) -> f64 {
 }
 
 impl Snapshot<'_> {
-    /// Shows all recorded work in a window to `visit`, by its start.
+    /// Visits all rows of a query that is read page by page. `next`: reads the page after a row.
+    pub(crate) fn walk<T, E: From<StoreError>>(
+        &mut self,
+        next: impl Fn(&mut dyn Read, Option<&T>, u64) -> Result<Vec<T>>,
+        visit: &mut dyn FnMut(&mut Self, &T) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut last = None;
+        loop {
+            let mut page = next(self.read, last.as_ref(), PAGE)?;
+            for row in &page {
+                visit(self, row)?;
+            }
+            if (page.len() as u64) < PAGE {
+                return Ok(());
+            }
+            last = page.pop();
+        }
+    }
+
+    /// Visits all recorded work in a window, by its start.
     pub(crate) fn walk_work(
         &mut self,
         window: Window,
         visit: &mut dyn FnMut(&mut Self, &WorkRow) -> std::result::Result<(), Stop>,
     ) -> std::result::Result<(), Stop> {
-        let mut last: Option<WorkRow> = None;
-        loop {
-            let page = self.read.work_in(window, last.as_ref(), PAGE)?;
-            for row in &page {
-                visit(self, row)?;
-            }
-            let is_last = (page.len() as u64) < PAGE;
-            match page.into_iter().next_back() {
-                Some(row) if !is_last => last = Some(row),
-                _ => return Ok(()),
-            }
-        }
+        self.walk(|read, last, limit| read.work_in(window, last, limit), visit)
     }
 }
 
-/// The tasks that others are parts of, as far as they were met.
+/// Parents of tasks, as far as they were read.
 #[derive(Debug, Default)]
 struct Family {
     /// A task's parent, and its number.
@@ -222,7 +232,7 @@ struct Family {
 }
 
 impl Family {
-    /// A task and what it is a part of, from the inside out.
+    /// A task and everything that it is a part of, from the inside out.
     fn line(&mut self, snapshot: &mut Snapshot<'_>, task: Uid, facts: &TaskFacts) -> Result<Vec<(Uid, u64)>> {
         let (mut line, mut next) = (vec![(task, facts.number.0)], facts.parent);
         while let Some(uid) = next.filter(|_| line.len() < MAX_DEPTH) {
@@ -242,8 +252,8 @@ impl Family {
     }
 }
 
-/// What a timesheet is added up in.
-struct Adding<'a> {
+/// A timesheet in the making.
+struct SheetBuilder<'a> {
     query: &'a SheetQuery,
     under: Option<Uid>,
     actor: Option<ActorName>,
@@ -254,14 +264,14 @@ struct Adding<'a> {
     actors: BTreeMap<ActorName, (Covered, i64)>,
 }
 
-impl Adding<'_> {
+impl SheetBuilder<'_> {
     fn is_asked_for(&self, actor: &ActorName, facts: &TaskFacts, line: &[(Uid, u64)]) -> bool {
         self.actor.as_ref().is_none_or(|only| only == actor)
             && self.query.tag.as_ref().is_none_or(|tag| facts.tags.contains(tag))
             && self.under.is_none_or(|under| line.iter().any(|(uid, _)| *uid == under))
     }
 
-    /// A task's line is only followed if somebody asks for it.
+    /// Follows a task's parents only if the query needs them.
     fn line(&mut self, snapshot: &mut Snapshot<'_>, task: Uid, facts: &TaskFacts) -> Result<Vec<(Uid, u64)>> {
         let is_needed =
             self.under.is_some() || self.query.by.contains(&By::Parent) || !self.billable.is_empty();
@@ -312,7 +322,7 @@ impl Adding<'_> {
         Ok(())
     }
 
-    /// What no event tells yet.
+    /// Adds work that is in no event yet.
     fn add_pending(&mut self, snapshot: &mut Snapshot<'_>) -> std::result::Result<(), Stop> {
         for (task, lease) in snapshot.read.open_leases(u64::from(u32::MAX))? {
             let facts = TaskFacts {
@@ -380,12 +390,10 @@ impl Adding<'_> {
             true => snapshot.sealed_month(window_of(&self.query.calendar), &now)?,
             false => None,
         };
-        let days = self.query.calendar.days();
-        let date =
-            |day: Option<&onus_core::timesheet::Day>| day.map(|day| day.date.clone()).unwrap_or_default();
+        let (since, until) = dates(&self.query.calendar);
         Ok(SheetView {
-            since: date(days.first()),
-            until: date(days.last()),
+            since,
+            until,
             rows,
             actors: self
                 .actors
@@ -405,11 +413,17 @@ impl Adding<'_> {
     }
 }
 
-fn window_of(calendar: &Calendar) -> Window {
+pub(crate) fn window_of(calendar: &Calendar) -> Window {
     Window { since_ms: calendar.start_ms(), until_ms: calendar.end_ms() }
 }
 
-/// From hundredths for an hour times milliseconds, rounded to hundredths.
+/// The first day of a calendar, and the last.
+pub(crate) fn dates(calendar: &Calendar) -> (String, String) {
+    let date = |day: Option<&onus_core::timesheet::Day>| day.map(|day| day.date.clone()).unwrap_or_default();
+    (date(calendar.days().first()), date(calendar.days().last()))
+}
+
+/// From hundredths per hour times milliseconds, rounded to hundredths.
 fn amount(earned: i128) -> f64 {
     let hour = i128::from(onus_core::time::HOUR_MS);
     let hundredths = (earned + hour / 2 * earned.signum()) / hour;
@@ -478,7 +492,7 @@ impl Snapshot<'_> {
         }))
     }
 
-    /// What each actor has worked in a month that is over and was not sealed yet.
+    /// What each actor has worked in a month that is over and not sealed yet.
     pub(crate) fn hours_to_seal(
         &mut self,
         month: &str,
@@ -488,7 +502,8 @@ impl Snapshot<'_> {
             return Err(Refusal::new(Code::NotAllowed, format!("{month} is not over yet")).into());
         }
         if let Some((record, _)) = self.seal_of(window)? {
-            let message = format!("{month} was sealed by {} at {}", record.actor, record.at);
+            let date = record.at.get(..10).unwrap_or(&record.at);
+            let message = format!("{month} was sealed by {} on {date}", record.actor);
             return Err(Refusal::new(Code::NotAllowed, message).into());
         }
         let mut actors = BTreeMap::new();
@@ -516,7 +531,7 @@ impl Snapshot<'_> {
         mut told: Option<Parts<'_>>,
         report: &mut dyn FnMut(Progress),
     ) -> std::result::Result<SheetView, Stop> {
-        let mut adding = Adding {
+        let mut sheet = SheetBuilder {
             query,
             under: query.under.as_ref().map(|task| resolve(self.read, self.project, task)).transpose()?,
             actor: query.actor.as_ref().map(|actor| self.actor_behind(actor)).transpose()?,
@@ -528,26 +543,26 @@ impl Snapshot<'_> {
         let window = window_of(&query.calendar);
         let total = query.calendar.days().len() as u64;
         self.walk_work(window, &mut |snapshot, row| {
-            adding.add(snapshot, row, &mut told)?;
+            sheet.add(snapshot, row, &mut told)?;
             let days = query.calendar.days().partition_point(|day| day.start_ms <= row.stretch.start_ms);
             report(Progress { done: days as u64, total });
             Ok(())
         })?;
-        adding.add_pending(self)?;
-        Ok(adding.view(self)?)
+        sheet.add_pending(self)?;
+        Ok(sheet.view(self)?)
     }
 }
 
 impl<S: Store> Engine<S> {
-    /// Hours in a time. `told`: takes each part of a stretch that is in a sum, by its start. `report`: how many of the days
-    /// have been read.
+    /// Hours in a period. `told`: receives each part of a stretch that is in a sum, by its start. `report`:
+    /// how many of the days have been read.
     pub fn timesheet(
         &mut self,
         identity: Option<&Identity>,
         query: &SheetQuery,
         told: Option<Parts<'_>>,
         report: &mut dyn FnMut(Progress),
-    ) -> std::result::Result<WithNotices<SheetView>, Refusal> {
+    ) -> QueryResult<SheetView> {
         self.ask(identity, |snapshot| snapshot.timesheet(query, told, report))
     }
 }

@@ -344,10 +344,10 @@ pub enum NoticeKind {
     Info,
 }
 
-/// What is shown of a task beside its row and its lease's.
+/// What is shown of a task besides its row and its lease's.
 pub(crate) fn shown(task: &Task, lease: Option<&Lease>) -> Shown {
     let kept = task.kept.as_ref().map(|kept| kept.version);
-    // Who asked for it is beside its first event.
+    // The name of the person who asked for it is stored with its first event.
     let asked = task.origin.is_some().then_some(Version(1));
     let own = [Some(task.title_version), task.body_version, task.word_version, kept, asked];
     let lines = task.acceptance.iter().map(|line| line.version);
@@ -403,7 +403,7 @@ impl Snapshot<'_> {
     }
 
     pub(crate) fn task_view(&mut self, task: &Task) -> Result<TaskView> {
-        let lease = if task.leased { self.lease(task.uid, task.token)? } else { None };
+        let lease = self.current_lease(task)?;
         let details = self.read.details(&shown(task, lease.as_ref()))?;
         self.task_view_of(task, lease.as_ref(), &details)
     }
@@ -512,7 +512,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// What was said with one event.
+    /// The text that came with one event.
     fn word(&mut self, task: Uid, version: Version, texts: &Texts<'_>) -> Result<Option<NoteView>> {
         let word = texts.get(version, Field::Note).or_else(|| texts.get(version, Field::Reason));
         let text = word.unwrap_or_else(|| REDACTED.to_owned());
@@ -526,7 +526,7 @@ impl Snapshot<'_> {
 
     /// A task that a reset puts back, as it is before.
     pub(crate) fn touched_view(&mut self, task: &Task) -> Result<TouchedView> {
-        let lease = if task.leased { self.lease(task.uid, task.token)? } else { None };
+        let lease = self.current_lease(task)?;
         let id = self.id(task.number);
         Ok(TouchedView {
             lease: lease.map(|lease| self.lease_view(&lease, task)).transpose()?,
@@ -536,7 +536,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// A lease on a task, or on a seat as a task.
+    /// A lease on a task, or on a seat that is treated as a task.
     pub(crate) fn lease_view(&mut self, lease: &Lease, task: &Task) -> Result<LeaseView> {
         let mut texts = Vec::new();
         for version in lease_versions(lease) {

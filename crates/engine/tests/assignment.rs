@@ -1,5 +1,5 @@
-//! Assignment: `docs/design/assignment.md` says who may do what, and this asks the engine for every cell of its table. Then what
-//! a task that is kept, its constraints, its acceptance lines and its references come to.
+//! Assignment: `docs/design/assignment.md` says who may do what, and this checks every cell of its table
+//! against the engine. Then: what happens to kept tasks, constraints, acceptance lines and references.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -160,7 +160,8 @@ fn an_assignment_can_be_passed_on_by_its_assignee_and_by_people() {
     world.is_whole();
 }
 
-/// What is kept for one actor stays theirs whatever another agent does to the task that it may do to any other.
+/// A task that is kept for one actor stays theirs, whatever another agent does to it that it may do to any
+/// other task.
 #[test]
 fn an_assignment_outlives_what_others_do_to_the_task() {
     let ways: [&[&str]; 3] = [&["drop", "reopen"], &["reset"], &["block", "reset"]];
@@ -216,7 +217,7 @@ fn a_takeover_says_why_and_ones_own_late_lease_is_taken_from_nobody() {
         force: Some(force),
     };
     assert_eq!(world.lease(&h, command).handoff_reason.as_deref(), Some("urgent"));
-    // Past its maximum hold a holder claims again: that is no handoff.
+    // A holder past its maximum hold claims again: that is not a handoff.
     let id = world.add("u");
     world.lease(&a, on(&id, Act::Claim(because("mine"))));
     world.pass(MAX_HOLD_MS + 1);
@@ -239,7 +240,7 @@ fn a_lease_is_granted_with_what_task_and_claim_forbid_and_a_tightened_task_binds
     let (a, b, h) = (who("agent:a", "1"), who("agent:b", "1"), who("human:h", ""));
     let facts = Facts { constraints: set(&[NoLand, MaxFiles(10)]), ..Facts::default() };
     let id = world.ok(&h, Command::Add(NewTask { facts, ..NewTask::titled("t") })).id;
-    // To ask for less adds nothing, to ask for more does.
+    // Asking for less adds nothing, asking for more does.
     let lease = world.lease(&a, on(&id, bounded(&[MaxFiles(99), NoDelete])));
     assert_eq!(lease.constraints, ["no_delete", "no_land", "max_files=10"]);
     let edit = |constraints: &[Constraint], lift: &[ConstraintKind]| {
@@ -251,7 +252,7 @@ fn a_lease_is_granted_with_what_task_and_claim_forbid_and_a_tightened_task_binds
     assert_eq!(world.refused(&a, on(&id, edit(&[MaxFiles(4)], &[]))), Code::PeopleOnly);
     assert_eq!(world.refused(&a, on(&id, edit(&[], &[ConstraintKind::NoLand]))), Code::PeopleOnly);
     assert_eq!(world.show(&id).lease.unwrap().constraints, ["no_delete", "no_land", "max_files=3"]);
-    // A person loosens it: who holds it is bound by what it was granted with, whoever comes next by the task.
+    // A person loosens it: its holder is bound by what it was granted with, the next one by the task.
     world.ok(&h, on(&id, edit(&[MaxFiles(50)], &[ConstraintKind::NoLand])));
     let task = world.show(&id);
     assert_eq!(task.constraints, ["max_files=50"]);
@@ -280,7 +281,7 @@ fn acceptance_lines_are_ticked_by_somebody_at_some_time_and_missed_at_the_end() 
         (2, "it is fast", Some("agent:a"))
     );
     assert_eq!(line.ticked_at.as_ref(), Some(&task.updated_at));
-    // Who said it first said it.
+    // The first who ticked it counts.
     let events = world.events();
     assert_eq!(world.ok(&h, on(&id, tick(2, false))).acceptance[1].ticked_by.as_deref(), Some("agent:a"));
     assert_eq!(world.events(), events);
@@ -303,7 +304,7 @@ fn acceptance_lines_are_ticked_by_somebody_at_some_time_and_missed_at_the_end() 
         .unwrap();
     let notices: Vec<&str> = done.notices.iter().map(|notice| notice.message.as_str()).collect();
     assert_eq!(notices, ["2 of 3 acceptance lines of ON-1 are not ticked: 1, 2"]);
-    // What was true of work that is void is true no more.
+    // What was true of work that was reset is no longer true.
     let reset =
         Command::Reset { task: Some(id.parse().unwrap()), reason: "all wrong".to_owned(), force: None };
     world.run(&h, reset).unwrap();
@@ -396,7 +397,7 @@ fn what_a_task_is_linked_with_is_shown_by_title() {
     );
     assert_eq!(world.show(&first).blocks, Some(vec![second.clone()]));
     assert_eq!(world.show(&epic).children, Some(vec![second]));
-    // A task of a list is not asked for all that.
+    // A list does not show all of that for a task.
     let page = world.engine.list(None, &onus_store::Filter::default(), None, 9).unwrap().value;
     assert!(page.tasks.iter().all(|task| task.linked.is_none() && task.blocks.is_none()));
 }
@@ -438,7 +439,7 @@ fn a_key_compares_what_a_reference_names_and_not_how_it_is_spelled() {
     world.ok(&h, Command::Add(called("t", &[("jira", "WEB-7")])));
     let unref = || Act::Edit(Edit { refs: [("jira".to_owned(), None)].into(), ..Edit::default() });
     assert_eq!(keyed(&mut world, &h, on("jira:WEB-7", unref())), Ok((false, "ON-1".to_owned())));
-    // The request took away the very reference that it was made by.
+    // The request removed the very reference by which it named its task.
     for spelled in ["jira:WEB-7", "ON-1", "1"] {
         assert_eq!(keyed(&mut world, &h, on(spelled, unref())), Ok((true, "ON-1".to_owned())), "{spelled}");
     }

@@ -1,5 +1,5 @@
-//! Circles of waiting: holders that wait for one another learn of it, are told one way out, and hear no more of it once it
-//! is gone.
+//! Circles of waiting: holders that wait for one another learn of it, are told one way out, and hear no more
+//! of it once it is gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -26,7 +26,7 @@ fn scope(globs: &[&str]) -> Scope {
     globs.iter().map(|glob| glob.parse::<Glob>().unwrap()).collect()
 }
 
-/// As a command line asks: what is refused is remembered.
+/// As a command line does: what is refused is remembered.
 fn asks(world: &mut World<AnyStore>, who: &Identity, command: Command) -> Result<Reply, Refusal> {
     world.pass(10);
     world.engine.run_or_wish(&Request { identity: who.clone(), command, key: None })
@@ -50,7 +50,7 @@ fn widen(world: &mut World<AnyStore>, who: &Identity, id: &str, glob: &str) -> R
     asks(world, who, on(id, Act::AddScope { scope: scope(&[glob]), areas: Default::default() }))
 }
 
-/// As an agent's hook asks, before it edits a file.
+/// As an agent's hook does, before it edits a file.
 fn edits(world: &mut World<AnyStore>, who: &Identity, path: &str) -> Result<Reply, Refusal> {
     world.pass(10);
     let guard = Guard { paths: vec![path.to_owned()], is_heard: true, ..Guard::default() };
@@ -108,7 +108,7 @@ fn two_holders_that_wait_for_one_another_are_told_the_same_way_out() {
     let glob: Glob = "y/**".parse().unwrap();
     assert_eq!(of_b.next, [Step::GiveBack { task: y.clone(), glob: glob.clone() }]);
     assert_eq!(of_a.next, [Step::why(&y)]);
-    // Once; whoever asks hears it as long as it lasts.
+    // Only once; but a query shows it as long as it lasts.
     assert_eq!((told(&mut world, &a), told(&mut world, &b)), (None, None));
     let (message, next) = in_why(&mut world, &b, &x).unwrap();
     assert!(message.contains("deadlock: "), "{message}");
@@ -136,7 +136,7 @@ fn three_conversations_in_a_circle_learn_of_it_through_their_hooks() {
     }
     edits(&mut world, &agents[2], "a.rs").unwrap_err();
     let all: Vec<Notice> = agents.iter().map(|agent| told(&mut world, agent).unwrap()).collect();
-    // All of it is ad-hoc work: who was refused last gives back.
+    // All of it is ad-hoc work: the one that was refused last gives back.
     assert!(
         all.iter().all(|notice| notice.message.ends_with("to resolve it, agent:c (1) should give back c.rs"))
     );
@@ -221,7 +221,7 @@ fn a_wish_that_is_over_closes_no_circle() {
     assert_eq!(in_why(&mut world, &b, &y), None);
 }
 
-/// Only holders can be in a circle: whoever holds nothing is refused without a trace.
+/// Only holders can be in a circle: a refusal of anybody else leaves no trace.
 #[test]
 fn who_holds_nothing_leaves_no_wish_and_a_wish_is_written_once() {
     let (mut world, a, b, x, _) = two();

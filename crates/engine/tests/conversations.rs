@@ -1,4 +1,5 @@
-//! What agents' hooks ask of the engine: guarded edits, ad-hoc work, turns and their ends, with a clock that the test turns.
+//! What agents' hooks ask of the engine: guarded edits, ad-hoc work, turns and their ends, with a clock that
+//! the test controls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -64,7 +65,7 @@ fn an_edit_without_a_task_opens_one_and_the_next_edits_join_it() {
     assert_eq!(again.lease.unwrap().scope, ["src/a.rs", "src/b.rs"]);
     let refusal = edit(&mut world, &b, 8, "src/b.rs").unwrap_err();
     assert_eq!((refusal.code, refusal.conflict.unwrap().task), (Code::Scope, task.id.clone()));
-    // What was refused opened nothing for it.
+    // A refused request opened no task.
     assert_eq!(world.engine.status(None).unwrap().value.held.len(), 1);
     let paths = vec!["src/a.rs".to_owned(), "src/b.rs".to_owned()];
     world.run(&a, Command::Changed(ChangedFiles { paths, worktree: None })).unwrap();
@@ -88,7 +89,7 @@ fn an_edit_joins_the_latest_of_several_tasks() {
     world.lease(&a, on(&one, claim()));
     let (task, adopted) = edit(&mut world, &a, 7, "x").unwrap();
     assert_eq!((task.id, adopted), (one.clone(), false));
-    // What an earlier one has already stays there.
+    // A file that an earlier task has stays there.
     world.ok(
         &a,
         on(
@@ -109,7 +110,7 @@ fn whoever_is_registered_holds_as_long_as_its_process_lives() {
     assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
     world.kill(7);
     assert_eq!(world.lease(&b, Command::ClaimNext(Terms::default())).token, 2);
-    // One that calls from elsewhere under the same name is not bound to what it cannot answer for.
+    // A caller from elsewhere under the same name is not bound to a process that it does not run in.
     let mut stray = agent(9);
     stray.ancestry = Ancestry::Known(vec![process(500, 1)]);
     registered(&mut world, 9);
@@ -117,7 +118,7 @@ fn whoever_is_registered_holds_as_long_as_its_process_lives() {
     assert_eq!(world.lease(&stray, on(&other, claim())).process, None);
 }
 
-/// Found by the simulation: a sign of life in the very moment of the turn's end was taken for the same one.
+/// A sign of life in the very moment of the turn's end was once taken for the same one.
 #[test]
 fn who_goes_on_in_the_moment_in_which_its_turn_ended_rests_no_more() {
     let mut world = world();
@@ -143,7 +144,7 @@ fn when_a_turn_is_over_the_ttl_counts_until_the_agent_goes_on() {
     assert_eq!((lease.resting, lease.live, lease.expires_in_s), (true, true, Some(TTL_MS / 1_000)));
     world.pass(TTL_MS - 1);
     assert_eq!(world.refused(&b, on(&id, claim())), Code::Held);
-    // It goes on: bound to its process alone again.
+    // It continues: bound only to its process again.
     report(&mut world, &a, Presence::Here);
     assert!(!world.show(&id).lease.unwrap().resting);
     world.pass(TTL_MS * 2);
@@ -249,7 +250,7 @@ fn ad_hoc_work_that_lapsed_is_listed_and_never_handed_out() {
     assert_eq!(status.lapsed[0].next, Some(Step::verb(Verb::Done, &status.lapsed[0].id)));
     assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing);
     assert!(world.engine.ready(Some(&b), 10).unwrap().value.tasks.is_empty());
-    // Whoever means it may have it, and put an end to it.
+    // A person who insists may take it, and end it.
     world.lease(&b, on(&task.id, claim()));
     world.ok(&b, on(&task.id, verb(Verb::Release)));
     assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing);
@@ -492,7 +493,7 @@ fn most_calls_of_hooks_write_nothing() {
     world.pass(10);
     world.ok(&who("human:h", ""), on(&task.id, Act::note("hello")));
     assert!(!call(&mut world, 7, None, &[]).2, "there is news");
-    // Another conversation in the same process: that one is registered anew.
+    // Another conversation in the same process: that one is registered again.
     let mut cleared = agent(7);
     cleared.instance = "cleared".parse().unwrap();
     world.pass(10);
@@ -574,7 +575,7 @@ fn of_two_parts_of_a_conversation_on_one_file_the_second_is_refused_while_the_fi
     // The end of the turn.
     report(&mut world, &a, Presence::TurnOver);
     assert!(!refused(&mut world, "3") && refused(&mut world, "4"));
-    // The end of the process: one that registers again in the same is no end.
+    // The end of the process: registering again in the same one is not an end.
     for (pid, is_refused) in [(7, true), (8, false)] {
         let (actor, instance) = (a.actor.clone(), a.instance.clone());
         let register = Command::RegisterInstance { actor, instance, process: process(pid, 1), group: None };
@@ -606,7 +607,7 @@ fn what_a_conversation_declared_stays_with_one_lease_whichever_part_edits_it() {
     let paths = ["src/b.rs", "c.rs"].map(str::to_owned).to_vec();
     world.run(&a, Command::Guard(Guard { paths, touched, ..Guard::default() })).unwrap();
     assert_eq!(scope_of(&mut world, &two), ["c.rs"]);
-    // What a part has touched, nobody declares for another task.
+    // A file that a sub-agent has touched cannot be declared for another task.
     assert_eq!(world.refused(&a, on(&three, declaring("c.rs"))), Code::Scope);
     // Touched by both, it is in both leases.
     world.pass(10);

@@ -1,4 +1,5 @@
-//! What becomes of files that agents touch: which of them were changed, and which are yielded when their owner is idle.
+//! What happens to files that agents touch: which of them were changed, and which are yielded when their
+//! holder is idle.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -100,7 +101,7 @@ fn ad_hoc_work_that_changed_nothing_is_dropped_and_says_so() {
     let ended = report(&mut world, &a, Presence::Gone);
     assert_eq!(ended[0].state, State::Dropped);
     assert_eq!(last_note(&mut world, &id), "no change was reported; only touched: src/a.rs");
-    // Left behind, it ends the same way: its process died, and the conversation goes on in another.
+    // Left behind, it ends the same way: its process died, and the conversation continues in another.
     let id = edit(&mut world, &a, "src/a.rs").unwrap().id;
     world.kill(7);
     let again = agent(9);
@@ -122,7 +123,7 @@ fn only_what_this_conversation_touched_there_is_marked() {
     world.run(&a, changed(&["src/other.rs"], Some(here()))).unwrap();
     world.run(&b, changed(&["src/a.rs"], Some(here()))).unwrap();
     assert_eq!(world.events(), before);
-    // By which part of the conversation it was touched makes no difference.
+    // Which part of the conversation touched it makes no difference.
     let mut part = a.clone();
     part.instance = "c7/1".parse().unwrap();
     world.run(&part, changed(&["src/a.rs"], Some(here()))).unwrap();
@@ -184,7 +185,7 @@ fn a_clean_file_of_an_idle_conversation_goes_to_whoever_wants_it() {
     assert_eq!(got.lease.unwrap().scope, ["src/a.rs"]);
     assert_eq!(world.show(&id).lease.unwrap().scope, ["src/b.rs"], "only the wanted file");
     assert_eq!(world.kinds(&id).last().unwrap(), "scope.yielded");
-    // Its owner hears of it once, and is fenced from nothing.
+    // Its holder is told once, and is fenced from nothing.
     world.pass(1);
     let told = world.run(&a, Command::Presence(Presence::TurnBegun)).unwrap().notices;
     let yielded: Vec<&str> =
@@ -286,7 +287,7 @@ fn whichever_way_somebody_asks_idle_work_yields() {
         let mut world = world();
         let (_, b, id) = idle(&mut world, &["src/a.rs", "src/b.rs"]);
         let command = ask(&mut world, &b);
-        // All of what is in the way yields, or nothing does.
+        // Either everything in the way is yielded, or nothing is.
         git_says(&world, "src/b.rs", Looked::Changed);
         assert_eq!(world.refused(&b, command.clone()), Code::Scope);
         git_says(&world, "src/b.rs", Looked::Clean);
@@ -316,7 +317,7 @@ fn what_git_saw_before_its_owner_went_on_counts_for_nothing() {
     for evidence in wrong {
         assert_eq!(world.refused(&b, on(&id, Act::Yield(evidence))), Code::Changed);
     }
-    // It goes on, changes the file and rests again.
+    // It continues, changes the file and rests again.
     report(&mut world, &a, Presence::TurnBegun);
     assert_eq!(world.refused(&b, on(&id, Act::Yield(seen.clone()))), Code::Changed);
     report(&mut world, &a, Presence::TurnOver);

@@ -1,9 +1,9 @@
-//! Random graphs and histories: whatever is linked, claimed, finished, reset and tried again in whatever order, `ready` is
-//! what a naive look at states and edges says, nothing ever waits for itself, and a reset touches what hangs downstream,
-//! all of it and nothing else.
+//! Random graphs and histories: however tasks are linked, claimed, finished, reset and retried, `ready` is
+//! what a naive look at states and edges says, nothing ever waits for itself, and a reset changes everything
+//! downstream and nothing else.
 //!
-//! The naive side reads tasks as anybody sees them (`show`): states, edges, leases, schedules. It does not look at what the
-//! rows count of their neighbours, except to compare.
+//! The naive side reads tasks as anybody sees them (`show`): states, edges, leases, schedules. It does not
+//! use the rows' counters, except to compare.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -43,12 +43,12 @@ const MAX_ATTEMPTS: u64 = 1;
 
 fn caller(by: usize) -> Identity {
     let mut identity = who(CALLERS[by].0, CALLERS[by].1);
-    // Everybody runs inside every process: who may speak for a bound lease has a test of its own.
+    // Everybody runs inside every process: who may act under a bound lease has a test of its own.
     identity.ancestry = Ancestry::Known((0..PROCESSES).map(|pid| process(pid, 1)).collect());
     identity
 }
 
-/// What one lease came to, as the ledger tells it.
+/// What happened to a lease, according to the ledger.
 #[derive(Clone, Debug)]
 struct Past {
     actor: String,
@@ -84,7 +84,7 @@ impl Play<'_> {
         self.world.fate.lock().unwrap().wall_ms
     }
 
-    /// What is ready for an asker by a look at states and edges; whether it is a takeover.
+    /// What is ready for an asker, by a look at states and edges; and whether it is a takeover.
     fn naive_ready(&mut self, tasks: &Tasks, asker: Option<&Identity>) -> Vec<(String, bool)> {
         let now_ms = self.now_ms();
         // Whether its time has run out or not.
@@ -131,7 +131,7 @@ impl Play<'_> {
         }
         self.steps += 1;
         let askers = [None, Some(caller(0)), Some(caller(FIRST_AGENT)), Some(caller(4))];
-        // One after the other: all of them each time would take four times as long.
+        // In turns: checking all of them each time would take four times as long.
         for asker in askers.into_iter().skip(self.steps % 4).take(1) {
             let expected = self.naive_ready(tasks, asker.as_ref());
             let ready = self.world.engine.ready(asker.as_ref(), 1_000).unwrap().value.tasks;
@@ -467,10 +467,10 @@ impl Play<'_> {
             prop_assert!(is_of_root || record.cause.as_ref() == Some(&first.uid), "{record:?}");
         }
 
-        // Every token granted before is dead, with it and without it, until its holder claims again.
+        // Every token granted before is dead, presented or not, until its holder claims again.
         for id in &naive {
             let task = self.world.show(id);
-            // For whom it is kept, it stays kept: a reset ends claims, not assignments.
+            // A kept task stays kept: a reset ends claims, not assignments.
             let kept_for = |task: &TaskView| task.kept_for.as_ref().map(|kept| kept.actor.clone());
             prop_assert_eq!(
                 (task.state, task.lease.is_none(), kept_for(&task)),
@@ -576,7 +576,7 @@ fn play(ops: &[Op], seen: &RefCell<BTreeMap<&'static str, u64>>) -> Checked {
     for title in 0..TASKS {
         play.world.add(&format!("task {title}"));
     }
-    // A little to stand on: most of what is interesting needs edges.
+    // Something to start from: most interesting cases need edges.
     for (task, on) in [(2, 1), (3, 2), (4, 2), (5, 4)] {
         play.step(&Op::Link { task, on: vec![on], adds: true })?;
     }
@@ -587,7 +587,8 @@ fn play(ops: &[Op], seen: &RefCell<BTreeMap<&'static str, u64>>) -> Checked {
     Ok(())
 }
 
-/// What must have happened in all these histories together: a property that is never put to the test holds nothing.
+/// What must have happened in all these histories together: a property that is never put to the test proves
+/// nothing.
 const MUST_HAPPEN: &[(&str, u64)] = &[
     ("ready compared", 3_000),
     ("a takeover was ready", 20),

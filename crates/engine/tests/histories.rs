@@ -1,4 +1,4 @@
-//! Random histories: whatever is asked in whatever order, the promises hold.
+//! Random histories: whatever is requested in whatever order, the promises hold.
 //!
 //! An independent model follows along (`world/model.rs`). At the end the ledger verifies and every row is its fold
 //! (P5, P6).
@@ -137,7 +137,7 @@ fn identity(by: usize, token: Option<u64>) -> Identity {
         None => who(PEOPLE[by], ""),
         Some(agent) => who(AGENTS[agent].0, AGENTS[agent].1),
     };
-    // Everybody runs inside every process: who may speak for a bound lease has a test of its own.
+    // Everybody runs inside every process: who may act under a bound lease has a test of its own.
     identity.ancestry = Ancestry::Known((0..PROCESSES).map(|pid| process(pid, 1)).collect());
     identity.token = token.map(|token| (None, onus_core::ids::Token(token)));
     identity

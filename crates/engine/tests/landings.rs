@@ -14,7 +14,7 @@ use onus_core::policy::Policy;
 use onus_core::refusal::Code;
 use onus_core::task::{State, TaskBranch};
 use onus_core::transition::Verb;
-use onus_engine::{Identity, Settling};
+use onus_engine::{Identity, SettleResult};
 use onus_store::AnyStore;
 
 use crate::world::{TTL_MS, World, claim, forced, on, policy, takeover, verb, who, world_with};
@@ -23,7 +23,7 @@ fn commit(n: u8) -> CommitId {
     format!("{n:040x}").parse().unwrap()
 }
 
-/// A world where tasks land, and those who depend on one wait for that.
+/// A world in which tasks land, and their dependents wait for that.
 fn world() -> World<AnyStore> {
     world_with(Policy { deps_met: Some(DepsMet::Landed), ..policy() })
 }
@@ -66,7 +66,7 @@ fn settle(settled: Settled) -> Act {
     Act::SettleLanding { commit: commit(3), settled }
 }
 
-fn will(world: &World<AnyStore>, settling: Settling) {
+fn will(world: &World<AnyStore>, settling: SettleResult) {
     world.fate.lock().unwrap().settled.push(settling);
 }
 
@@ -115,7 +115,7 @@ fn what_landed_is_said_once_whoever_says_it() {
     }
     assert_eq!((count(&mut world, &id, "task.landed"), count(&mut world, &id, "landing.withdrawn")), (1, 0));
     assert_eq!(world.show(&id).landed.as_deref(), Some(commit(3).as_str()));
-    // Nor is it found by somebody who looks.
+    // Nor does a look find it.
     let found = Landed { style: LandStyle::Elsewhere, ..Landed::of(&intent()) };
     world.ok(&b, on(&id, Act::FoundLanded(found)));
     assert_eq!(count(&mut world, &id, "task.landed"), 1);
@@ -162,11 +162,11 @@ fn whoever_takes_a_task_settles_its_landing_first() {
         let id = held(&mut world, &a);
         world.ok(&a, on(&id, land(1, State::InProgress)));
         world.pass(TTL_MS * 2);
-        // Where the references are out of reach, nobody takes it.
+        // If the references are out of reach, nobody takes it over.
         assert_eq!(world.refused(&b, on(&id, takeover())), Code::Held);
-        will(&world, Settling::Failed("git is gone".into()));
+        will(&world, SettleResult::Failed("git is gone".into()));
         assert_eq!(world.refused(&b, on(&id, takeover())), Code::Unavailable);
-        will(&world, Settling::Done(settled));
+        will(&world, SettleResult::Done(settled));
         let reply = world.run(&b, on(&id, takeover())).unwrap();
         let is_told = |text: &str| text.contains("had landed") || text.contains("it is withdrawn");
         assert_eq!(reply.notices.iter().filter(|notice| is_told(&notice.message)).count(), 1);
@@ -200,7 +200,7 @@ fn a_reset_settles_the_landings_of_all_that_it_resets() {
     let (a, person) = (who("agent:a", "a1"), who("human:founder", ""));
     let first = done(&mut world, &a);
     world.ok(&a, on(&first, land(1, State::Done)));
-    will(&world, Settling::Done(Settled::Withdrawn));
+    will(&world, SettleResult::Done(Settled::Withdrawn));
     let reset = Command::Reset { task: Some(first.parse().unwrap()), reason: "again".into(), force: None };
     world.run(&person, reset).unwrap();
     assert_eq!(count(&mut world, &first, "landing.withdrawn"), 1);
@@ -263,7 +263,7 @@ fn a_gate_that_is_not_passed_is_overridden_by_people_alone_and_that_is_recorded(
         gates: vec![gate(GateKind::Manual)],
         known: [gate(GateKind::Manual).key].into(),
         tree: Some("t".into()),
-        read: Some("r".into()),
+        reviewed: Some("r".into()),
         changed: Some(Vec::new()),
     };
     let checked = Checked { intent: intent(), demand, token: Token(1), state: State::Done };

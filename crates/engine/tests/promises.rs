@@ -1,4 +1,4 @@
-//! The promises of leases, one story each, with a clock that the test turns.
+//! The promises of leases, one story each, with a clock that the test controls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -146,7 +146,7 @@ fn an_observer_that_is_shown_another_boot_or_none_calls_no_living_holder_reboote
         assert_eq!(world.refused(&b, on(&id, takeover())), Code::Held, "{shown:?}");
         assert_eq!(world.refused(&b, Command::ClaimNext(Terms::default())), Code::Nothing, "{shown:?}");
         assert!(world.show(&id).lease.unwrap().live, "{shown:?}");
-        // And the other way round: whoever holds it in there is not called dead by the host.
+        // And the other way round: the host does not call a holder in there dead.
         let inside = world.add("bound inside");
         let process = Process { boot: shown, ..process(8, 1) };
         world.fate.lock().unwrap().boot_shown = None;
@@ -157,8 +157,8 @@ fn an_observer_that_is_shown_another_boot_or_none_calls_no_living_holder_reboote
     }
 }
 
-/// Whoever saw a holder die gives its paths to another. One that cannot see it takes the lease for live: it goes on under it
-/// only if all of its paths are still its own.
+/// An observer that saw a holder die gives its paths to another. One that cannot see it takes the lease for
+/// live: the holder continues under it only if all of its paths are still its own.
 #[test]
 fn a_lease_whose_process_cannot_be_seen_gets_nothing_back_that_another_has_since() {
     let (a, b) = (who("agent:a", "1"), who("agent:b", "1"));
@@ -486,7 +486,7 @@ fn nobody_approves_what_they_submitted() {
     world.ok(&h, on(&id, verb(Verb::Approve)));
 }
 
-/// Tokens begin at 1: one that was left in an environment is the number of most first leases.
+/// Tokens begin at 1: one that was left in an environment is also the number of most first leases.
 #[test]
 fn a_token_makes_nobody_the_holder_of_what_another_actor_got() {
     let mut world = world();
@@ -503,7 +503,7 @@ fn a_token_makes_nobody_the_holder_of_what_another_actor_got() {
         }
     }
     assert_eq!(world.events(), events);
-    // A lapse makes it nobody else's either.
+    // After a lapse it is still nobody else's.
     world.pass(TTL_MS);
     for stray in [&b, &h] {
         for act in [verb(Verb::Done), verb(Verb::Drop), renew()] {

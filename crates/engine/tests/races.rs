@@ -1,5 +1,5 @@
-//! Two at once, on a PostgreSQL server: each race is brought about by somebody who stands in the way of both until both
-//! wait, and then steps aside.
+//! Two requests at once, on a PostgreSQL server: in each race somebody blocks both until both wait, and then
+//! lets go.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,7 @@ use onus_store::{PostgresStore, Store as _};
 
 type Outcome = Result<Reply, Refusal>;
 
-/// A project on the shared server, and somebody who can stand in the way.
+/// A project on the shared server, and somebody who can block others.
 struct Place {
     database: String,
     name: String,
@@ -37,7 +37,7 @@ fn place_in(database: &str) -> Place {
     let engine = Engine::new(Server::shared().project_in(database, &name), Policy::default());
     let obstacle = postgres::Client::connect(database, postgres::NoTls).unwrap();
     let mut place = Place { database: database.to_owned(), name, engine, obstacle };
-    // Who is new waits for the project's row: all are known, so that nothing but the race is between them.
+    // New actors wait for the project's row: all are registered, so that only the race is between them.
     for n in 0..10 {
         let register = Command::RegisterActor { actor: agent(n).actor, tier: None };
         place.run(&who("human:founder", ""), register).unwrap();
@@ -88,7 +88,7 @@ impl Place {
         self.run(&who("human:founder", ""), depend(task, upstream))
     }
 
-    /// Somebody else's command, at work beside this thread.
+    /// Somebody else's command, running beside this thread.
     fn start(&self, identity: Identity, command: Command) -> JoinHandle<Outcome> {
         let mut engine = self.another();
         thread::spawn(move || engine.run(&request(&identity, command)))
@@ -107,7 +107,7 @@ impl Place {
         self.obstacle.query_one(sql, &[]).unwrap().get(0)
     }
 
-    /// Stands in the way of whoever wants the task's row.
+    /// Blocks whoever wants the task's row.
     fn block_task(&mut self, id: &str) {
         self.block_tasks(&[id]);
     }
@@ -118,18 +118,18 @@ impl Place {
         self.obstacle.execute("SELECT 1 FROM onus.task WHERE uid = ANY($1) FOR UPDATE", &[&uids]).unwrap();
     }
 
-    /// Waits until so many wait, then steps aside.
+    /// Waits until this many wait, then lets go.
     fn release(&mut self, waiting: i64) {
         self.waiting(waiting);
         self.obstacle.batch_execute("COMMIT").unwrap();
     }
 
-    /// Waits until so many wait.
+    /// Waits until this many wait.
     fn waiting(&mut self, waiting: i64) {
         eventually(&format!("{waiting} wait"), || self.behind() >= waiting);
     }
 
-    /// How many wait for the obstacle, or for one that waits for it.
+    /// How many wait for the blocker, or for one that waits for it.
     fn behind(&mut self) -> i64 {
         let mut look = postgres::Client::connect(&self.database, postgres::NoTls).unwrap();
         let pid: i32 = self.obstacle.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
@@ -139,7 +139,7 @@ impl Place {
         look.query_one(waits, &[&pid]).unwrap().get(0)
     }
 
-    /// The ledger is whole, and every row is its fold.
+    /// Checks that the ledger is intact, and every row is its fold.
     fn is_whole(&mut self) {
         self.engine.verify(&[], &mut |_| {}).unwrap();
         let rebuilt = self.engine.store().rebuild(&mut |_| {}).unwrap();
@@ -193,7 +193,7 @@ fn a_dependency_that_is_added_while_it_is_finished_is_met() {
 #[test]
 fn of_two_edges_that_close_a_circle_one_is_refused() {
     for _ in 0..6 {
-        // a → b → c → d → a: the two that are missing have no end in common.
+        // a → b → c → d → a: the two missing edges have no end in common.
         let mut place = place();
         let [a, b, c, d] = [(); 4].map(|()| place.add(Facts::default()));
         place.depend(&b, &c).unwrap();
@@ -247,7 +247,7 @@ fn of_two_claims_whose_scopes_overlap_one_is_granted() {
     }
 }
 
-/// Whether they add a task or edit one: a reference that is one task's only is not given twice.
+/// Whether they add a task or edit one: a unique reference is not given twice.
 #[test]
 fn of_those_who_ask_for_one_reference_at_once_one_has_it() {
     let policy = || Policy { refs_unique: BTreeSet::from(["jira".to_owned()]), ..Policy::default() };
@@ -270,7 +270,7 @@ fn of_those_who_ask_for_one_reference_at_once_one_has_it() {
             1 => [edit(&one), edit(&other)],
             _ => [add(), edit(&one)],
         };
-        // In the way of whoever writes a reference: it is not to be seen before it is committed.
+        // Blocks whoever writes a reference, which must not be visible before it is committed.
         place.obstacle.batch_execute("BEGIN; LOCK TABLE onus.ref IN SHARE MODE").unwrap();
         let both: Vec<_> = commands
             .into_iter()
@@ -296,7 +296,7 @@ fn a_sign_of_life_that_waited_for_who_reserves_brings_nothing_back() {
     let (mine, other) = (place.add(scoped(&["src/**"])), place.add(Facts::default()));
     let short = Act::Claim(Terms { ttl_ms: Some(1_500), ..Terms::default() });
     place.run(&agent(1), on(&mine, short)).unwrap();
-    // Somebody who looks at reservations, and takes longer over it than the lease lives.
+    // Somebody reads reservations, and takes longer over it than the lease lives.
     let mut looker = place.another();
     let (tell, told) = std::sync::mpsc::channel();
     let (go, gone) = std::sync::mpsc::channel::<()>();
@@ -441,7 +441,7 @@ fn one_origin_asked_for_at_once_is_one_task() {
     assert_eq!(ids.len(), 1);
 }
 
-/// What is compared is locked first: the second finds nothing that is different any more.
+/// What is compared is locked first: the second finds no difference any more.
 #[test]
 fn two_refreshes_of_one_ask_at_once_record_what_changed_once() {
     let mut place = place();
@@ -474,7 +474,7 @@ fn a_sign_of_life_that_waited_too_long_brings_no_reservation_back() {
     let short = Act::Claim(Terms { ttl_ms: Some(1_500), ..Terms::default() });
     place.run(&agent(1), on(&mine, short)).unwrap();
     place.block_task(&other);
-    // While it lives: but it comes to the row of another task, and waits there for longer than it lives.
+    // It is live when it begins, but waits for another task's row for longer than it lives.
     let note = place.start(agent(1), on(&other, Act::note("n")));
     thread::sleep(Duration::from_millis(2_000));
     place.run(&agent(2), on(&rival, claim())).unwrap();
@@ -534,7 +534,7 @@ fn leases_without_a_ttl_are_limited_also_when_asked_for_at_once() {
     assert_eq!(granted, 1, "the limit for one actor");
 }
 
-/// A plan names a task that is there by its origin: the edge to it is added beside its `done`.
+/// A plan names an existing task by its origin: the edge to it is added during its `done`.
 #[test]
 fn a_plan_that_waits_for_a_known_origin_beside_its_done_is_not_stuck() {
     let mut place = place();
@@ -557,7 +557,8 @@ fn a_plan_that_waits_for_a_known_origin_beside_its_done_is_not_stuck() {
     place.is_whole();
 }
 
-/// A lease that lapsed and was swept is its holder's to renew: it comes to the reservation lock like every other claim.
+/// The holder of a lease that lapsed and was swept may renew it: it takes the reservation lock like every
+/// other claim.
 #[test]
 fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revived() {
     for _ in 0..4 {
@@ -571,7 +572,8 @@ fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revive
         let founder = who("human:founder", "");
         place.run(&founder, on(&mine, verb(Verb::Block))).unwrap();
         place.run(&founder, on(&mine, verb(Verb::Unblock))).unwrap();
-        // Both have looked around, or wait to, before either has written: who revives its lease writes its row.
+        // Both have read the reservations, or wait to, before either has written: reviving a lease writes its
+        // row.
         let uid = place.show(&mine).uid;
         place.obstacle.batch_execute("BEGIN").unwrap();
         place.obstacle.execute("SELECT 1 FROM onus.lease WHERE task = $1 FOR UPDATE", &[&uid]).unwrap();
@@ -589,7 +591,7 @@ fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revive
                 },
             ),
         );
-        // It waits for the lock, or, if nobody has that, it is done at once.
+        // It waits for the lock; if nobody holds that, it is done at once.
         let until = std::time::Instant::now() + Duration::from_secs(10);
         while !touched.is_finished() && place.behind() < 2 {
             assert!(std::time::Instant::now() < until, "the touch is neither done nor waiting");
@@ -603,8 +605,8 @@ fn a_swept_lease_that_is_claimed_again_beside_a_touch_of_its_files_is_not_revive
     }
 }
 
-/// A hook registers its process and asks for a file in one commit. Of two that wait for one another the server ends one,
-/// which is run again: nobody is told, but the server counts it.
+/// A hook registers its process and asks for a file in one commit. If two wait for one another, the server
+/// ends one, which is run again: nobody is told, but the server counts it.
 #[test]
 fn hooks_of_two_holders_that_register_and_ask_for_a_file_do_not_wait_for_one_another() {
     let database = Server::shared().database();
@@ -627,7 +629,7 @@ fn hooks_of_two_holders_that_register_and_ask_for_a_file_do_not_wait_for_one_ano
     for outcome in hooks.into_iter().flat_map(|hook| hook.join().unwrap()) {
         outcome.unwrap();
     }
-    // A connection tells what it has counted when it ends.
+    // A connection reports its counters when it ends.
     eventually("the hooks have gone", || place.connections() <= others);
     let counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     let deadlocks: i64 = place.obstacle.query_one(counted, &[]).unwrap().get(0);

@@ -1,4 +1,4 @@
-//! Across boots, where ticks mean nothing: on SQLite alone, as a server's clock is one for all.
+//! Across boots, where ticks mean nothing: only on SQLite, since a server's clock is the same for all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,5 @@
-//! A task that was removed from a server, with everything of it, is missed by its number (P6). The same for a file is in the
-//! tests of the binary.
+//! A task that was removed from a server with all its rows is missed by its number (P6). The tests of the
+//! binary do the same for a file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,5 @@
-//! P10, as far as the record goes: whoever loses its lease to another has its uncommitted files kept, and until that is done it is
-//! recorded as due.
+//! P10, as far as the record goes: whoever loses its lease to another has its uncommitted files kept, and
+//! until that is done it is recorded as due.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -151,7 +151,7 @@ fn nothing_is_due_where_nothing_is_known_to_be_the_holders_own() {
     let (_, b, id) = lapsed(&mut world, terms(&[], "main"));
     world.ok(&b, on(&id, takeover()));
     assert_eq!(rescues(&mut world), []);
-    // It goes on itself.
+    // It continues by itself.
     let mut world = self::world();
     let (a, _, id) = lapsed(&mut world, terms(&["src/**"], "main"));
     world.ok(&a, on(&id, claim()));

@@ -125,7 +125,7 @@ fn a_lease_knows_where_each_file_was_touched_and_by_whom() {
     let events = world.events();
     world.lease(&a, on(&one, touch_in(&["src/a.rs"], "w3", None)));
     assert_eq!(world.events(), events);
-    // Another worktree is no way around another's reservation.
+    // Another worktree is not a way around another's reservation.
     world.lease(&b, on(&two, claim()));
     assert_eq!(world.refused(&b, on(&two, touch_in(&["src/a.rs"], "w9", None))), Code::Scope);
     world.lease(&a, on(&one, Act::RemoveScope { scope: scope(&["src/a.rs"]) }));
@@ -175,7 +175,8 @@ fn a_file_touched_in_two_worktrees_is_a_merge_to_come_and_both_are_told_once() {
     assert_eq!(merges(&told), [expected]);
     assert!(merges(&world.run(&a, on(&one, renew())).unwrap()).is_empty());
     assert_eq!(world.engine.store().read(|read| read.notices()).unwrap(), []);
-    // In either worktree, or in one that nobody knows, it is another's; and so is every declared scope that has it.
+    // In either worktree, or in an unknown one, it is another's; and so is every declared scope that contains
+    // it.
     let three = world.add("three");
     world.lease(&c, on(&three, claim()));
     for at in ["w1", "w2"] {
@@ -236,7 +237,7 @@ fn of_leases_that_have_ended_no_notice_is_kept() {
     world.lease(&a, on(&one, touch_in(&["src/a.rs", "src/b.rs"], "w1", None)));
     world.lease(&b, on(&two, touch_in(&["src/a.rs"], "w2", None)));
     assert_eq!(world.engine.store().read(|read| read.notices()).unwrap().len(), 1);
-    // The answer that ends the lease is the last that can tell it.
+    // The answer that ends the lease is the last that can report it.
     let ended = world.run(&a, on(&one, verb(Verb::Release))).unwrap();
     assert_eq!(merges(&ended).len(), 1);
     world.lease(&a, on(&one, claim()));
@@ -314,7 +315,7 @@ fn a_lease_is_attached_to_a_worktree_by_its_holder_alone() {
     };
     let own = (Some("onus/w2".to_owned()), Some("c0".to_owned()), Some("main".to_owned()));
     assert_eq!(of_task(&mut world), own);
-    // After a lapse it goes on there.
+    // After a lapse it continues there.
     world.pass(TTL_MS + 1);
     world.lease(&a, on(&id, attach("w3")));
     assert_eq!(
@@ -337,7 +338,8 @@ fn small_work_in_one_command_meets_the_same_scopes() {
     assert_eq!(world.refused(&b, on(&two, verb(Verb::Done))), Code::Scope);
 }
 
-/// A lapsed lease of another, swept or not, hides nobody's paths from who finishes its task in passing.
+/// Finishing another's task in passing respects paths that somebody else has, whether or not its lapsed lease
+/// was swept.
 #[test]
 fn small_work_on_what_another_left_meets_the_same_scopes() {
     for swept in [false, true] {

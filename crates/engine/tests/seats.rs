@@ -12,7 +12,7 @@ use onus_core::refusal::{Code, Forced, OnSeat, Step};
 use onus_core::seat::SeatName;
 use onus_core::task::NoteKind;
 use onus_core::text::Field;
-use onus_engine::{Ancestry, Answer, Identity, LogOf, NoticeKind, SeatView};
+use onus_engine::{Ancestry, Answer, Identity, LogScope, NoticeKind, SeatView};
 use onus_store::{AnyStore, Store as _};
 
 fn main_branch() -> SeatName {
@@ -67,7 +67,7 @@ fn check(world: &mut World<AnyStore>, identity: &Identity) -> Result<SeatView, C
 
 fn kinds(world: &mut World<AnyStore>) -> Vec<String> {
     let name = main_branch();
-    let page = world.engine.log(None, LogOf::Seat(&name), 0, false, 1_000).unwrap().value;
+    let page = world.engine.log(None, LogScope::Seat(&name), 0, false, 1_000).unwrap().value;
     page.records.into_iter().map(|record| record.kind).collect()
 }
 
@@ -150,12 +150,12 @@ fn a_superseded_holder_is_refused_everywhere_and_told_once() {
     assert_eq!(told.seat.as_deref(), Some("land:main"));
     assert!(told.message.contains("taken over by agent:b"), "{told:?}");
     assert!(world.run(&a, new_task("once more")).unwrap().notices.is_empty(), "told again");
-    // The holder goes on.
+    // The holder continues.
     assert_eq!(has(&mut world, &b, renew()).token, 2);
     world.is_whole();
 }
 
-/// The fence that a lander stands on: the comparison and the write are one transaction.
+/// The fence that a lander relies on: the comparison and the write are one transaction.
 #[test]
 fn a_write_under_a_seat_needs_its_current_token() {
     let mut world = world();
@@ -234,7 +234,7 @@ fn a_live_seat_is_taken_by_a_persons_force_alone() {
     world.is_whole();
 }
 
-/// Hours are of tasks: who holds a seat beside its task does not work twice.
+/// Hours belong to tasks: holding a seat beside a task is not working twice.
 #[test]
 fn a_seat_is_no_work() {
     let mut world = world();
@@ -250,7 +250,7 @@ fn a_seat_is_no_work() {
     world.pass(TTL_MS / 2);
     has(&mut world, &a, release());
     let name = main_branch();
-    let page = world.engine.log(None, LogOf::Seat(&name), 0, false, 1_000).unwrap().value;
+    let page = world.engine.log(None, LogScope::Seat(&name), 0, false, 1_000).unwrap().value;
     assert_eq!(page.records.len(), 4, "{page:?}");
     for record in &page.records {
         let event = record.to_event().unwrap();
@@ -260,7 +260,7 @@ fn a_seat_is_no_work() {
     world.is_whole();
 }
 
-/// Whoever holds a seat and a task holds one task: seats stand in nobody's way.
+/// Whoever holds a seat and a task holds one task: seats do not count.
 #[test]
 fn a_seat_is_not_a_task() {
     let mut world = world();

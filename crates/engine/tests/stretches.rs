@@ -1,4 +1,4 @@
-//! Hours: what of a lease's time is work, told with a clock that the test turns.
+//! Hours: which part of a lease's time is work, with a clock that the test controls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Hours, as they are asked for: sessions, timesheets and reports, told with a clock that the test turns.
+//! Hours as users see them: sessions, timesheets and reports, with a clock that the test controls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -307,7 +307,7 @@ fn a_correction_only_takes_away_and_says_so() {
     work(&mut world, &ada, &id, 2 * HOUR_MS, Verb::Release);
     let total = |world: &mut World<AnyStore>| sheet(world, &query(&[By::Actor])).0;
     assert_eq!(total(&mut world).people_seconds, 7_200.0);
-    // Nobody but a person, nothing that is not there, and nothing that would add.
+    // Only a person, only what exists, and only what takes away.
     assert_eq!(world.refused(&bot, correct(&id, 1, Correction::Void)), Code::PeopleOnly);
     assert_eq!(world.refused(&ada, correct(&id, 2, Correction::Void)), Code::NotFound);
     let later = Correction::Shorten { until_ms: start_ms + 9 * HOUR_MS };

@@ -1,7 +1,7 @@
-//! Between any two steps of a waiter something may happen. Here it does, between each two of them, one after the other.
+//! Between any two steps of a waiter something may happen. Here it does, between each two of them in turn.
 //!
-//! A waiter asks about processes again and again while it looks. What it asks is answered by the test, which at the
-//! nth question first does what the waiter must not overlook.
+//! A waiter asks about processes again and again while it looks. The test answers, and at the nth question
+//! first does what the waiter must not overlook.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
@@ -28,13 +28,14 @@ use onus_os::process;
 use onus_store::{Access, SqliteStore};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// What a waiter asks before it sleeps: at the door, when it begins to attend to the process, when it looks.
+/// What a waiter asks before it sleeps: when it claims, when it begins to attend to the process, when it
+/// looks.
 const QUESTIONS: u32 = 3;
 
 /// More processes than a waiter attends to.
 const MANY: usize = 260;
 
-/// A waiter that overlooked something sleeps that long; one that did not is far faster.
+/// A waiter that overlooked something sleeps this long; one that did not is far faster.
 const PATIENCE: Duration = Duration::from_secs(8);
 const AT_ONCE: Duration = Duration::from_secs(5);
 
@@ -150,7 +151,7 @@ impl Scene {
             if count.fetch_add(1, Ordering::SeqCst) + 1 >= nth && !*has_happened {
                 *has_happened = happens();
             }
-            // What was true when it was asked: it changes right after.
+            // What was true when it was asked: it changes right afterwards.
             seen
         };
         let outside = Outside { observe: Box::new(observe), ..Outside::default() };
@@ -243,7 +244,7 @@ fn a_commit_between_any_two_steps_is_not_overlooked() {
     }
 }
 
-/// More processes than a waiter attends to: of those beyond, it looks now and then whether they live.
+/// More processes than a waiter attends to: it polls whether those beyond are alive.
 #[test]
 fn of_very_many_holders_none_is_overlooked() {
     let scene = Scene::new();

@@ -1,7 +1,8 @@
-//! Waiters of every kind beside every way in which something becomes free: none may sleep on.
+//! Waiters of every kind, and every way in which something becomes free: none may oversleep.
 //!
-//! The cases are generated: a waiter, one or two obstacles in its way, and for each obstacle a way in which it goes. What
-//! a waiter overlooks it finds after 30 s or a minute, when it looks by itself; here it has far less.
+//! The cases are generated: a waiter, one or two obstacles, and for each obstacle a way in which it goes
+//! away. A waiter finds what it overlooked after 30 s or a minute, when it looks by itself; here it has far
+//! less time.
 //!
 //! `cargo test` runs a sample, in which every way occurs; `WAKEUPS=all` runs all of them.
 
@@ -37,8 +38,8 @@ fn no_waiter_sleeps_on_when_something_becomes_free_on_a_server() {
     run(Kind::Postgres);
 }
 
-/// Every way at least once, on all terms at least once, and some pairs: more of those in which nothing is committed when the
-/// second goes.
+/// Every way at least once, with all terms at least once, and some pairs: more of those in which nothing is
+/// committed when the second obstacle goes away.
 fn chosen() -> Vec<Case> {
     let cases = all_cases();
     if std::env::var("WAKEUPS").is_ok_and(|asked| asked == "all") {
@@ -90,8 +91,9 @@ fn next(queue: &Mutex<std::vec::IntoIter<Case>>) -> Option<Case> {
     queue.lock().unwrap().next()
 }
 
-/// Plays a case until it says something. On a busy machine something else may have come first: what goes by itself had gone
-/// before the waiter slept, or it had just been woken, by a commit from before, when the process died.
+/// Plays a case until it is conclusive. On a busy machine something else may have come first: what goes away
+/// by itself had done so before the waiter slept, or the waiter had just been woken by an earlier commit when
+/// the process died.
 fn play(kind: Kind, case: &Case) -> Result<(), String> {
     for times in [1, 4, 16] {
         if let Some(verdict) = played(kind, case, times) {
@@ -102,7 +104,7 @@ fn play(kind: Kind, case: &Case) -> Result<(), String> {
         .to_owned())
 }
 
-/// None: it says nothing.
+/// None: the case was inconclusive.
 fn played(kind: Kind, case: &Case, times: u32) -> Option<Result<(), String>> {
     let mut scene = Scene::new(kind, case, times);
     let waiter = scene.start_waiter();
@@ -128,7 +130,7 @@ fn played(kind: Kind, case: &Case, times: u32) -> Option<Result<(), String>> {
     }
     let answer = waiter.answer();
     if answer.is_none() {
-        // Whether it would have had it: else the case is wrong, not the waiter.
+        // Whether it would have been granted: otherwise the case is wrong, not the waiter.
         return Some(Err(format!("it sleeps on; asked now, the answer is {}", scene.rehearse())));
     }
     let (_, end) = case.obstacles[last];
@@ -136,7 +138,7 @@ fn played(kind: Kind, case: &Case, times: u32) -> Option<Result<(), String>> {
     heard.then(|| expected(case, end, &answer))
 }
 
-/// Whether the waiter heard what it should: that it has a task, or that waiting does not help any more.
+/// Whether the waiter got the right answer: a task, or that waiting does not help any more.
 fn expected(case: &Case, end: End, answer: &Option<Result<String, String>>) -> Result<(), String> {
     let ends_the_wait = case.asks == Asks::ById
         && matches!(case.obstacles.as_slice(), [(Obstacle::Held(_), _)])

@@ -1,5 +1,5 @@
-//! The client of a server that runs here. Every call determines again where the store is, how it is configured and who
-//! calls: a repository may be set up, and a conversation registered, long after the server started.
+//! The client of a server that runs here. Every call finds the store, the configuration and the caller again: a repository may be
+//! set up, and a conversation registered, long after the server started.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,35 +9,35 @@ use onus_core::actor::InstanceId;
 use onus_core::command::Command;
 use onus_core::lease::Process;
 use onus_core::refusal::{Refusal, Step};
-use onus_engine::{Engine, Identity, Notice, Request};
+use onus_engine::{AnyEngine, Identity, Notice, Request};
 use onus_os::{clock, process};
-use onus_store::{Access, AnyStore};
+use onus_store::Access;
 
 use crate::Host;
 
 #[derive(Debug)]
 pub struct Connection {
-    /// The instance of a client of which nothing else is known: told from every other connection's.
+    /// The instance of a client of which nothing else is known; unique to this connection.
     pub name: String,
     folder: PathBuf,
     as_actor: Option<String>,
     ancestry: Vec<Process>,
-    /// The program that had the server started.
+    /// The program that started the server.
     client: Option<Process>,
-    /// The client was told that no hook speaks for it.
+    /// Whether the client was told that none of its hooks was heard.
     is_warned: AtomicBool,
 }
 
-/// Who asks in one call, as the call says it.
+/// The caller of one request, according to the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub client: String,
     pub conversation: Option<String>,
 }
 
 impl Asker {
-    /// `field`: a text of the call's metadata.
+    /// `field` returns a text field of the request's metadata.
     pub fn new(client: String, field: &dyn Fn(&str) -> Option<String>) -> Asker {
         Asker { conversation: conversation_of_request(&client, field), client }
     }
@@ -46,16 +46,16 @@ impl Asker {
 /// An open store, and the caller.
 #[derive(Debug)]
 pub struct Entered {
-    pub engine: Engine<AnyStore>,
+    pub engine: AnyEngine,
     pub identity: Identity,
-    /// What its leases are bound to.
+    /// The process that its leases are bound to.
     pub process: Option<Process>,
-    /// What is wrong with how the client is set up, once.
+    /// What is wrong with the client's set-up, reported once.
     pub notices: Vec<Notice>,
 }
 
 impl Connection {
-    /// The client is whoever is above this process now: later it need not be who started it.
+    /// The client is the current parent of this process; later the parent may be another one.
     pub fn new(host: &Host) -> Connection {
         let ancestry = process::ancestry();
         let name = match ancestry.first() {
@@ -72,12 +72,12 @@ impl Connection {
         }
     }
 
-    /// The place and its configuration as they are now.
+    /// The current place and configuration.
     pub fn host(&self) -> Result<Host, Refusal> {
         Host::new(Some(&self.folder), self.as_actor.clone())
     }
 
-    /// Opens the store for whoever asks.
+    /// Opens the store for a caller.
     pub fn enter(&self, asker: &Asker, access: Access) -> Result<Entered, Refusal> {
         let host = self.host()?;
         let mut engine = host.engine(access)?;
@@ -90,7 +90,7 @@ impl Connection {
         Ok(Entered { engine, process, identity, notices })
     }
 
-    /// Says whose process the client is, if nothing but this connection does: a shell below it is the same instance.
+    /// Registers the client's process, if nothing else has, so that a shell below it is the same instance.
     pub fn introduce(&self, asker: &Asker) -> Result<(), Refusal> {
         let Some(process) = self.client.clone() else { return Ok(()) };
         let host = self.host()?;
@@ -108,7 +108,7 @@ impl Connection {
         host.engine(Access::Write)?.run(&Request { identity, command, key: None }).map(drop)
     }
 
-    /// An answer with the notices of [`Connection::enter`] was given.
+    /// Remembers that the notices of [`Connection::enter`] were delivered.
     pub fn has_told(&self, notices: &[Notice]) {
         self.is_warned.fetch_or(!notices.is_empty(), Ordering::Relaxed);
     }
@@ -116,7 +116,7 @@ impl Connection {
     fn identify(
         &self,
         host: &Host,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         asker: &Asker,
     ) -> Result<(Identity, Registry), Refusal> {
         let client = Client {
@@ -127,8 +127,8 @@ impl Connection {
         host.identity_of_client(engine, &self.ancestry, client)
     }
 
-    /// A harness that has hooks, and none of them ever spoke: they are not set up, or not trusted, and the harness says nothing
-    /// about it.
+    /// A notice if a harness has hooks but none was ever heard: they are not set up, or not trusted, and the harness does not
+    /// report that.
     fn unguarded(&self, asker: &Asker, identity: &Identity, registry: &Registry) -> Option<Notice> {
         let harness = KnownHarness::of_client(&asker.client).filter(|harness| harness.has_hooks)?;
         let is_heard = registry.has_heard_a_hook(&identity.actor, &identity.instance);

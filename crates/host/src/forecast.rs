@@ -1,7 +1,7 @@
-//! Conflicts to come, as they are foreseen here: which branches of this repository are whose, and who is told.
+//! The forecast of conflicts here: which branches of this repository belong to whom, and whom to warn.
 //!
-//! Whoever asks sees all of it; readers tell nobody. Those who commit, make a worktree or begin a turn have both holders told,
-//! once for as long as it lasts. Whatever goes wrong keeps nobody from working.
+//! A query shows all of it and warns nobody. A commit, a new worktree or the beginning of a turn warns both holders, once for as long
+//! as a conflict lasts. Errors keep nobody from working.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,30 +9,29 @@ use std::time::Duration;
 use onus_core::forecast::hearers;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Scope;
-use onus_engine::{BranchView, ConflictView, Engine, ForecastView, LiveBranch, Warning};
+use onus_engine::{AnyEngine, BranchView, ConflictView, ForecastView, LiveBranch, Warning};
 use onus_repo::discover;
-use onus_repo::forecast::{Asked, Forecast, Outlook, Tidings, With};
+use onus_repo::forecast::{Asked, ConflictNews, Forecast, Forecasted, With};
 use onus_repo::worktrees::Worktrees;
-use onus_store::AnyStore;
 
 use crate::Host;
 
-/// How long a caller waits who asked for the forecast.
+/// How long a caller waits that asked for the forecast.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a caller waits who is about to do something else.
+/// How long a caller waits that is doing something else.
 const PATIENCE_BESIDE: Duration = Duration::from_millis(1_500);
 
-/// What was foreseen, of which branches.
+/// A forecast, with the branches that it is about.
 struct Foreseen {
     forecast: Forecast,
     branches: Vec<(LiveBranch, String)>,
-    outlook: Outlook,
+    outlook: Forecasted,
 }
 
 impl Host {
-    /// What git foresees for the branches of this repository. Outside git nothing.
-    pub fn forecast(&self, engine: &mut Engine<AnyStore>) -> ForecastView {
+    /// The forecast for the branches of this repository; empty outside git.
+    pub fn forecast(&self, engine: &mut AnyEngine) -> ForecastView {
         match self.foresee(engine, PATIENCE) {
             Ok(Some(foreseen)) => foreseen.view(),
             Ok(None) => ForecastView::default(),
@@ -40,11 +39,11 @@ impl Host {
         }
     }
 
-    /// Has the holders told of what is new. Nothing that fails here is anybody's problem: the next one tries again.
-    pub fn tell_of_conflicts(&self, engine: &mut Engine<AnyStore>) {
+    /// Warns the holders of new conflicts. Errors are ignored: the next call tries again.
+    pub fn tell_of_conflicts(&self, engine: &mut AnyEngine) {
         let Ok(Some(foreseen)) = self.foresee(engine, PATIENCE_BESIDE) else { return };
         let warnings = foreseen.warnings();
-        let tidings: Vec<Tidings> = warnings.iter().map(tidings_of).collect();
+        let tidings: Vec<ConflictNews> = warnings.iter().map(tidings_of).collect();
         let is_all = foreseen.outlook.incomplete.is_none();
         let seen =
             foreseen.outlook.seen.iter().filter(|_| is_all).map(|at| foreseen.branches[*at].0.task).collect();
@@ -55,22 +54,18 @@ impl Host {
         });
     }
 
-    /// None: there is no branch to look at, and git was not asked.
-    fn foresee(
-        &self,
-        engine: &mut Engine<AnyStore>,
-        patience: Duration,
-    ) -> Result<Option<Foreseen>, Refusal> {
+    /// None if there is no branch to examine; then git is not run.
+    fn foresee(&self, engine: &mut AnyEngine, patience: Duration) -> Result<Option<Foreseen>, Refusal> {
         let Some(place) = self.place.as_ref().filter(|place| !place.is_submodule()) else { return Ok(None) };
         let Some(forecast) = Forecast::of(place)? else { return Ok(None) };
         let mut branches = engine.live_branches()?;
-        // What is checked out in the main checkout is most often what others land in: only as a task's own is it anybody's.
+        // The branch of the main checkout is usually the target of others, so it counts only if it is a task's own.
         let configured = self.config.worktrees().target;
         let shared = Worktrees::of(place)?.and_then(|worktrees| discover(worktrees.home())?.branch);
         branches
             .retain(|it| it.target.is_some() || configured.is_some() || Some(&it.branch) != shared.as_ref());
         let mut known = BTreeSet::new();
-        // Those who share a branch share its conflicts: the first holder stands for them.
+        // Holders that share a branch share its conflicts, so the first one represents them.
         branches.retain(|branch| known.insert(branch.branch.clone()));
         if branches.is_empty() {
             return Ok(None);
@@ -90,7 +85,7 @@ impl Host {
             .iter()
             .map(|(branch, target)| Asked { branch: branch.branch.clone(), target: target.clone() })
             .collect();
-        // Lines of both sides are kept there: no conflict is to come.
+        // Files of `land.union` keep the lines of both sides, so they never conflict.
         let kept = self.config.landing().union;
         let never: Scope = engine.shared_files().globs().iter().chain(kept.globs()).cloned().collect();
         let outlook = forecast.look(&asked, &never, place.branch.as_deref(), patience);
@@ -98,7 +93,7 @@ impl Host {
         Ok(Some(Foreseen { forecast, branches: targeted, outlook }))
     }
 
-    /// Where work lands that does not say where.
+    /// The target of branches that name none.
     fn target_name(&self) -> Option<String> {
         let worktrees = Worktrees::of(self.place.as_ref()?).ok()??;
         worktrees.target_name(self.config.worktrees().target.as_deref()).ok()
@@ -133,7 +128,7 @@ impl Foreseen {
         ForecastView { conflicts: conflicts.collect(), incomplete: self.outlook.incomplete.clone() }
     }
 
-    /// What each holder is to know.
+    /// The warnings for each holder.
     fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for conflict in &self.outlook.conflicts {
@@ -169,10 +164,10 @@ impl Foreseen {
     }
 }
 
-/// By the lease and the other side's branch: a new holder is told again.
-fn tidings_of(warning: &Warning) -> Tidings {
+/// Identifies a warning by the lease and the other side, so that a new holder is warned again.
+fn tidings_of(warning: &Warning) -> ConflictNews {
     let with = warning.by_task.map_or_else(|| format!("target {}", warning.branch), |task| task.to_string());
-    Tidings {
+    ConflictNews {
         about: format!("{}#{} {with}", warning.task, warning.token),
         files: warning.files.iter().cloned().collect(),
     }

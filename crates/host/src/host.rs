@@ -1,4 +1,4 @@
-//! What every command needs: where it is, how it is configured, who calls, and the engine.
+//! What every command needs: the place, the configuration, the caller's identity, and the engine.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use onus_agents::{Client, Clues, Registry, Who, identify, named_conversations, user_name};
 use onus_core::actor::ActorName;
+use onus_core::command::{Act, Command};
 use onus_core::ids::{TaskRef, Token};
 use onus_core::lease::Process;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_dispatch::group;
-use onus_engine::{Ancestry, Engine, Identity, Orphan};
+use onus_engine::{Ancestry, AnyEngine, Engine, Identity, Orphan, Request};
 use onus_os::process;
 use onus_repo::{Place, Repository, discover};
-use onus_store::{Access, Address, AnyStore, Spelling, StoreError};
+use onus_store::{Access, Address, Spelling, StoreError};
 
 use crate::config::{Config, SHARED_FILE, Source, state_folder, user_file};
 use crate::joining::Joining;
@@ -23,7 +24,7 @@ use crate::rescue;
 use crate::store_at::StoreAt;
 use crate::worktree::look;
 
-/// The folder that a command is given in, and what that settles.
+/// The folder that a command is given in, with its repository and configuration.
 #[derive(Debug)]
 pub struct Host {
     pub config: Config,
@@ -33,12 +34,12 @@ pub struct Host {
     pub(crate) as_actor: Option<String>,
 }
 
-/// A variable of the environment. What is not UTF-8 in it is marked: a harness's marker still is one.
+/// An environment variable, lossily converted to UTF-8, so that a harness's marker is recognised whatever its value.
 pub fn env(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Our own variables are names and numbers: one that cannot be read must not pass for one that is not set.
+/// Refuses variables of our own that are not UTF-8, so that none is treated as unset.
 fn check_environment() -> Result<(), Refusal> {
     let mut unreadable = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
     match unreadable.find(|(name, _)| name.to_string_lossy().starts_with("ONUS_")) {
@@ -47,10 +48,10 @@ fn check_environment() -> Result<(), Refusal> {
     }
 }
 
-/// How long a dead holder's processes may take to end themselves.
+/// How long the processes of a dead holder may take to end before they are killed.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// Ends what a dead holder left running, and says what was done and what was left.
+/// Ends the processes that a dead holder left running. Returns messages about what was ended and what was left.
 pub fn end_orphan(orphan: &Orphan) -> Vec<String> {
     let told = match group::end(orphan.instance.as_str(), orphan.group, ORPHAN_GRACE) {
         Ok(told) => told,
@@ -70,7 +71,8 @@ pub fn end_orphan(orphan: &Orphan) -> Vec<String> {
     ended.into_iter().chain(left).collect()
 }
 
-/// Where the shared file is looked for. Outside git, a folder whose store is on a server has nothing else to be known by.
+/// The folder of the shared file. Outside git it is searched for upwards, since it is the only sign of a folder whose store is on a
+/// server.
 fn shared_folder<'a>(place: &'a Option<Place>, folder: &'a Path) -> Option<&'a Path> {
     match place {
         Some(place) => Some(&place.root),
@@ -79,7 +81,7 @@ fn shared_folder<'a>(place: &'a Option<Place>, folder: &'a Path) -> Option<&'a P
 }
 
 impl Host {
-    /// `folder`: without it, the current one. `as_actor`: the actor that the caller names.
+    /// `folder`: by default the current one. `as_actor`: the actor that the caller names.
     pub fn new(folder: Option<&Path>, as_actor: Option<String>) -> Result<Host, Refusal> {
         check_environment()?;
         let folder = match folder {
@@ -97,17 +99,17 @@ impl Host {
         Ok(Host { config, place, folder, as_actor })
     }
 
-    /// The same place and caller, with the configuration as it is now.
-    pub fn again(&self) -> Result<Host, Refusal> {
+    /// Reads place and configuration again, for the same folder and caller.
+    pub fn reload(&self) -> Result<Host, Refusal> {
         Host::new(Some(&self.folder), self.as_actor.clone())
     }
 
-    /// The folder whose file is everybody's who works here; it need not exist.
+    /// The folder of the shared configuration file, which need not exist.
     pub(crate) fn shared_folder(&self) -> &Path {
         shared_folder(&self.place, &self.folder).unwrap_or(&self.folder)
     }
 
-    /// The repository, for what git does; None outside git.
+    /// The repository, for calls of git; None outside git.
     pub fn repository(&self) -> Result<Option<Repository>, Refusal> {
         match &self.place {
             Some(place) => Ok(Repository::new(place)?),
@@ -126,7 +128,7 @@ impl Host {
         }
     }
 
-    /// The store with this address; `source` says who gave it.
+    /// The store with this address; `source` says where the address is from.
     pub fn store_named(&self, address: &str, source: &str) -> Result<StoreAt, Refusal> {
         match Spelling::of(address) {
             Spelling::File(path) => Ok(StoreAt::File(path)),
@@ -145,7 +147,7 @@ impl Host {
         }
     }
 
-    /// What has to be confirmed first, if it is the repository that says which project of a server this is.
+    /// What a person has to confirm first, if the repository itself names the project on a server.
     fn joining(&self, address: &Address) -> Option<Joining> {
         let (project, Source::File(file)) = self.config.get("project.name")? else { return None };
         if project.is_empty() || user_file(&env).as_ref() == Some(file) {
@@ -156,12 +158,12 @@ impl Host {
         Some(Joining::new(clone, state_folder(&env).as_deref(), address, project))
     }
 
-    pub fn engine(&self, access: Access) -> Result<Engine<AnyStore>, Refusal> {
+    pub fn engine(&self, access: Access) -> Result<AnyEngine, Refusal> {
         self.engine_within(access, self.config.store_wait())
     }
 
-    /// The same for a caller with little patience for other writers.
-    pub fn engine_within(&self, access: Access, wait: Duration) -> Result<Engine<AnyStore>, Refusal> {
+    /// The engine, for a caller that waits at most `wait` for other writers.
+    pub fn engine_within(&self, access: Access, wait: Duration) -> Result<AnyEngine, Refusal> {
         let at = self.store_at()?;
         let store = at.open(access, wait)?;
         let engine = Engine::new(store, self.config.policy()).ending_orphans(end_orphan);
@@ -175,8 +177,8 @@ impl Host {
         Ok(engine.settling(move |begun| landing::settle(place.as_ref(), remote.as_deref(), begun)))
     }
 
-    /// Who calls, or why that is not clear.
-    pub fn identity(&self, engine: &mut Engine<AnyStore>) -> Result<Identity, Refusal> {
+    /// The caller's identity, or why it is not clear.
+    pub fn identity(&self, engine: &mut AnyEngine) -> Result<Identity, Refusal> {
         if self.says_everything() {
             return self.identity_with(&Registry::default(), Ancestry::Own, None);
         }
@@ -185,10 +187,19 @@ impl Host {
         self.identity_with(&registry, Ancestry::Known(ancestry), None)
     }
 
-    /// Who asks through a server that has these processes above it, and what is known about them.
+    /// The identity of an agent that calls itself a person: the one that its harness or the process above it gives it.
+    pub fn own_identity(&self, engine: &mut AnyEngine) -> Result<Identity, Refusal> {
+        let ancestry = process::ancestry();
+        let registry = self.registry(engine, &ancestry, None)?;
+        let unnamed = |name: &str| env(name).filter(|_| name != "ONUS_ACTOR");
+        let who = self.who_by(&registry, None, None, &unnamed)?;
+        self.identity_of(who, Ancestry::Known(ancestry))
+    }
+
+    /// The identity of a server's client, and what the store knows about it. `ancestry`: the processes above the server.
     pub fn identity_of_client(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         ancestry: &[Process],
         client: Client<'_>,
     ) -> Result<(Identity, Registry), Refusal> {
@@ -197,17 +208,17 @@ impl Host {
         Ok((identity, registry))
     }
 
-    /// Who calls, how that is known, and the process above that is registered.
-    pub fn who(&self, engine: &mut Engine<AnyStore>) -> Result<(Who, Option<Process>), Refusal> {
+    /// The caller's identity with the reasons for it, and the registered process above it.
+    pub fn who(&self, engine: &mut AnyEngine) -> Result<(Who, Option<Process>), Refusal> {
         let registry = self.registry(engine, &process::ancestry(), None)?;
         let process = registry.of_process.first().and_then(|known| known.process.clone());
         Ok((self.who_with(&registry, None)?, process))
     }
 
-    /// What the store knows about who may be calling.
+    /// What the store knows about possible callers.
     fn registry(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         ancestry: &[Process],
         client: Option<Client<'_>>,
     ) -> Result<Registry, Refusal> {
@@ -217,7 +228,7 @@ impl Host {
         Ok(Registry { of_process, named })
     }
 
-    /// The same before there is a store to ask.
+    /// The caller's identity before there is a store.
     pub fn identity_without_store(&self) -> Result<Identity, Refusal> {
         self.identity_with(&Registry::default(), Ancestry::Own, None)
     }
@@ -228,10 +239,16 @@ impl Host {
         ancestry: Ancestry,
         client: Option<Client<'_>>,
     ) -> Result<Identity, Refusal> {
-        let who = self.who_with(registry, client)?;
+        self.identity_of(self.who_with(registry, client)?, ancestry)
+    }
+
+    fn identity_of(&self, who: Who, ancestry: Ancestry) -> Result<Identity, Refusal> {
         let token = env("ONUS_TOKEN").filter(|text| !text.is_empty()).map(|text| {
             text.parse::<u64>().map(Token).map_err(|_| {
-                Refusal::usage(format!("ONUS_TOKEN is not a token: '{}'", onus_core::ids::shortened(&text)))
+                Refusal::usage(format!(
+                    "ONUS_TOKEN: '{}' is not a whole number",
+                    onus_core::ids::shortened(&text)
+                ))
             })
         });
         Ok(Identity {
@@ -247,6 +264,16 @@ impl Host {
     }
 
     fn who_with(&self, registry: &Registry, client: Option<Client<'_>>) -> Result<Who, Refusal> {
+        self.who_by(registry, client, self.as_actor.as_deref(), &env)
+    }
+
+    fn who_by(
+        &self,
+        registry: &Registry,
+        client: Option<Client<'_>>,
+        flag: Option<&str>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Who, Refusal> {
         let at_terminal = std::io::stdin().is_terminal()
             || std::io::stdout().is_terminal()
             || std::io::stderr().is_terminal();
@@ -256,29 +283,29 @@ impl Host {
         };
         let root = self.place.as_ref().map_or(self.folder.as_path(), |place| place.root.as_path());
         identify(&Clues {
-            flag: self.as_actor.as_deref(),
-            env: &env,
+            flag,
+            env,
             registry,
             configured,
-            terminal_user: if at_terminal { user_name(&env) } else { None },
+            terminal_user: if at_terminal { user_name(env) } else { None },
             worktree: root,
             client,
         })
     }
 
     /// The engine for reading, and the caller if it is known: reads need no name.
-    pub fn reader(&self) -> Result<(Engine<AnyStore>, Option<Identity>), Refusal> {
+    pub fn reader(&self) -> Result<(AnyEngine, Option<Identity>), Refusal> {
         let mut engine = self.engine(Access::Read)?;
         let identity = match self.identity(&mut engine) {
             Ok(identity) => Some(identity),
-            // Nobody in particular may read; a name that was given wrongly is still an error.
+            // Reading needs no identity; but a name that was given wrongly is an error.
             Err(refusal) if refusal.code == Code::Identity && !self.is_named() => None,
             Err(refusal) => return Err(refusal),
         };
         Ok((engine, identity))
     }
 
-    /// Whether an agent names both itself and its instance: a registered process could add nothing.
+    /// Whether an agent names both itself and its instance, so that registered processes need not be read.
     fn says_everything(&self) -> bool {
         self.said_actor().is_some_and(|actor| !actor.is_person())
             && env("ONUS_INSTANCE").is_some_and(|name| !name.is_empty())
@@ -289,21 +316,34 @@ impl Host {
         self.as_actor.clone().or_else(|| env("ONUS_ACTOR")).and_then(|name| name.parse().ok())
     }
 
-    /// Whether somebody said who calls.
+    /// Whether the caller names an actor.
     fn is_named(&self) -> bool {
         self.as_actor.is_some() || env("ONUS_ACTOR").is_some_and(|name| !name.is_empty())
     }
 }
 
-/// Whether a connection's server still runs, beside us: its client's process is one of those above.
+/// Whether a connection's server still runs. Only then does its registration of a process above this one count.
 fn is_running((pid, start): (u32, u64)) -> bool {
     process::identify(pid).is_ok_and(|process| process.start == start)
 }
 
-/// The task a command is about: as named, else `ONUS_TASK`, else the one that the caller holds.
+/// A request for an act on a task.
+pub(crate) fn on_task(identity: Identity, task: impl Into<TaskRef>, act: Act) -> Request {
+    let command = Command::OnTask { task: Some(task.into()), act, force: None };
+    Request { identity, command, key: None }
+}
+
+/// The task that a command is about: the named one, else `ONUS_TASK`; None means the one that the caller holds.
 pub fn target(reference: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
     match reference {
         Some(reference) => Ok(Some(reference)),
-        None => env("ONUS_TASK").filter(|text| !text.is_empty()).map(|text| text.parse()).transpose(),
+        None => {
+            let named = env("ONUS_TASK").filter(|text| !text.is_empty());
+            let wrong = |refusal: Refusal| {
+                let message = format!("ONUS_TASK: {}", refusal.message);
+                Refusal { message, ..refusal }
+            };
+            named.map(|text| text.parse().map_err(wrong)).transpose()
+        }
     }
 }

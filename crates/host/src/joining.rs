@@ -1,6 +1,6 @@
-//! Joining a project on a server: a person confirms it, once per clone.
+//! Joining a project on a server, which a person confirms once per clone.
 //!
-//! A repository's `onus.toml` says which project on the user's server it is. Anyone may have written that: a clone from
+//! A repository's `onus.toml` names its project on the user's server. Anyone may have written that: a clone from
 //! anywhere could name any project, and all work in it would be read from that project and written to it. So
 //! a name from a repository is not used until a person has confirmed it, by `onus init` in that clone. A name from the user
 //! (in their own file, by ONUS_PROJECT, by --project) needs no confirmation.
@@ -17,17 +17,17 @@ use onus_repo::Consents;
 use onus_store::Address;
 use serde_json::{Value, json};
 
-/// Which clone would join what.
+/// A clone that may join a project.
 #[derive(Clone, Debug)]
 pub struct Joining {
-    /// None: the user has no place for it.
+    /// None if the user has no state folder.
     consents: Option<Consents>,
     about: Value,
     what: String,
 }
 
 impl Joining {
-    /// `clone` is the folder that the clone is known by, `state` what onus keeps for the user.
+    /// `clone` is the folder that identifies the clone, `state` the user's state folder.
     pub fn new(clone: &Path, state: Option<&Path>, address: &Address, project: &str) -> Joining {
         Joining {
             consents: state.and_then(|state| Consents::of(state, "joined", clone).ok()),
@@ -40,7 +40,7 @@ impl Joining {
         self.consents.as_ref().is_some_and(|consents| consents.is_given(&self.about))
     }
 
-    /// Before anything is read from that project, or written into it.
+    /// Refuses a project that nobody has confirmed. Called before anything is read from it or written to it.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.is_confirmed() {
             return Ok(());
@@ -52,7 +52,7 @@ impl Joining {
         Err(Refusal::new(Code::Unconfirmed, message).next(Step::Join))
     }
 
-    /// Before this actor joins a project that others made.
+    /// Refuses an actor that may not confirm. Called before it joins a project that others made.
     pub fn may_be_confirmed_by(&self, actor: &ActorName) -> Result<(), Refusal> {
         if actor.is_person() || self.is_confirmed() {
             return Ok(());
@@ -64,7 +64,7 @@ impl Joining {
         .next(Step::plain("ask a person to confirm it here, once")))
     }
 
-    /// Whether what is confirmed could be recorded.
+    /// Whether a confirmation could be recorded.
     pub fn can_be_recorded(&self) -> Result<(), Refusal> {
         match self.consents {
             Some(_) => Ok(()),

@@ -1,11 +1,11 @@
-//! Where onus is used, for every interface alike: the folder and its repository, the configuration, who calls, and which
-//! store that leads to. The command line, MCP and later servers are built on it.
+//! The environment of a caller, for every interface alike: the folder and its repository, the configuration, the caller's identity,
+//! and the store that follows from them. The command line, MCP and later servers are built on it.
 //!
-//! **It finds out, and prints nothing.** A problem is a refusal; what a caller should know is returned. Everything here
-//! (folders, files, the environment, the parent processes) is read on demand: a long-running program asks again
-//! ([`Connection`]).
+//! Everything here (folders, files, the environment, the parent processes) is read on demand; a long-running program reads it again
+//! for each request ([`Connection`]).
 //!
-//! **Architecture invariant:** nothing is printed, nobody is asked a question.
+//! **Architecture invariant:** nothing is printed and nobody is prompted. A problem is a refusal, and everything the caller should
+//! know is returned.
 
 mod committing;
 pub mod config;
@@ -29,4 +29,4 @@ pub use joining::Joining;
 pub use store_at::StoreAt;
 pub use strictness::Strictness;
 pub use worktree::Checkout;
-pub use worktrees::{attachment, own_branch, run_set_up, told_of};
+pub use worktrees::{attachment, own_branch, run_set_up, worktree_env};

@@ -1,4 +1,4 @@
-//! What a lost lease's holder left uncommitted on this machine is kept, as a commit.
+//! Keeps what the holder of a lost lease left uncommitted on this machine, as a commit.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use onus_repo::{Place, checkouts, discover};
 
 use crate::worktree::{is_administered, marked};
 
-/// `is_shared`: others may hold leases from machines of their own, so that what is not here may be there.
+/// Rescues the files of one lease. `is_shared`: the store is used from several machines, so files that are not here may be on another.
 pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: &Due) -> Tried {
     let own = due.worktree.as_deref().and_then(|path| discover(Path::new(path)));
     let mut places = place.map(checkouts).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
         let id = marked(place);
         let is_own = match (&id, &due.worktree_id) {
             (Some(id), Some(own)) => id == own,
-            // Where nothing marks worktrees, the path has to do.
+            // Without marks, worktrees are compared by path.
             _ => due.worktree.as_deref().is_some_and(|path| Path::new(path) == place.root),
         };
         let is_linked = place.git_dir != place.common_dir;
@@ -57,7 +57,8 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
             Err(error) => return Tried::Failed(error.to_string()),
         }
     }
-    // A worktree that was moved is not gone, and git has it until somebody says that it is. What was kept elsewhere is found again.
+    // A worktree that git still lists may have been moved, so it is not reported as gone. A later attempt finds again what was kept
+    // elsewhere.
     let path = due.worktree.as_deref().map(Path::new);
     let is_ours = || place.is_some_and(|place| is_administered(place, due.worktree_id.as_ref(), path));
     if !is_found && is_ours() {
@@ -75,7 +76,7 @@ pub(crate) fn keep(place: Option<&Place>, limits: Limits, is_shared: bool, due: 
     }
 }
 
-/// What of a worktree the lease reserved: what it declared is looked for where its work was done.
+/// The paths of a worktree that the lease reserved. Declared globs count only in the worktree where its work was done.
 fn reserved(due: &Due, id: Option<&WorktreeId>, is_own: bool) -> Scope {
     let is_there = |basis: &Basis| match (basis, basis.worktree()) {
         (Basis::Touched(_), Some(worktree)) => Some(worktree) == id,

@@ -1,4 +1,4 @@
-//! Paths and globs as people type them, converted to the form scopes use: from the repository's root, with `/`.
+//! Converts paths and globs as people type them to the form that scopes use: relative to the repository's root, with `/`.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use onus_repo::{Named, Place, Unnamed, locate, name_of};
 
 use crate::Host;
 
-/// What a glob's text may have that is no plain character.
+/// The characters that have a special meaning in a glob.
 const SPECIAL: [char; 6] = ['\\', '*', '?', '[', '{', '}'];
 
-/// What some globs reserve, and what is to be said about it.
+/// What some globs reserve, with notices for the caller.
 #[derive(Debug, Default)]
 pub struct Reserved {
     pub scope: Scope,
@@ -21,11 +21,12 @@ pub struct Reserved {
     pub notices: Vec<String>,
 }
 
-/// How an area is named where a glob is expected.
+/// The prefix of an area where a glob is expected.
 const AREA: &str = "area:";
 
-/// Globs from the repository's root, and areas of its configuration (`area:auth`), which stand for theirs. One that names a folder means everything in it; one that is the very name of a file or
-/// folder means that, whatever characters the name has; and where a folder is a link, it means where the link leads.
+/// The scope of some globs, relative to the repository's root, and areas (`area:auth`), which stand for their configured globs.
+/// A folder means everything in it; the exact name of a file or folder means that one, whatever characters it has; a folder that is
+/// a link means what the link leads to.
 pub fn reserved(host: &Host, globs: &[String]) -> Result<Reserved, Refusal> {
     let mut reserved = Reserved::default();
     for text in globs {
@@ -53,7 +54,7 @@ fn one(host: &Host, text: &str, notices: &mut Vec<String>) -> Result<Glob, Refus
     }
 }
 
-/// The label of a task's area: one that is defined, where any is.
+/// Checks the label of a task's area: if the project defines areas, it must be one of them.
 pub fn area_label(host: &Host, label: Option<String>) -> Result<Option<String>, Refusal> {
     match label {
         Some(label) if host.config.defines_areas() => Ok(Some(host.config.area(&label)?.0.to_string())),
@@ -61,7 +62,7 @@ pub fn area_label(host: &Host, label: Option<String>) -> Result<Option<String>, 
     }
 }
 
-/// Globs that are to be reserved no longer: as they are listed, or as they were typed.
+/// The scope to release: globs as they are listed, or as they were typed.
 pub fn unreserved(host: &Host, globs: &[String]) -> Result<Scope, Refusal> {
     let mut scope = reserved(host, globs)?.scope;
     let typed = globs.iter().filter(|text| !text.starts_with(AREA));
@@ -99,7 +100,7 @@ fn glob(place: &Place, text: &str, notices: &mut Vec<String>) -> Result<Glob, Re
     Ok(format!("{}/{rest}", Glob::literal(&name)?).parse()?)
 }
 
-/// `app/[id]/page.tsx` is a folder's name to some frameworks, and a set of letters here: said where the set looks like a word.
+/// A notice if a character class looks like a word: `app/[id]/page.tsx` is a path in some frameworks, but `[id]` is a class here.
 fn class_notice(text: &str) -> Option<String> {
     let (before, after) = text.split_once('[')?;
     let class = after.split_once(']')?.0;
@@ -113,7 +114,7 @@ fn class_notice(text: &str) -> Option<String> {
     })
 }
 
-/// The file or folder that has this very name, although it could be a pattern.
+/// The file or folder with exactly this name, although the text could be a pattern.
 fn literal(place: &Place, text: &str) -> Result<Option<Glob>, Refusal> {
     let path = text.strip_suffix('/').unwrap_or(text);
     let is_name = path.contains(SPECIAL)
@@ -131,11 +132,11 @@ fn everything_in(name: &str) -> Result<Glob, Refusal> {
     Ok(format!("{}/**", Glob::literal(name)?).parse()?)
 }
 
-/// The name of what is spelled so from the root. What leads out of the repository keeps its spelling.
+/// The name of a path relative to the root. A path that leads out of the repository is returned unchanged.
 fn named(place: &Place, path: &str, notices: &mut Vec<String>) -> String {
     let here = name_of(Some(place), &place.root, Path::new(""));
     let called = name_of(Some(place), &place.root, Path::new(path)).unwrap_or_else(|_| path.to_owned());
-    // Where the root is not one to be named from, as in a submodule, every name is longer.
+    // In a submodule, names are relative to the superproject's root, so every name has a prefix.
     let expected = here.map_or_else(|_| path.to_owned(), |here| format!("{here}/{path}"));
     if called != expected.trim_end_matches('/') {
         notices.push(format!("{} leads to {}, which is what is reserved", name(path), name(&called)));
@@ -143,7 +144,7 @@ fn named(place: &Place, path: &str, notices: &mut Vec<String>) -> String {
     called
 }
 
-/// A path relative to the caller's folder, as a path from the root of its worktree.
+/// Converts a path relative to the caller's folder to one relative to the root of its worktree.
 pub(crate) fn in_repository(host: &Host, path: &Path) -> Result<Named, Refusal> {
     let root = host.place.as_ref().map_or(host.folder.as_path(), |place| place.root.as_path());
     locate(host.place.as_ref(), &host.folder, path).map_err(|unnamed| {

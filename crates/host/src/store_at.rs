@@ -1,4 +1,4 @@
-//! Which store a place leads to, and how it is opened.
+//! The location of a store, and how it is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl StoreAt {
         self.open_to_join(access, wait)
     }
 
-    /// The same before a person has confirmed that this is the intended project.
+    /// Opens the store before a person has confirmed that this is the intended project.
     pub fn open_to_join(&self, access: Access, wait: Duration) -> Result<AnyStore, Refusal> {
         match self {
             StoreAt::File(path) => Ok(SqliteStore::open(path, access, wait)?.into()),
@@ -38,8 +38,8 @@ impl StoreAt {
         }
     }
 
-    /// Which project of a server this is. Two repositories of one folder's name must not become one by accident: somebody
-    /// has to say it.
+    /// The project's name on the server. It must be configured: two repositories whose folders have the same name must not become
+    /// one project by accident.
     pub fn project(&self) -> Result<&str, Refusal> {
         match self {
             StoreAt::Server { project: Some(name), .. } if !name.is_empty() => Ok(name),
@@ -51,7 +51,7 @@ impl StoreAt {
     }
 }
 
-/// As it may be shown.
+/// Without secrets, so that it may be shown.
 impl std::fmt::Display for StoreAt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

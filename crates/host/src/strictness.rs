@@ -1,5 +1,5 @@
-//! Which of two settings is the stricter one. A repository's policy is for everyone who works in it, but anyone may have
-//! written it: it may be stricter than what the user set in their own file, never looser.
+//! Decides which of two settings is stricter. A repository's policy applies to everyone who works in it, but anyone may have
+//! written it: so it may be stricter than the user's own configuration, never looser.
 
 use onus_core::scope::{Glob, Scope, overlap};
 use onus_core::time::Span;
@@ -7,19 +7,19 @@ use onus_core::time::Span;
 /// What makes one value of a key stricter than another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// Nothing: the repository's counts, so that all who work in it agree.
+    /// Nothing: the repository's value counts, so that all who work in it agree.
     Neither,
-    /// It is less.
+    /// The smaller value.
     Less,
-    /// It is less; but 0 is no limit at all.
+    /// The smaller value, but 0 means no limit.
     LessButNotZero,
-    /// It comes before the other here.
+    /// The value that comes first in this list.
     Before(&'static [&'static str]),
-    /// It allows less: only what both lists cover is left, one glob on a line.
+    /// For lists of globs, one per line: only what both lists cover.
     Common,
 }
 
-/// What comes of the user's own value and the repository's.
+/// Which value counts: the user's own, the repository's, or a combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
     Own,
@@ -60,7 +60,7 @@ fn number(value: &str) -> u64 {
 fn common(own: &str, repository: &str) -> Settled {
     let parsed = |text: &str| -> Vec<Glob> { text.lines().filter_map(|line| line.parse().ok()).collect() };
     let (mine, theirs) = (parsed(own), parsed(repository));
-    // All that a glob matches is matched by the others: there is no path of it beside them.
+    // Whether the others match everything that a glob matches: no path of it is outside them.
     let is_within = |glob: &Glob, others: &[Glob]| {
         let alone = std::slice::from_ref(glob);
         overlap(alone, alone, others).is_ok_and(|path| path.is_none())
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(settle("**", "*.lock\ndocs/**"), Settled::Repository);
         assert_eq!(settle("", "**"), Settled::Own);
         assert_eq!(settle("*.lock\ndocs/**", "Cargo.lock\nsrc/**"), Settled::Both("Cargo.lock".to_owned()));
-        // What they share cannot be said by a glob of either: nothing is shared.
+        // No glob of either list describes what they share, so nothing is shared.
         assert_eq!(settle("a*", "*b"), Settled::Both(String::new()));
     }
 

@@ -1,4 +1,4 @@
-//! Where work is done: the checkout, its branch, and which worktree it is beyond its path.
+//! Where work is done: the checkout, its branch, and the id of its worktree, which survives a move.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ use crate::scopes::in_repository;
 /// A checkout in which files are changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkout {
-    /// Which worktree it is. None: nothing marks it, so it cannot be told from every other.
+    /// The id of its worktree. None if it has no mark, so that it cannot be distinguished from others.
     pub id: Option<WorktreeId>,
     pub path: Option<String>,
     pub branch: Option<String>,
 }
 
-/// What git says of files in a worktree of this repository. Its id has the machine in it, so a worktree of another machine is not
-/// found here, and nothing is said of it.
+/// Asks git about files in a worktree of this repository. The id contains the machine, so a worktree of another machine is not
+/// found here, and its files are unknown.
 pub(crate) fn look(place: Option<&Place>, worktree: &WorktreeId, files: &[String]) -> Vec<Looked> {
     let checkouts = place.map(checkouts).unwrap_or_default();
     let there = checkouts.into_iter().find(|place| marked(place).as_ref() == Some(worktree));
@@ -37,8 +37,8 @@ pub(crate) fn look(place: Option<&Place>, worktree: &WorktreeId, files: &[String
 }
 
 impl Host {
-    /// Which worktree this is. One small file is read, or made when there is none yet; no process is started. Where there can
-    /// be none (outside git, in a sandbox that may not write) the path has to do, and moving the folder makes it another.
+    /// The id of this worktree. Reads one small file, or creates it; starts no process. Where there can be none (outside git, in a
+    /// sandbox that may not write), the id is made from the path, and changes when the folder is moved.
     pub fn worktree_id(&self) -> WorktreeId {
         self.place.as_ref().and_then(marked).unwrap_or_else(|| {
             let root = self.place.as_ref().map_or(&self.folder, |place| &place.root);
@@ -47,10 +47,10 @@ impl Host {
         })
     }
 
-    /// The checkout that files with this root ([`onus_repo::Named`]) are in.
+    /// The checkout that contains files with this root ([`onus_repo::Named`]).
     ///
-    /// Only a mark tells two worktrees apart here: a path may be seen by somebody who could not write one, while others know
-    /// the same worktree by its mark.
+    /// Its id comes only from a mark, never from a path: a process that could not write a mark would have another id for a worktree
+    /// that others know by its mark.
     pub fn checkout(&self, root: &Path) -> Checkout {
         let here = self.place.as_ref().filter(|place| place.root == root);
         let there = if here.is_none() { discover(root) } else { None };
@@ -62,7 +62,7 @@ impl Host {
         }
     }
 
-    /// The names of files, spelled as seen from here, and where they are touched: in one worktree, by no sub-agent in particular.
+    /// The names of files, given relative to here, and where they are touched: in one worktree, by no particular sub-agent.
     pub fn touched(&self, files: &[impl AsRef<Path>]) -> Result<(Vec<String>, Touched), Refusal> {
         let files = files.iter().map(|file| in_repository(self, file.as_ref()));
         let files: Vec<Named> = files.collect::<Result<_, _>>()?;
@@ -92,7 +92,7 @@ impl Host {
         }
     }
 
-    /// This worktree, for a lease that was granted elsewhere.
+    /// Attaches a lease that was granted elsewhere to this worktree.
     pub fn attachment(&self) -> Attachment {
         Attachment {
             id: Some(self.worktree_id()),
@@ -114,7 +114,7 @@ fn by_mark(now: &Moment, mark: &str) -> WorktreeId {
     WorktreeId::new(&machine(now), &format!("mark {mark}"))
 }
 
-/// Whether git still has a linked worktree, by its id or where it has none by its path, though its folder may be elsewhere.
+/// Whether git still lists a linked worktree, by its id, or by its path if it has no mark. Its folder may be elsewhere.
 pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Option<&Path>) -> bool {
     let now = clock::now();
     administered(place).iter().any(|(root, mark)| match (mark, id) {
@@ -123,7 +123,7 @@ pub(crate) fn is_administered(place: &Place, id: Option<&WorktreeId>, path: Opti
     })
 }
 
-/// This machine, if it can be told from others.
+/// The id of this machine, if it is known.
 pub fn this_machine() -> Option<String> {
     clock::domain().machine().known().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Tasks' worktrees, as they are configured here: where they are made, what their set-up is, and which leases are worked on in them.
+//! Tasks' worktrees as configured here: where they are made, their set-up, and the leases that are worked on in them.
 
 use std::path::{Path, PathBuf};
 
@@ -29,12 +29,12 @@ impl Host {
         })
     }
 
-    /// The folder that onus keeps for the user.
+    /// The user's state folder.
     pub fn state_folder(&self) -> Option<PathBuf> {
         state_folder(&env)
     }
 
-    /// What the user approved of what this repository configures.
+    /// The user's approvals of this repository's commands.
     pub fn approvals(&self) -> Result<Approvals, Refusal> {
         let state = self.state_folder();
         let state = state.ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
@@ -47,8 +47,8 @@ impl Host {
         Info::of(self.place.as_ref()?.git_dir.as_deref()?)?.task?.parse().ok()
     }
 
-    /// The task that a command is about: the one named, or that the environment names, or whose worktree this is. None: the one
-    /// that the caller holds.
+    /// The task that a command is about: the named one, else the one in the environment, else the one whose worktree this is. None
+    /// means the one that the caller holds.
     pub fn target_or_here(&self, named: Option<TaskRef>) -> Result<Option<TaskRef>, Refusal> {
         Ok(crate::target(named)?.or_else(|| self.task_here()))
     }
@@ -60,7 +60,7 @@ impl Host {
         Ok(Some(definition))
     }
 
-    /// What is said of a finished task whose commits are not in its target yet.
+    /// A notice about a finished task whose commits are not in its target yet.
     pub fn left_to_land(&self, task: &TaskView) -> Option<Notice> {
         let (branch, target) = (task.branch.as_deref()?, task.target.as_deref()?);
         if task.state != State::Done || task.landed.is_some() {
@@ -74,7 +74,7 @@ impl Host {
         (count > 0).then(|| notice.next(Step::Land(task.id.clone())))
     }
 
-    /// The worktree that a task is to have. Nothing is known of the task yet: what can be refused now is.
+    /// Prepares a task's worktree before the task is known, so that what can be refused is refused early.
     pub fn new_worktree(&self, fetch: bool) -> Result<(Worktrees, NewWorktree), Refusal> {
         let worktrees = self.worktrees()?;
         let settings = self.config.worktrees();
@@ -93,8 +93,8 @@ impl Host {
         Ok((worktrees, new))
     }
 
-    /// Notes that a worktree is one that onus knows, and gives it ports; both stay what they are if it was known. Whatever fails
-    /// here keeps nobody from working.
+    /// Records a worktree that onus did not make, and gives it ports; a recorded one keeps both. Errors are ignored: they must keep
+    /// nobody from working.
     pub fn adopt(&self, git_dir: &Path, of: Option<(&str, &str, Option<TaskBranch>)>) -> Option<u16> {
         let known = Info::of(git_dir);
         let mut info = known.clone().unwrap_or(Info { ready: true, ..Info::default() });
@@ -110,8 +110,8 @@ impl Host {
         }
     }
 
-    /// Adopts the worktree that a conversation begins in, if it is a linked one that nobody made known: its program's own, or one
-    /// made by hand. No process is started for it.
+    /// Adopts the worktree that a conversation begins in, if it is a linked one that is not recorded: made by the agent's harness, or
+    /// by hand. Starts no process.
     pub fn adopt_here(&self) {
         let Some(place) = self.place.as_ref().filter(|place| !place.is_submodule()) else { return };
         if let (Some(git_dir), Some(common)) = (&place.git_dir, &place.common_dir)
@@ -122,26 +122,26 @@ impl Host {
         }
     }
 
-    /// The same task, with where its own worktree is.
+    /// Adds the path of the task's own worktree.
     pub fn with_worktree(&self, task: TaskView) -> TaskView {
         let worktrees = self.place.as_ref().and_then(|place| Worktrees::of(place).ok().flatten());
         let path = worktrees.and_then(|worktrees| worktrees.of_task(&task.uid));
         TaskView { worktree: path.map(|path| path.to_string_lossy().into_owned()), ..task }
     }
 
-    /// Which worktree this is, by its mark.
+    /// The id of a worktree, by its mark.
     pub fn id_of(place: &Place) -> Option<WorktreeId> {
         marked(place)
     }
 }
 
-/// The branch that is a task's own.
+/// A task's own branch.
 pub fn own_branch(task: &TaskView) -> Option<TaskBranch> {
     let (branch, base, target) = (task.branch.clone()?, task.base.clone()?, task.target.clone()?);
     Some(TaskBranch { branch, base, target })
 }
 
-/// A worktree, as a lease is attached to it.
+/// Attaches a lease to a worktree.
 pub fn attachment(linked: &Linked, own: Option<TaskBranch>) -> Attachment {
     Attachment {
         id: linked.place().as_ref().and_then(marked),
@@ -151,20 +151,20 @@ pub fn attachment(linked: &Linked, own: Option<TaskBranch>) -> Attachment {
     }
 }
 
-/// What a command that runs in a worktree is told about it.
-pub fn told_of(path: &Path, port_base: Option<u16>) -> Vec<(String, String)> {
+/// The environment variables that describe a worktree to a command that runs in it.
+pub fn worktree_env(path: &Path, port_base: Option<u16>) -> Vec<(String, String)> {
     let mut told = vec![("ONUS_WORKTREE".to_owned(), path.to_string_lossy().into_owned())];
     told.extend(port_base.map(|base| ("ONUS_PORT_BASE".to_owned(), base.to_string())));
     told
 }
 
-/// Runs an approved set-up command in a new worktree. Its output goes to our standard error; the lease is renewed meanwhile.
+/// Runs an approved set-up command in a new worktree. Its output goes to standard error; the lease is renewed meanwhile.
 pub fn run_set_up(
     definition: &Definition,
     making: &Making,
     mut renew: Box<dyn FnMut() -> Renewal + Send>,
 ) -> Result<(), Refusal> {
-    let told = told_of(making.path(), making.info.port_base);
+    let told = worktree_env(making.path(), making.info.port_base);
     let command = Command { definition, root: making.path(), told, live: Live::Plain };
     let interrupts = Interrupts::hold()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot run the set-up command: {error}")))?;
@@ -187,7 +187,7 @@ pub fn run_set_up(
     }
 }
 
-/// The last line that a command wrote: whoever reads only the answer, or the record, is to know the reason.
+/// The last line that a command wrote, so that the answer and the record contain the reason.
 fn last_words(output: &[u8]) -> Option<String> {
     const MOST: usize = 200;
     let text = String::from_utf8_lossy(output);

@@ -1,4 +1,4 @@
-//! What every mapper gives, and the limits that it is held to.
+//! What every mapper returns, and its limits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,21 +8,21 @@ use onus_core::refusal::Refusal;
 use onus_core::task::{Facts, MAX_REF_BYTES, Origin, Priority, TaskType};
 use onus_core::text::Field;
 
-/// The most bytes of a delivery in JSON. Read into memory a document may take some ten times as much.
+/// The most bytes of a JSON delivery. In memory a document may take about ten times as much.
 pub const MAX_JSON_BYTES: usize = 16 << 20;
-/// The same of a mail, whose attachments are not kept.
+/// The most bytes of a mail, whose attachments are not kept.
 pub const MAX_MAIL_BYTES: usize = 40 << 20;
-/// The same of plain text.
+/// The most bytes of plain text.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// The most bytes of a link, as of every link.
-const MAX_LINK_BYTES: usize = 500;
+/// The most bytes of a link.
+pub(crate) const MAX_LINK_BYTES: usize = 500;
 
-/// A request for work, as a channel delivered it. Every one keeps the limits of a task.
+/// A request for work, as a channel delivered it, within the limits of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The channel, and the channel's own reference.
     pub origin: Origin,
-    /// Where it can be read in the channel.
+    /// Where the ask can be read in the channel.
     pub link: Option<String>,
     pub title: String,
     pub body: Option<String>,
@@ -31,13 +31,16 @@ pub struct Ask {
     pub kind: Option<TaskType>,
     pub priority: Option<Priority>,
     pub labels: BTreeSet<String>,
-    /// What a tracker calls it: a system and its reference.
+    /// The tracker and its reference, if it is a tracker's issue.
     pub tracked: Option<(String, String)>,
-    /// It answers the ask that the origin names, and does not say what that one says.
+    /// It replies to the ask that the origin names, and does not repeat that ask's text.
     pub is_reply: bool,
 }
 
-/// What keeps an ask from being read: a field, by the channel's name for it, and what is wrong with it.
+/// The problem of a field that is not there.
+const MISSING: &str = "missing";
+
+/// Why an ask cannot be read: a field, by the channel's name for it, and its problem. Without a field it is the whole delivery's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub field: String,
@@ -50,18 +53,27 @@ impl Fault {
     }
 
     pub(crate) fn missing(field: impl Into<String>) -> Fault {
-        Fault::new(field, "missing")
+        Fault::new(field, MISSING)
     }
 
-    /// A delivery that has more bytes than are read.
+    /// A problem of the whole delivery.
+    pub(crate) fn whole(problem: impl Into<String>) -> Fault {
+        Fault::new("", problem)
+    }
+
+    /// A delivery with more bytes than are accepted.
     pub fn too_large(most: usize) -> Fault {
-        Fault::new("input", format!("it has more than {most} bytes"))
+        Fault::whole(format!("it has more than {most} bytes"))
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem)
+        match (self.field.as_str(), self.problem.as_str()) {
+            ("", problem) => f.write_str(problem),
+            (field, MISSING) => write!(f, "{field} is missing"),
+            (field, problem) => write!(f, "{field}: {problem}"),
+        }
     }
 }
 
@@ -71,7 +83,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// A text, and the field that it was found in.
+/// A text, and the field in which it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) field: String,
@@ -88,7 +100,7 @@ impl Found {
     }
 }
 
-/// What a mapper found, before it is held to the limits.
+/// What a mapper found, before the limits are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Raw<'a> {
     pub(crate) channel: &'a str,
@@ -184,7 +196,7 @@ impl Ask {
     }
 }
 
-/// An ask in plain text, whose reference is given beside it.
+/// An ask in plain text, whose reference is given separately.
 #[derive(Clone, Debug, Default)]
 pub struct Plain<'a> {
     pub reference: &'a str,
@@ -214,7 +226,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// A text as a task may have it. The limit is the field's, the name the channel's.
+/// Checks a text against the limits of a task's field. `name`: the channel's name for it.
 fn checked(field: Field, name: &str, text: &str) -> Result<(), Fault> {
     if text.is_empty() {
         return Err(Fault::new(name, "empty"));
@@ -229,7 +241,7 @@ fn checked(field: Field, name: &str, text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A text on one line, cut where it has more bytes than fit. A title is a name, not the record: the channel has the whole.
+/// A text on one line, truncated if it is too long. A title is only a name: the channel has the whole text.
 fn one_line(text: &str, most: usize) -> String {
     const CUT: &str = "…";
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -241,7 +253,7 @@ fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// A link that leads to a web page or a mail, and to nothing else.
+/// Checks that a link leads to a web page or a mail, and to nothing else.
 fn checked_link(link: &Found) -> Result<String, Fault> {
     let text = link.text.trim();
     if text.len() > MAX_LINK_BYTES {
@@ -256,19 +268,19 @@ fn checked_link(link: &Found) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// The host that a web address names, in small letters, and without the port that it has anyway.
+/// The host of a web address, in lower case, and without the default port.
 pub(crate) fn host(link: &Found) -> Result<String, Fault> {
     let text = link.text.trim();
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let rest = rest.ok_or_else(|| link.fault("it must be a web address: https://…"))?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // With a name before the host (`https://a@b`) an address leads elsewhere than it seems to.
+    // An address with a user before the host (`https://a@b`) leads elsewhere than it seems to.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
     if host.is_empty() || !host.chars().all(is_plain) {
         return Err(link.fault("its host must be a plain name, without a user"));
     }
     let host = host.to_ascii_lowercase();
-    // The same server, spelled out.
+    // With its default port it is the same server.
     let usual = if text.starts_with("https") { ":443" } else { ":80" };
     let host = host.strip_suffix(usual).unwrap_or(&host);
     Ok(host.strip_suffix('.').unwrap_or(host).to_owned())

@@ -1,12 +1,12 @@
-//! A message in a chat: `channel`, `id` (or `ts`) and `text`; `author` (or `user`) and `link` (or `permalink`) where they are
-//! there. In a thread (`thread` or `thread_ts`) the message that began it is the ask.
+//! A message in a chat: `channel`, `id` (or `ts`) and `text`; optionally `author` (or `user`) and `link` (or `permalink`). In a
+//! thread (`thread` or `thread_ts`) the message that began it is the ask.
 
 use serde_json::Value;
 
 use crate::ask::{Ask, Fault, Found, Raw};
 use crate::json::{id, need, need_id, text};
 
-/// How much of a message's first line is a title.
+/// How much of a message's first line becomes the title.
 const TITLE_CHARS: usize = 120;
 
 pub(crate) fn ask(document: &Value) -> Result<Ask, Fault> {
@@ -25,7 +25,7 @@ pub(crate) fn ask(document: &Value) -> Result<Ask, Fault> {
     if !is_whole {
         title.push('…');
     }
-    // What the title says whole is not said again.
+    // If the title has the whole first line, the body does not repeat it.
     let rest = if is_whole { said.text.trim().get(line.len()..).unwrap_or_default() } else { &said.text };
     let reference = Found::new(asked.field.clone(), format!("{}/{}", room.text, asked.text));
     let raw = Raw {
@@ -38,7 +38,7 @@ pub(crate) fn ask(document: &Value) -> Result<Ask, Fault> {
     raw.ask()
 }
 
-/// The first of some fields that is there.
+/// The first of two fields that exists.
 fn first(
     document: &Value,
     fields: [&str; 2],

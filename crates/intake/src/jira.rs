@@ -1,7 +1,7 @@
 //! Issues of Jira: the object of the REST API (version 2 or 3), or a webhook's payload with the same object as `issue`.
 //!
-//! A key such as `WEB-7` is one site's, so the reference has the site before it, as the issue's `self` names it; the key alone
-//! is kept as the task's reference in Jira, by which people name it.
+//! A key such as `WEB-7` is unique only within one site, so the reference has the site before it, taken from the issue's `self`.
+//! The key alone is kept as the task's reference in Jira, by which people name it.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn is_key(key: &str) -> bool {
         })
 }
 
-/// The description: a text, or a document in Atlassian's format, of which the text is kept.
+/// The description: a text, or the text of a document in Atlassian's format.
 fn description(document: &Value, path: &str) -> Result<Option<Found>, Fault> {
     match at(document, path)? {
         Some(node @ Value::Object(_)) => {
@@ -64,7 +64,7 @@ fn description(document: &Value, path: &str) -> Result<Option<Found>, Fault> {
     }
 }
 
-/// The text of a node. The parser has bounded how deep nodes are nested.
+/// Writes the text of a node. The parser has bounded the depth of nodes.
 fn write(node: &Value, text: &mut String) {
     let said = |name: &str| node.get("attrs").and_then(|attrs| attrs.get(name)).and_then(Value::as_str);
     match node.get("type").and_then(Value::as_str).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Fields of a JSON document, by their paths. A path is told in every error.
+//! Fields of a JSON document, by their paths. Every error names the path.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::ask::{Fault, Found};
 
-/// One document. serde_json refuses what is nested more than 127 deep.
+/// Parses one document. serde_json refuses more than 127 levels of nesting.
 pub(crate) fn document(bytes: &[u8]) -> Result<Value, Fault> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let Unambiguous(value) = serde_json::from_slice(bytes)
-        .map_err(|error| Fault::new("input", format!("it is not one JSON document: {error}")))?;
+        .map_err(|error| Fault::whole(format!("it is not one JSON document: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
-        other => Err(Fault::new("input", format!("expected an object, found {}", kind(&other)))),
+        other => Err(Fault::whole(format!("expected an object, found {}", kind(&other)))),
     }
 }
 
-/// A value in which no object has a key twice: of such a record, two readers may see two different asks.
+/// A value in which no object has a key twice. Two readers of a duplicate key may see two different asks.
 struct Unambiguous(Value);
 
 impl<'de> Deserialize<'de> for Unambiguous {
@@ -86,7 +86,7 @@ impl<'de> Visitor<'de> for UnambiguousVisitor {
     }
 }
 
-/// What is at a path, such as `issue.labels.0.name`. None: it is absent, or null.
+/// The value at a path, such as `issue.labels.0.name`. None: it is absent, or null.
 pub(crate) fn at<'v>(document: &'v Value, path: &str) -> Result<Option<&'v Value>, Fault> {
     let mut value = document;
     let mut end = 0;
@@ -107,7 +107,7 @@ pub(crate) fn at<'v>(document: &'v Value, path: &str) -> Result<Option<&'v Value
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 
-/// A text, if it is there.
+/// An optional text.
 pub(crate) fn text(document: &Value, path: &str) -> Result<Option<Found>, Fault> {
     match at(document, path)? {
         None => Ok(None),
@@ -116,12 +116,12 @@ pub(crate) fn text(document: &Value, path: &str) -> Result<Option<Found>, Fault>
     }
 }
 
-/// A text that must be there.
+/// A required text.
 pub(crate) fn need(document: &Value, path: &str) -> Result<Found, Fault> {
     text(document, path)?.ok_or_else(|| Fault::missing(path))
 }
 
-/// What identifies something: a text or a whole number. Other numbers are not exact.
+/// An optional identifier: a text or a whole number. Other numbers are not exact.
 pub(crate) fn id(document: &Value, path: &str) -> Result<Option<Found>, Fault> {
     match at(document, path)? {
         Some(Value::Number(number)) if number.is_u64() || number.is_i64() => {
@@ -138,7 +138,7 @@ pub(crate) fn need_id(document: &Value, path: &str) -> Result<Found, Fault> {
     id(document, path)?.ok_or_else(|| Fault::missing(path))
 }
 
-/// The names in a list: texts, or objects that have one of these fields.
+/// The names in a list of texts, or of objects that have one of these fields.
 pub(crate) fn names(document: &Value, path: &str, fields: &[&str]) -> Result<Vec<String>, Fault> {
     let items = match at(document, path)? {
         None => return Ok(Vec::new()),
@@ -187,13 +187,13 @@ mod tests {
         let fault = at(&document, "a.s.x.y").unwrap_err();
         assert_eq!(fault.to_string(), "a.s: expected an object, found a string");
         assert_eq!(text(&document, "a.b").unwrap_err().to_string(), "a.b: expected a string, found a list");
-        assert_eq!(need(&document, "a.z").unwrap_err().to_string(), "a.z: missing");
+        assert_eq!(need(&document, "a.z").unwrap_err().to_string(), "a.z is missing");
     }
 
     #[test]
     fn what_is_no_object_or_nested_too_deep_is_no_document() {
         for bytes in [&b"[]"[..], b"\"x\"", b"", b"{", b"{} {}", b"\xff", &b"[".repeat(100_000)] {
-            assert_eq!(document(bytes).unwrap_err().field, "input");
+            assert_eq!(document(bytes).unwrap_err().field, "");
         }
         let deep = format!("{{\"a\":{}0{}}}", "[".repeat(200), "]".repeat(200));
         assert!(document(deep.as_bytes()).unwrap_err().problem.contains("recursion limit"));

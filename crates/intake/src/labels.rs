@@ -1,5 +1,5 @@
-//! What labels, and the names that trackers give types and priorities, mean here: only what is plain. Any other name says
-//! nothing, and the task has the default.
+//! What labels, and trackers' names of types and priorities, mean here. Only plain names count; with any other name the task
+//! has the default.
 
 use std::collections::BTreeSet;
 
@@ -27,12 +27,13 @@ pub(crate) fn priority(name: &str) -> Option<Priority> {
     }
 }
 
-/// The priority that a label names: `P1`. A label that is only a word, such as `high`, may mean anything.
+/// The priority that a label such as `P1` names. A label that is only a word, such as `high`, may mean anything.
 pub(crate) fn labelled_priority(labels: &[String]) -> Option<Priority> {
     labels.iter().find_map(|label| Priority::spoken(label.trim()).ok().filter(|_| label.trim().len() == 2))
 }
 
-/// Labels as tags: a tag has no spaces. What would not be one even so is left out, and so are more than a task has.
+/// Turns labels into tags: spaces become hyphens. Labels that still are not tags are left out, and so is everything beyond
+/// [`MAX_TAGS`].
 pub(crate) fn tags(labels: &[String]) -> BTreeSet<String> {
     let tag = |label: &String| {
         let words: Vec<&str> = label.split([' ', '\t', ',']).filter(|word| !word.is_empty()).collect();

@@ -1,24 +1,24 @@
-//! Asks from outside: bytes in, an [`Ask`] or the field that is wrong out.
+//! Asks from outside: bytes in, an [`Ask`] or the faulty field out.
 //!
 //! A *channel* is how an ask reaches a project: a mail, a tracker's issue, a message in a chat, any JSON. Each has one mapper, a
-//! plain function that reads what the channel delivers and gives what a task needs: the channel's own *reference*, by which the
-//! same ask is known again, a link back, a title, a body, who asked, and what it plainly says of type, priority and labels.
-//! Everything else stays where it is: an ask refers to the channel's record, it is not a copy of it.
+//! plain function that reads what the channel delivers and returns what a task needs: the channel's own *reference*, by which
+//! the same ask is recognised again, a link back, a title, a body, the author, and a type, priority and labels if they are
+//! stated plainly. Everything else stays in the channel: an ask refers to the channel's record and is not a copy of it.
 //!
-//! **Nobody here is believed.** Anyone may have written what is read. Sizes and depths are bounded, nothing is fetched, no
-//! text is run or followed. A record that contradicts itself, such as a mail with two Message-IDs or an issue whose address names
-//! another number, is refused and the field is named. An author is a quotation, never an actor.
+//! **Nothing here is trusted.** Anyone may have written a delivery. Sizes and depths are bounded, nothing is fetched, no text is
+//! run or followed. A record that contradicts itself, such as a mail with two Message-IDs or an issue whose address names
+//! another number, is refused, and the refusal names the field. An author is a quotation, never an actor.
 //!
-//! **The reference decides which task it is** (P8), so it is a function of the delivered bytes alone: never of what is known
-//! already, of the order of deliveries, or of the clock. Two deliveries of one ask that race find the same task.
+//! **The reference decides which task it is** (P8), so it depends on the delivered bytes alone: never on what is already known,
+//! on the order of deliveries, or on the clock. Two concurrent deliveries of one ask find the same task.
 //!
 //! | file | story |
 //! | --- | --- |
-//! | `ask.rs` | what every mapper gives, and the limits it is held to |
+//! | `ask.rs` | what every mapper returns, and its limits |
 //! | `json.rs` | fields of a JSON document, by their paths |
 //! | `labels.rs` | what labels, and names of types and priorities, mean here |
 //! | `mail.rs` | RFC 822 |
-//! | `trackers.rs`, `jira.rs` | issues of GitHub, GitLab and Jira, as their APIs and webhooks tell of them |
+//! | `trackers.rs`, `jira.rs` | issues of GitHub, GitLab and Jira, from their APIs and webhooks |
 //! | `chat.rs` | a message |
 //! | `paths.rs` | any JSON, by field paths that a project configures |
 
@@ -34,53 +34,30 @@ mod trackers;
 pub use ask::{Ask, Fault, MAX_JSON_BYTES, MAX_MAIL_BYTES, MAX_TEXT_BYTES, Plain};
 pub use paths::{FieldPath, Paths};
 
-/// The channels that onus knows by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Channel {
-    /// Typed on a command line.
-    Cli,
-    /// Plain text: the first line is the title.
-    Stdin,
-    /// The same in a file.
-    File,
-    Mail,
-    Github,
-    Gitlab,
-    Jira,
-    Chat,
+onus_core::spelled! {
+    /// The built-in channels.
+    Channel {
+        /// Typed on a command line.
+        Cli = "cli",
+        /// Plain text: the first line is the title.
+        Stdin = "stdin",
+        /// Plain text in a file.
+        File = "file",
+        Mail = "mail",
+        Github = "github",
+        Gitlab = "gitlab",
+        Jira = "jira",
+        Chat = "chat",
+    }
 }
 
 impl Channel {
-    pub const ALL: [Channel; 8] = [
-        Channel::Cli,
-        Channel::Stdin,
-        Channel::File,
-        Channel::Mail,
-        Channel::Github,
-        Channel::Gitlab,
-        Channel::Jira,
-        Channel::Chat,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Channel::Cli => "cli",
-            Channel::Stdin => "stdin",
-            Channel::File => "file",
-            Channel::Mail => "mail",
-            Channel::Github => "github",
-            Channel::Gitlab => "gitlab",
-            Channel::Jira => "jira",
-            Channel::Chat => "chat",
-        }
-    }
-
     pub fn named(name: &str) -> Option<Channel> {
-        Channel::ALL.into_iter().find(|channel| channel.as_str() == name)
+        Channel::ALL.iter().copied().find(|channel| channel.as_str() == name)
     }
 }
 
-/// What reads the bytes that a channel delivers.
+/// Reads the bytes that a channel delivers.
 #[derive(Clone, Copy, Debug)]
 pub enum Mapper<'a> {
     Mail,
@@ -93,7 +70,7 @@ pub enum Mapper<'a> {
 }
 
 impl<'a> Mapper<'a> {
-    /// The mapper of a channel that has one. Plain text has none: its reference is not in it.
+    /// The mapper of a channel. Plain text has none, because its reference is not in the text.
     pub fn of(channel: Channel) -> Option<Mapper<'a>> {
         match channel {
             Channel::Cli | Channel::Stdin | Channel::File => None,

@@ -2,10 +2,10 @@
 //!
 //! **A thread is one ask.** The reference is the Message-ID of the mail that began the thread: the first in `References`, else
 //! `In-Reply-To`, else the mail's own. So a reply finds the task of the mail it answers, in whatever order the two are delivered,
-//! and no store has to be asked. A reply never changes what the task says.
+//! without a look at the store. A reply never changes the task's text.
 //!
-//! Headers that RFC 5322 allows once are refused if they are there twice: a reader that takes the first and a
-//! reader that takes the last would see two different mails. An HTML-only mail is its text. Attachments are named, not kept.
+//! A mail that repeats a header which RFC 5322 allows once is refused: a reader that takes the first and a reader that takes the
+//! last would see two different mails. Of an HTML-only mail the text is kept. Attachments are named, not kept.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,13 @@ use mail_parser::{
 };
 use onus_core::quote::visible_line;
 
-use crate::ask::{Ask, Fault, Found, Raw};
+use crate::ask::{Ask, Fault, Found, MAX_LINK_BYTES, Raw};
 
-/// The most parts of a mail. The parser keeps mails inside mails as values inside values, so this bounds their depth.
+/// The most parts of a mail. The parser nests mails inside mails, so this bounds their depth.
 const MAX_PARTS: usize = 1_000;
-/// How many attachments are named, and how much of a name is.
+/// How many attachments are named, and how much of each name.
 const MAX_NAMED: usize = 20;
 const MAX_NAME_CHARS: usize = 100;
-/// The most bytes of a link.
-const MAX_LINK_BYTES: usize = 500;
 
 pub(crate) fn ask(bytes: &[u8]) -> Result<Ask, Fault> {
     const PART: &[u8] = b"content-type";
@@ -32,7 +30,7 @@ pub(crate) fn ask(bytes: &[u8]) -> Result<Ask, Fault> {
         return Err(Fault::new("Content-Type", format!("the mail has more than {MAX_PARTS} parts")));
     }
     let mail = MessageParser::default().parse(bytes).filter(|mail| !mail.parts.is_empty());
-    let mail = mail.ok_or_else(|| Fault::new("input", "it is not a mail: it has no headers"))?;
+    let mail = mail.ok_or_else(|| Fault::whole("not a mail message: no headers"))?;
     let own = one_id(&mail, HeaderName::MessageId, "Message-ID")?;
     let own = own.ok_or_else(|| Fault::missing("Message-ID"))?;
     let references = ids(&mail, HeaderName::References, "References")?;
@@ -53,7 +51,7 @@ pub(crate) fn ask(bytes: &[u8]) -> Result<Ask, Fault> {
     raw.ask()
 }
 
-/// The value of a header that may be there once.
+/// The value of a header that may occur once.
 fn once<'m>(
     mail: &'m Message<'_>,
     header: HeaderName<'static>,
@@ -92,7 +90,7 @@ fn one_id(mail: &Message<'_>, header: HeaderName<'static>, name: &str) -> Result
     }
 }
 
-/// Who the mail says it is from. Nobody checked it.
+/// The sender that the mail claims. It is not verified.
 fn author(mail: &Message<'_>) -> Result<Option<Found>, Fault> {
     let Some(HeaderValue::Address(from)) = once(mail, HeaderName::From, "From", HeaderForm::Addresses)?
     else {
@@ -111,7 +109,7 @@ fn author(mail: &Message<'_>) -> Result<Option<Found>, Fault> {
     Ok(Some(Found::new("From", shown.collect::<Vec<_>>().join(", "))))
 }
 
-/// Where a list's archive has it (RFC 5064), else the mail itself (RFC 2392).
+/// A link to a list's archive (RFC 5064), or else to the mail itself (RFC 2392).
 fn link(mail: &Message<'_>, own: &Found) -> Option<Found> {
     let archived = mail.header_as("Archived-At", HeaderForm::Raw);
     let archived = archived.first().and_then(HeaderValue::as_text).map(|text| {
@@ -126,27 +124,15 @@ fn link(mail: &Message<'_>, own: &Found) -> Option<Found> {
     let id = own.text.trim_start_matches('<').trim_end_matches('>');
     let mut link = "mid:".to_owned();
     for byte in id.bytes() {
-        match byte {
-            b'0'..=b'9'
-            | b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'-'
-            | b'.'
-            | b'_'
-            | b'~'
-            | b'@'
-            | b'+'
-            | b'='
-            | b'$' => {
-                link.push(char::from(byte));
-            }
-            other => link.push_str(&format!("%{other:02X}")),
+        match byte.is_ascii_alphanumeric() || b"-._~@+=$".contains(&byte) {
+            true => link.push(char::from(byte)),
+            false => link.push_str(&format!("%{byte:02X}")),
         }
     }
     Some(Found::new("Message-ID", link)).filter(|link| link.text.len() <= MAX_LINK_BYTES)
 }
 
-/// What the mail says, and the names of what was attached to it.
+/// The text of the mail, and the names of its attachments.
 fn body(mail: &Message<'_>) -> String {
     let texts = mail.text_bodies().filter_map(|part| match &part.body {
         PartType::Text(text) => Some(Cow::Borrowed(text.as_ref())),

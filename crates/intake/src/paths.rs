@@ -9,7 +9,7 @@ use crate::ask::{Ask, Fault, Raw};
 use crate::json::{id, names, need, need_id, text};
 use crate::labels;
 
-/// Where a field is: names of fields, and numbers of items, with points between them.
+/// The path of a field: names of fields, and numbers of items, with points between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -43,7 +43,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Which field of a document is what.
+/// The paths of an ask's fields in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
     pub reference: FieldPath,

@@ -1,8 +1,8 @@
-//! Issues of GitHub and GitLab, as their REST APIs and their webhooks tell of them.
+//! Issues of GitHub and GitLab, from their REST APIs and webhooks.
 //!
-//! The reference is read off the issue's own address, which both shapes have and which names host, project and number at once:
+//! The reference comes from the issue's own address, which both formats have and which contains host, project and number:
 //! `acme/web#12` on the public site, `git.acme.example/acme/web#12` elsewhere, so that two servers' issues are two asks. The
-//! number stands in a field of its own, too; where the two disagree somebody forged the record, and it is refused.
+//! number also has a field of its own; if the two disagree, the record was forged and is refused.
 
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ pub(crate) fn gitlab(document: &Value) -> Result<Ask, Fault> {
         return Err(named.fault("it is not the project that the issue's address names"));
     }
     let labels = names(document, "labels", &["title", "name"])?;
-    // A hook names who caused it. Only who opened the issue is its author.
+    // A hook names the user who caused it. Only the user who opened the issue is its author.
     let author = match is_hook {
         false => text(document, "author.username")?,
         true => {
@@ -97,7 +97,7 @@ fn not_an_issue(link: &Found) -> Fault {
     link.fault("it is not the address of an issue")
 }
 
-/// The reference of an issue by its address, if the number in there is its own.
+/// The reference of an issue by its address, if the number in the address is the issue's own.
 fn reference(link: &Found, public: &str, project: &str, number: &str, own: &Found) -> Result<Found, Fault> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
     if project.is_empty() || !project.contains('/') || !project.chars().all(is_plain) {

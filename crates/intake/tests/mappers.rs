@@ -1,4 +1,4 @@
-//! What each mapper makes of what its channel really sends, and of what it never would.
+//! What each mapper makes of real deliveries of its channel, and of impossible ones.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -64,7 +64,7 @@ fn an_issue_of_gitlab_by_its_api_and_by_its_webhook() {
     let origin = "gitlab:git.example.com/gitlab-org/gitlab-test#23";
     says(&ask, origin, "New API: create/update/delete file", body, Some("root"), Some(link));
     assert_eq!(tags(&ask), ["API"]);
-    // Who edits an issue did not ask for it.
+    // The user who edits an issue is not its author.
     let mut edited: Value = serde_json::from_slice(&sample("gitlab-webhook.json")).unwrap();
     edited["user"]["id"] = json!(2);
     assert_eq!(mapper("gitlab").read(edited.to_string().as_bytes()).unwrap().author, None);
@@ -120,7 +120,7 @@ fn a_reply_is_the_ask_of_the_mail_that_began_its_thread() {
     let (first, reply) = (read("mail", "mail-plain.eml"), read("mail", "mail-reply.eml"));
     assert_eq!(first.origin, reply.origin);
     assert!(reply.is_reply);
-    // The oldest of the thread stands first.
+    // The oldest mail of the thread comes first.
     let mail = b"Message-ID: <c@x>\nReferences: <a@x>\n <b@x>\nIn-Reply-To: <b@x>\nSubject: s\n\nx\n";
     assert_eq!(mapper("mail").read(mail).unwrap().origin.as_str(), "mail:<a@x>");
     let mail = b"Message-ID: <c@x>\nIn-Reply-To: <b@x>\nSubject: s\n\nx\n";
@@ -171,12 +171,12 @@ fn any_json_by_field_paths() {
     }
 }
 
-/// A sample, one field of it changed, and the field that is named.
+/// A sample, one changed field of it, and the field that the fault names.
 #[test]
 fn what_is_wrong_is_named_by_the_field_it_is_in() {
     let missing = Value::Null;
     for (channel, name, at, to, field) in [
-        ("github", "github-rest.json", "/title", missing.clone(), "title: missing"),
+        ("github", "github-rest.json", "/title", missing.clone(), "title is missing"),
         ("github", "github-rest.json", "/title", json!(7), "title: expected a string, found a number"),
         ("github", "github-rest.json", "/title", json!("  "), "title: empty"),
         ("github", "github-rest.json", "/body", json!(["x"]), "body: expected a string, found a list"),
@@ -186,8 +186,8 @@ fn what_is_wrong_is_named_by_the_field_it_is_in() {
         ("github", "github-rest.json", "/labels", json!({}), "labels: expected a list, found an object"),
         ("github", "github-rest.json", "/labels/1", json!(7), "labels.1: expected a label, found a number"),
         ("github", "github-rest.json", "/number", json!(13), "number: it is not the number"),
-        ("github", "github-rest.json", "/number", missing.clone(), "number: missing"),
-        ("github", "github-rest.json", "/html_url", missing.clone(), "html_url: missing"),
+        ("github", "github-rest.json", "/number", missing.clone(), "number is missing"),
+        ("github", "github-rest.json", "/html_url", missing.clone(), "html_url is missing"),
         (
             "github",
             "github-rest.json",
@@ -210,7 +210,7 @@ fn what_is_wrong_is_named_by_the_field_it_is_in() {
             "html_url: its host",
         ),
         ("github", "github-rest.json", "/milestone", json!({"x": 1}), ""),
-        ("github", "github-webhook.json", "/issue/title", missing.clone(), "issue.title: missing"),
+        ("github", "github-webhook.json", "/issue/title", missing.clone(), "issue.title is missing"),
         (
             "github",
             "github-webhook.json",
@@ -219,7 +219,7 @@ fn what_is_wrong_is_named_by_the_field_it_is_in() {
             "repository.full_name: ",
         ),
         ("gitlab", "gitlab-rest.json", "/iid", json!("x"), "iid: it is not the number"),
-        ("gitlab", "gitlab-rest.json", "/web_url", missing.clone(), "web_url: missing"),
+        ("gitlab", "gitlab-rest.json", "/web_url", missing.clone(), "web_url is missing"),
         ("gitlab", "gitlab-webhook.json", "/object_kind", json!("note"), "object_kind: "),
         (
             "gitlab",
@@ -237,7 +237,7 @@ fn what_is_wrong_is_named_by_the_field_it_is_in() {
         ),
         ("jira", "jira-rest.json", "/key", json!("../x"), "key: it is not the key of an issue"),
         ("jira", "jira-rest.json", "/self", json!("https://acme.example/x"), "self: it is not the address"),
-        ("jira", "jira-rest.json", "/fields/summary", missing.clone(), "fields.summary: missing"),
+        ("jira", "jira-rest.json", "/fields/summary", missing.clone(), "fields.summary is missing"),
         (
             "jira",
             "jira-rest.json",
@@ -245,10 +245,10 @@ fn what_is_wrong_is_named_by_the_field_it_is_in() {
             json!(1),
             "fields.description: expected a string or a document",
         ),
-        ("jira", "jira-webhook.json", "/issue/fields", missing.clone(), "issue.fields.summary: missing"),
-        ("chat", "chat.json", "/ts", missing.clone(), "id: missing"),
+        ("jira", "jira-webhook.json", "/issue/fields", missing.clone(), "issue.fields.summary is missing"),
+        ("chat", "chat.json", "/ts", missing.clone(), "id is missing"),
         ("chat", "chat.json", "/ts", json!(1762074840.000005), "ts: expected a whole number or a string"),
-        ("chat", "chat.json", "/text", missing.clone(), "text: missing"),
+        ("chat", "chat.json", "/text", missing.clone(), "text is missing"),
         ("chat", "chat.json", "/channel", json!("a/b"), "channel: "),
         ("chat", "chat.json", "/channel", json!("x".repeat(600)), "ts: a reference has 1 to 495 bytes"),
         (
@@ -278,9 +278,9 @@ fn a_mail_that_contradicts_itself_is_refused_by_its_header() {
     let id = "Message-ID: <1@x>\n";
     let nested = format!("{id}Subject: s\n{}", "Content-Type: message/rfc822\n\n".repeat(200_000));
     for (mail, fault) in [
-        ("Subject: s\n\nx\n".to_owned(), "Message-ID: missing"),
-        (format!("{id}\nx\n"), "Subject: missing"),
-        (format!("{id}Subject: \n\nx\n"), "Subject: missing"),
+        ("Subject: s\n\nx\n".to_owned(), "Message-ID is missing"),
+        (format!("{id}\nx\n"), "Subject is missing"),
+        (format!("{id}Subject: \n\nx\n"), "Subject is missing"),
         (format!("{id}Subject: s\nMessage-ID: <2@x>\n\nx\n"), "Message-ID: it is there 2 times"),
         (format!("{id}Subject: s\nsubject: t\n\nx\n"), "Subject: it is there 2 times"),
         (format!("{id}Subject: s\nFrom: a@x\nFrom: b@x\n\nx\n"), "From: it is there 2 times"),
@@ -290,13 +290,13 @@ fn a_mail_that_contradicts_itself_is_refused_by_its_header() {
         (format!("Message-ID: <{}@x>\nSubject: s\n\nx\n", "1".repeat(600)), "Message-ID: a reference has"),
         (format!("{id}Subject: s\n\n{}", "x".repeat(10 << 20)), "body: it has 10485760 bytes"),
         (nested, "Content-Type: the mail has more than 1000 parts"),
-        ("\n\nno headers\n".to_owned(), "Message-ID: missing"),
-        (String::new(), "input: it is not a mail"),
+        ("\n\nno headers\n".to_owned(), "Message-ID is missing"),
+        (String::new(), "not a mail message: no headers"),
     ] {
         let refused = mapper("mail").read(mail.as_bytes()).unwrap_err().to_string();
         assert!(refused.starts_with(fault), "{:?}: {refused}", &mail[..mail.len().min(80)]);
     }
-    // A header cannot begin another: what a line break hides stays in its value.
+    // A header cannot begin another: what follows a line break stays in its value.
     let forged =
         format!("{id}Subject: =?utf-8?Q?a=0D=0AMessage-ID:_<2@x>?=\nFrom: =?utf-8?Q?b=0Ac?= <b@x>\n\nx\n");
     let ask = mapper("mail").read(forged.as_bytes()).unwrap();
@@ -307,7 +307,7 @@ fn a_mail_that_contradicts_itself_is_refused_by_its_header() {
 #[test]
 fn what_is_larger_than_a_channel_delivers_is_not_read() {
     let bytes = vec![b' '; onus_intake::MAX_JSON_BYTES + 1];
-    assert_eq!(mapper("chat").read(&bytes).unwrap_err().field, "input");
+    assert_eq!(mapper("chat").read(&bytes).unwrap_err().field, "");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn however_an_issues_address_is_spelled_it_is_one_ask() {
     ] {
         assert_eq!(github(other), usual, "{other}");
     }
-    // Another port, and another server, are other places.
+    // Another port, or another server, is another place.
     for other in ["https://github.com:8443/acme/web/issues/12", "https://github.com:80/acme/web/issues/12"] {
         assert_ne!(github(other), usual, "{other}");
     }
@@ -336,7 +336,7 @@ fn however_an_issues_address_is_spelled_it_is_one_ask() {
     let own = gitlab("https://git.acme.example/group/web/-/issues/6");
     assert_eq!(own, gitlab("https://git.acme.example:443/Group/Web/-/issues/6"));
     assert_eq!(own.as_str(), "gitlab:git.acme.example/group/web#6");
-    // Said by hand it is the same.
+    // Given by hand it is the same.
     assert_eq!("gitlab:git.acme.example/Group/web#6".parse(), Ok(own));
 }
 

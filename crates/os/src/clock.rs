@@ -41,7 +41,7 @@ pub fn domain() -> &'static ClockDomain {
     })
 }
 
-/// How long this boot has lasted, sleep included. None where a time namespace may count from another beginning.
+/// How long this boot has lasted, sleep included. None if a time namespace may count from another start.
 pub fn uptime_ms() -> Option<i64> {
     #[cfg(target_os = "linux")]
     {
@@ -55,14 +55,14 @@ pub fn uptime_ms() -> Option<i64> {
 /// The offsets of the time namespace that a kernel starts with, and of every other one that shifts nothing.
 const FROM_BOOT: &str = "monotonic 0 0 boottime 0 0";
 
-/// By how much this process's time namespace shifts the clocks of its boot: what tells one namespace's ticks from another's.
-/// Its inode does not, as a kernel gives that to the next namespace when one is gone.
+/// By how much this process's time namespace shifts the clocks of its boot. This identifies a namespace's ticks; its inode does
+/// not, because a kernel reuses the inode once a namespace is gone.
 fn offsets() -> Mark {
     let own = namespace("time");
     if own.known() == Some(NO_SUCH_NAMESPACE) {
         return own;
     }
-    // The file is about the namespace of children to come, which may be another.
+    // The file is about the namespace of future children, which may be another.
     if !own.is(&namespace("time_for_children")) {
         return Mark::UNKNOWN;
     }
@@ -70,7 +70,7 @@ fn offsets() -> Mark {
     Mark::from(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The machine's id says too much to be written into a ledger that people share: only a digest of it is kept.
+/// Only a digest of the machine's id is kept: the id itself reveals too much for a ledger that people share.
 fn machine() -> Mark {
     let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
         .iter()
@@ -95,10 +95,10 @@ fn digest_of(what: &str, id: &str) -> Mark {
     Mark::from(digest)
 }
 
-/// The value for a kind of namespace that this kernel does not have: everyone is in the same one.
+/// The value for a kind of namespace that this kernel does not have: all processes are in the same one.
 const NO_SUCH_NAMESPACE: &str = "none";
 
-/// The inode of one of this process's namespaces, as far as `/proc` tells.
+/// The inode of one of this process's namespaces, as far as `/proc` shows it.
 pub(crate) fn namespace(kind: &str) -> Mark {
     let link_of = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}"));
     match link_of(kind) {
@@ -106,7 +106,7 @@ pub(crate) fn namespace(kind: &str) -> Mark {
             let link = link.to_string_lossy().into_owned();
             Mark::from(link.split_once('[').map(|(_, inode)| inode.trim_end_matches(']').to_owned()))
         }
-        // Every kernel that has any has this one.
+        // Every kernel with namespaces has this one.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && link_of("mnt").is_ok() => {
             Mark::from(NO_SUCH_NAMESPACE)
         }

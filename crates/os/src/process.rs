@@ -1,7 +1,7 @@
-//! Processes: who they are, who started them, whether they live.
+//! Processes: their identity, their ancestors, and whether they live.
 //!
 //! A pid alone identifies nothing: it is reused, it means something else in another pid namespace, and it does not survive
-//! a reboot. [`onus_core::sight`] decides who may say what about which; "I may not look" is not "it does not exist".
+//! a reboot. [`onus_core::sight`] decides what an observer can know. "I may not look" is not "it does not exist".
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ fn pid_namespace() -> &'static Mark {
     NAMESPACE.get_or_init(|| clock::namespace("pid"))
 }
 
-/// From where this process looks at others.
+/// The place from which this process looks at others.
 fn vantage() -> Vantage {
     let domain = clock::domain();
     Vantage {
@@ -49,7 +49,7 @@ fn identity(pid: u32, start: u64) -> Process {
     }
 }
 
-/// The process that a thread belongs to. `/proc` shows a thread under its own id, too, though it does not list it.
+/// The process that a thread belongs to. `/proc` also has an entry for each thread's id, although it does not list it.
 fn process_of(id: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
@@ -74,8 +74,8 @@ pub fn identify(pid: u32) -> Result<Process, Refusal> {
     }
 }
 
-/// This process and those above it, nearest first. Where `/proc` shows another pid namespace, this one alone: that it is
-/// elsewhere can be told still.
+/// This process and its ancestors, nearest first. If `/proc` shows another pid namespace, this process alone: its namespace is
+/// still known.
 pub fn ancestry() -> Vec<Process> {
     if !is_ours() {
         return stat("self").map(|stat| identity(number(getpid()), stat.start)).into_iter().collect();
@@ -91,13 +91,13 @@ pub fn ancestry() -> Vec<Process> {
     chain
 }
 
-/// Programs that run others' commands on their behalf.
+/// Programs that run commands on behalf of others.
 const SHELLS: [&str; 14] = [
     "sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox", "csh", "tcsh", "nu", "env",
     "timeout",
 ];
 
-/// The program that had this one started: the nearest process above that is not a shell.
+/// The program that started this one: the nearest ancestor that is not a shell.
 pub fn launcher() -> Option<Process> {
     if !is_ours() {
         return None;
@@ -113,7 +113,7 @@ pub fn launcher() -> Option<Process> {
     None
 }
 
-/// Whether a process lives, as far as this one can tell.
+/// Whether a process lives, as far as this process can see.
 pub fn observe(process: &Process) -> Seen {
     match vantage().sight_of(process) {
         Sight::Near if is_ours() => look_at(process),
@@ -122,7 +122,7 @@ pub fn observe(process: &Process) -> Seen {
     }
 }
 
-/// Whether a process of this very pid namespace lives.
+/// Whether a process of this pid namespace lives.
 fn look_at(process: &Process) -> Seen {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return Seen::Dead };
     if test_kill_process(pid) == Err(Errno::SRCH) {
@@ -132,19 +132,19 @@ fn look_at(process: &Process) -> Seen {
         // Another process under a reused pid, or one that ended.
         Some(stat) if stat.start != process.start || stat.has_ended() => Seen::Dead,
         Some(_) => Seen::Alive,
-        // Hidden from us (hidepid), or gone since the question above.
+        // Hidden from us (hidepid), or it has ended since the first test.
         None if test_kill_process(pid) == Err(Errno::SRCH) => Seen::Dead,
         None => Seen::Alive,
     }
 }
 
-/// Something to poll that can be read once the process has ended. None: it has ended, or it cannot be watched.
+/// A file descriptor that becomes readable once the process has ended. None: it has ended, or it cannot be watched.
 #[cfg(target_os = "linux")]
 pub fn end_of(process: &Process) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, pidfd_open};
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
     let end = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    // Whoever had this pid when the file was opened: the one that is meant, if that one lives still.
+    // The descriptor is for the process that had this pid when it was opened: the right one, if that is still alive.
     (observe(process) == Seen::Alive).then_some(end)
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn whoever_has_us_started_is_no_shell() {
-        // Cargo or another runner started this test; below it a shell would be passed over.
+        // Cargo or another runner started this test; a shell between them would be skipped.
         let launcher = launcher().unwrap();
         let above = ancestry();
         assert!(above.iter().skip(1).any(|process| *process == launcher), "{launcher:?} of {above:?}");
@@ -241,7 +241,7 @@ mod tests {
         assert!(end_of(&Process { start: process.start + 1, ..process.clone() }).is_none(), "a reused pid");
         child.kill().unwrap();
         assert!(has_come(&end));
-        // What the end says, the look that follows sees.
+        // Once the descriptor is readable, an observation sees the process dead.
         assert_eq!(observe(&process), Seen::Dead);
         assert!(end_of(&process).is_none());
         child.wait().unwrap();

@@ -1,11 +1,11 @@
-//! What `/proc` says about processes. Where there is none (macOS), there is nothing to say.
+//! What `/proc` says about processes. Without `/proc` (macOS) nothing is known.
 
 use std::io::Read as _;
 use std::sync::OnceLock;
 
 use rustix::process::Pid;
 
-/// One process, as `/proc/PID/stat` has it.
+/// One process, as `/proc/PID/stat` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub pid: u32,
@@ -15,21 +15,21 @@ pub struct Stat {
     pub parent: u32,
     pub group: u32,
     pub(crate) threads: u64,
-    /// In the kernel's clock ticks since boot: with the pid, it names one process of this boot.
+    /// In the kernel's clock ticks since boot. Together with the pid it identifies one process of this boot.
     pub start: u64,
 }
 
 impl Stat {
-    /// Ended, and waiting for its parent to notice. The state is the main thread's: while others run, so does
-    /// the process.
+    /// Whether it has ended, even if its parent has not noticed yet. The state is the main thread's: while other threads run,
+    /// so does the process.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
 }
 
-/// `of`: a pid, or `self`.
+/// Reads `/proc/PID/stat`. `of`: a pid, or `self`.
 pub fn stat(of: &str) -> Option<Stat> {
-    // One read gives it whole; every command asks this of each process above it.
+    // A single read, because every command does this for each of its ancestors.
     let mut text = [0; 2_048];
     let length = std::fs::File::open(format!("/proc/{of}/stat")).ok()?.read(&mut text).ok()?;
     // The program's name is in parentheses and may contain anything.
@@ -49,7 +49,7 @@ pub fn stat(of: &str) -> Option<Stat> {
     })
 }
 
-/// Every process that can be seen.
+/// Every visible process.
 pub fn all() -> impl Iterator<Item = Stat> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -58,7 +58,7 @@ pub fn all() -> impl Iterator<Item = Stat> {
         .filter_map(|pid| stat(&pid))
 }
 
-/// Those that have not ended.
+/// Every visible process that has not ended.
 pub fn running() -> impl Iterator<Item = Stat> {
     all().filter(|stat| !stat.has_ended())
 }

@@ -6,12 +6,12 @@
 //! in the work tree can change without its name changing.
 //!
 //! **Who.** A person who was shown it. A machine without people approves by a digest that was recorded outside the
-//! repository, and matches nothing else. An agent approves nothing.
+//! repository and matches nothing else. Agents cannot approve anything.
 //!
 //! **Where.** In the user's own state folder, bound to the clone (`consent.rs`).
 //!
 //! **With what.** An argv, never a shell line; a clean environment ([`environment`]); a folder in the work tree; a time
-//! limit. Set-up commands of worktrees and gates use it; dispatch will, and none has another way.
+//! limit. Every command that a repository configures runs this way: set-up commands of worktrees, gates, and later dispatch.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::consent::{Consents, canonical, hash};
 
-/// The most that a command may have, all its words together.
+/// The longest command, all its words together.
 const MAX_BYTES: usize = 32 * 1024;
 const MAX_NAMES: usize = 64;
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -59,9 +59,9 @@ pub struct Definition {
     pub kind: Kind,
     pub name: String,
     pub argv: Vec<String>,
-    /// Variables that it is given beside those that every program needs.
+    /// Variables that it gets in addition to those that every program needs.
     pub env: BTreeSet<String>,
-    /// Where in the work tree it runs; empty: at its root.
+    /// The folder in the work tree that it runs in; empty for the root.
     pub folder: String,
     pub timeout_ms: u64,
 }
@@ -72,7 +72,7 @@ impl Definition {
         format!("sha256:{}", hash(&canonical(&json!(self))))
     }
 
-    /// Refuses what nobody should be asked to approve.
+    /// Refuses a definition that nobody should be asked to approve.
     fn check(&self) -> Result<(), Refusal> {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(word) {
@@ -111,7 +111,7 @@ impl Definition {
 pub enum By<'a> {
     /// A person, who was shown the definition.
     Person(&'a ActorName),
-    /// A digest that somebody wrote down where the repository does not reach.
+    /// A digest that somebody recorded outside the repository.
     Digest(&'a str),
 }
 
@@ -120,7 +120,7 @@ pub enum By<'a> {
 pub struct Approvals(Consents);
 
 impl Approvals {
-    /// `state` is the folder that onus keeps for the user, `clone` the clone's git dir that all its worktrees share.
+    /// `state` is the user's state folder, `clone` the common git dir of all the clone's worktrees.
     pub fn of(state: &Path, clone: &Path) -> Result<Approvals, Refusal> {
         let gone = |error: std::io::Error| {
             Refusal::new(Code::Unavailable, format!("{}: {error}", clone.display()))
@@ -133,17 +133,18 @@ impl Approvals {
         definition.check().is_ok() && self.0.is_given(&json!(definition))
     }
 
-    /// Before anything is run.
+    /// Refuses a definition that is not approved. Called before anything is run.
     pub fn require(&self, definition: &Definition) -> Result<(), Refusal> {
         definition.check()?;
         if self.is_approved(definition) {
             return Ok(());
         }
-        let message = format!(
-            "{} {}: its command was never approved in this clone, or has changed since",
-            definition.kind.as_str(),
-            definition.name
-        );
+        let kind = definition.kind.as_str();
+        let what = match definition.kind {
+            Kind::SetUp | Kind::PullRequest => format!("the {kind}"),
+            Kind::Gate | Kind::Executor => format!("{kind} {}", definition.name),
+        };
+        let message = format!("{what} has not been approved in this clone, or has changed since it was");
         Err(Refusal::new(Code::Unapproved, message)
             .next(Step::plain(format!("a person reads it and approves it: {}", definition.digest()))))
     }
@@ -159,8 +160,11 @@ impl Approvals {
                 .next(Step::ApproveCommands(vec![definition.name.clone()])));
             }
             By::Digest(digest) if digest != definition.digest() => {
-                let message =
-                    format!("{} {} is not what was approved", definition.kind.as_str(), definition.name);
+                let message = format!(
+                    "{} {} does not have the given digest",
+                    definition.kind.as_str(),
+                    definition.name
+                );
                 return Err(Refusal::new(Code::Unapproved, message).next(Step::plain(format!(
                     "read it and approve it as it is now: {}",
                     definition.digest()
@@ -171,7 +175,7 @@ impl Approvals {
         self.0.give(&json!(definition)).map_err(|error| self.unwritten(&error))
     }
 
-    /// Takes an approval back. One that was never given is none.
+    /// Takes an approval back; succeeds if there is none.
     pub fn revoke(&self, definition: &Definition) -> Result<(), Refusal> {
         self.0.take_back(&json!(definition)).map_err(|error| self.unwritten(&error))
     }
@@ -182,10 +186,10 @@ impl Approvals {
     }
 }
 
-/// What every program needs, and nothing that opens a door.
+/// Variables that every program needs; none of them grants access to anything.
 const ALWAYS: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ"];
-/// The way into the store, what onus says to those it starts, and what loads code into any program.
+/// Prefixes of variables that give access to the store, that onus passes to its children, or that load code into any program.
 const NEVER: [&str; 4] = ["PG", "ONUS_", "LD_", "DYLD_"];
 
 /// Whether a repository's command may ask for a variable by its name.
@@ -198,7 +202,7 @@ fn may_be_asked_for(name: &str) -> bool {
 }
 
 /// The environment of a repository's command: what every program needs, what its definition names, and nothing else.
-/// Programs are looked for in absolute folders only: what lies in the work tree is not found by its bare name.
+/// Relative folders are removed from `PATH`, so that no program in the work tree is found by its bare name.
 pub fn environment(
     named: &BTreeSet<String>,
     own: impl IntoIterator<Item = (OsString, OsString)>,

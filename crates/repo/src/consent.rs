@@ -1,18 +1,19 @@
-//! What the user agreed to for a clone, kept where a repository cannot put anything: in the user's own state folder, one
+//! Records what the user agreed to for a clone, where a repository cannot write: in the user's own state folder, one
 //! file per consent, named by the hash of its content, readable only by the user. It is bound to the clone's own folder:
 //! a new folder at the same path is another clone.
 
-use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use onus_core::chain::write_canonical;
 use onus_core::text::hex;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+
+use crate::files::{open, private_folder};
 
 /// What the user agreed to in a clone.
 #[derive(Clone, Debug)]
@@ -22,8 +23,8 @@ pub struct Consents {
 }
 
 impl Consents {
-    /// `state` is the folder that onus keeps for the user, `to` what is agreed to, `clone` the clone's git dir that all its
-    /// worktrees share, or the folder that it is known by.
+    /// `state` is the user's state folder, `to` the kind of consent, `clone` the common git dir of all the clone's worktrees, or
+    /// outside git the folder itself.
     pub fn of(state: &Path, to: &str, clone: &Path) -> io::Result<Consents> {
         let real = clone.canonicalize()?;
         let folder = real.metadata()?;
@@ -40,7 +41,7 @@ impl Consents {
         &self.folder
     }
 
-    /// What a consent's file says, and where it is.
+    /// The path and content of a consent's file.
     pub(crate) fn record(&self, about: &Value) -> (PathBuf, String) {
         let text = canonical(&json!({ "clone": self.clone, "about": about }));
         (self.folder.join(hash(&text)), text)
@@ -53,15 +54,15 @@ impl Consents {
 
     pub fn give(&self, about: &Value) -> io::Result<()> {
         let (path, text) = self.record(about);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // For the user's eyes alone, and whole or not there.
+        private_folder(&self.folder)?;
+        // Readable only by the user, and written atomically.
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path).map(drop).map_err(|error| error.error)
     }
 
-    /// One that was never given is none.
+    /// Takes a consent back; succeeds if there is none.
     pub fn take_back(&self, about: &Value) -> io::Result<()> {
         match std::fs::remove_file(self.record(about).0) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -80,13 +81,11 @@ pub(crate) fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// A plain file of the user's, that nobody else may write, with no more than `max` bytes.
+/// Reads at most `max` + 1 bytes of a regular file that belongs to the user and that nobody else may write.
 fn read_own(path: &Path, max: usize) -> Option<Vec<u8>> {
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, how, Mode::empty()).ok()?);
-    let meta = file.metadata().ok()?;
+    let (file, meta) = open(path, OFlags::NOFOLLOW).ok()?;
     let own = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     let mut bytes = Vec::new();
-    (meta.is_file() && own).then(|| file.take(max as u64 + 1).read_to_end(&mut bytes).ok())??;
+    own.then(|| file.take(max as u64 + 1).read_to_end(&mut bytes).ok())??;
     Some(bytes)
 }

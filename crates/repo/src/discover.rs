@@ -1,11 +1,11 @@
-//! Where the store is, seen from a folder.
+//! Finds the store of a folder.
 //!
 //! **A clone's content is not trusted.** Git never checks out anything called `.git`, so what a `.git` leads to was
 //! put there by the user's own git. A stranger may have committed anything else in a checkout: a folder that
 //! looks like a bare repository, a `commondir` that leads to another repository, an `.onus/` with a store in it.
 //! Inside a checkout none of these counts.
 //!
-//! **Nor is what another user made** ([`Place::check_owner`]): a `.git` in a folder that everyone may
+//! **Another user's files are not trusted either** ([`Place::check_owner`]): a `.git` in a folder that everyone may
 //! write to, such as `/tmp`, is above everything in it.
 
 use std::fs;
@@ -23,16 +23,16 @@ pub struct Place {
     pub root: PathBuf,
     /// The repository's common dir; None outside git.
     pub common_dir: Option<PathBuf>,
-    /// The checkout's own git dir, which a linked worktree has below the common one; None outside git.
+    /// The checkout's own git dir, which for a linked worktree is below the common one; None outside git.
     pub git_dir: Option<PathBuf>,
     /// The branch that is checked out.
     pub branch: Option<String>,
-    /// All that led here: whose these are, decides whose place it is.
+    /// All paths that led here; their owners decide whose place it is.
     believed: Vec<PathBuf>,
 }
 
 impl Place {
-    /// Exit 8 where another user made what led here, unless the user told git that the repository is safe.
+    /// Refuses (exit 8) a place that another user made, unless the user told git that the repository is safe.
     pub fn check_owner(&self) -> Result<(), Foreign> {
         owner::check(&self.believed, &self.root, self.common_dir.is_some())
     }
@@ -49,7 +49,7 @@ impl Place {
 /// The repository that `start` is in; outside git, the nearest `.onus/` folder at or above it.
 pub fn discover(start: &Path) -> Option<Place> {
     let Some(place) = in_git(start) else { return start.ancestors().find_map(outside_git) };
-    // What another user put above one's own store does not hide it.
+    // A repository that another user put above the user's own store does not hide that store.
     let nearer = start.ancestors().take_while(|folder| *folder != place.root).find_map(outside_git);
     match nearer {
         Some(own) if place.check_owner().is_err() && own.check_owner().is_ok() => Some(own),
@@ -57,16 +57,16 @@ pub fn discover(start: &Path) -> Option<Place> {
     }
 }
 
-/// The nearest of them that is no submodule: the worktree that a file belongs to.
+/// The nearest checkout that is not a submodule: the worktree that a file belongs to.
 pub(crate) fn worktree(start: &Path) -> Option<Place> {
     let whole = start.ancestors().filter(|folder| !is_submodule(folder)).find_map(checkout);
     whole.or_else(|| start.ancestors().find_map(bare)).or_else(|| start.ancestors().find_map(outside_git))
 }
 
-/// A repository may have many worktrees, and a folder many files: no more than these are looked at.
+/// The most worktrees of a repository that are examined.
 const MOST_WORKTREES: usize = 1_000;
 
-/// The checkouts of a place's repository, its own first. A submodule's files belong to the one that it is checked out in.
+/// The checkouts of a place's repository, its own first. A submodule's files belong to the checkout that contains it.
 pub fn checkouts(place: &Place) -> Vec<Place> {
     let Some(common_dir) = &place.common_dir else { return Vec::new() };
     let own = if place.is_submodule() { place.root.parent().and_then(worktree) } else { Some(place.clone()) };
@@ -109,7 +109,7 @@ pub fn place_for_new_store(start: &Path) -> Place {
 fn outside_git(folder: &Path) -> Option<Place> {
     let own = folder.join(".onus");
     let store = own.join("onus.db");
-    // Files of our own, not links to others: what was unpacked here must not lead elsewhere.
+    // No links: an unpacked archive must not lead elsewhere.
     let is_own = own.symlink_metadata().is_ok_and(|own| own.is_dir())
         && store.symlink_metadata().is_ok_and(|store| !store.is_symlink());
     is_own.then(|| Place {
@@ -122,7 +122,7 @@ fn outside_git(folder: &Path) -> Option<Place> {
     })
 }
 
-/// A checkout comes first: what looks like a bare repository inside one was committed.
+/// A checkout comes first, since something in it that looks like a bare repository was committed.
 fn in_git(start: &Path) -> Option<Place> {
     start.ancestors().find_map(checkout).or_else(|| start.ancestors().find_map(bare))
 }
@@ -153,7 +153,7 @@ fn git_dir_of_checkout(folder: &Path) -> Option<PathBuf> {
     if fs::metadata(&dot_git).ok()?.is_dir() {
         return is_git_dir(&dot_git).then_some(dot_git);
     }
-    // A linked worktree or a submodule: the file says where its git dir is.
+    // A linked worktree or a submodule: the file names its git dir.
     let text = read_small(&dot_git).ok()?;
     let target = text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ")?;
     let target = normal(&folder.join(target));
@@ -164,13 +164,13 @@ fn is_git_dir(folder: &Path) -> bool {
     is_whole_git_dir(folder) || folder.join("HEAD").exists() && shared_dir(folder).is_some()
 }
 
-/// One that has objects and refs of its own, as a worktree's has not.
+/// Whether it has objects and refs of its own, unlike a linked worktree's.
 fn is_whole_git_dir(folder: &Path) -> bool {
     folder.join("HEAD").exists() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// The dir that a linked worktree shares with its repository. That lies where git puts it: below the repository's own
-/// dir. A file that only says so leads nowhere.
+/// The dir that a linked worktree shares with its repository. The worktree's own git dir must be where git puts it, below the
+/// shared one; otherwise the `commondir` file is ignored.
 fn shared_dir(git_dir: &Path) -> Option<PathBuf> {
     let text = read_small(&git_dir.join("commondir")).ok()?;
     let common = normal(&git_dir.join(text.trim_end_matches(['\n', '\r'])));
@@ -182,7 +182,7 @@ fn common_dir_of(git_dir: &Path) -> PathBuf {
     shared_dir(git_dir).unwrap_or_else(|| git_dir.to_owned())
 }
 
-/// A submodule's git dir lies in `modules/` of its superproject's, at any depth.
+/// The common dir of the outermost superproject. A submodule's git dir is in `modules/` of its superproject's, at any depth.
 fn superproject(common: &Path) -> PathBuf {
     let outermost = common
         .ancestors()
@@ -199,11 +199,11 @@ fn superproject(common: &Path) -> PathBuf {
 fn branch(git_dir: &Path) -> Option<String> {
     let head = read_small(&git_dir.join("HEAD")).ok()?;
     let branch = head.trim().strip_prefix("ref: refs/heads/")?;
-    // Where refs are kept in tables, the file says only that it says nothing.
+    // With the reftable format, the file is only a placeholder.
     (branch != ".invalid").then(|| branch.to_owned())
 }
 
-/// The path without `.` and `..`, links resolved where it exists: two spellings must give one store.
+/// The path without `.` and `..`, with links resolved if it exists, so that two spellings lead to the same store.
 fn normal(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;

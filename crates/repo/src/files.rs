@@ -1,52 +1,38 @@
-//! Small files that anyone may have written: a repository's own, and git's.
+//! Reads small files that anyone may have written: a repository's own, and git's.
 //!
 //! A clone contains whatever its author wanted: a link to a device, a pipe that never ends, a file of a gigabyte, a link to
 //! someone's credentials. So these files must be regular, bounded, and where they seem to be.
 
-use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 
-/// The most that such a file may have.
+/// The largest size of such a file.
 pub const MAX_BYTES: u64 = 64 * 1024;
 
-/// Why a file was not read. None of these shows what is in it.
-#[derive(Debug)]
+/// Why a file was not read. Never reveals its content.
+#[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
+    #[error("it does not exist")]
     Missing,
-    /// A folder, a pipe, a device.
+    #[error("it is not a regular file")]
     NotAFile,
+    #[error("it is larger than {} KiB", MAX_BYTES / 1024)]
     TooLarge,
+    #[error("it is not UTF-8 text")]
     NotText,
-    /// A link that leads out of the repository, or into git's own folder.
+    /// Also a link into git's own folder.
+    #[error("it is a link to outside the repository: put the file itself there")]
     LeadsOut,
-    /// Another user's.
+    #[error("it belongs to another user")]
     Anothers,
+    #[error(transparent)]
     Io(io::Error),
 }
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::Missing => f.write_str("it does not exist"),
-            Unreadable::NotAFile => f.write_str("it is not a regular file"),
-            Unreadable::TooLarge => write!(f, "it is larger than {} KiB", MAX_BYTES / 1024),
-            Unreadable::NotText => f.write_str("it is not UTF-8 text"),
-            Unreadable::LeadsOut => {
-                f.write_str("it is a link to outside the repository: put the file itself there")
-            }
-            Unreadable::Anothers => f.write_str("it belongs to another user"),
-            Unreadable::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Unreadable {}
 
 impl From<io::Error> for Unreadable {
     fn from(error: io::Error) -> Unreadable {
@@ -57,23 +43,24 @@ impl From<io::Error> for Unreadable {
     }
 }
 
-/// A small text file, wherever a link in its place leads.
+/// Reads a small text file, following links anywhere.
 pub fn read_small(path: &Path) -> Result<String, Unreadable> {
     read(path, OFlags::empty())
 }
 
-/// A small text file below `root`: links are followed as far as they stay there and keep out of `.git`.
+/// Reads a small text file below `root`: links are followed if they stay there and out of `.git`.
 pub fn read_inside(root: &Path, path: &Path) -> Result<String, Unreadable> {
-    // What this opens is what was looked at: the last step of a resolved path is no link.
+    // The last component of a resolved path is not a link, so a link here was put there since, and is refused.
     read(&resolve_inside(root, path)?, OFlags::NOFOLLOW)
 }
 
-/// A small text file that is no link.
+/// Reads a small text file that is not a link.
 pub(crate) fn read_itself(path: &Path) -> Result<String, Unreadable> {
     read(path, OFlags::NOFOLLOW)
 }
 
-/// A file of the user's own, of any size, that is no link: to be read in part, wherever its name came from. With its size.
+/// Opens a file of any size, to be read in part, and returns its size. It must belong to the user and not be a link, since its
+/// name may come from anywhere.
 pub fn open_own(path: &Path) -> Result<(File, u64), Unreadable> {
     let (file, metadata) = open(path, OFlags::NOFOLLOW)?;
     if metadata.uid() != geteuid().as_raw() {
@@ -82,7 +69,7 @@ pub fn open_own(path: &Path) -> Result<(File, u64), Unreadable> {
     Ok((file, metadata.len()))
 }
 
-/// Where a path below `root` really lies, if that is still below `root` and not in git's own folder.
+/// Resolves a path, which must be below `root` and not in git's own folder.
 pub fn resolve_inside(root: &Path, path: &Path) -> Result<PathBuf, Unreadable> {
     let real = path.canonicalize()?;
     let root = root.canonicalize()?;
@@ -92,8 +79,18 @@ pub fn resolve_inside(root: &Path, path: &Path) -> Result<PathBuf, Unreadable> {
     }
 }
 
-/// A regular file, for reading.
-fn open(path: &Path, how: OFlags) -> Result<(File, Metadata), Unreadable> {
+/// Creates a folder that only the user may enter, and the missing ones above it.
+pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Opens a file that only the user may read, for locking and writing; creates it if it is missing.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Opens a regular file for reading.
+pub(crate) fn open(path: &Path, how: OFlags) -> Result<(File, Metadata), Unreadable> {
     // Opening a pipe must not wait for its writer.
     let how = how | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, how, Mode::empty()).map_err(io::Error::from)?);
@@ -110,7 +107,7 @@ fn read(path: &Path, how: OFlags) -> Result<String, Unreadable> {
         return Err(Unreadable::TooLarge);
     }
     let mut bytes = Vec::new();
-    // What the kernel calls a regular file may still have no end (as some below /proc).
+    // A regular file may still have no end, as some below /proc.
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Unreadable::TooLarge);

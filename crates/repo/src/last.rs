@@ -1,14 +1,13 @@
-//! The last contents of reserved files that a hook saw, so that what is overwritten past its owner can be brought back (P10).
+//! The last contents of reserved files that a hook saw, so that a file that others overwrote can be brought back (P10).
 //!
-//! A content is kept by its digest in a private folder of the repository, and a log of the worktree says which file had it, when, and
-//! how it was seen. No git is run: a hook has no time for it. Both are bounded by age and by size; what is older is
-//! forgotten. Like the memory of running commands (`calls/`), which it is written beside and under whose lock, it is no record: whatever cannot
-//! be written is not kept, and the agents go on.
+//! A content is stored by its digest in a private folder of the repository, and a log per worktree says which file had it, when, and
+//! how it was seen. No git is run: a hook has no time for it. Both are bounded by age and by size; what exceeds that is
+//! deleted. It is written beside the memory of running commands (`calls/`) and under its lock, and like it is not a record: what
+//! cannot be written is not kept, and the agents continue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, FileTimes};
+use std::fs::{self, File, FileTimes};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,27 +16,29 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use onus_core::actor::{ActorName, InstanceId};
+use onus_core::text::hex;
 
 use crate::calls::home;
 use crate::discover::Place;
+use crate::files::private_folder;
 use crate::rescue::beneath::{self, Content};
 
 /// The largest content that is kept, in bytes.
 pub const MAX_CONTENT: u64 = 4 << 20;
 
-/// What one worktree's contents may have together, in bytes.
+/// The most that one worktree's contents may take together, in bytes.
 const MAX_TOTAL: u64 = 64 << 20;
 
 /// How many contents of one file are kept, and for how long.
 const MAX_VERSIONS: usize = 20;
 const MAX_AGE_MS: i64 = 14 * 24 * 3_600 * 1_000;
 
-/// A log that is longer is gone through.
+/// A longer log is pruned.
 const MAX_LOG: u64 = 512 << 10;
-/// The longest that is read at all.
+/// The most of a log that is read.
 const MAX_READ: u64 = 8 << 20;
 
-/// A content that no log names may be on its way into one.
+/// A content that is younger than this may be about to be logged, so it is not deleted.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
 
 /// How a content came to be seen.
@@ -46,11 +47,11 @@ const ON_ITS_WAY: Duration = Duration::from_secs(600);
 pub enum How {
     /// An edit tool of its owner wrote it.
     Edited,
-    /// It was there before a command ran.
+    /// The file had it before a command ran.
     Seen,
-    /// It changed while commands ran, or nobody knows when.
+    /// The file changed while commands ran, or at an unknown time.
     Changed,
-    /// It was there when another content was brought back.
+    /// The file had it when another content was brought back.
     Replaced,
     /// It was brought back.
     Restored,
@@ -60,9 +61,9 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     pub at_ms: i64,
-    /// From the worktree's root.
+    /// Relative to the worktree's root.
     pub path: String,
-    /// The digest of its content, by which a version is named.
+    /// The digest of its content, which identifies a version.
     pub sha256: String,
     pub mode: String,
     pub bytes: u64,
@@ -88,11 +89,11 @@ pub struct Last {
 }
 
 impl Last {
-    /// None: outside git.
+    /// None outside git.
     pub fn of(place: &Place) -> Option<Last> {
         let (root, git_dir) = home(place)?;
         let common_dir = place.common_dir.as_ref()?;
-        // The name of the worktree's own git directory: it stays when the worktree is moved.
+        // Named after the worktree's own git directory, which keeps its name when the worktree is moved.
         let is_main = git_dir == *common_dir;
         let name = if is_main { "main".to_owned() } else { git_dir.file_name()?.to_str()?.to_owned() };
         let kind = if is_main { "" } else { "worktree-" };
@@ -100,7 +101,7 @@ impl Last {
         Some(Last { root, log: folder.join(format!("{kind}{name}.log")), folder })
     }
 
-    /// Keeps what a file has now.
+    /// Keeps the current content of a file.
     pub fn keep(
         &self,
         path: &str,
@@ -108,12 +109,8 @@ impl Last {
         now_ms: i64,
     ) -> io::Result<Option<Version>> {
         let Some(content) = beneath::read(&self.root, Path::new(path), MAX_CONTENT)? else { return Ok(None) };
-        let sha256 = hex(content.bytes());
-        for folder in [self.folder.clone(), self.objects()] {
-            if !folder.is_dir() {
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-        }
+        let sha256 = digest(content.bytes());
+        private_folder(&self.objects())?;
         self.put(&sha256, content.bytes(), now_ms)?;
         let (mode, bytes) = (content.mode().to_owned(), content.bytes().len() as u64);
         let version = Version { at_ms: now_ms, path: path.to_owned(), sha256, mode, bytes, how, by };
@@ -136,7 +133,7 @@ impl Last {
         let object = self.objects().join(sha256);
         let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(there) = rustix::fs::open(&object, how, Mode::empty()) {
-            // Whoever tidies up sees that it is wanted.
+            // A new time protects it from being pruned.
             return File::from(there).set_times(FileTimes::new().set_modified(time(now_ms)));
         }
         let new = self.objects().join(format!("{sha256}.{}", std::process::id()));
@@ -146,7 +143,7 @@ impl Last {
         fs::rename(new, object)
     }
 
-    /// The contents of a file, the newest first; or of all.
+    /// The contents of a file, or of all files, newest first.
     pub fn versions(&self, path: Option<&str>) -> Vec<Version> {
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(log) = rustix::fs::open(&self.log, how, Mode::empty()) else { return Vec::new() };
@@ -161,10 +158,12 @@ impl Last {
     /// Whether a file has this content now.
     pub fn is_there(&self, version: &Version) -> bool {
         let now = beneath::read(&self.root, Path::new(&version.path), MAX_CONTENT);
-        now.ok().flatten().is_some_and(|now| now.mode() == version.mode && hex(now.bytes()) == version.sha256)
+        now.ok()
+            .flatten()
+            .is_some_and(|now| now.mode() == version.mode && digest(now.bytes()) == version.sha256)
     }
 
-    /// Brings a content back; what is there is kept first.
+    /// Brings a content back, after keeping the current one.
     pub fn bring_back(&self, version: &Version, now_ms: i64) -> io::Result<()> {
         let content = self.content(version)?;
         let path = Path::new(&version.path);
@@ -176,20 +175,20 @@ impl Last {
         self.keep(&version.path, (How::Restored, Vec::new()), now_ms).map(drop)
     }
 
-    /// A content, if it is still kept as it was.
+    /// Reads a content, if it is still kept and intact.
     pub fn content(&self, version: &Version) -> io::Result<Content> {
         let gone = || io::Error::other("its content is no longer kept");
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let object = rustix::fs::open(self.objects().join(&version.sha256), how, Mode::empty());
         let mut bytes = Vec::new();
         File::from(object.map_err(|_| gone())?).take(MAX_CONTENT + 1).read_to_end(&mut bytes)?;
-        if hex(&bytes) != version.sha256 {
+        if digest(&bytes) != version.sha256 {
             return Err(gone());
         }
         Content::of_mode(&version.mode, bytes).ok_or_else(gone)
     }
 
-    /// Forgets what is too old or too much. Contents that no log names go when they are not on their way into one.
+    /// Deletes what is too old or too much, and contents that no log names, unless they may be about to be logged.
     pub fn prune(&self, now_ms: i64) -> io::Result<()> {
         let (mut total, mut of_file): (u64, BTreeMap<String, usize>) = (0, BTreeMap::new());
         let mut kept = Vec::new();
@@ -197,7 +196,7 @@ impl Last {
             let count = of_file.entry(version.path.clone()).or_default();
             *count += 1;
             total = total.saturating_add(version.bytes);
-            // The newest content of a file stays while there is room, however many others it has.
+            // Newest first, so the newest content of a file stays while there is room.
             if now_ms - version.at_ms <= MAX_AGE_MS && *count <= MAX_VERSIONS && total <= MAX_TOTAL {
                 kept.push(version);
             }
@@ -234,6 +233,6 @@ fn time(ms: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or_default())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }

@@ -8,7 +8,7 @@
 //! where the store is or what is run (`discover.rs`, `owner.rs`, `git/`), and its files are read with a size limit
 //! (`files.rs`).
 //!
-//! Discovery starts no process: it is on the path of every command.
+//! Discovery starts no process, since every command runs it.
 
 pub mod approval;
 pub mod calls;
@@ -32,8 +32,8 @@ pub use consent::Consents;
 pub use discover::{Place, checkouts, discover, place_for_new_store};
 pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
 pub use git::{
-    GitError, Made, Repository, SEALS, Staged, Staging, add_trailers, anchor, anchored, are_committed,
-    head_commit, pushed, shared_folder_mode, show, uncommitted,
+    Describing, GitError, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers, anchor, anchored,
+    are_committed, describe, named_by, pushed, shared_folder_mode, show, uncommitted,
 };
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;

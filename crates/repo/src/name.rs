@@ -1,12 +1,12 @@
-//! What a file is called: one way for the command line, for servers and for agents' hooks.
+//! The name of a file: the same for the command line, for servers and for agents' hooks.
 //!
 //! **A file is what a write to it would change.** Symbolic links along the path, and in place of the file, are followed, even to
 //! files that do not exist yet: writing `lnk/a` where `lnk` leads to `src` changes `src/a`, and reserves that. `..` means what
 //! it means to the operating system, as far as the folders exist.
 //!
-//! **Its name is its path from the root of its worktree**, with `/`. Every worktree of a repository has the same names; a
-//! file in a submodule is named from its superproject's root. Bytes that are not UTF-8 become U+FFFD, as in all scopes:
-//! two oddly named files may then be one, which refuses too much and never too little.
+//! **Its name is its path relative to the root of its worktree**, with `/`. Every worktree of a repository has the same names; a
+//! file in a submodule is named relative to its superproject's root. Bytes that are not UTF-8 become U+FFFD, as in all scopes:
+//! two oddly named files may then share a name, which refuses too much and never too little.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -16,32 +16,32 @@ use crate::discover::{Place, discover, worktree};
 /// Why a file has no name here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unnamed {
-    /// It lies outside of the repository.
+    /// It is outside the repository.
     Elsewhere,
     /// It is the worktree's root.
     Root,
-    /// It lies in git's own folder, or in ours.
+    /// It is in git's own folder, or in onus's.
     Internal,
 }
 
-/// As many links as Linux follows.
+/// The limit of Linux.
 const MAX_LINKS: usize = 40;
 
-/// What a file is called, and where it is.
+/// A file's name, and the root that it is relative to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub name: String,
-    /// The root that it is named from: its own worktree's, which may not be the caller's.
+    /// The root of the file's own worktree, which may not be the caller's.
     pub root: PathBuf,
 }
 
-/// The name of a file that is spelled as seen from `folder`. `place`: the repository that `folder` is in; outside of one the
+/// The name of a file, given a path relative to `folder`. `place`: the repository that contains `folder`; without one, the
 /// folder itself is the root.
 pub fn name_of(place: Option<&Place>, folder: &Path, path: &Path) -> Result<String, Unnamed> {
     locate(place, folder, path).map(|file| file.name)
 }
 
-/// The same, with where the file is.
+/// The name of a file, with its root. See [`name_of`].
 pub fn locate(place: Option<&Place>, folder: &Path, path: &Path) -> Result<Named, Unnamed> {
     let file = real(&folder.join(path));
     let root = match place {
@@ -50,7 +50,7 @@ pub fn locate(place: Option<&Place>, folder: &Path, path: &Path) -> Result<Named
     };
     let inside = file.strip_prefix(&root).map_err(|_| Unnamed::Elsewhere)?;
     let first = inside.iter().next().ok_or(Unnamed::Root)?;
-    // Git tracks nothing that is called so, at any depth.
+    // Git tracks nothing of that name, at any depth.
     if first == OsStr::new(".onus") || inside.iter().any(|name| name == ".git") {
         return Err(Unnamed::Internal);
     }
@@ -58,14 +58,13 @@ pub fn locate(place: Option<&Place>, folder: &Path, path: &Path) -> Result<Named
     Ok(Named { name, root })
 }
 
-/// The root from which a file is named: of this worktree, or of another one of the same repository, which may lie inside this
-/// one.
+/// The root of the file's worktree: this one, or another one of the same repository, which may be inside this one.
 fn root_of(place: &Place, file: &Path) -> PathBuf {
     let is_one_of_ours =
         |there: &Place| there.store == place.store && there.root.iter().all(|name| name != ".git");
     let nearest = file.ancestors().skip(1).find(|folder| folder.is_dir());
     let there = nearest.and_then(worktree).filter(is_one_of_ours);
-    // A submodule that lies in no worktree of its superproject.
+    // A submodule that is in no worktree of its superproject.
     let there = there.or_else(|| nearest.and_then(discover).filter(is_one_of_ours));
     there.map_or_else(|| real(&place.root), |there| there.root)
 }
@@ -97,7 +96,7 @@ fn real(path: &Path) -> PathBuf {
     at
 }
 
-/// The last one first.
+/// The components of a path, last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }

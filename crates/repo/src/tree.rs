@@ -1,7 +1,7 @@
-//! What changed in a worktree during a stretch of time, as git and the file system tell.
+//! What changed in a worktree between two times, according to git and the file system.
 //!
-//! Git says what differs from the commit. When it changed, the file system says: a file by the time of its last change, which no
-//! program can set back; a missing one by the time at which its folder last changed.
+//! Git says what differs from the commit. The file system says when it changed: for a file, by its ctime, which no program can set
+//! back; for a missing one, by the time its folder last changed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::calls::{TICK_MS, home};
 use crate::discover::Place;
 use crate::git::{GitError, Repository, dirty};
 
-/// A look at the tree.
+/// What was found in the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What differs from the commit and changed meanwhile.
+    /// Files that differ from the commit and changed in that time.
     pub changed: Vec<String>,
-    /// Of the tracked files that are missing, those whose folders changed meanwhile.
+    /// Missing tracked files whose folders changed in that time.
     pub removed: Vec<String>,
     /// All tracked files that are missing.
     pub missing: Vec<String>,
 }
 
-/// What differs from the commit and changed between two times. None: outside git, or in a repository of somebody else's.
+/// What differs from the commit and changed between two times. None outside git, or in another user's repository.
 pub fn changed_since(
     place: &Place,
     (from_ms, until_ms): (i64, i64),

@@ -1,12 +1,12 @@
-//! Which worktree a checkout is, wherever it is moved: a random mark in a file of its own git directory.
+//! Identifies a worktree wherever it is moved, by a random mark in a file of its own git directory.
 //!
-//! The file is made by whoever needs it first, and never written again. Git gives every linked worktree a directory of its
-//! own, and removes it with the worktree, so the mark lives exactly as long. It is never followed through a link, and what is
-//! not a mark is not taken for one.
+//! The first process that needs the file creates it; it is never written again. Git gives every linked worktree a directory of
+//! its own and removes it with the worktree, so the mark lives exactly as long. A link is never followed, and a file with any
+//! other content is not taken for a mark.
 //!
-//! **A copied git directory has the mark of the one it was copied from**, and on one machine the two are taken for one
-//! worktree. That errs on the strict side: files touched in both stand in one another's way. It only matters where both use
-//! one store, so on PostgreSQL; whoever wants two deletes the file in the copy.
+//! **A copied git directory has the mark of the original**, and on one machine the two count as one worktree. That errs on the
+//! strict side: files touched in one collide with those in the other. It only matters where both use one store, so on
+//! PostgreSQL; to make them two, delete the file in the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -22,11 +22,11 @@ const FILE: &str = "onus-worktree";
 /// 128 bits, in hexadecimal digits.
 const LEN: usize = 32;
 
-/// The mark of the worktree that this place is in. None: outside git, or where none is and none can be written.
+/// The mark of the worktree that this place is in. None outside git, or if there is none and none can be written.
 ///
-/// `fresh` is a new mark, should one be needed.
+/// `fresh` returns a new mark, should one be needed.
 pub fn worktree_mark(place: &Place, fresh: impl FnOnce() -> String) -> Option<String> {
-    // A submodule's files are named from the worktree that it is checked out in, so that is where they are.
+    // A submodule's files are named relative to the worktree that contains it, so they belong to that one.
     let outer = if place.is_submodule() { place.root.parent().and_then(worktree) } else { None };
     let git_dir = outer.as_ref().unwrap_or(place).git_dir.as_deref()?;
     let file = git_dir.join(FILE);
@@ -37,7 +37,7 @@ pub fn worktree_mark(place: &Place, fresh: impl FnOnce() -> String) -> Option<St
     mark_in(&file)
 }
 
-/// The linked worktrees that git administers here, wherever their folders are now: where git has each, and its mark.
+/// The linked worktrees that git has recorded here, wherever their folders are now: each recorded path, and its mark.
 pub fn administered(place: &Place) -> Vec<(PathBuf, Option<String>)> {
     let Some(common_dir) = &place.common_dir else { return Vec::new() };
     let linked = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
@@ -57,7 +57,7 @@ fn mark_in(file: &Path) -> Option<String> {
     is_mark.then(|| mark.to_owned())
 }
 
-/// Whoever comes second finds the first one's: the file appears as a whole, and only if there was none.
+/// Creates the file whole, and only if there is none: of two processes, the second finds the first one's mark.
 fn create(git_dir: &Path, file: &Path, mark: &str) -> io::Result<()> {
     let new = git_dir.join(format!("{FILE}.{mark}"));
     let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::discover;
 
-    /// A checkout as git makes it, as far as it is looked at.
+    /// The parts of a git checkout that discovery reads.
     fn checkout(folder: &Path) -> Place {
         for made in ["objects", "refs"] {
             fs::create_dir_all(folder.join(".git").join(made)).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use onus_core::scope::Scope;
 use onus_repo::discover;
-use onus_repo::forecast::{Asked, Forecast, Outlook, Tidings, With};
+use onus_repo::forecast::{Asked, ConflictNews, Forecast, Forecasted, With};
 use tempfile::TempDir;
 
 /// Long enough for a slow machine.
@@ -81,7 +81,7 @@ impl Ground {
         Forecast::of(&discover(&self.repo()).unwrap()).unwrap().unwrap()
     }
 
-    fn outlook(&self, branches: &[&str], shared: &[&str]) -> Outlook {
+    fn outlook(&self, branches: &[&str], shared: &[&str]) -> Forecasted {
         let asked: Vec<Asked> = branches
             .iter()
             .map(|branch| Asked { branch: (*branch).to_owned(), target: "main".to_owned() })
@@ -377,11 +377,11 @@ fn unrelated_and_missing_branches_hold_nothing_up() {
 fn each_is_told_once_for_as_long_as_it_lasts() {
     let ground = Ground::new(&[]);
     let forecast = ground.forecast();
-    let of = |about: &str, files: &[&str]| Tidings {
+    let of = |about: &str, files: &[&str]| ConflictNews {
         about: about.to_owned(),
         files: files.iter().map(|file| (*file).to_owned()).collect(),
     };
-    let told = |now: &[Tidings], is_all: bool| {
+    let told = |now: &[ConflictNews], is_all: bool| {
         let mut heard = Vec::new();
         forecast
             .tell(now, is_all, |news| {

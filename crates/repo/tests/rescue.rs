@@ -312,7 +312,7 @@ fn any_dirty_state_comes_back_exactly_and_its_worktree_is_not_touched() {
         // Once more, as after an interruption: the same one.
         assert_eq!(keep(&place, What::All).at.as_ref(), Some(at), "seed {round}");
 
-        rescue::lay_out(&discover(&target).unwrap(), &at.commit).unwrap();
+        rescue::restore_exactly(&discover(&target).unwrap(), &at.commit).unwrap();
         assert!(!ran.exists(), "seed {round}: a filter ran");
         assert_eq!(files(&target), files(&source), "seed {round}");
         let (is, was) = (state(&target), said);
@@ -351,7 +351,7 @@ fn before_the_first_commit_everything_is_kept_too() {
     assert_eq!(keep(&place, What::All).at, Some(at.clone()));
     git(folder.path(), &["clone", "-q", "r", "o"]);
     git(&other, &["fetch", "-q", "origin", &format!("{}:refs/x", at.reference)]);
-    rescue::lay_out(&discover(&other).unwrap(), &at.commit).unwrap();
+    rescue::restore_exactly(&discover(&other).unwrap(), &at.commit).unwrap();
     assert_eq!(files(&other), files(&root));
     assert_eq!(git(&other, &["ls-files", "-s"]), git(&root, &["ls-files", "-s"]));
 }
@@ -519,7 +519,7 @@ fn what_git_does_not_see_is_not_overwritten_either() {
         fs::write(folder.join("main/.git/info/exclude"), "/build\n/x\n").unwrap();
         make(&target.root);
         let before = files(&target.root);
-        rescue::lay_out(&target, &commit).unwrap_err();
+        rescue::restore_exactly(&target, &commit).unwrap_err();
         assert_eq!(files(&target.root), before, "{n}: laid out");
         let refused = rescue::bring_back(&target, &commit, None, None).unwrap();
         assert_eq!(refused.uncommitted, [Path::new(path)], "{n}");
@@ -538,7 +538,7 @@ fn if_not_every_file_can_be_written_none_is() {
     let (two, rest) = object.trim().split_at(2);
     fs::remove_file(folder.join("main/.git/objects").join(two).join(rest)).unwrap();
     let before = files(&target.root);
-    rescue::lay_out(&target, &commit).unwrap_err();
+    rescue::restore_exactly(&target, &commit).unwrap_err();
     let said = rescue::bring_back(&target, &commit, None, None).unwrap_err().to_string();
     assert!(said.contains("nothing was restored"), "{said}");
     assert_eq!(files(&target.root), before);

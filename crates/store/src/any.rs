@@ -1,4 +1,4 @@
-//! Either store, chosen by its address when a program starts. Nothing of the other is touched.
+//! Either store, chosen by its address when the program starts.
 
 use std::path::Path;
 
@@ -24,6 +24,16 @@ impl From<PostgresStore> for AnyStore {
     }
 }
 
+/// Does the same with whichever store it is.
+macro_rules! either {
+    ($any:expr, $store:ident => $done:expr) => {
+        match $any {
+            AnyStore::Sqlite($store) => $done,
+            AnyStore::Postgres($store) => $done,
+        }
+    };
+}
+
 impl AnyStore {
     /// Whether this shows the store as it was when it was opened.
     pub fn is_frozen(&self) -> bool {
@@ -34,60 +44,36 @@ impl AnyStore {
     }
 
     pub fn set_clock(&mut self, clock: Clock) {
-        match self {
-            AnyStore::Sqlite(store) => store.set_clock(clock),
-            AnyStore::Postgres(store) => store.set_clock(clock),
-        }
+        either!(self, store => store.set_clock(clock))
     }
 }
 
 impl Store for AnyStore {
     fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
-        match self {
-            AnyStore::Sqlite(store) => store.read(work),
-            AnyStore::Postgres(store) => store.read(work),
-        }
+        either!(self, store => store.read(work))
     }
 
     fn transact<R>(&mut self, work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
-        match self {
-            AnyStore::Sqlite(store) => store.transact(work),
-            AnyStore::Postgres(store) => store.transact(work),
-        }
+        either!(self, store => store.transact(work))
     }
 
     fn rebuild(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
-        match self {
-            AnyStore::Sqlite(store) => store.rebuild(progress),
-            AnyStore::Postgres(store) => store.rebuild(progress),
-        }
+        either!(self, store => store.rebuild(progress))
     }
 
     fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        match self {
-            AnyStore::Sqlite(store) => store.backup(to, progress),
-            AnyStore::Postgres(store) => store.backup(to, progress),
-        }
+        either!(self, store => store.backup(to, progress))
     }
 
     fn check(&mut self) -> Result<Vec<Finding>> {
-        match self {
-            AnyStore::Sqlite(store) => store.check(),
-            AnyStore::Postgres(store) => store.check(),
-        }
+        either!(self, store => store.check())
     }
 
     fn tidy(&mut self) -> Result<bool> {
-        match self {
-            AnyStore::Sqlite(store) => store.tidy(),
-            AnyStore::Postgres(store) => store.tidy(),
-        }
+        either!(self, store => store.tidy())
     }
 
     fn watch(&mut self) -> Result<Box<dyn Watch>> {
-        match self {
-            AnyStore::Sqlite(store) => store.watch(),
-            AnyStore::Postgres(store) => store.watch(),
-        }
+        either!(self, store => store.watch())
     }
 }

@@ -1,5 +1,6 @@
-//! The conformance suite: what every store must do, as functions over any store. Each case gets a store with a fresh
-//! project and panics where a promise is broken; [`cases`] lists them, so that no back end can leave one out.
+//! The conformance suite: what every store must do, as functions over any store. Each case gets a store with
+//! a fresh project and panics if a promise is broken; [`cases`] lists them all, so that no back end can leave
+//! one out.
 
 #![allow(
     clippy::unwrap_used,

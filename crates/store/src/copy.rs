@@ -1,9 +1,10 @@
-//! Copying a project from one store into another.
+//! Copies a project from one store into another.
 //!
-//! The ledger is read in the order it was written, and each event is applied to the new store as the engine applied it to
-//! the old one: event, texts, rows. What is not history comes after it: signs of life, instances, losses and notices, kept requests. An
-//! interrupted copy has the beginning of the ledger, and continues with what comes next. At the end the heads of all streams
-//! are compared, and the rows with the ledger.
+//! The ledger is read in the order in which it was written, and each event is applied to the new store as the
+//! engine applied it to the old one: event, texts, rows. What is not history follows: signs of life,
+//! instances, losses, notices, kept requests. An interrupted copy has the beginning of the ledger, and the
+//! next run continues from there. At the end the heads of all streams are compared, and the new rows with the
+//! new ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,15 +14,12 @@ use onus_core::chain::Record;
 use onus_core::event::Body;
 use onus_core::ids::Version;
 use onus_core::lease::{Lease, Liveness, Process, Seen};
-use onus_core::seal::StreamHead;
 use onus_core::text::{Field, Salt, TextKey};
 
-use crate::{EventQuery, Progress, Read, Result, Seats, Store, StoreError, StoredText, Write};
+use crate::{EventQuery, MANY, Progress, Result, Seats, Store, StoreError, StoredText, Write};
 
-/// Events that are copied in one transaction.
+/// Events copied per transaction.
 const PAGE: u64 = 500;
-
-const MANY: u64 = u32::MAX as u64;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub fn live_leases<S: Store>(
     })
 }
 
-/// Copies all that `from` has into `to`, which has the beginning of it or nothing.
+/// Copies everything in `from` to `to`, which is empty or has the beginning of the same ledger.
 pub fn copy<F: Store, T: Store>(
     from: &mut F,
     to: &mut T,
@@ -85,9 +83,9 @@ pub fn copy<F: Store, T: Store>(
         done += page.len() as u64;
         progress(Progress { done, total: total.max(done) });
     }
-    // Signs of life belong to the last event that was copied.
+    // Signs of life belong to the last events: copy them only if no event is missing.
     compare(from, to)?;
-    put_beside(from, to, &mut copied)?;
+    put_unrecorded(from, to, &mut copied)?;
     compare(from, to)?;
     let rebuilt = to.rebuild(&mut |_| {})?;
     if !rebuilt.changed.is_empty() {
@@ -107,7 +105,7 @@ fn unreadable(record: &Record) -> StoreError {
     }
 }
 
-/// The place behind the first so many events.
+/// The sequence number of the `count`th event.
 fn skip<S: Store>(from: &mut S, mut count: u64) -> Result<u64> {
     let mut after_seq = 0;
     while count > 0 {
@@ -123,7 +121,7 @@ fn skip<S: Store>(from: &mut S, mut count: u64) -> Result<u64> {
     Ok(after_seq)
 }
 
-/// One event, with its texts and its changes.
+/// Writes one event, with its texts and changes.
 fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<()> {
     let event = record.to_event().map_err(|error| StoreError::Damaged(error.to_string()))?;
     let texts: Vec<(Field, Salt, String)> =
@@ -146,7 +144,8 @@ fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<(
     if let (Some(stream), Body::TextRedacted { version, fields, .. }) = (event.task, &event.body) {
         for field in fields {
             let key = TextKey { stream, version: *version, field: *field };
-            // A copy that was interrupted before it was erased in the old store has it still.
+            // The text is still here if an earlier, interrupted copy took it before it was erased in the old
+            // store.
             if write.text(key)?.is_some() {
                 write.erase(key)?;
             }
@@ -155,26 +154,17 @@ fn put(write: &mut dyn Write, record: &Record, texts: &[StoredText]) -> Result<(
     Ok(())
 }
 
-/// The leases of tasks and of seats that have not ended.
-fn open_leases<R: Read + ?Sized>(read: &mut R) -> Result<Vec<Lease>> {
-    let mut leases: Vec<Lease> = read.open_leases(MANY)?.into_iter().map(|(_, lease)| lease).collect();
-    for seat in read.seats(Seats::Leased, MANY)? {
-        leases.extend(read.lease(seat.uid, seat.token)?);
-    }
-    Ok(leases)
-}
-
-/// What is no history.
-fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied) -> Result<()> {
+/// Copies what is not history.
+fn put_unrecorded<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied) -> Result<()> {
     let (leases, instances, requests) =
-        from.read(|read| Ok((open_leases(read)?, read.instances(MANY)?, read.requests()?)))?;
+        from.read(|read| Ok((read.unended_leases()?, read.instances(MANY)?, read.requests()?)))?;
     let (losses, notices) = from.read(|read| Ok((read.losses()?, read.notices()?)))?;
     copied.instances = instances.len() as u64;
     copied.requests = requests.len() as u64;
     to.write(|write| {
-        // The others have the pulse that their event gave them, or that an earlier attempt copied.
+        // The other leases have the pulse of their event, or the one that an earlier attempt copied.
         let copied: BTreeMap<_, _> =
-            open_leases(write)?.into_iter().map(|lease| (lease.key(), lease)).collect();
+            write.unended_leases()?.into_iter().map(|lease| (lease.key(), lease)).collect();
         let beating = leases.iter().filter(|lease| {
             copied.get(&lease.key()).is_none_or(|there| there.pulse.renewals < lease.pulse.renewals)
         });
@@ -183,7 +173,7 @@ fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied)
         instances.iter().try_for_each(|known| write.put_instance(known))?;
         losses.iter().try_for_each(|loss| write.put_loss(loss))?;
         notices.iter().try_for_each(|notice| write.put_notice(notice))?;
-        // Looked up one by one, each would be locked.
+        // One query instead of one per request.
         let kept: BTreeSet<(ActorName, String)> =
             write.requests()?.into_iter().map(|(actor, key, _)| (actor, key)).collect();
         let missing = requests.iter().filter(|(actor, key, _)| !kept.contains(&(actor.clone(), key.clone())));
@@ -191,18 +181,9 @@ fn put_beside<F: Store, T: Store>(from: &mut F, to: &mut T, copied: &mut Copied)
     })
 }
 
-fn heads(read: &mut dyn Read) -> Result<Vec<StreamHead>> {
-    let mut heads = Vec::new();
-    read.walk_heads(&mut |head| {
-        heads.push(head);
-        Ok(())
-    })?;
-    Ok(heads)
-}
-
-/// Whether both have the same heads: nobody wrote into the old store since it was copied.
+/// Checks that both have the same heads: nobody has written to the old store since it was copied.
 pub fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
-    let (old, new) = (from.read(heads)?, to.read(heads)?);
+    let (old, new) = (from.read(|read| read.heads())?, to.read(|read| read.heads())?);
     match old.iter().zip(&new).find(|(old, new)| old != new) {
         None if old.len() == new.len() => Ok(()),
         other => {
@@ -214,7 +195,7 @@ pub fn compare<F: Store, T: Store>(from: &mut F, to: &mut T) -> Result<()> {
     }
 }
 
-/// The name under which a project is copied, until it is whole.
+/// The name of a project whose copy is not complete.
 #[cfg(feature = "postgres")]
 pub(crate) fn unfinished(name: &str, uid: onus_core::ids::Uid) -> String {
     format!("{name} (copying {uid})")

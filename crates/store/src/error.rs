@@ -23,7 +23,7 @@ pub enum StoreError {
     ReadOnly(PathBuf),
     #[error("the store is busy: {}; waited {}", holder_text(*.pid), spoken(*.waited))]
     Busy { pid: Option<u32>, waited: Duration },
-    /// A server's session has a lock that was waited for.
+    /// A session of the server holds the lock.
     #[error("the store is busy: {by} holds one of its locks; waited {}", spoken(*.waited))]
     Blocked { by: Blocker, waited: Duration },
     #[error("no space is left for the store")]
@@ -42,26 +42,27 @@ pub enum StoreError {
     NoProject { address: String, name: String },
     #[error("the store has schema {found}, but this version of onus needs {known}")]
     Older { found: i64, known: i64 },
-    /// Others were preferred. A store runs the transaction again; this is seen only by who runs one by hand.
+    /// Another transaction was preferred. The store runs this one again; only callers that run a transaction
+    /// by hand see this.
     #[error("the store asks for the request to be repeated")]
     Again,
     #[error("{}: {why}; it is unknown whether the request was applied", shown(.place))]
     Unknown { place: PathBuf, why: String },
     #[error("writing {} failed, and nothing was changed: {why}", shown(.path))]
     Unwritten { path: PathBuf, why: String },
-    /// Beside a database it would be taken for that one's.
+    /// A database created beside it would adopt it.
     #[error("{} is the log of a database that no longer exists", shown(.log))]
     StrayLog { log: PathBuf },
     #[error("{} has {names} names (hard links), and each would have a log of its own", shown(.path))]
     TwoNames { path: PathBuf, names: u64 },
-    /// What this kind of store does by other means.
+    /// This kind of store does it by other means.
     #[error("{0}")]
-    NotHere(String),
+    NotSupported(String),
     #[error("the store failed: {0}")]
     Unexpected(String),
 }
 
-/// A path in a sentence: folders are named by anybody.
+/// Quotes a path for a sentence: anybody can name a folder.
 fn shown(path: &Path) -> String {
     onus_core::quote::name(&path.to_string_lossy())
 }
@@ -78,7 +79,7 @@ fn holder_text(pid: Option<u32>) -> String {
 }
 
 impl StoreError {
-    /// Why something in the store's folder could not be made or written.
+    /// Why something in the store's folder could not be created or written.
     pub fn of_io(path: &Path, error: &io::Error) -> StoreError {
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -106,7 +107,7 @@ impl StoreError {
             | StoreError::StrayLog { .. }
             | StoreError::TwoNames { .. } => Code::Unavailable,
             StoreError::Unknown { .. } => Code::NotKnown,
-            StoreError::NotHere(_) => Code::Usage,
+            StoreError::NotSupported(_) => Code::Usage,
             StoreError::Unexpected(_) => Code::Unexpected,
         }
     }
@@ -131,7 +132,7 @@ impl StoreError {
                     "to read it as it is, copy the file and its -wal to another folder (cp, not cp -l)",
                 ),
             ],
-            StoreError::NotHere(_) => vec![Step::CopyStore],
+            StoreError::NotSupported(_) => vec![Step::CopyStore],
             StoreError::Exists(_) => vec![Step::Status],
             StoreError::NotAStore { .. } | StoreError::Damaged(_) => {
                 vec![Step::CheckStore, Step::RestoreBackup]
@@ -157,48 +158,28 @@ impl StoreError {
                 vec![Step::VerifyLedger, Step::plain("compare with a backup or a seal")]
             }
             StoreError::UnsafeFilesystem { .. } => vec![Step::LocalStore],
-            StoreError::Unavailable { path, .. } => match Shut::at(path) {
-                Some(shut) => vec![shut.step()],
-                None => vec![Step::CheckStore],
-            },
+            StoreError::Unavailable { path, .. } => vec![gain_access(path).unwrap_or(Step::CheckStore)],
             StoreError::Unexpected(_) => vec![Step::CheckStore],
         }
     }
 }
 
-/// A file or folder that the caller may not enter.
-struct Shut {
-    path: PathBuf,
-    owner: u32,
-    is_own: bool,
-}
-
-impl Shut {
-    /// The first part of a path, from the root on, that is there and not open to the caller.
-    fn at(path: &Path) -> Option<Shut> {
-        use rustix::fs::{Access, access};
-        let mut parts: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
-        parts.reverse();
-        let is_shut = |part: &Path| {
-            let wanted = if part.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
-            access(part, wanted) == Err(rustix::io::Errno::ACCESS)
-        };
-        let part = parts.into_iter().find(|part| is_shut(part))?;
-        let owner = std::fs::symlink_metadata(part).ok()?.uid();
-        let is_own = owner == rustix::process::geteuid().as_raw();
-        Some(Shut { path: part.to_owned(), owner, is_own })
-    }
-
-    fn step(&self) -> Step {
-        let path = shown(&self.path);
-        Step::plain(match self.is_own {
-            true => format!("give yourself access to {path} (chmod u+rwX): it is yours"),
-            false => format!(
-                "ask the owner of {path} (uid {}) for access, or work in a clone of your own",
-                self.owner
-            ),
-        })
-    }
+/// How to get access to the first part of a path, from the root, that exists and denies it to the caller.
+fn gain_access(path: &Path) -> Option<Step> {
+    use rustix::fs::{Access, access};
+    let is_shut = |part: &&Path| {
+        let wanted = if part.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
+        access(*part, wanted) == Err(rustix::io::Errno::ACCESS)
+    };
+    let mut parts: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+    parts.reverse();
+    let part = parts.into_iter().find(is_shut)?;
+    let owner = std::fs::symlink_metadata(part).ok()?.uid();
+    let path = shown(part);
+    Some(Step::plain(match owner == rustix::process::geteuid().as_raw() {
+        true => format!("give yourself access to {path} (chmod u+rwX): it is yours"),
+        false => format!("ask the owner of {path} (uid {owner}) for access, or work in a clone of your own"),
+    }))
 }
 
 impl From<StoreError> for Refusal {
@@ -209,12 +190,12 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// A server's session that has what others wait for.
+/// A server session that holds what others wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
     pub pid: i32,
     pub role: Option<String>,
-    /// What it calls itself.
+    /// The name it gives itself.
     pub program: Option<String>,
 }
 

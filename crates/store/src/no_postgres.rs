@@ -1,5 +1,5 @@
-//! onus built without PostgreSQL: the address of a server is refused where it is read. No value of these types can exist, so
-//! nothing that needs one can run, and the callers are the same in both builds.
+//! A build without PostgreSQL: the address of a server is refused where it is parsed. No value of these types
+//! can exist, so nothing that needs one can run, and callers are the same in both builds.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,28 +1,29 @@
-//! How a store is spelt: a file's path, a server's address, or neither; and what of that may be shown.
+//! Ways to write where a store is: a file's path, a server's address, or neither; and which part of that may
+//! be shown.
 //!
-//! A password may be anywhere in a text that was meant as an address, especially in a misspelt one:
-//! `POSTGRES://`, `host=… password=…`, an `@` in the password. So only what is plainly a path is shown as it is. Of an address
-//! only user, host and database are shown, each only if it is a plain name; of anything else nothing.
+//! A text meant as an address may contain a password anywhere, especially if it is misspelt: `POSTGRES://`,
+//! `host=… password=…`, an `@` in the password. So only an obvious path is shown as it is. Of an address,
+//! only user, host and database are shown, each only if it is a plain name; of anything else, nothing.
 //!
-//! **An address that can be read in two ways is not read.** With an `@`, a `/` or a `?` in a password that is not escaped,
-//! a piece of the password would be taken for the host, and looked up on the network.
+//! **An ambiguous address is refused.** With an unescaped `@`, `/` or `?` in a password, a piece of the
+//! password would be taken for the host, and looked up on the network.
 
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "postgres")]
 use tokio_postgres::{Config, config::Host};
 
-/// The replacement for something that is not shown.
+/// Replaces what must not be shown.
 const HIDDEN: &str = "…";
 
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// What a text that says where a store is can be.
+/// What a text that says where a store is can mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spelling {
     File(PathBuf),
     Server,
-    /// It may hold a password: it must not be repeated.
+    /// It may contain a password, and must not be repeated.
     Neither,
 }
 
@@ -36,7 +37,7 @@ impl Spelling {
     }
 }
 
-/// A store's spelling as it may be shown.
+/// The form of a store's address that may be shown.
 pub fn mask(text: &str) -> String {
     match Spelling::of(text) {
         Spelling::File(_) => text.to_owned(),
@@ -45,13 +46,14 @@ pub fn mask(text: &str) -> String {
     }
 }
 
-/// Whether a text of any kind looks as if somebody had meant an address with a password.
+/// Whether any text looks like an address that was meant to contain a password.
 pub fn may_hold_a_password(text: &str) -> bool {
     let is_misspelt = || text.to_ascii_lowercase().contains("postgres") && text.contains(':');
     text.contains("://") || names_password(text) || has_credentials(text) || is_misspelt()
 }
 
-/// A path that begins like one may have any characters but those of an address; another only those of plain names.
+/// Whether a text is an obvious path. One that begins like a path may contain anything but what makes an
+/// address; any other only characters of plain names.
 fn is_plain_path(text: &str) -> bool {
     let is_rooted = Path::new(text).is_absolute() || text.starts_with("./") || text.starts_with("../");
     let is_plain = |c: char| !c.is_control() && !"=@:?&;%'\"\\".contains(c);
@@ -61,7 +63,7 @@ fn is_plain_path(text: &str) -> bool {
     }
 }
 
-/// `password=…` in any spelling, also as an option of an address.
+/// Whether the text contains `password=…` in any spelling, including as an option of an address.
 fn names_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.match_indices("passw").any(|(at, _)| {
@@ -80,7 +82,7 @@ fn without_scheme(text: &str) -> Option<&str> {
     SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme))
 }
 
-/// The address and its options; nothing if it can be read in two ways.
+/// The address and its options; None if it is ambiguous.
 #[cfg(feature = "postgres")]
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     let rest = without_scheme(text)?;
@@ -92,7 +94,7 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     Some(text.split_once('?').unwrap_or((text, "")))
 }
 
-/// Whether who, where and which database are names, and not pieces of something else.
+/// Whether user, host and database are names, and not pieces of something else.
 #[cfg(feature = "postgres")]
 pub(crate) fn names_are_names(config: &Config) -> bool {
     let is_name = |name: &str| {
@@ -108,7 +110,7 @@ pub(crate) fn names_are_names(config: &Config) -> bool {
         && config.get_hosts().iter().all(is_host)
 }
 
-/// What may be shown of an address: who, where, which database; nothing of one that cannot be understood.
+/// What may be shown of an address: user, host and database; nothing of one that cannot be parsed.
 #[cfg(feature = "postgres")]
 pub(crate) fn shown(text: &str) -> String {
     let config = split(text).and_then(|(base, _)| base.parse::<Config>().ok()).filter(names_are_names);
@@ -136,7 +138,7 @@ pub(crate) fn shown(text: &str) -> String {
     format!("{}{user}{}{database}", SCHEMES[0], places.join(","))
 }
 
-/// Without PostgreSQL no address can be understood.
+/// Without PostgreSQL, no address can be parsed.
 #[cfg(not(feature = "postgres"))]
 fn shown(_text: &str) -> String {
     format!("{}{HIDDEN}", SCHEMES[0])

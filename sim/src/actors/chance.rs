@@ -1,8 +1,8 @@
-//! What requests are made of, by the dice.
+//! Random parts of requests.
 
 use super::*;
 
-/// Files that an agent is about to change. Some harnesses tell it what is answered, others only a refusal.
+/// Files that an agent is about to change. Some harnesses show it the answer, others only a refusal.
 pub(super) fn guard(dice: &mut Dice, being: &Being) -> Command {
     Command::Guard(Guard {
         paths: paths(dice),
@@ -13,12 +13,12 @@ pub(super) fn guard(dice: &mut Dice, being: &Being) -> Command {
     })
 }
 
-/// A verb without terms, as whoever says it means it.
+/// A verb without terms.
 pub(super) fn plain(verb: Verb) -> Act {
     Act::Move { verb, message: Some("so it is".to_owned()), uncommitted: None, demand: None }
 }
 
-/// Where somebody changes files: mostly in a worktree of its own, now and then by a sub-agent.
+/// Where files are changed: mostly in the caller's own worktree, sometimes by a sub-agent.
 pub(super) fn touched(dice: &mut Dice, being: &Being) -> Touched {
     let home = being.instance.bytes().fold(0, |sum, byte| sum + usize::from(byte)) % WORKTREES;
     let at = if dice.one_in(5) { dice.below(WORKTREES) } else { home };
@@ -26,7 +26,7 @@ pub(super) fn touched(dice: &mut Dice, being: &Being) -> Touched {
     Touched { worktree: worktree(at), part }
 }
 
-/// Some globs are spoken of by the name of an area.
+/// Some globs are named by an area.
 pub(super) fn areas(dice: &mut Dice, scope: &Scope) -> Areas {
     let mut areas = Areas::default();
     if dice.one_in(3) && !scope.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn paths(dice: &mut Dice) -> Vec<String> {
     picked.into_iter().map(str::to_owned).collect()
 }
 
-/// What something is called in another system, by few names: some tasks share one.
+/// References in another system. There are few, so that some tasks share one.
 pub(super) fn called(dice: &mut Dice) -> (String, String) {
     ("jira".to_owned(), format!("WEB-{}", dice.below(40)))
 }
@@ -110,7 +110,7 @@ pub(super) fn edit(dice: &mut Dice) -> Edit {
     edit
 }
 
-/// What is written in this file is well formed.
+/// The texts in this file are well formed.
 pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> T {
     match text.parse() {
         Ok(value) => value,

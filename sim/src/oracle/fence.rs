@@ -1,4 +1,4 @@
-//! Who may write at all: a key applies once (P8), and a superseded caller changes nothing (P2).
+//! Which requests may write at all: a key applies once (P8), and a superseded caller changes nothing (P2).
 
 use onus_core::chain::Record;
 use onus_core::command::{Act, Command};
@@ -43,7 +43,7 @@ impl Oracle {
     /// P2: a superseded caller changes nothing of the task it names, unless a person forces it.
     pub(super) fn fence(&self, case: &Case<'_>, records: &[Record]) -> Verdict {
         let reference = match case.request.command.itself() {
-            // What references show is anybody's to say.
+            // Anybody may report what git's references show.
             Command::OnTask { act: Act::SettleLanding { .. } | Act::FoundLanded(_), .. } => return Ok(()),
             Command::OnTask { act: Act::Claim(_) | Act::Takeover(_), .. } => return Ok(()),
             Command::OnTask { task: Some(task), .. }
@@ -69,7 +69,7 @@ impl Oracle {
             return Ok(());
         }
         let is_holder = usable.is_some_and(|held| case.is_of(held) && case.is_inside(held));
-        // What is done is anybody's to judge and to land.
+        // Anybody may judge and land a finished task.
         let lands = matches!(
             case.request.command.itself(),
             Command::OnTask { act: Act::Land(_) | Act::Judge(_) | Act::FailLanding(_), .. }

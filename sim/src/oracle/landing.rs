@@ -1,5 +1,5 @@
-//! Gates and landing, by events and by git's references alone: what a task has passed, what is about to land, and what the
-//! targets have.
+//! Gates and landing, derived from events and git's references alone: what a task has passed, what is about to land, and what
+//! the targets contain.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,26 @@ use serde_json::Value;
 use super::{Case, Known, Oracle, Verdict, globs, must};
 use crate::fate::Fate;
 
-/// What the judge knows of a task's gates and of its landing.
+/// What the judge knows about a task's gates and its landing.
 #[derive(Debug, Default)]
 pub(super) struct Landing {
     /// The gates that it names.
     pub(super) gates: BTreeSet<String>,
-    /// Gate, definition, tree, and whether it passed; in the order in which it was judged.
+    /// Gate, definition, tree, and whether it passed, in the order of the judgements.
     judged: Vec<(String, String, Option<String>, bool)>,
     pub(super) has_branch: bool,
-    /// It is done and has still to land: whether others wait for that.
+    /// Set if the task is done and has still to land; says whether its dependents wait for that.
     awaited: Option<String>,
     intent: Option<Begun>,
-    /// Where it landed last, since it was last opened.
+    /// Where it landed since it was last opened.
     landed: Option<String>,
-    /// The highest token there was when it was last opened.
+    /// The highest token when it was last opened.
     opened: u64,
     /// The version of the event that reopened it last.
     reopened: u64,
 }
 
-/// A landing that was begun, and the task as it was then.
+/// A landing that was begun, and the task at that time.
 #[derive(Debug)]
 struct Begun {
     commit: String,
@@ -39,7 +39,7 @@ struct Begun {
     was: (&'static str, u64, u64),
 }
 
-/// Before these, what was begun is settled: they change who has the task, or what it is.
+/// Events that change the task's holder, state or branch. A landing that was begun must be settled before.
 const MOVING: [&str; 16] = [
     "lease.acquired",
     "lease.released",
@@ -59,14 +59,14 @@ const MOVING: [&str; 16] = [
     "landing.intended",
 ];
 
-/// What is written before a request is tried again: that stands, whatever comes of the request.
+/// Whether an event is written before a request is tried again, and so stays whatever becomes of the request.
 pub(super) fn comes_before(kind: &str, command: &Command) -> bool {
     let says_so =
         matches!(command, Command::OnTask { act: Act::SettleLanding { .. } | Act::FoundLanded(_), .. });
     kind == "scope.yielded" || matches!(kind, "landing.withdrawn" | "task.landed") && !says_so
 }
 
-/// The gates that a request says there are, and what there is to be judged.
+/// The gates that a request brings, and the tree to be judged.
 fn demand_of(command: &Command) -> Option<&Demand> {
     match command.itself() {
         Command::ClaimNext(terms) | Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. } => {
@@ -79,7 +79,7 @@ fn demand_of(command: &Command) -> Option<&Demand> {
 }
 
 impl Known {
-    /// Whether those who depend on it may go on.
+    /// Whether its dependents may begin.
     pub(super) fn is_met(&self) -> bool {
         self.state == "done" && self.landing.awaited.as_deref() != Some("landed")
     }
@@ -88,7 +88,7 @@ impl Known {
         format!("ON-{}", self.number)
     }
 
-    /// The gates that it has not passed, of those that a request brings.
+    /// Which of the gates that a request brings it has not passed.
     fn missing(&self, demand: &Demand, approves: bool) -> Vec<String> {
         let named = &self.landing.gates;
         let is_for = |gate: &&Gate| {
@@ -100,7 +100,7 @@ impl Known {
             let tree = if on_result {
                 &demand.tree
             } else {
-                demand.read.as_ref().map_or(&demand.tree, |_| &demand.read)
+                demand.reviewed.as_ref().map_or(&demand.tree, |_| &demand.reviewed)
             };
             let (key, definition) = (gate.key.as_str(), gate.digest());
             let last = self
@@ -117,7 +117,7 @@ impl Known {
         open.map(|gate| gate.key.to_string()).chain(undefined.cloned()).collect()
     }
 
-    /// What an event means for its gates and its landing, before anything else is made of it.
+    /// Judges an event's effect on gates and landing, before anything else.
     pub(super) fn follow_landing(
         &mut self,
         case: &Case<'_>,
@@ -145,7 +145,7 @@ impl Known {
                 case.request.command.itself(),
                 Command::OnTask { act: Act::Move { verb: Verb::Approve, .. }, .. }
             );
-            // Nobody planned it, so nobody is asked.
+            // Ad-hoc work is unplanned, so no gate applies.
             let is_excused = self.ad_hoc && kind != "landing.intended";
             let missing = demand_of(&case.request.command).map(|demand| self.missing(demand, approves));
             must!(
@@ -238,7 +238,7 @@ impl Known {
                 );
                 let is_seated = matches!(&case.request.command, Command::Seated { .. });
                 must!(is_seated, "P2: a landing of {id} failed without a seat");
-                // What was done is open since the event before.
+                // The event before has reopened the finished task.
                 let is_reopened = self.state == "open" && self.landing.reopened + 1 == record.version;
                 must!(
                     is_reopened || self.state == "in_progress",
@@ -251,7 +251,7 @@ impl Known {
         Ok(())
     }
 
-    /// Who may say what of a gate.
+    /// Who may judge a gate.
     fn judge_gate(&mut self, case: &Case<'_>, record: &Record) -> Verdict {
         let (payload, id) = (&record.payload, self.id());
         let (gate, passed) = (word(payload, "gate"), record.kind == "gate.passed");
@@ -291,7 +291,7 @@ impl Known {
 }
 
 impl Oracle {
-    /// P2: a target moves by an intent that is recorded, for a task that is as it was then.
+    /// P2: a target moves only by a recorded intent, for a task that has not changed since.
     pub fn target_moved(&mut self, number: u64, commit: &str) -> Verdict {
         let known = self.numbers.get(&number).and_then(|uid| self.tasks.get(uid));
         let Some(known) = known else { return Err(format!("P5: ON-{number} moved a target and is no task")) };
@@ -314,7 +314,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// P5 on the way: what has still to land, and what is about to.
+    /// P5 along the way: what has still to land, and what is about to.
     pub fn compare_landings(&self, rows: &[onus_core::task::Task]) -> Verdict {
         let of_rows: BTreeSet<_> = rows
             .iter()
@@ -338,7 +338,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// When every landing is settled: each move of a target is in the ledger, and nothing else.
+    /// Once every landing is settled, the ledger has each move of a target, and no other.
     pub fn all_recorded(&self, now: &Fate) -> Verdict {
         let moved = now.git.moved();
         must!(*moved == self.landed, "P10: targets moved to {moved:?}, the ledger says {:?}", self.landed);

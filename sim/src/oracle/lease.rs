@@ -1,4 +1,4 @@
-//! What the judge knows of a lease, and how long it lives.
+//! What the judge knows about a lease, and how long the lease lives.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::work::Account;
 use super::{Case, Known, Verdict, globs, limits, must};
 use crate::fate::{Fate, HOST, boot_name};
 
-/// A moment: ticks count within a boot. Between boots the wall does, as far as it was not set back.
+/// A moment. Within a boot the ticks decide; between boots the wall clock, except where it was set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) wall_ms: i64,
     pub(super) tick_ms: i64,
-    /// The latest wall time there was by then.
+    /// The latest wall time until then.
     pub(super) latest_ms: i64,
     pub(super) boot: u32,
 }
@@ -28,7 +28,7 @@ impl At {
         At { wall_ms: now.wall_ms, tick_ms: now.tick_ms, latest_ms: now.latest_ms, boot: now.boot }
     }
 
-    /// The same moment for somebody who knows of an earlier one, and nothing else of what the wall ever was.
+    /// The same moment for an observer that knows one earlier moment, and nothing else about the wall clock.
     pub(super) fn knowing(self, earlier: &At) -> At {
         let passed_ms = if self.boot == earlier.boot { self.tick_ms - earlier.tick_ms } else { 0 };
         At { latest_ms: self.wall_ms.max(earlier.latest_ms + passed_ms), ..self }
@@ -61,23 +61,23 @@ pub(super) struct Held {
     pub(super) resting: bool,
     /// Its last sign of life.
     last: At,
-    /// When its holder last asked for anything: somebody who cannot see that its process is gone may have taken that for one.
+    /// When its holder last made a request, which an observer that cannot see the dead process may have taken for a sign of life.
     pub(super) asked: At,
     /// The latest wall time that the store may have as its last sign of life: that of the last one that surely counted, or of a
-    /// request since. Which of those counted depends on whether its process could be seen from where it was asked for.
+    /// request since. Which of those counted depends on whether its process could be seen from the handle of the request.
     signed_ms: i64,
-    /// It was seen lapsed.
+    /// It was seen to have lapsed.
     pub(super) over: bool,
-    /// It had lapsed by the clock when something was written: nothing revives it but its holder.
+    /// It had lapsed by the clock when something was written: only its holder can revive it.
     pub(super) settled: bool,
     pub(super) ended: Option<&'static str>,
     pub(super) reserve: bool,
-    /// Of a role: nothing is worked under it.
+    /// A seat's lease: nothing is worked under it.
     seat: bool,
     pub(super) shared: bool,
     pub(super) scope: BTreeSet<String>,
     pub(super) work: Account,
-    /// What each glob is, and where it came from.
+    /// Each glob, and how it was reserved.
     pub(super) rows: BTreeSet<Row>,
     pub(super) ground: Ground,
     /// Where the work is done: the worktree's id, its path, its branch.
@@ -89,13 +89,13 @@ impl Held {
         self.actor == actor && self.instance == instance
     }
 
-    /// Its holder asked for something, which may be a sign of life.
+    /// Its holder made a request, which may be a sign of life.
     pub(super) fn ask(&mut self, at: At) {
         self.asked = at;
         self.signed_ms = self.signed_ms.max(at.wall_ms);
     }
 
-    /// Whether the time that it is held may be work.
+    /// Whether holding it may count as work.
     pub(super) fn is_for_work(&self) -> bool {
         !self.reserve && !self.seat
     }
@@ -116,21 +116,21 @@ impl Held {
         !self.deadline.is_some_and(|deadline| deadline.has_come(&at))
     }
 
-    /// Whether a limit has come, whatever its process does.
+    /// Whether a limit has passed, whatever its process does.
     pub(super) fn has_run_out(&self, at: &At) -> bool {
         [self.limit, self.deadline].into_iter().flatten().any(|limit| limit.has_come(at))
     }
 
-    /// Whether a wall clock that was set back may let it live again: a limit is of another boot, and nothing was written
-    /// since it came, so that nobody got anything for it either.
+    /// Whether a wall clock that was set back may revive it: a limit belongs to another boot, and nothing was written since it
+    /// passed, so nobody was granted anything because of it.
     pub(super) fn may_be_revived(&self, now: &Fate) -> bool {
         let another_boot =
             [self.limit, self.deadline].into_iter().flatten().any(|limit| limit.boot != now.boot);
         another_boot && !self.settled
     }
 
-    /// Whether its process is gone with an earlier boot, and everybody outside of containers can tell: it gave no sign of life
-    /// in this one, which by the wall began after the last.
+    /// Whether its process ended with an earlier boot, and every observer outside of containers knows that: it gave no sign of life
+    /// in this boot, which by the wall clock began after the last one.
     pub(super) fn is_of_an_earlier_boot(&self, now: &Fate) -> bool {
         let is_silent = self.asked.boot != now.boot && now.wall_ms - self.signed_ms > now.up_ms;
         self.process
@@ -149,8 +149,8 @@ impl Held {
             }),
             "max_hold" => self.limit.is_some_and(|limit| limit.has_come(&at)),
             "ttl" => {
-                // Of a dead process that somebody could not see, the rest may have counted.
-                // One that the wall clock revived across a reboot may have been renewed, and lapsed once more.
+                // An observer that could not see the dead process may have counted the resting time.
+                // A lease that the wall clock revived across a reboot may have been renewed, and have lapsed again.
                 let was_revived = self.over && self.may_be_revived(now);
                 was_revived
                     || self.deadline.is_some_and(|deadline| deadline.has_come(&at))
@@ -162,7 +162,7 @@ impl Held {
 
     /// A sign of life: the deadline never comes closer, and never passes the maximum hold.
     pub(super) fn renew(&mut self, at: &At, ttl_ms: Option<i64>, is_worked_on: bool) {
-        // Nothing is newer than now: a TTL that was asked for in this very moment stands, beside other work.
+        // A second sign at the same moment is no news: a TTL that was requested at this moment stays, unless the task was worked on.
         let is_news = self.last != *at || is_worked_on;
         (self.last, self.signed_ms) = (*at, at.wall_ms);
         if self.resting {
@@ -192,13 +192,13 @@ impl Held {
 }
 
 impl Known {
-    /// The lease that an event speaks of: the current one.
+    /// The lease that an event names, which must be the current one.
     pub(super) fn of_token(&mut self, record: &Record) -> Result<&mut Held, String> {
         let token = record.token.ok_or_else(|| format!("P2: {} names no token", record.kind))?;
         self.leases.get_mut(&token).ok_or_else(|| format!("P2: {} names token {token}", record.kind))
     }
 
-    /// P1: a lease begins where none is.
+    /// P1: a lease begins only where there is none.
     pub(super) fn acquire(&mut self, case: &Case<'_>, record: &Record, at: At, unmet: bool) -> Verdict {
         let (token, grant) = (record.token.unwrap_or_default(), &record.payload["grant"]);
         let id = self.number;
@@ -265,7 +265,7 @@ impl Known {
         Ok(())
     }
 
-    /// For whom a task is kept is who was named, for as long as was asked; and what is kept for somebody is theirs to pass on.
+    /// A task is kept for the named actor, for the requested time; and only that actor may pass it on meanwhile.
     pub(super) fn assigned(&self, case: &Case<'_>, payload: &Value, at: &At) -> Verdict {
         let id = self.number;
         if let Some((actor, until)) = &self.kept {
@@ -285,7 +285,7 @@ impl Known {
         Ok(())
     }
 
-    /// A holder came back after a lapse; whether its paths are still free is asked of all leases together.
+    /// A holder came back after a lapse. Whether its paths are still free is judged for all leases together.
     pub(super) fn renew_late(
         &mut self,
         case: &Case<'_>,
@@ -311,7 +311,7 @@ impl Known {
             let is_old =
                 held.process.as_ref().is_some_and(|old| old.pid == process.pid && old.start == process.start);
             let is_callers = matches!(&case.request.identity.ancestry,
-                Ancestry::Known(ancestry) if process.has_started(ancestry));
+                Ancestry::Known(ancestry) if process.is_at_or_above(ancestry));
             must!(is_old || is_callers, "P1: ON-{id} is bound to a process that is not its holder's");
         }
         held.process = process;

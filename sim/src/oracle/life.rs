@@ -6,7 +6,7 @@ use super::lease::At;
 use super::{Case, Oracle};
 
 impl Oracle {
-    /// Whoever shows another instance's token with a key that was used is asked whether it may, as for a renewal: that is a sign of life.
+    /// A replayed key with the token of another instance is checked like a renewal, and is a sign of life.
     pub(super) fn renewed_by_replay(&mut self, case: &Case<'_>) {
         let Command::OnTask { task: Some(task), act, .. } = &case.request.command else { return };
         let by_store = self.as_the_store_knows(At::of(case.now));
@@ -21,8 +21,8 @@ impl Oracle {
         self.settle(case.now);
     }
 
-    /// A successful change shows that its caller lives; a turn that is over lets the TTL count. True: a lease was renewed, which
-    /// the store wrote.
+    /// A successful change is a sign of life; after the end of a turn the TTL counts. True: a lease was renewed, and the store wrote
+    /// that.
     pub(super) fn signs_of_life(&mut self, case: &Case<'_>) -> bool {
         let (now, at) = (case.now, At::of(case.now));
         let presence = match &case.request.command {
@@ -39,7 +39,7 @@ impl Oracle {
         let mut has_renewed = false;
         for (uid, known) in &mut self.tasks {
             let Some(held) = known.leases.get_mut(&known.highest) else { continue };
-            // Renewing is by name or by token; everything else renews by name alone, and not for a caller known only by its folder.
+            // A renewal goes by name or by token; everything else renews by name alone, and not for a caller known only by its folder.
             let renewed = match &target {
                 Some((task, Act::Renew { ttl_ms, .. })) if task == uid => Some(*ttl_ms),
                 Some((task, Act::Claim(terms))) if task == uid && case.is_of(held) => Some(terms.ttl_ms),
@@ -58,7 +58,7 @@ impl Oracle {
             {
                 continue;
             }
-            // One that a wall clock set back has revived goes on like any other.
+            // A lease that was revived by setting the wall clock back continues like any other.
             let is_revived =
                 held.process.is_none() && held.may_be_revived(now) && !held.has_run_out(&by_store);
             if !held.is_live(now) && !is_revived {
@@ -66,7 +66,7 @@ impl Oracle {
                 continue;
             }
             held.over = false;
-            // A rest is written where something was worked.
+            // A rest is written if something was worked.
             let rests = matches!(presence, Some(Presence::TurnOver | Presence::Gone));
             let is_written = !rests || held.is_for_work() && held.work.is_at_work();
             has_renewed |= held.process.is_none() && is_written;
@@ -85,7 +85,7 @@ impl Oracle {
                 Some(Presence::Gone) if !held.reserve => held.rest(&by_store),
                 Some(Presence::Gone) => {}
                 _ => {
-                    // What was worked on is renewed in any case; the caller's other leases once in a moment.
+                    // The lease that was worked on is renewed in any case; the caller's other leases once per moment.
                     let is_worked_on = match &case.request.command {
                         Command::Guard(guard) => {
                             let has = |path: &String| held.rows.iter().any(|row| row.glob == *path);

@@ -1,10 +1,10 @@
-//! What a holder may not do, by the words of the ledger alone.
+//! What a holder may not do, judged by the texts in the ledger alone.
 
 use std::collections::BTreeSet;
 
 use onus_core::command::{Act, Command};
 
-/// Whether one set forbids all that another does: each word of it, and of a limit that number or a lower one.
+/// Whether one set forbids everything that another does: each of its words, and for each limit the same or a lower number.
 pub(super) fn cover(set: &BTreeSet<String>, other: &BTreeSet<String>) -> bool {
     let limit =
         |word: &str| word.split_once('=').map(|(kind, n)| (kind.to_owned(), n.parse().unwrap_or(0_u64)));
@@ -14,7 +14,7 @@ pub(super) fn cover(set: &BTreeSet<String>, other: &BTreeSet<String>) -> bool {
     })
 }
 
-/// What a claim asked to be bound by.
+/// The constraints that a claim requested.
 pub(super) fn asked(command: &Command) -> BTreeSet<String> {
     match command {
         Command::ClaimNext(terms) | Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. } => {

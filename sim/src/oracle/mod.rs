@@ -1,20 +1,20 @@
-//! The judge. It knows what was asked, by whom and when, and what the ledger says happened; it knows the promises, and none of
-//! the code that is supposed to keep them. Its own idea of every lease (until when it lives, what it reserves, whose it is)
-//! follows from requests, events and the world's clock. No verdict comes from a decision or a query of the engine; where
-//! rows and answers are read, they are what is judged.
+//! The judge. It knows what was requested, by whom and when, and what the ledger says happened; it knows the promises, and none
+//! of the code that is supposed to keep them. Its own model of every lease (how long it lives, what it reserves, whose it is)
+//! follows from requests, events and the world's clock. No verdict relies on a decision or a query of the engine; rows and
+//! answers are read only to be judged.
 //!
 //! | promise | what is a violation |
 //! | --- | --- |
 //! | P1 | a grant beside a lease that has not ended; ending a live lease as if it had lapsed; a token that did not grow |
-//! | P2 | a superseded or foreign caller that changed something, or passed the guard before it was told; an event under a token that is not current |
+//! | P2 | a superseded or foreign caller that changed something, or passed the guard before it was notified; an event under a token that is not current |
 //! | P3 | a reservation, by whichever verb, of a path of a small universe that another live lease has, unless both are shared or both touched it, in worktrees known to be two or as parts of one conversation; two live leases that share one so; a touched path that nobody reserved in that worktree |
 //! | P2, P10 | a task that is changed while its landing is begun and not settled; a target that moves for a task that has changed since; a landing that is recorded and not in the target, or called withdrawn and there |
-//! | P4 | a step that the table does not know, or by somebody who may not take it; a task kept for one actor and got or assigned by another; a lease that may do what its task or its claim forbids; an agent that loosens a task; a step whose gates have not passed on what is there; a gate judged by the wrong party; what depends on a task that has still to land |
-//! | P7 | a lease whose events tell other hours than its holder's signs of life make, as the judge adds them up |
+//! | P4 | a step that is not in the table, or by a caller that may not take it; a task kept for one actor and got or assigned by another; a lease that may do what its task or its claim forbids; an agent that loosens a task; a step whose gates have not passed on what is there; a gate judged by the wrong party; what depends on a task that has still to land |
+//! | P7 | a lease whose events record other hours than the judge computes from its holder's signs of life |
 //! | P8 | a key applied twice, or for two requests; two tasks for one origin; a request without an answer that half happened |
-//! | P9 | a lease that lives or lapses otherwise than the monotonic clock says |
-//! | P10 | a file that was yielded by other than resting ad-hoc work, with uncommitted changes, or unseen on another machine |
-//! | P11, P12 | a refusal that teaches an override; an event by another than the caller |
+//! | P9 | a lease that lives or lapses against the monotonic clock |
+//! | P10 | a file that was yielded by anything but resting ad-hoc work, with uncommitted changes, or unseen on another machine |
+//! | P11, P12 | a refusal that teaches an override; an event by another actor than the caller |
 
 mod fence;
 mod landing;
@@ -47,25 +47,25 @@ use lease::{At, Held};
 pub use paths::{Paths, SHARED, UNIVERSE, matches, spelled_out};
 pub use work::IDLE_MS;
 
-/// What somebody asked for, and what the world saw of it.
+/// A request, and what the world saw of it.
 #[derive(Debug)]
 pub struct Deed<'a> {
     pub request: &'a Request,
-    /// Whether it was committed, told or not.
+    /// Whether it was committed, whether or not the answer arrived.
     pub committed: bool,
-    /// From where the store was written: what could be seen of processes.
+    /// The place of the handle that wrote, which determines what could be seen of processes.
     pub place: &'static Place,
-    /// What the caller was told; None if the answer was lost.
+    /// The answer to the caller. None: it was lost.
     pub answer: Option<&'a Result<Reply, Refusal>>,
 }
 
-/// A task, as far as promises are concerned.
+/// What the judge knows about a task.
 #[derive(Debug, Default)]
 struct Known {
     number: u64,
     version: u64,
     state: &'static str,
-    /// What it was before it was last dropped.
+    /// Its state before it was last dropped.
     dropped_from: &'static str,
     highest: u64,
     fenced: u64,
@@ -73,16 +73,16 @@ struct Known {
     kept: Option<(String, At)>,
     declared: BTreeSet<String>,
     deps: BTreeSet<String>,
-    /// What its holder may not do, as it is written.
+    /// What its holder may not do, as it is spelled.
     limits: BTreeSet<String>,
     /// Acceptance lines.
     lines: u64,
-    /// What it is called in other systems.
+    /// Its references in other systems.
     refs: BTreeSet<String>,
     landing: landing::Landing,
     /// It was opened for edits that belonged to no task.
     ad_hoc: bool,
-    /// A role instead of a task: the same promises, but nothing is ever done with it.
+    /// A seat instead of a task: the same promises, but it is never finished.
     seat: bool,
 }
 
@@ -115,33 +115,33 @@ pub struct Oracle {
     seats: BTreeMap<String, String>,
     aliases: BTreeMap<String, String>,
     origins: BTreeMap<String, String>,
-    /// What each key of an actor was first used for.
+    /// The first request of each key of an actor.
     keys: BTreeMap<(String, String), String>,
-    /// What holders lost and were not told of.
+    /// What holders lost and were not notified of.
     losses: losses::Losses,
     paths: Rc<Paths>,
-    /// Whoever changes a file without a task gets one; else some are only warned.
+    /// Whether an agent that changes a file without a task gets one; otherwise it is only warned.
     adopts: bool,
     /// Whether one file may not be touched in two worktrees.
     refuses: bool,
-    /// When a dependency is met, if the project says anything about landing.
+    /// When a dependency is met, if the project configures landing.
     deps_met: Option<String>,
-    /// The commits by which tasks landed.
+    /// The commits with which tasks landed.
     landed: BTreeSet<String>,
-    /// When a task was last written: the least that the store knows of the time.
+    /// When a task was last written: at least this much of the time the store knows.
     written: Option<At>,
     turns: work::Turns,
     /// Leases that lapsed, by cause.
     pub lapses: BTreeMap<String, u64>,
 }
 
-/// What is being judged, while its events are followed.
+/// The request that is being judged, while its events are processed.
 struct Case<'a> {
     request: &'a Request,
     actor: String,
     instance: String,
     forced: bool,
-    /// A token that is compared with this task's.
+    /// The token that is compared with this task's.
     token: Option<(String, u64)>,
     /// A rule was overridden in this request.
     overridden: bool,
@@ -149,7 +149,7 @@ struct Case<'a> {
     in_turn: bool,
     now: &'a Fate,
     place: &'static Place,
-    /// Tasks whose lease was renewed after a lapse by this very request.
+    /// Tasks whose lease this request renewed after a lapse.
     revived: BTreeSet<String>,
     paths: Rc<Paths>,
 }
@@ -159,13 +159,13 @@ impl Case<'_> {
         held.is_of(&self.actor, &self.instance)
     }
 
-    /// Whether the caller shows the token of a lease that its own actor got.
+    /// Whether the caller presents the token of a lease that was granted to its own actor.
     fn presents(&self, task: &str, held: &Held) -> bool {
         let shown = self.token.as_ref().is_some_and(|(of, presented)| of == task && *presented == held.token);
         shown && held.actor == self.actor
     }
 
-    /// Whether the caller comes from where a lease that is bound to a live process listens.
+    /// Whether the caller may use a lease that is bound to a live process: it comes from that process.
     fn is_inside(&self, held: &Held) -> bool {
         let Some(process) = held.process.as_ref().filter(|_| held.is_live(self.now)) else { return true };
         let Ancestry::Known(ancestry) = &self.request.identity.ancestry else { return false };
@@ -200,12 +200,12 @@ impl Oracle {
         self.numbers.keys().next_back().copied().unwrap_or_default()
     }
 
-    /// Who really acts behind a name.
+    /// The actor behind an alias.
     pub fn actor(&self, name: &str) -> String {
         self.aliases.get(name).cloned().unwrap_or_else(|| name.to_owned())
     }
 
-    /// What the founding of the store wrote.
+    /// Processes the events of the store's creation.
     pub fn begin(&mut self, records: &[Record]) {
         self.seq = records.iter().map(|record| record.seq).max().unwrap_or_default();
     }
@@ -216,7 +216,7 @@ impl Oracle {
             let by = self.actor(deed.request.identity.actor.as_str());
             let told = refusal.overridable.is_none() || by.starts_with("human:");
             must!(told, "P11: a refusal tells {by}, no person, of an override: {refusal:?}");
-            // What takes work from another is never the safe step; nor does a message name any interface.
+            // Taking work from another is never the safe step, and no message names an interface.
             let takes = |step: &Step| matches!(step, Step::Do(Verb::Takeover | Verb::Reset, _));
             let names = ["force", "onus ", " --"].iter().any(|word| refusal.message.contains(word));
             let teaches = names || refusal.next.iter().any(takes);
@@ -342,7 +342,7 @@ impl Oracle {
         known.version = record.version;
         let kind = record.kind.as_str();
         let (payload, before) = (&record.payload, known.state);
-        // P2: whatever names a token names the current one, but for what became of the files of a lease that was lost.
+        // P2: an event names the current token, except one about the files of a lost lease.
         if let Some(token) = record.token
             && kind != "lease.acquired"
             && !kind.starts_with("rescue.")
@@ -414,7 +414,7 @@ impl Oracle {
             "task.started" | "scope.added" | "scope.removed" | "scope.changed" | "lease.attached"
             | "task.branched" => {
                 let held = known.of_token(record)?;
-                // A lapsed one answers to its holder from anywhere, also for what comes with its renewal.
+                // Its holder may use a lapsed lease from anywhere, also for what comes with its renewal.
                 let is_inside = case.is_inside(held) || case.revived.contains(task);
                 must!(
                     case.is_of(held) && is_inside || case.presents(task, held),
@@ -500,7 +500,7 @@ impl Oracle {
                 must!(!open, "P4: {kind} of {id} left its lease open");
             }
         }
-        // Whichever verb brought it about, and also if the lease ends in the same request.
+        // Whichever verb reserved it, and even if the lease ends in the same request.
         if begins && let Some(held) = known.current() {
             let clash = rivals.iter().fold(0, |clash, other| clash | held.clash(other, self.refuses));
             must!(
@@ -564,7 +564,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// P3: what was touched, guarded or claimed is reserved now, in the worktree where it was touched.
+    /// P3: whatever was touched, guarded or claimed is now reserved, in the worktree where it was touched.
     fn reserved(&self, case: &Case<'_>) -> Verdict {
         let bits = |paths: &[String]| paths.iter().fold(0, |mask, path| mask | self.paths.bit(path));
         match &case.request.command {
@@ -591,17 +591,17 @@ impl Oracle {
         }
     }
 
-    /// The paths that the caller's leases have in a worktree, and this one.
+    /// The paths that the caller's leases and this one reserve in a worktree.
     fn own_in(&self, worktree: Option<&WorktreeId>, case: &Case<'_>, this: Option<&Held>) -> u64 {
         let worktree = worktree.map(ToString::to_string);
-        // Whether a holder's process lives cannot be told from everywhere, and between boots the wall clock decides.
+        // A holder's process cannot be seen from everywhere, and between boots the wall clock decides.
         let counts = |held: &&Held| {
             let unclear = held.process.is_some() || held.may_be_revived(case.now);
             case.is_of(held) && held.ended.is_none() && (held.is_live(case.now) || unclear)
         };
         let held = self.tasks.values().filter_map(Known::usable).filter(counts).chain(this);
         held.fold(self.paths.shared(), |mask, held| {
-            let here = held.rows.iter().filter(|row| row.is_good_in(worktree.as_deref()));
+            let here = held.rows.iter().filter(|row| row.applies_in(worktree.as_deref()));
             mask | self.paths.mask(&here.map(|row| row.glob.clone()).collect())
         })
     }
@@ -612,7 +612,7 @@ impl Oracle {
         others.filter_map(|(_, known)| known.current().filter(|held| held.is_live(now)).cloned()).collect()
     }
 
-    /// P3: no two live leases have what they may not both have, unless both are shared. Cheap enough for every step: a path is
+    /// P3: no two live leases reserve what they may not both reserve, unless both are shared. Cheap enough for every step: a path is
     /// one bit.
     fn disjoint(&self, now: &Fate) -> Verdict {
         let live = |known: &&Known| {
@@ -639,12 +639,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// A moment with the latest time that the store can know of: what the wall was while nothing was written, nobody kept.
+    /// A moment with the latest time that the store can know: it does not know the wall clock while nothing is written.
     fn as_the_store_knows(&self, at: At) -> At {
         at.knowing(self.written.as_ref().unwrap_or(&At { latest_ms: at.wall_ms, ..at }))
     }
 
-    /// Something was written: the store knows what time it is, and what has lapsed by now has for good.
+    /// Something was written, so the store knows the time, and what has lapsed by now has lapsed for good.
     fn settle(&mut self, now: &Fate) {
         let at = self.as_the_store_knows(At::of(now));
         self.written = Some(at);
@@ -653,7 +653,7 @@ impl Oracle {
         }
     }
 
-    /// Time has passed, or was stepped: what is over stays over, whatever the clocks say next.
+    /// Time has passed, or was stepped: a lapsed lease stays lapsed, whatever the clocks say next.
     pub fn look(&mut self, now: &Fate) -> Verdict {
         for known in self.tasks.values_mut() {
             if let Some(held) = known.leases.get_mut(&known.highest)
@@ -677,7 +677,7 @@ fn is_forced(command: &Command) -> bool {
     }
 }
 
-/// What a task is called in other systems.
+/// A task's references in other systems.
 fn refs(facts: &Value) -> BTreeSet<String> {
     let refs = facts["refs"].as_object().into_iter().flatten();
     refs.filter_map(|(system, id)| Some(format!("{system}:{}", id.as_str()?))).collect()

@@ -4,7 +4,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every path there is. One bit each.
+/// All paths, one bit each.
 pub const UNIVERSE: [&str; 24] = [
     "a/x",
     "a/y",
@@ -32,7 +32,7 @@ pub const UNIVERSE: [&str; 24] = [
     "shared/notes",
 ];
 
-/// What no two leases ever quarrel about.
+/// Paths that are shared and never collide.
 pub const SHARED: [&str; 2] = ["shared.lock", "shared/**"];
 
 /// The sets that globs match, each computed once.
@@ -71,7 +71,7 @@ impl Paths {
     }
 }
 
-/// The glob without braces: one for every way through them.
+/// The globs without braces: one for every way through them.
 pub fn spelled_out(glob: &str) -> Vec<String> {
     let Some(open) = glob.find('{') else { return vec![glob.to_owned()] };
     let (mut depth, mut parts, mut from) = (0, Vec::new(), open + 1);

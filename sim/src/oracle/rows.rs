@@ -1,4 +1,4 @@
-//! The store's rows and the engine's answers, held against what the judge knows.
+//! Compares the store's rows and the engine's answers with what the judge knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::paths::Paths;
 use super::{Known, Oracle, Verdict, globs, must};
 use crate::fate::{Fate, HOST, boot_name};
 
-/// What a reserved glob is, as the ledger says.
+/// How a glob was reserved, according to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
     pub(super) glob: String,
@@ -24,7 +24,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// A file that was touched in this worktree.
+    /// A file touched in this worktree.
     pub(super) fn is_touched_in(&self, worktree: Option<&str>) -> bool {
         self.touched && self.worktree.as_deref() == worktree
     }
@@ -33,38 +33,38 @@ impl Row {
         Row { changed: true, ..self }
     }
 
-    /// Declared, it counts everywhere; touched, only there.
-    pub(super) fn is_good_in(&self, worktree: Option<&str>) -> bool {
+    /// Whether it counts in a worktree: a declared glob counts everywhere, a touched file only where it was touched.
+    pub(super) fn applies_in(&self, worktree: Option<&str>) -> bool {
         !self.touched || self.worktree.as_deref() == worktree
     }
 }
 
-/// What a lease has: the paths that it declared, and those that it touched, by worktree. None: nobody knows which.
+/// The paths of a lease: those declared, and those touched, by worktree. None: an unknown worktree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ground {
     declared: u64,
     touched: BTreeMap<Option<String>, Files>,
 }
 
-/// Files that were touched, by the holder itself and by its parts.
+/// Files touched by the holder itself and by its parts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Files {
     own: u64,
     of_parts: u64,
 }
 
-/// What two holders are to one another.
+/// How two holders are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kinship {
     Strangers,
-    /// One conversation, with two leases. Where a part of it touched a file, another lease of it may have that file as well.
+    /// One conversation with two leases. If a part of it touched a file, another of its leases may have that file as well.
     OneHolder,
     /// A conversation and a part of it, or two parts.
     Parts,
 }
 
 impl Kinship {
-    /// Those of a lease's touched files that the other may not have touched.
+    /// Which of a lease's touched files the other may not touch.
     fn excluded(self, files: &Files) -> u64 {
         match self {
             Kinship::Strangers => files.own | files.of_parts,
@@ -93,9 +93,9 @@ impl Ground {
         self.touched.values().fold(0, |all, files| all | kinship.excluded(files))
     }
 
-    /// P3: the paths that two live leases may not both have. Files that were touched in two worktrees are two files, unless the
-    /// project refuses that; but a worktree that is not known may be any. What is declared, nobody else has; only a conversation
-    /// may declare what a part of it has touched under a lease of its own.
+    /// P3: the paths that two live leases may not both reserve. Files that were touched in two worktrees are two files, unless the
+    /// project refuses that; but an unknown worktree may be any. Nobody else may reserve a declared path; only a conversation may
+    /// declare what a part of it has touched under a lease of its own.
     fn clash(&self, other: &Ground, refuses: bool, kinship: Kinship) -> u64 {
         let all_touched = |ground: &Ground| match kinship {
             Kinship::Parts => 0,
@@ -116,7 +116,7 @@ impl Ground {
 }
 
 impl Held {
-    /// P3: the paths that this lease and another may not both have while both are live.
+    /// P3: the paths that this lease and another may not both reserve while both are live.
     pub(super) fn clash(&self, other: &Held, refuses: bool) -> u64 {
         if self.shared && other.shared {
             return 0;
@@ -156,7 +156,7 @@ pub(super) fn rows_of(payload: &Value) -> BTreeSet<Row> {
     rows.collect()
 }
 
-/// Of a glob that is declared twice, or touched twice in one worktree by one part, the first counts.
+/// If a glob is declared twice, or touched twice in one worktree by one part, the first counts.
 pub(super) fn add(rows: &mut BTreeSet<Row>, more: BTreeSet<Row>) {
     for new in more {
         let is_same = |row: &Row| {
@@ -170,7 +170,7 @@ pub(super) fn add(rows: &mut BTreeSet<Row>, more: BTreeSet<Row>) {
 }
 
 impl Oracle {
-    /// P5 on the way: the leases that have not ended are those of the ledger, with the deadlines that follow from it.
+    /// P5 along the way: the leases that have not ended are those of the ledger, with the deadlines that follow from it.
     pub fn compare_leases(&self, rows: &[(Task, Lease)], now: &Fate) -> Verdict {
         let open = self.tasks.values().filter_map(Known::current).filter(|held| held.ended.is_none()).count();
         must!(open == rows.len(), "P5: {} leases are open, the ledger knows {open}", rows.len());
@@ -207,7 +207,7 @@ impl Oracle {
                 grant.process,
                 held.process
             );
-            // What was over once, or whose process is gone, may look otherwise from elsewhere.
+            // A lease that lapsed once, or whose process is gone, may look different from elsewhere.
             if held.over || !held.is_live(now) {
                 continue;
             }
@@ -231,7 +231,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What a lease reserves, by its rows.
+    /// Compares the rows of a lease's reservations with the ledger.
     pub fn compare_scope(&self, task: &Task, reserved: &Reservations) -> Verdict {
         let stored: BTreeSet<Row> = reserved
             .rows()
@@ -254,7 +254,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// P9: readers call a lease live exactly while it is.
+    /// P9: readers report a lease as live exactly while it is.
     pub fn compare_live(&self, number: u64, said_live: bool, now: &Fate) -> Verdict {
         let Some(known) = self.numbers.get(&number).and_then(|uid| self.tasks.get(uid)) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Seats: roles that keep the promises of tasks, and that other writes are made under.
+//! Seats: roles with the promises of tasks, under which other writes are made.
 
 use onus_core::chain::Record;
 use onus_core::command::{Command, SeatAct};
@@ -14,7 +14,7 @@ impl Oracle {
         }
     }
 
-    /// P2 of a seat: a superseded holder changes nothing, of it or under it.
+    /// P2 of a seat: a superseded holder changes nothing, neither the seat nor anything under it.
     pub(super) fn fence_seat(&self, case: &Case<'_>, records: &[Record]) -> Verdict {
         let (seat, presented) = match &case.request.command {
             Command::OnSeat { act: SeatAct::Take(_) | SeatAct::Takeover(_), .. } => return Ok(()),
@@ -24,7 +24,7 @@ impl Oracle {
         };
         let known = self.seats.get(seat.as_str()).and_then(|uid| self.tasks.get(uid));
         let usable = known.and_then(Known::usable);
-        // What is only a sign of life writes no event.
+        // A mere sign of life writes no event.
         if records.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The state after an event. `dropped_from`: what the task was before it was dropped.
+/// The state after an event. `dropped_from`: the state before the task was dropped.
 pub(super) fn after(
     kind: &str,
     payload: &Value,
@@ -10,7 +10,7 @@ pub(super) fn after(
     dropped_from: &'static str,
 ) -> &'static str {
     match kind {
-        // Dropping gets around neither an acceptance nor the limit on attempts.
+        // Dropping circumvents neither an acceptance nor the limit on attempts.
         "task.reopened" if before == "dropped" && matches!(dropped_from, "proposed" | "failed") => {
             dropped_from
         }

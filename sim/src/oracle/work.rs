@@ -1,5 +1,5 @@
-//! Hours, by the judge's own account: which of a holder's gaps between two signs of life were work. It keeps a sum per lease
-//! and knows nothing of stretches; what the events tell is added up and held against it when a lease ends.
+//! Hours, as the judge computes them: which of a holder's gaps between two signs of life were work. It keeps one sum per lease
+//! and knows nothing about stretches; when a lease ends, the sum is compared with what the events recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use onus_core::lease::Process;
 use super::lease::{At, Held};
 use super::{Case, Verdict, must};
 
-/// The longest silence that is work outside of turns. Shorter than a TTL, so that both kinds of gaps are met.
+/// The longest silence that counts as work outside of turns. Shorter than a TTL, so that both kinds of gaps occur.
 pub const IDLE_MS: i64 = 15_000;
 
 /// The work under one lease.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     worked_ms: i64,
-    /// What events told so far.
+    /// What events have recorded so far.
     told_ms: i64,
-    /// Whether its holder is at work, and when it last showed that.
+    /// Whether its holder is at work, and its last sign of that.
     at_work: bool,
     last: At,
-    /// It cannot be told from here what the store took for a sign of life.
+    /// The judge cannot know what the store took for a sign of life.
     unclear: bool,
 }
 
@@ -35,7 +35,10 @@ impl Account {
     pub(super) fn sign(&mut self, at: &At, in_turn: bool) {
         if self.at_work {
             let gap_ms = (-self.last.left_ms(at)).max(0);
-            let is_in_turn = in_turn && self.last.boot == at.boot;
+            let is_one_boot = self.last.boot == at.boot;
+            let is_in_turn = in_turn && is_one_boot;
+            // If the clock was set back over a reboot, the store goes by the last time that it wrote anything, events or not.
+            self.unclear |= !is_one_boot && at.latest_ms != at.wall_ms;
             self.worked_ms += if is_in_turn || gap_ms <= IDLE_MS { gap_ms } else { 0 };
         }
         (self.at_work, self.last) = (true, *at);
@@ -54,20 +57,20 @@ impl Account {
         self.at_work = false;
     }
 
-    /// Somebody took something for a sign of life of a holder that could give none, or may have.
+    /// An observer took, or may have taken, something for a sign of life of a holder that could not give one.
     pub(super) fn doubt(&mut self) {
         self.unclear = true;
     }
 }
 
 impl Held {
-    /// What an event that names the lease tells of its work.
+    /// Adds the work that an event of the lease records.
     pub(super) fn hear(&mut self, record: &Record) {
         let stretches = record.payload["stretches"].as_array().into_iter().flatten();
         self.work.told_ms += stretches.filter_map(|stretch| stretch["active_ms"].as_i64()).sum::<i64>();
     }
 
-    /// P7: what all events of a lease told is what was worked under it.
+    /// P7: the events of a lease record exactly what was worked under it.
     pub(super) fn settle_work(&mut self, case: &Case<'_>, task: &str, record: &Record, at: &At) -> Verdict {
         let is_holder = case.is_of(self) || case.presents(task, self);
         if self.ended.is_none() && is_holder && self.is_for_work() {
@@ -93,7 +96,7 @@ impl Held {
     }
 }
 
-/// Who is in a turn that its harness reported.
+/// The instances that are in a turn, as their harnesses reported.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     running: BTreeSet<(String, String)>,
@@ -105,8 +108,8 @@ impl Turns {
         self.running.contains(&(actor.to_owned(), instance.to_owned()))
     }
 
-    /// Whether a request comes out of a turn. Whoever registers another process, or the first that is known of it, does not:
-    /// it cannot be told when the turn that was reported before ended, so that ended at its last sign of life.
+    /// Whether a request belongs to a turn. A request that registers another process, or the first known one, does not: it is unknown
+    /// when the turn before it ended, so that turn ended at its last sign of life.
     pub(super) fn is_part_of_one(&self, actor: &str, instance: &str, command: &Command) -> bool {
         let is_the_same = match command {
             Command::RegisterInstance { process, .. } => {
@@ -117,7 +120,7 @@ impl Turns {
         is_the_same && self.is_running(actor, instance)
     }
 
-    /// After a request.
+    /// Updates the turns after a request.
     pub(super) fn follow(&mut self, case: &Case<'_>) {
         let caller = (case.actor.clone(), case.instance.clone());
         match &case.request.command {

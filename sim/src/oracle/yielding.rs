@@ -1,4 +1,4 @@
-//! P10 where idle work yields: a file that another gets had nothing uncommitted in it, and its owner was at rest.
+//! P10 when idle work yields: a yielded file had no uncommitted changes, and its owner was resting.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -15,15 +15,15 @@ use super::{Case, Deed, Known, Oracle, Verdict, globs, must};
 use crate::fate::{Fate, is_far};
 
 impl Oracle {
-    /// What others yielded, and which landings were settled, before a request was tried again: that stands, whatever comes of
-    /// the request.
+    /// What others yielded, and which landings were settled, before a request was tried again. That stays, whatever becomes of the
+    /// request.
     pub(super) fn make_way(&mut self, deed: &Deed<'_>, records: &[Record], now: &Fate) -> Verdict {
         if records.is_empty() {
             return Ok(());
         }
         let identity = &deed.request.identity;
         let actor = self.actor(identity.actor.as_str());
-        // All that is known of it is that its caller lives.
+        // It only shows that its caller lives.
         let command = Command::RegisterActor { actor: identity.actor.clone(), tier: None };
         let request = Request { identity: identity.clone(), command, key: None };
         let mut case = Case {
@@ -66,7 +66,7 @@ impl Known {
         let (id, ad_hoc) = (self.number, self.ad_hoc);
         let held = self.of_token(record)?;
         must!(ad_hoc, "P10: ON-{id} is planned work, and yielded to {}", case.actor);
-        // Of a process that cannot be seen from everywhere, the rest may have been reported all the same.
+        // The end of a turn may have been reported even for a process that cannot be seen from everywhere.
         let may_rest = held.resting || !held.is_live(case.now);
         must!(
             may_rest && held.ended.is_none(),
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-/// A file that was touched is marked once.
+/// A touched file is marked as changed once.
 pub(super) fn change(held: &mut Held, payload: &Value) -> Verdict {
     let worktree = payload["worktree"].as_str();
     for file in globs(&payload["scope"]) {

@@ -86,7 +86,7 @@ fn a_wrong_file_is_refused_with_its_place_and_what_to_write() {
     let long = format!("[area.{}]\npaths = [\"x\"]\n", "n".repeat(70));
     let cases: &[(&str, &str, &str)] = &[
         ("[lease]\nttl = \"SECRET\"\n", "2:7", "lease.ttl must be a duration such as 90s, 15m or 2h"),
-        ("[lease]\n  SECRET = \"1m\"\n", "2:3", "unknown key; the nearest is"),
+        ("[lease]\n  SECRET = \"1m\"\n", "2:3", "unknown key"),
         ("[lease]\nttl_ = \"1m\"\n", "2:1", "the nearest is lease.ttl"),
         (
             "[scope]\nshared = \"SECRET\"\n",
@@ -185,6 +185,7 @@ fn a_key_is_set_in_the_right_file_and_everything_else_stays() {
     let before = text();
     let error = sandbox.json(&ann, &["config", "set", "identity.actor", "human:zoe"]).refused(2);
     assert!(error["message"].as_str().unwrap().contains("belongs to a user"), "{error}");
+    sandbox.json(&ann, &["config", "set", "identity.actor", "zoe", "--user"]).refused(2);
     let set = sandbox.json(&ann, &["config", "set", "identity.actor", "human:zoe", "--user"]).ok().json();
     let own = std::path::PathBuf::from(set["file"].as_str().unwrap());
     assert_eq!(fs::read_to_string(&own).unwrap(), "[identity]\nactor = \"human:zoe\"\n");

@@ -6,14 +6,14 @@ use super::{shared_file, user_file};
 use crate::support::{Ran, Sandbox, agent, human};
 
 /// A repository in which tasks have worktrees, beside it.
-pub(crate) struct Ground {
+pub(crate) struct SetupEnv {
     pub(crate) sandbox: Sandbox,
     _beside: Sandbox,
 }
 
-impl Ground {
-    pub(crate) fn new(config: &str) -> Ground {
-        let ground = Ground { sandbox: Sandbox::empty(), _beside: Sandbox::empty() };
+impl SetupEnv {
+    pub(crate) fn new(config: &str) -> SetupEnv {
+        let ground = SetupEnv { sandbox: Sandbox::empty(), _beside: Sandbox::empty() };
         let root = ground._beside.path().canonicalize().unwrap();
         user_file(&ground.sandbox, &format!("[worktree]\nroot = \"{}\"\n", root.display()));
         let folder = ground.sandbox.path();
@@ -57,7 +57,7 @@ impl Ground {
 
 pub(super) fn style() {
     for (config, parents) in [("", 2), ("[land]\nstyle = \"squash\"\n", 1)] {
-        let ground = Ground::new(config);
+        let ground = SetupEnv::new(config);
         ground.land(&ground.done("x")).ok();
         let listed = ground.git(ground.sandbox.path(), &["log", "-1", "--format=%P", "main"]);
         assert_eq!(listed.split(' ').count(), parents, "{config}: {listed}");
@@ -65,7 +65,7 @@ pub(super) fn style() {
 }
 
 pub(super) fn union() {
-    let ground = Ground::new("[land]\nstyle = \"merge\"\n");
+    let ground = SetupEnv::new("[land]\nstyle = \"merge\"\n");
     let (one, two) = (ground.done("one"), ground.done("two"));
     ground.land(&one).ok();
     assert_eq!(
@@ -84,7 +84,7 @@ pub(super) fn union() {
 }
 
 pub(super) fn remote() {
-    let ground = Ground::new("");
+    let ground = SetupEnv::new("");
     let id = ground.done("x");
     shared_file(&ground.sandbox, "[land]\nremote = \"nowhere\"\n");
     let error = ground.land(&id).refused(3);
@@ -94,7 +94,7 @@ pub(super) fn remote() {
 }
 
 pub(super) fn pull_requests() {
-    let ground = Ground::new("");
+    let ground = SetupEnv::new("");
     let id = ground.done("x");
     let open = || ground.sandbox.json(&human("ann"), &["land", &id, "--via", "pr"]);
     assert_eq!(open().refused(2)["code"], "usage");
@@ -106,7 +106,7 @@ pub(super) fn pull_requests() {
 
 pub(super) fn deps_met() {
     for (met, is_met) in [("done", true), ("landed", false)] {
-        let ground = Ground::new(&format!("[deps]\nmet = \"{met}\"\n"));
+        let ground = SetupEnv::new(&format!("[deps]\nmet = \"{met}\"\n"));
         let first = ground.done("x");
         let add = ["add", "next", "--dep", &first];
         let next = ground.sandbox.json(&human("ann"), &add).ok().json();

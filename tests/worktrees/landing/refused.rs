@@ -7,6 +7,30 @@ use crate::support::{Ran, agent, human, program};
 
 use super::kit::LANDS;
 
+/// Its branch is in main as it began: what was worked on is in no commit, and would be called landed.
+#[test]
+fn work_that_is_in_no_commit_has_not_landed() {
+    let yard = Yard::landing(LANDS);
+    let (ada, id) = (human("ada"), yard.add("forgot to commit"));
+    let path = yard.claim(&ada, &id);
+    std::fs::write(path.join("work.txt"), "work\n").unwrap();
+    yard.run(&ada, &["done", &id, "-m", "did it"]).ok();
+    for args in [&["land", &id][..], &["land", "--queue"]] {
+        let ran = yard.json(&agent("lander"), args);
+        let said = ran.json().to_string();
+        assert!(ran.code == 6 && said.contains("uncommitted") && said.contains("work.txt"), "{ran:?}");
+    }
+    assert!(!yard.kinds(&id).contains(&"task.landed".to_owned()));
+    yard.commit_in(&path, "work.txt", "work\n");
+    yard.land(&id);
+    assert_eq!(yard.in_main("work.txt").as_deref(), Some("work\n"));
+    // What needed no commit is not held up.
+    let id = yard.add("nothing to change");
+    yard.claim(&ada, &id);
+    yard.run(&ada, &["done", &id, "-m", "as it should be"]).ok();
+    yard.run(&agent("lander"), &["land", &id]).ok();
+}
+
 #[test]
 fn what_onus_could_not_read_does_not_land() {
     for (text, place) in [

@@ -1,15 +1,15 @@
-//! What agents' harnesses tell their hooks, and what they understand as an answer.
+//! The hook protocols of agents' harnesses: reads what they pass to hooks, and writes the answers that they understand.
 //!
 //! A hook is a program that the harness starts at certain moments, with a JSON document on stdin. The documents differ in
-//! their words more than in kind; [`Payload::read`] brings them into one shape, [`Answer::write`] converts the answer back. Harnesses
+//! wording more than in kind: [`Payload::read`] converts them to one form, [`Answer::write`] converts the answer back. Harnesses
 //! change often, so both are forgiving: unknown fields and events are ignored, and anything may be missing.
 //!
-//! **What is named counts.** Edit tools name their files. Of a shell's command only what stands there literally is read (`shell/`); what
+//! **Only named files count.** Edit tools name their files. Of a shell command only literal file names are read (`shell/`); what
 //! else it writes is not guessed, but noticed afterwards.
 //!
-//! **Only what is needed decides.** The content of an edit may be anything, and a payload may be cut off: what can be judged is
-//! judged (`scan.rs`). In a path, what cannot be shown becomes U+FFFD, and that name is what is reserved; if the
-//! end of a payload is missing, and perhaps a file with it, the payload says so ([`Payload::is_partial`]).
+//! **Only the needed fields are parsed.** The content of an edit may be anything, and a payload may be cut off: as much as possible is
+//! read nevertheless (`scan.rs`). In a path, invalid characters become U+FFFD, and that name is reserved. If the
+//! end of a payload is missing, and perhaps a file with it, [`Payload::is_partial`] says so.
 
 mod patch;
 mod scan;
@@ -24,13 +24,13 @@ use onus_core::quote::visible;
 
 use scan::{Raw, members};
 
-/// The most that is read of a payload: the contents of a file to be written are in it.
+/// The most that is read of a payload, which contains the contents of a file to be written.
 pub const MAX_PAYLOAD: u64 = 32 << 20;
 
 /// A harness that has hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Claude Code, and Codex, which took its hooks over.
+    /// Claude Code, whose hooks Codex adopted.
     Claude,
     Codex,
     Gemini,
@@ -39,7 +39,7 @@ pub enum Dialect {
 impl Dialect {
     pub const ALL: [Dialect; 3] = [Dialect::Claude, Dialect::Codex, Dialect::Gemini];
 
-    /// The harness's name: `agent:NAME` acts.
+    /// The harness's name, as in `agent:NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Dialect::Claude => "claude",
@@ -48,12 +48,12 @@ impl Dialect {
         }
     }
 
-    /// Whether its agent is told anything before a tool but that it may not use it.
+    /// Whether the agent can be told something before a tool besides a refusal.
     pub fn hears_before_a_tool(self) -> bool {
         self != Dialect::Gemini
     }
 
-    /// Whether a process of it runs one conversation after another, and never two at once.
+    /// Whether one of its processes never runs two conversations at once.
     pub fn runs_one_at_a_time(self) -> bool {
         crate::KnownHarness::called(self.name()).is_some_and(|harness| harness.one_at_a_time)
     }
@@ -63,18 +63,18 @@ impl Dialect {
     }
 }
 
-/// The moments that mean something to us.
+/// The moments that matter to onus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// A conversation begins, goes on in another process, or is cleared.
+pub enum HookEvent {
+    /// A conversation begins, continues in another process, or is cleared.
     Start,
     /// A tool is about to be used.
     BeforeTool,
-    /// A tool has done its work.
+    /// A tool was used successfully.
     AfterTool,
-    /// A tool was used and came to nothing: whatever it was about to change is as it was.
+    /// A tool failed, and changed nothing.
     ToolFailed,
-    /// A person asked for something: the agent's turn.
+    /// A person sent a prompt, so the agent's turn begins.
     TurnBegins,
     TurnOver,
     /// A person is asked whether a tool may be used.
@@ -84,58 +84,58 @@ pub enum Moment {
     End,
 }
 
-impl Moment {
-    fn of(event: &str) -> Option<Moment> {
+impl HookEvent {
+    fn of(event: &str) -> Option<HookEvent> {
         Some(match event {
-            "SessionStart" => Moment::Start,
-            "PreToolUse" | "BeforeTool" => Moment::BeforeTool,
-            "PostToolUse" | "AfterTool" => Moment::AfterTool,
-            "PostToolUseFailure" => Moment::ToolFailed,
-            "UserPromptSubmit" | "BeforeAgent" => Moment::TurnBegins,
-            "Stop" | "StopFailure" | "Interrupt" | "AfterAgent" => Moment::TurnOver,
-            "PermissionRequest" | "Notification" => Moment::Asks,
-            "SubagentStart" => Moment::PartBegins,
-            "SubagentStop" => Moment::PartOver,
-            "SessionEnd" => Moment::End,
+            "SessionStart" => HookEvent::Start,
+            "PreToolUse" | "BeforeTool" => HookEvent::BeforeTool,
+            "PostToolUse" | "AfterTool" => HookEvent::AfterTool,
+            "PostToolUseFailure" => HookEvent::ToolFailed,
+            "UserPromptSubmit" | "BeforeAgent" => HookEvent::TurnBegins,
+            "Stop" | "StopFailure" | "Interrupt" | "AfterAgent" => HookEvent::TurnOver,
+            "PermissionRequest" | "Notification" => HookEvent::Asks,
+            "SubagentStart" => HookEvent::PartBegins,
+            "SubagentStop" => HookEvent::PartOver,
+            "SessionEnd" => HookEvent::End,
             _ => return None,
         })
     }
 }
 
-/// What a harness said.
+/// What a harness passed to its hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// As the harness spells it, for the answer.
+    /// The harness's own name for the event, for the answer.
     pub event: String,
-    pub moment: Moment,
+    pub moment: HookEvent,
     pub conversation: String,
-    /// The part of the conversation that works by itself, if the moment is one of such a part's.
+    /// The sub-agent that the moment is about, if any.
     pub sub_agent: Option<String>,
     pub folder: Option<PathBuf>,
     /// The files that the tool is about to change, has changed, or failed to change.
     pub files: Vec<PathBuf>,
-    /// Of these, the ones that it removes, where it says so.
+    /// Of these, the ones that it removes, as far as it says so.
     pub removed: Vec<PathBuf>,
-    /// The payload ends before all of them were named.
+    /// The payload may end before all of them are named.
     pub is_partial: bool,
     /// Whether the tool is a shell.
     pub is_shell: bool,
-    /// The files that the shell's command names literally as what it writes.
+    /// The files that the shell command writes by literal names.
     pub writes: Vec<PathBuf>,
-    /// Which use of a tool this is, if the harness tells.
+    /// The id of this tool use, if the harness reports it.
     pub use_id: Option<String>,
-    /// How long the tool ran, if the harness tells.
+    /// How long the tool ran, if the harness reports it.
     pub ran_ms: Option<i64>,
-    /// Where the harness keeps what was said: of the conversation, or of the part that the moment is about.
+    /// The transcript of the conversation, or of the sub-agent that the moment is about.
     pub transcript: Option<PathBuf>,
 }
 
-/// Why a payload is none of ours.
+/// Why a payload was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// An event that means nothing to us.
+    /// An event that does not matter to onus.
     OtherEvent,
-    /// What is wrong with it.
+    /// It is invalid, for this reason.
     Broken(String),
 }
 
@@ -168,16 +168,16 @@ impl Payload {
             response,
             use_id,
             ran,
-            spoken,
-            spoken_by_part,
+            transcript,
+            part_transcript,
             note,
         ] = fields;
         let text_of = |field: Option<Raw<'_>>| field.and_then(Raw::string).filter(|text| !text.is_empty());
         let event = text_of(event).ok_or_else(|| broken("it has no hook_event_name"))?;
-        let moment = match Moment::of(&event).ok_or(Unread::OtherEvent)? {
-            Moment::AfterTool if response.is_some_and(says_that_it_failed) => Moment::ToolFailed,
-            // There are notifications of other kinds.
-            Moment::Asks if event == "Notification" && !text_of(note).is_some_and(|kind| asks(&kind)) => {
+        let moment = match HookEvent::of(&event).ok_or(Unread::OtherEvent)? {
+            HookEvent::AfterTool if response.is_some_and(says_that_it_failed) => HookEvent::ToolFailed,
+            // Only some notifications ask for permission.
+            HookEvent::Asks if event == "Notification" && !text_of(note).is_some_and(|kind| asks(&kind)) => {
                 return Err(Unread::OtherEvent);
             }
             moment => moment,
@@ -186,15 +186,15 @@ impl Payload {
         let tool = text_of(tool);
         let is_shell = tool.as_deref().is_some_and(|tool| SHELLS.contains(&tool));
         let named = match (moment, input) {
-            (Moment::BeforeTool | Moment::AfterTool, Some(input)) if is_shell => command(input),
+            (HookEvent::BeforeTool | HookEvent::AfterTool, Some(input)) if is_shell => command(input),
             _ => shell::Named::default(),
         };
         let (files, is_partial) = match (moment, tool, input) {
             _ if is_shell => (named.patched, false),
-            (Moment::BeforeTool, Some(tool), Some(input)) => edited(&tool, input),
-            // The tool that was not named may be one that edits.
-            (Moment::BeforeTool, ..) => (Vec::new(), !document.is_whole),
-            (Moment::AfterTool | Moment::ToolFailed, Some(tool), Some(input)) => {
+            (HookEvent::BeforeTool, Some(tool), Some(input)) => edited(&tool, input),
+            // The missing tool may be one that edits.
+            (HookEvent::BeforeTool, ..) => (Vec::new(), !document.is_whole),
+            (HookEvent::AfterTool | HookEvent::ToolFailed, Some(tool), Some(input)) => {
                 (edited(&tool, input).0, false)
             }
             _ => (Vec::new(), false),
@@ -215,7 +215,7 @@ impl Payload {
             writes: named.written,
             use_id: text_of(use_id),
             ran_ms: ran.and_then(Raw::literal).and_then(|ran| ran.parse().ok()),
-            transcript: text_of(if moment == Moment::PartOver { spoken_by_part } else { spoken })
+            transcript: text_of(if moment == HookEvent::PartOver { part_transcript } else { transcript })
                 .map(PathBuf::from),
         })
     }
@@ -226,8 +226,8 @@ fn asks(kind: &str) -> bool {
     matches!(kind, "permission_prompt" | "ToolPermission")
 }
 
-/// Whether a tool's answer is that it came to nothing. Claude Code has an event of its own for that; Gemini CLI says it in a field, Codex
-/// in the first line of what the tool printed.
+/// Whether a tool's response reports a failure. Claude Code has an event of its own for that; Gemini CLI has a field, Codex the
+/// first line of the tool's output.
 fn says_that_it_failed(response: Raw<'_>) -> bool {
     let has_error = members(response, ["error"]).is_some_and(|[error]| error.is_some_and(|it| !it.is_null()));
     let printed = response.string().unwrap_or_default();
@@ -235,17 +235,17 @@ fn says_that_it_failed(response: Raw<'_>) -> bool {
     has_error || code.is_some_and(|code| code.trim() != "0")
 }
 
-/// The tools that run commands: Claude Code's and Codex's, older ones of Codex, Gemini CLI's.
+/// The tools that run commands: of Claude Code and Codex, of older versions of Codex, and of Gemini CLI.
 const SHELLS: [&str; 4] = ["Bash", "shell", "exec_command", "run_shell_command"];
 
-/// What the command of a shell names, as seen from the conversation's folder.
+/// The files that a shell command names, relative to the conversation's folder.
 fn command(input: Raw<'_>) -> shell::Named {
     let fields = members(input, ["command", "cmd", "workdir", "directory", "dir_path"]).unwrap_or_default();
     let [command, other, folders @ ..] = fields;
     let Some(command) = command.or(other) else { return shell::Named::default() };
     let mut named = match command.string() {
         Some(text) => shell::named(&text),
-        // An argv: of a shell with its command, or of a program.
+        // An argv, either of a shell with its command or of a program.
         None => {
             let words: Vec<String> = command.elements().filter_map(Raw::string).collect();
             match words.as_slice() {
@@ -263,7 +263,7 @@ fn command(input: Raw<'_>) -> shell::Named {
     named
 }
 
-/// The files that a tool changes, and whether some may be missing. A tool that is not known changes none that we could tell.
+/// The files that a tool changes, and whether some may be missing. None for an unknown tool.
 fn edited(tool: &str, input: Raw<'_>) -> (Vec<PathBuf>, bool) {
     let named = |field: &str| {
         let [path] = members(input, [field]).unwrap_or_default();
@@ -283,10 +283,10 @@ fn edited(tool: &str, input: Raw<'_>) -> (Vec<PathBuf>, bool) {
     }
 }
 
-/// What the harness is told.
+/// The answer to a harness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The tool is not to be used, and why.
+    /// Refuses the use of a tool, with this reason.
     pub refusal: Option<String>,
     /// What the agent should know.
     pub context: Option<String>,
@@ -295,7 +295,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// With something more for the agent to know.
+    /// Adds something that the agent should know.
     pub fn also(mut self, context: Option<String>) -> Answer {
         self.context = match (self.context, context) {
             (Some(first), Some(more)) => Some(format!("{}\n{more}", first.trim_end())),
@@ -304,8 +304,8 @@ impl Answer {
         self
     }
 
-    /// The document for stdout; None: silence, with which everything goes on as if we were not there. A tool is never
-    /// *approved*: that would overrule what the person allowed. Nothing in it is hidden from whoever reads it.
+    /// The document for stdout; None for no output, so that the harness continues as if there were no hook. A tool is never
+    /// *approved*: that would override what the person allowed. It contains no invisible characters.
     pub fn write(&self, dialect: Dialect, event: &str) -> Option<Value> {
         let mut answer = Map::new();
         let mut specific = Map::new();

@@ -1,23 +1,23 @@
-//! A JSON document, read for a few of its members and for nothing else.
+//! Reads only a few members of a JSON document.
 //!
 //! A hook's payload contains what an agent is about to write, and that may be anything: half a surrogate pair, bytes that are
-//! not UTF-8, a thousand nested brackets. A parser that insists on all of it would let exactly such a write pass
-//! unguarded. So everything nobody asks for is skipped by its outline alone (quotes, backslashes, brackets), in one pass,
-//! without a stack and without a copy; only what is asked for is decoded, and what cannot be shown in it becomes U+FFFD, as
-//! it does in paths (`onus_core::scope`) and as harnesses hand it to the operating system.
+//! not UTF-8, a thousand nested brackets. A parser that requires all of it to be valid would let exactly such a write pass
+//! unguarded. So members that are not requested are skipped by their structure alone (quotes, backslashes, brackets), in one pass,
+//! without a stack and without a copy. Only requested members are decoded, with invalid characters replaced by U+FFFD, as
+//! in paths (`onus_core::scope`) and as harnesses pass them to the operating system.
 
 use std::borrow::Cow;
 
-/// One value, as it is spelled.
+/// One value, not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raw<'a> {
     text: &'a [u8],
-    /// Whether its end was there. Of a document that was cut off, the last value's is not.
+    /// Whether it is complete. In a document that was cut off, the last value is not.
     pub(super) is_whole: bool,
 }
 
-/// The members of an object that have these names, in the order of the names. Of two with one name the last counts, as it
-/// does for the harness. None: it is not an object.
+/// The members of an object with these names, in the order of the names. Of duplicates the last counts, as it
+/// does for the harness. None if it is not an object.
 pub(super) fn members<'a, const N: usize>(object: Raw<'a>, names: [&str; N]) -> Option<[Option<Raw<'a>>; N]> {
     let mut scanner = Scanner::inside(object, b'{')?;
     let mut found = [None; N];
@@ -55,19 +55,19 @@ impl<'a> Raw<'a> {
         self.text == b"null"
     }
 
-    /// What a string says. None: it is something else, or its end is missing.
+    /// The content of a string. None if it is not a string, or incomplete.
     pub(super) fn string(self) -> Option<String> {
         let inside = self.text.strip_prefix(b"\"").filter(|_| self.is_whole)?;
         inside.strip_suffix(b"\"").map(decoded)
     }
 
-    /// What is neither a string nor brackets: a number, as it is spelled.
+    /// The text of a number or another literal. None for strings, objects and arrays.
     pub(super) fn literal(self) -> Option<&'a str> {
         let is_one = !matches!(self.text.first(), None | Some(b'"' | b'{' | b'['));
         std::str::from_utf8(self.text).ok().filter(|_| is_one)
     }
 
-    /// What is in an array. Nothing, if it is none.
+    /// The elements of an array; none for anything else.
     pub(super) fn elements(self) -> impl Iterator<Item = Raw<'a>> {
         let mut scanner = Scanner::inside(self, b'[');
         std::iter::from_fn(move || {
@@ -86,19 +86,19 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Behind the bracket that a value opens with.
+    /// Starts after the bracket that a value opens with.
     fn inside(value: Raw<'a>, bracket: u8) -> Option<Scanner<'a>> {
         (value.text.first() == Some(&bracket)).then_some(Scanner { text: value.text, at: 1 })
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.text.get(self.at..)?;
         self.at += rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         self.text.get(self.at).copied()
     }
 
-    /// Passes over the value that begins here.
+    /// Skips the value that begins here, and returns it.
     fn value(&mut self) -> Raw<'a> {
         let first = self.peek();
         let from = self.at;
@@ -117,7 +117,7 @@ impl<'a> Scanner<'a> {
         Raw { text: &self.text[from..self.at], is_whole }
     }
 
-    /// False: the text ends first.
+    /// Skips a string. Returns whether it is complete.
     fn pass_string(&mut self) -> bool {
         self.at += 1;
         while let Some(byte) = self.text.get(self.at) {
@@ -157,7 +157,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The text between the quotes of a string.
+/// Decodes the text between the quotes of a string.
 fn decoded(inside: &[u8]) -> String {
     let text = String::from_utf8_lossy(inside);
     if !text.contains('\\') {
@@ -185,7 +185,7 @@ fn decoded(inside: &[u8]) -> String {
     out
 }
 
-/// The character behind `\u`. Half of a pair is none.
+/// The character after `\u`. Half of a surrogate pair becomes U+FFFD.
 fn unit(rest: &mut &str) -> char {
     let hex = |text: &str| {
         let digits = text.get(..4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// Any JSON, not too deep for the parser that it is compared with.
+    /// Any JSON that is not too deep for the parser of the comparison.
     fn any_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

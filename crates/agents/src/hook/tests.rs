@@ -41,7 +41,7 @@ fn a_tool_that_failed_is_told_from_one_that_changed_its_files() {
         assert_eq!(payload.sub_agent.as_deref(), Some("sub-1"));
         (payload.moment, payload.files.len())
     };
-    let (changed, failed) = ((Moment::AfterTool, 1), (Moment::ToolFailed, 1));
+    let (changed, failed) = ((HookEvent::AfterTool, 1), (HookEvent::ToolFailed, 1));
     assert_eq!(after("PostToolUse", "Write", json!({ "type": "create", "filePath": "/w/a" })), changed);
     assert_eq!(after("PostToolUseFailure", "Edit", json!(null)), failed);
     let codex = |code: &str| json!(format!("Exit code: {code}\nWall time: 0 seconds\nOutput:\nM f.txt\n"));
@@ -51,8 +51,8 @@ fn a_tool_that_failed_is_told_from_one_that_changed_its_files() {
     assert_eq!(after("AfterTool", "replace", json!({ "llmContent": "ok", "returnDisplay": {} })), changed);
     assert_eq!(after("AfterTool", "replace", gemini(json!(null))), changed);
     assert_eq!(after("AfterTool", "replace", gemini(json!({ "message": "0 occurrences found" }))), failed);
-    // What else uses a tool changes nothing that could be named.
-    assert_eq!(after("PostToolUse", "Bash", json!({ "stdout": "" })), (Moment::AfterTool, 0));
+    // Other tools change nothing that could be named.
+    assert_eq!(after("PostToolUse", "Bash", json!({ "stdout": "" })), (HookEvent::AfterTool, 0));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn of_a_payload_that_was_cut_what_was_said_counts() {
         )
     };
     let cut = |text: &str| Payload::read(text.as_bytes()).unwrap();
-    // Wherever a long text is cut: after a character, in an escape, in a pair of them, in a character of several bytes.
+    // A long text may be cut after a character, in an escape, in a surrogate pair, in a character of several bytes.
     let text = begin("Write", r#""file_path":"/w/a.rs","content":"\"\\\ud83d\ude00 漢字"#);
     for less in 0..text.len() - text.find("content").unwrap() - 10 {
         let payload = Payload::read(&text.as_bytes()[..text.len() - less]).unwrap();

@@ -1,18 +1,18 @@
-//! What a conversation used of models, read from the transcript that its harness keeps.
+//! Reads what a conversation used of models from the transcript that its harness keeps.
 //!
-//! A transcript is JSON Lines, and it is the harness's: its format may change any day, it may be cut off, and most of it is what
-//! people and agents said, which is none of our business. So a line is looked at only if it may tell of usage, of such a line
-//! only the numbers, the model, the time and the message's id are read, and what does not fit is skipped.
+//! A transcript is JSON Lines, and it belongs to the harness: its format may change any day, it may be cut off, and most of it is
+//! conversation, which is none of our business. So a line is read only if it may contain usage; of such a line only the numbers,
+//! the model, the time and the message's id are read, and anything unexpected is skipped.
 //!
 //! | harness | what it writes | how it is counted |
 //! | --- | --- | --- |
-//! | Claude Code | each part of an answer on a line of its own, each with the whole answer's id and usage | an id once; where its lines differ, by the larger numbers |
-//! | Codex | `token_count` events with running totals, some of them repeated | what the total has more than the last one |
-//! | Gemini CLI | an answer again whenever something of it changes | an id once |
+//! | Claude Code | each part of an answer on a line of its own, each with the whole answer's id and usage | each id once; if its lines differ, by the larger numbers |
+//! | Codex | `token_count` events with running totals, some of them repeated | the increase over the last total |
+//! | Gemini CLI | an answer again whenever it changes | each id once |
 //!
-//! **Nothing counts twice.** The [`Cursor`] says how far was read: the file's name and the place behind its last whole line. The last
-//! ids are in it too, for an answer whose lines are written before and after a reading. A file that was rewritten is read from its
-//! start, and what is older in it than the last answer counted is passed over.
+//! **Nothing counts twice.** The [`Cursor`] says how far the file was read: its name and the offset after its last complete line. It
+//! also has the last ids, for an answer whose lines are written before and after a reading. A file that was rewritten is read from its
+//! start, skipping what is older than the last answer that was counted.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -25,10 +25,10 @@ use onus_core::time::parse_rfc3339;
 use super::Dialect;
 use super::scan::{Raw, members};
 
-/// The most that is read at once. Of more, the end: running totals miss nothing by that.
+/// The most that is read at once. If there is more, only the end is read, by which running totals miss nothing.
 pub const MAX_READ: u64 = 32 << 20;
 
-/// How many answers are remembered whose last line may not be written yet.
+/// How many answers are remembered because their last line may not be written yet.
 const REMEMBERED: usize = 8;
 
 /// How far a transcript was read.
@@ -37,21 +37,21 @@ const REMEMBERED: usize = 8;
 pub struct Cursor {
     /// The name of the file.
     file: String,
-    /// Behind the last whole line.
+    /// After the last complete line.
     offset: u64,
-    /// When the last answer came that was counted, by the harness.
+    /// The time of the last answer that was counted, according to the harness.
     at_ms: i64,
-    /// The last answers, the newest last.
+    /// The last answers, newest last.
     last: Vec<(String, Tokens)>,
-    /// The running total, where there is one.
+    /// The running total, if there is one.
     total: Option<Tokens>,
-    /// The model that the running total is of.
+    /// The model of the running total.
     model: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Tokens {
-    /// With those from a cache.
+    /// Including those from a cache.
     #[serde(rename = "in")]
     went_in: u64,
     out: u64,
@@ -95,14 +95,14 @@ impl Tokens {
     }
 }
 
-/// What one answer used, or one more line of it, and when it came, if the harness says.
+/// The usage of one answer, or of one more line of it, and its time, if the harness reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     pub at_ms: Option<i64>,
     pub usage: Usage,
 }
 
-/// Reads on from where a cursor is. `size`: the file's, now.
+/// Reads on from a cursor. `size`: the file's current size.
 pub fn read(
     dialect: Dialect,
     file: &mut (impl Read + Seek),
@@ -115,7 +115,7 @@ pub fn read(
     file.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
     file.take((size - from).min(MAX_READ)).read_to_end(&mut text)?;
-    // What has no end yet is read the next time.
+    // An incomplete line is read the next time.
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     let mut lines = text[..whole].split(|byte| *byte == b'\n');
     if is_cut {
@@ -130,12 +130,12 @@ pub fn read(
 struct Reader {
     dialect: Dialect,
     cursor: Cursor,
-    /// What is older is counted already, unless it is remembered.
+    /// Answers before this are counted already, unless they are remembered.
     old_ms: i64,
-    /// It is a different file, or it was rewritten.
+    /// Whether it is a different file, or was rewritten.
     is_anew: bool,
     answers: Vec<Answer>,
-    /// Where an answer is among them.
+    /// The index of each answer by its id.
     places: BTreeMap<String, usize>,
 }
 
@@ -143,7 +143,7 @@ struct Answer {
     id: Option<String>,
     at_ms: Option<i64>,
     model: Option<String>,
-    /// What was counted of it before.
+    /// What was counted before.
     before: Tokens,
     tokens: Tokens,
 }
@@ -165,7 +165,7 @@ impl Reader {
             Dialect::Gemini => has(line, b"\"tokens\""),
         };
         if may_tell {
-            // Whatever it is, it is no line of the transcript that tells anything.
+            // None: the line has no usage after all.
             let _ = match self.dialect {
                 Dialect::Claude => self.claude(line),
                 Dialect::Codex => self.codex(line),
@@ -182,7 +182,7 @@ impl Reader {
             ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"];
         let [input, created, cached, out] = members(usage?, fields)?.map(|field| field.and_then(number));
         let model = model.and_then(Raw::string);
-        // Said by the program itself, not by a model.
+        // Synthetic answers are the program's own, not a model's.
         let is_answer = kind?.string()? == "assistant" && model.as_deref() != Some("<synthetic>");
         if !is_answer || input.or(cached).or(out).is_none() {
             return None;
@@ -229,7 +229,7 @@ impl Reader {
         let total = running(total?)?;
         let more = match self.cursor.total.filter(|before| total.at_least(*before)) {
             Some(before) => total.beyond(before),
-            // A conversation that was forked off begins with the total of the other.
+            // A forked conversation begins with the total of the original.
             None => last.and_then(running).unwrap_or(total),
         };
         self.cursor.total = Some(total);
@@ -245,7 +245,7 @@ impl Reader {
         at_ms.is_some_and(|at_ms| at_ms < self.old_ms || self.is_anew && at_ms == self.old_ms)
     }
 
-    /// A line about an answer.
+    /// Adds a line about an answer.
     fn meet(&mut self, id: String, at_ms: Option<i64>, model: Option<String>, tokens: Tokens) {
         if let Some(at) = self.places.get(&id) {
             let answer = &mut self.answers[*at];
@@ -287,7 +287,7 @@ fn running(total: Raw<'_>) -> Option<Tokens> {
     Some(Tokens { went_in: went_in?, out: out?, cached: cached.unwrap_or_default(), micros: 0 })
 }
 
-/// No answer uses more, and sums of them fit.
+/// A number of tokens. The limit is more than any answer uses, and keeps sums from overflowing.
 fn number(value: Raw<'_>) -> Option<u64> {
     value.literal()?.parse().ok().filter(|number| *number <= 1_000_000_000)
 }
@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// As the real programs wrote them, to a scripted model; without what was said.
+    /// Written by the real programs with a scripted model, with the conversation removed.
     const CLAUDE: &str = include_str!("transcripts/claude.jsonl");
     const CODEX: &str = include_str!("transcripts/codex.jsonl");
     const GEMINI: &str = include_str!("transcripts/gemini.jsonl");
@@ -355,7 +355,7 @@ mod tests {
             let (went_in, out, cached) = counted;
             assert_eq!(sum(&used), [(Some(model.to_owned()), went_in, out, cached)], "{dialect:?}");
             assert!(used.iter().all(|used| used.at_ms.is_some() && used.usage.source == UsageSource::Actual));
-            // Again, from there: nothing. And the same file in another place, as after a resume: nothing.
+            // Reading again finds nothing, nor does reading the same content under another name, as after a resume.
             assert_eq!(read_all(dialect, text.as_bytes(), cursor.clone()).0, []);
             let moved = Cursor { file: "elsewhere.jsonl".to_owned(), ..cursor };
             assert_eq!(read_all(dialect, text.as_bytes(), moved).0, [], "{dialect:?}");
@@ -429,7 +429,7 @@ mod tests {
             for end in ends {
                 let (more, next) = read_all(dialect, &text.as_bytes()[..end], cursor);
                 used.extend(more);
-                // As it is kept.
+                // Serialized, as it is stored.
                 cursor = serde_json::from_str(&serde_json::to_string(&next).unwrap()).unwrap();
             }
             prop_assert_eq!(sum(&used), whole);

@@ -31,15 +31,15 @@ fn over(actor: &str, name: &str) -> KnownInstance {
 struct Case<'a> {
     env: &'a [(&'a str, &'a str)],
     above: Vec<KnownInstance>,
-    /// Known, but not of a process above.
+    /// Known, but not by a process above.
     elsewhere: Vec<KnownInstance>,
     client: Option<(&'a str, Option<&'a str>)>,
     flag: Option<&'a str>,
 }
 
 impl Case<'_> {
-    /// Looks up what the store would be asked for, then asks the rule.
-    fn who(&self) -> Result<(String, String, ToldBy), Refusal> {
+    /// Looks up what the store would return, then applies the rule.
+    fn who(&self) -> Result<(String, String, InstanceSource), Refusal> {
         let env =
             |name: &str| self.env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let client =
@@ -65,7 +65,7 @@ impl Case<'_> {
         identify(&clues).map(|who| (who.actor.to_string(), who.instance.to_string(), who.told_by))
     }
 
-    fn is(&self, actor: &str, instance: &str, told_by: ToldBy) {
+    fn is(&self, actor: &str, instance: &str, told_by: InstanceSource) {
         assert_eq!(self.who(), Ok((actor.to_owned(), instance.to_owned(), told_by)));
     }
 
@@ -87,28 +87,28 @@ fn a_call_that_names_its_conversation_is_that_conversations() {
         Case { above: above(), client: Some(("codex-mcp-client", Some(name))), ..Case::default() }.is(
             "agent:codex",
             name,
-            ToldBy::Request,
+            InstanceSource::Request,
         );
     }
-    // No hook ever spoke: the call still says whose it is, whatever started the client.
+    // Without hooks, the call still names its conversation, whatever started the client.
     let claude = vec![live("agent:claude", "outer")];
     Case { above: claude, env: &[CLAUDE], client: Some(("codex", Some("x"))), ..Case::default() }.is(
         "agent:codex",
         "x",
-        ToldBy::Request,
+        InstanceSource::Request,
     );
-    // Its hooks said who it is: the server does not have that from its environment.
+    // Its hooks registered another actor, which the server's environment does not show.
     let zed = vec![live("agent:zed", "one")];
     Case { above: zed, client: Some(("codex", Some("one"))), ..Case::default() }.is(
         "agent:zed",
         "one",
-        ToldBy::Request,
+        InstanceSource::Request,
     );
     let named = [("ONUS_ACTOR", "agent:zed"), ("ONUS_INSTANCE", "i")];
     Case { above: above(), env: &named, client: Some(("codex", Some("one"))), ..Case::default() }.is(
         "agent:zed",
         "i",
-        ToldBy::Name,
+        InstanceSource::Name,
     );
 }
 
@@ -138,10 +138,14 @@ fn conversation_of(fields: &dyn Fn(&str) -> Option<String>, client: &str) -> Opt
 fn a_variable_is_believed_about_a_live_conversation_of_that_very_process() {
     let above = || vec![live("agent:codex", "one"), live("agent:codex", "two"), over("agent:codex", "old")];
     let by = |session: &'static str| [("CODEX_SESSION_ID", session)];
-    Case { above: above(), env: &by("two"), ..Case::default() }.is("agent:codex", "two", ToldBy::Variable);
-    // A sub-agent's shell has its own thread's name, too.
+    Case { above: above(), env: &by("two"), ..Case::default() }.is(
+        "agent:codex",
+        "two",
+        InstanceSource::Variable,
+    );
+    // A sub-agent's shell also has the name of its own thread.
     let part = [("CODEX_SESSION_ID", "two"), ("CODEX_THREAD_ID", "part")];
-    Case { above: above(), env: &part, ..Case::default() }.is("agent:codex", "two", ToldBy::Variable);
+    Case { above: above(), env: &part, ..Case::default() }.is("agent:codex", "two", InstanceSource::Variable);
     for stale in [by("old"), by("never heard of"), [("CODEX_THREAD_ID", "part")]] {
         Case { above: above(), env: &stale, ..Case::default() }.refused(&["one", "two"]);
     }
@@ -153,21 +157,29 @@ fn a_variable_is_believed_about_a_live_conversation_of_that_very_process() {
 
 #[test]
 fn a_stale_variable_does_not_beat_what_hooks_said_last() {
-    // After /clear the server keeps the variable of the conversation before.
+    // After /clear the server keeps the variable of the previous conversation.
     let server = [CLAUDE, ("CLAUDE_CODE_SESSION_ID", "a")];
     let client = Some(("claude-code", None));
     let cleared = vec![live("agent:claude", "b"), over("agent:claude", "a")];
-    Case { above: cleared, env: &server, client, ..Case::default() }.is("agent:claude", "b", ToldBy::OnlyOne);
-    // The same if the end of the first was never reported: one conversation at a time runs there.
+    Case { above: cleared, env: &server, client, ..Case::default() }.is(
+        "agent:claude",
+        "b",
+        InstanceSource::OnlyOne,
+    );
+    // The same if the end of the first was never reported, since it runs one conversation at a time.
     let unreported = vec![live("agent:claude", "b"), live("agent:claude", "a")];
     Case { above: unreported, env: &server, client, ..Case::default() }.is(
         "agent:claude",
         "b",
-        ToldBy::OnlyOne,
+        InstanceSource::OnlyOne,
     );
-    // It went back.
+    // It returned to the first.
     let back = vec![live("agent:claude", "a"), live("agent:claude", "b")];
-    Case { above: back, env: &server, client, ..Case::default() }.is("agent:claude", "a", ToldBy::Variable);
+    Case { above: back, env: &server, client, ..Case::default() }.is(
+        "agent:claude",
+        "a",
+        InstanceSource::Variable,
+    );
     Case { above: vec![over("agent:claude", "a")], env: &server, client, ..Case::default() }.refused(&[]);
 }
 
@@ -177,24 +189,24 @@ fn without_a_variable_it_is_the_only_live_conversation_or_nobody() {
     Case { above: vec![live("agent:gemini", "g")], env: &gemini, ..Case::default() }.is(
         "agent:gemini",
         "g",
-        ToldBy::OnlyOne,
+        InstanceSource::OnlyOne,
     );
     let codex = || vec![live("agent:codex", "one"), live("agent:codex", "two")];
     Case { above: codex(), client: Some(("codex", None)), ..Case::default() }.refused(&["one", "two"]);
     Case { above: codex(), ..Case::default() }.refused(&["one", "two"]);
     let one = vec![live("agent:codex", "one"), over("agent:codex", "two")];
-    Case { above: one, ..Case::default() }.is("agent:codex", "one", ToldBy::OnlyOne);
+    Case { above: one, ..Case::default() }.is("agent:codex", "one", InstanceSource::OnlyOne);
 }
 
 #[test]
 fn a_variable_counts_where_no_hook_ever_spoke() {
     let codex = [("CODEX_SESSION_ID", "root"), ("CODEX_THREAD_ID", "part")];
-    Case { env: &codex, ..Case::default() }.is("agent:codex", "root", ToldBy::VariableAlone);
-    // In a sandbox no process above can be seen: what is known of the conversation counts all the same.
+    Case { env: &codex, ..Case::default() }.is("agent:codex", "root", InstanceSource::VariableAlone);
+    // In a sandbox no process above is visible, but what is known about the conversation counts.
     Case { env: &codex, elsewhere: vec![live("agent:codex", "root")], ..Case::default() }.is(
         "agent:codex",
         "root",
-        ToldBy::VariableAlone,
+        InstanceSource::VariableAlone,
     );
     Case { env: &codex, elsewhere: vec![over("agent:codex", "root")], ..Case::default() }.refused(&[]);
 }
@@ -204,36 +216,44 @@ fn of_two_harnesses_in_a_sandbox_it_is_the_one_started_last() {
     let env = [CLAUDE, ("CLAUDE_CODE_SESSION_ID", "outer"), ("CODEX_THREAD_ID", "inner")];
     let inner = KnownInstance { process: Some(process(2)), ..live("agent:codex", "inner") };
     let elsewhere = vec![live("agent:claude", "outer"), inner];
-    Case { env: &env, elsewhere, ..Case::default() }.is("agent:codex", "inner", ToldBy::Variable);
+    Case { env: &env, elsewhere, ..Case::default() }.is("agent:codex", "inner", InstanceSource::Variable);
 }
 
 #[test]
 fn a_shell_and_the_server_of_a_client_without_hooks_are_one_instance() {
     let above = || vec![live("agent:opencode", "mcp-70-8")];
     let client = Some(("opencode", None));
-    Case { above: above(), client, ..Case::default() }.is("agent:opencode", "mcp-70-8", ToldBy::Connection);
+    Case { above: above(), client, ..Case::default() }.is(
+        "agent:opencode",
+        "mcp-70-8",
+        InstanceSource::Connection,
+    );
     let shell = [("OPENCODE", "1")];
     Case { above: above(), env: &shell, ..Case::default() }.is(
         "agent:opencode",
         "mcp-70-8",
-        ToldBy::Connection,
+        InstanceSource::Connection,
     );
-    // A person's terminal below the same program, and another agent's shell there, are not it.
-    Case { above: above(), ..Case::default() }.is("human:alice", "person", ToldBy::Person);
+    // A person's terminal below the same program, and another agent's shell there, are other instances.
+    Case { above: above(), ..Case::default() }.is("human:alice", "person", InstanceSource::Person);
     Case { above: above(), env: &[("CURSOR_AGENT", "1")], ..Case::default() }.is(
         "agent:cursor",
         "worktree:/w/t",
-        ToldBy::Folder,
+        InstanceSource::Folder,
     );
-    // Another connection of the same program says nothing about this one.
+    // Another connection of the same program does not count for this one.
     let other = vec![live("agent:opencode", "mcp-71-9")];
-    Case { above: other, client, ..Case::default() }.is("agent:opencode", "mcp-70-8", ToldBy::Connection);
-    // Once a hook has spoken, a connection says nothing any more.
+    Case { above: other, client, ..Case::default() }.is(
+        "agent:opencode",
+        "mcp-70-8",
+        InstanceSource::Connection,
+    );
+    // Once a hook was heard, a connection no longer counts.
     let both = vec![live("agent:gemini", "mcp-70-8"), live("agent:gemini", "g")];
     Case { above: both, client: Some(("gemini-cli", None)), ..Case::default() }.is(
         "agent:gemini",
         "g",
-        ToldBy::OnlyOne,
+        InstanceSource::OnlyOne,
     );
 }
 
@@ -242,11 +262,11 @@ fn a_person_is_untouched_by_what_agents_registered() {
     let above = vec![live("agent:codex", "one"), live("agent:codex", "two")];
     let refusal = Case { above, flag: Some("human:alice"), ..Case::default() }.who().unwrap_err();
     assert_eq!(refusal.code, Code::Identity, "an agent's shell is no person's terminal");
-    Case::default().is("human:alice", "person", ToldBy::Person);
+    Case::default().is("human:alice", "person", InstanceSource::Person);
     Case { above: vec![live("human:bob", "terminal")], ..Case::default() }.is(
         "human:bob",
         "person",
-        ToldBy::Person,
+        InstanceSource::Person,
     );
 }
 

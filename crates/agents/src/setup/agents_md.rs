@@ -1,11 +1,11 @@
-//! Any agent that reads AGENTS.md (agents.md, looked up November 2026): instructions alone, since there is no common form
+//! Any agent that reads AGENTS.md (agents.md, as of November 2026): instructions only, since there is no common format
 //! for hooks or MCP servers, and no common place for a user's own.
 
 use std::path::PathBuf;
 
 use onus_core::refusal::{Refusal, Step};
 
-use super::{Agent, Ground, Level, Part, Target};
+use super::{Agent, Level, Part, SetupEnv, Target};
 
 pub(super) const AGENT: Agent = Agent {
     name: "agents-md",
@@ -24,15 +24,15 @@ pub(super) const AGENT: Agent = Agent {
               folder writable",
 };
 
-fn nowhere(_: &Ground<'_>) -> Option<PathBuf> {
+fn nowhere(_: &SetupEnv<'_>) -> Option<PathBuf> {
     None
 }
 
-fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
-    match ground.level {
+fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
+    match setup_env.level {
         Level::Project => Ok(vec![Target {
-            path: ground.root.join("AGENTS.md"),
-            bounds: ground.bounds(),
+            path: setup_env.root.join("AGENTS.md"),
+            bounds: setup_env.bounds(),
             parts: vec![Part::Block],
         }]),
         Level::User => Err(Refusal::usage("AGENTS.md belongs to a project: there is none at user level")

@@ -5,31 +5,22 @@ use std::path::PathBuf;
 use onus_core::refusal::{Code, Refusal, Step};
 
 use super::plan::{Change, Keep, Plan};
-use super::{Ground, Level, files, receipt};
+use super::{Level, SetupEnv, files, receipt};
 
-/// What became of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    Created,
-    Changed,
-    /// As it was, byte for byte, before onus was set up.
-    Restored,
-    Removed,
-    Unchanged,
+onus_core::spelled! {
+    /// What became of a file.
+    Done {
+        Created = "created",
+        Changed = "changed",
+        /// It is byte for byte what it was before onus was set up.
+        Restored = "restored",
+        Removed = "removed",
+        Unchanged = "unchanged",
+    }
 }
 
 impl Done {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Done::Created => "created",
-            Done::Changed => "changed",
-            Done::Restored => "restored",
-            Done::Removed => "removed",
-            Done::Unchanged => "unchanged",
-        }
-    }
-
-    /// What a change comes to.
+    /// The outcome of a change.
     pub fn of(change: &Change) -> Done {
         match (&change.before, &change.after) {
             (before, after) if before == after => Done::Unchanged,
@@ -41,7 +32,7 @@ impl Done {
     }
 }
 
-/// What has to be put back if a later file fails.
+/// What to restore if a later file fails.
 struct Undo<'a> {
     change: &'a Change,
     /// The folders made for the file, and for its receipt.
@@ -50,7 +41,7 @@ struct Undo<'a> {
 }
 
 /// Writes a plan: all of it, or nothing.
-pub fn apply(ground: &Ground<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
+pub fn apply(setup_env: &SetupEnv<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
     for change in plan.changes.iter().filter(|change| change.changes()) {
         let seen = files::look(&change.path, &change.bounds)?;
         if seen.real != change.real || seen.text != change.before {
@@ -63,19 +54,19 @@ pub fn apply(ground: &Ground<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
     let mut undo = Vec::new();
     for change in &plan.changes {
         let mut step =
-            Undo { change, made: Vec::new(), receipt: receipt::load(&ground.receipts, &change.real) };
-        let outcome = write(ground, change, &mut step.made);
+            Undo { change, made: Vec::new(), receipt: receipt::load(&setup_env.receipts, &change.real) };
+        let outcome = write(setup_env, change, &mut step.made);
         undo.push(step);
         if let Err(refusal) = outcome {
-            put_back(ground, &undo);
+            put_back(setup_env, &undo);
             return Err(refusal.next(Step::plain("nothing was changed")));
         }
     }
-    // Only now: until here everything can be put back.
+    // Only now, since up to here everything can be restored.
     for change in &plan.changes {
         if change.receipt == Keep::Forget {
-            // One that stays says of a file what is no longer so, and is not believed.
-            let _ = receipt::forget(&ground.receipts, &change.real);
+            // A receipt that stays no longer matches its file, so it is ignored.
+            let _ = receipt::forget(&setup_env.receipts, &change.real);
         }
         if change.after.is_none() {
             files::remove_folders(&change.made);
@@ -84,31 +75,31 @@ pub fn apply(ground: &Ground<'_>, plan: &Plan) -> Result<Vec<Done>, Refusal> {
     Ok(plan.changes.iter().map(Done::of).collect())
 }
 
-fn write(ground: &Ground<'_>, change: &Change, made: &mut Vec<PathBuf>) -> Result<(), Refusal> {
+fn write(setup_env: &SetupEnv<'_>, change: &Change, made: &mut Vec<PathBuf>) -> Result<(), Refusal> {
     let mut folders = Vec::new();
     if change.changes() && change.after.is_some() {
         folders = files::make_folders(&change.real)?;
         made.extend(folders.iter().cloned());
     }
-    // Before the file: should we be killed in between, the receipt of a file that was not written says nothing.
+    // Before the file: after a kill in between, the receipt does not match the unwritten file, and is ignored.
     if let Keep::Save(receipt) = &change.receipt {
         let mut receipt = receipt.clone();
         receipt.made.extend(folders);
-        made.extend(receipt::save(&ground.receipts, &change.real, &receipt)?);
+        made.extend(receipt::save(&setup_env.receipts, &change.real, &receipt)?);
     }
     if !change.changes() {
         return Ok(());
     }
     match &change.after {
         Some(text) => {
-            let mode = if ground.level == Level::User { 0o600 } else { 0o666 };
+            let mode = if setup_env.level == Level::User { 0o600 } else { 0o666 };
             files::write(&change.real, text, mode)
         }
         None => files::remove(&change.real),
     }
 }
 
-fn put_back(ground: &Ground<'_>, undo: &[Undo<'_>]) {
+fn put_back(setup_env: &SetupEnv<'_>, undo: &[Undo<'_>]) {
     for step in undo.iter().rev() {
         let Undo { change, made, receipt } = step;
         if change.changes() {
@@ -118,8 +109,8 @@ fn put_back(ground: &Ground<'_>, undo: &[Undo<'_>]) {
             };
         }
         let _ = match receipt {
-            Some(receipt) => receipt::save(&ground.receipts, &change.real, receipt).map(drop),
-            None => receipt::forget(&ground.receipts, &change.real),
+            Some(receipt) => receipt::save(&setup_env.receipts, &change.real, receipt).map(drop),
+            None => receipt::forget(&setup_env.receipts, &change.real),
         };
         for folder in made.iter().rev() {
             let _ = std::fs::remove_dir(folder);

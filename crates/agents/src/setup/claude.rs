@@ -1,10 +1,10 @@
 //! Claude Code.
 //!
-//! Looked up November 2026 (code.claude.com: hooks, settings, mcp, sandboxing; version 2.1.3xx): hooks as groups of
-//! `matcher` and `hooks` under the event's name, `timeout` in seconds, no matcher meaning every tool; `systemMessage` is shown
+//! As of November 2026 (code.claude.com: hooks, settings, mcp, sandboxing; version 2.1.3xx): hooks are groups of
+//! `matcher` and `hooks` under the event's name, `timeout` is in seconds, and no matcher means every tool; `systemMessage` is shown
 //! to the user. Settings are strict JSON: a file with a comment or a trailing comma is discarded whole. MCP servers of a
-//! project lie in `.mcp.json` and are approved once by each user, those of a user in `~/.claude.json`. `CLAUDE_CONFIG_DIR`
-//! moves the user's folder. In `allowWrite`, `//` begins an absolute path, in old versions and new.
+//! project are in `.mcp.json` and approved once by each user, those of a user in `~/.claude.json`. `CLAUDE_CONFIG_DIR`
+//! moves the user's folder. In `allowWrite`, `//` begins an absolute path, in old and new versions.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::json::Dialect;
-use super::{Agent, Allowance, Ground, Level, Part, Target, hooks};
+use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
@@ -47,31 +47,30 @@ pub(super) const AGENT: Agent = Agent {
               and work",
 };
 
-fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
-    ground.set("CLAUDE_CONFIG_DIR").or_else(|| Some(ground.home.as_deref()?.join(".claude")))
+fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
+    setup_env.set("CLAUDE_CONFIG_DIR").or_else(|| Some(setup_env.home.as_deref()?.join(".claude")))
 }
 
-fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
+fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let parts = Part::Hooks {
         dialect: Dialect::Strict,
         hooks: hooks("claude", EVENTS, None, TIMEOUT_S),
         mark: "onus hook claude",
     };
-    let (folder, servers, words) = match ground.level {
+    let (folder, servers, words) = match setup_env.level {
         Level::Project => {
-            let root = &ground.root;
+            let root = &setup_env.root;
             (root.join(".claude"), root.join(".mcp.json"), root.join("CLAUDE.md"))
         }
-        Level::User => match ground.set("CLAUDE_CONFIG_DIR") {
+        Level::User => match setup_env.set("CLAUDE_CONFIG_DIR") {
             Some(folder) => (folder.clone(), folder.join(".claude.json"), folder.join("CLAUDE.md")),
             None => {
-                let home = ground.home()?;
-                let folder = home.join(".claude");
-                (folder.clone(), home.join(".claude.json"), folder.join("CLAUDE.md"))
+                let folder = setup_env.in_home(".claude")?;
+                (folder.clone(), setup_env.in_home(".claude.json")?, folder.join("CLAUDE.md"))
             }
         },
     };
-    let target = |path, part| Target { path, bounds: ground.bounds(), parts: vec![part] };
+    let target = |path, part| Target { path, bounds: setup_env.bounds(), parts: vec![part] };
     Ok(vec![
         target(folder.join("settings.json"), parts),
         target(servers, Part::Server(Dialect::Strict)),
@@ -79,13 +78,13 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
     ])
 }
 
-fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
+fn allowance(setup_env: &SetupEnv<'_>, store: &str) -> Option<Allowance> {
     let item = format!("/{store}");
     let lines = vec![format!(
         "\"sandbox\": {{ \"filesystem\": {{ \"allowWrite\": [{}] }} }}",
         serde_json::Value::from(item.as_str())
     )];
     let part = Part::Item { dialect: Dialect::Strict, path: &["sandbox", "filesystem", "allowWrite"], item };
-    let path = ground.root.join(".claude").join("settings.local.json");
-    Some((Target { path, bounds: Bounds::Tree(ground.root.clone()), parts: vec![part] }, lines))
+    let path = setup_env.root.join(".claude").join("settings.local.json");
+    Some((Target { path, bounds: Bounds::Tree(setup_env.root.clone()), parts: vec![part] }, lines))
 }

@@ -1,11 +1,11 @@
 //! Codex CLI.
 //!
-//! Looked up November 2026 (developers.openai.com/codex: hooks, config, sandbox; openai/codex `codex-rs/hooks`, version
-//! 0.15x): `hooks.json` beside `config.toml`, in Claude Code's shape, read as strict JSON, `timeout` in seconds; unknown
-//! events are passed over. `SessionEnd` (tried with 0.166) may take at most 3 s. Edits are `apply_patch`, also matched as `Edit`
-//! and `Write`. Hooks run once they are trusted (`/hooks`; `trust.rs` says how that is kept), a project's files once the
-//! project is. `CODEX_HOME` moves the user's folder. MCP servers get few variables of the environment, and those that `env_vars`
-//! names. The `workspace-write` sandbox keeps `.git` read-only; a writable root of its own opens a folder in it (tried with 0.166).
+//! As of November 2026 (developers.openai.com/codex: hooks, config, sandbox; openai/codex `codex-rs/hooks`, version
+//! 0.15x): `hooks.json` is beside `config.toml`, in Claude Code's format, read as strict JSON, with `timeout` in seconds; unknown
+//! events are ignored. `SessionEnd` (tested with 0.166) may take at most 3 s. Edits are `apply_patch`, also matched as `Edit`
+//! and `Write`. Hooks run once they are trusted (`/hooks`; `trust.rs` says where that is stored), a project's files once the
+//! project is trusted. `CODEX_HOME` moves the user's folder. MCP servers get few variables of the environment, and those that
+//! `env_vars` names. The `workspace-write` sandbox keeps `.git` read-only; a writable root opens a folder in it (tested with 0.166).
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::json::Dialect;
-use super::{Agent, Allowance, Ground, Level, Part, Target, hooks, toml, trust};
+use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, toml, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
@@ -28,7 +28,7 @@ const EVENTS: &[(&str, Option<&str>)] = &[
 ];
 
 const TIMEOUT_S: u64 = 10;
-/// Codex gives the end of a session no more.
+/// The most that Codex allows at the end of a session.
 const END_TIMEOUT_S: u64 = 3;
 
 const MARK: &str = "onus hook codex";
@@ -41,7 +41,7 @@ pub(super) const AGENT: Agent = Agent {
     user_folder,
     targets,
     allowance,
-    distrust: |ground| trust::codex(ground, &user_folder(ground)?, MARK),
+    distrust: |setup_env| trust::codex(setup_env, &user_folder(setup_env)?, MARK),
     notes: &[
         "Codex runs new or changed hooks only after you have trusted them: enter /hooks in Codex and review them",
         "Codex reads a project's .codex/ only if the project is trusted: it asks when it starts there",
@@ -50,25 +50,22 @@ pub(super) const AGENT: Agent = Agent {
               commands fail there. Hooks and the MCP server run outside the sandbox and work",
 };
 
-fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
-    ground.set("CODEX_HOME").or_else(|| Some(ground.home.as_deref()?.join(".codex")))
+fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
+    setup_env.set("CODEX_HOME").or_else(|| Some(setup_env.home.as_deref()?.join(".codex")))
 }
 
-fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
+fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let mut hooks = hooks("codex", EVENTS, None, TIMEOUT_S);
     hooks.iter_mut().filter(|hook| hook.event == "SessionEnd").for_each(|hook| hook.timeout = END_TIMEOUT_S);
     let parts = Part::Hooks { dialect: Dialect::Strict, hooks, mark: MARK };
-    let (folder, words) = match ground.level {
-        Level::Project => (ground.root.join(".codex"), ground.root.join("AGENTS.md")),
-        Level::User => match ground.set("CODEX_HOME") {
-            Some(folder) => (folder.clone(), folder.join("AGENTS.md")),
-            None => {
-                let folder = ground.home()?.join(".codex");
-                (folder.clone(), folder.join("AGENTS.md"))
-            }
-        },
+    let (folder, words) = match setup_env.level {
+        Level::Project => (setup_env.root.join(".codex"), setup_env.root.join("AGENTS.md")),
+        Level::User => {
+            let folder = setup_env.set("CODEX_HOME").map_or_else(|| setup_env.in_home(".codex"), Ok)?;
+            (folder.clone(), folder.join("AGENTS.md"))
+        }
     };
-    let target = |path, part| Target { path, bounds: ground.bounds(), parts: vec![part] };
+    let target = |path, part| Target { path, bounds: setup_env.bounds(), parts: vec![part] };
     Ok(vec![
         target(folder.join("hooks.json"), parts),
         target(folder.join("config.toml"), Part::TomlServer),
@@ -76,8 +73,8 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
     ])
 }
 
-fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
-    let folder = user_folder(ground)?;
+fn allowance(setup_env: &SetupEnv<'_>, store: &str) -> Option<Allowance> {
+    let folder = user_folder(setup_env)?;
     let part = Part::TomlRoot(store.to_owned());
     let target = Target { path: folder.join("config.toml"), bounds: Bounds::Own, parts: vec![part] };
     Some((target, toml::root_lines(store)))

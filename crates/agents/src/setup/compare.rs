@@ -1,19 +1,19 @@
-//! An entry of ours compared with what it should be: the whole entry, since any part of it can change what it runs.
+//! Compares an entry of ours with what it should be: the whole entry, since any part of it can change what it runs.
 
 use onus_core::quote::is_hidden;
 use serde_json::{Map, Value, json};
 
-/// What is shown of a name or a value; the rest is in the file.
+/// The most that is shown of a name or a value.
 const SHOWN: usize = 60;
-/// More differences than this are one: it is something else.
+/// The most differences that are listed.
 const MOST: usize = 8;
 
-/// The MCP server, as every agent is given it.
+/// The entry of our MCP server, the same for every agent.
 pub(super) fn server() -> Value {
     json!({ "command": "onus", "args": ["mcp"] })
 }
 
-/// Whether a server's entry runs `onus mcp`, with whatever else it says: one that was changed, and still ours to take out.
+/// Whether a server's entry runs `onus mcp`, whatever else it has: then it is ours to remove, even if it was changed.
 pub(super) fn runs_onus(entry: &Value) -> bool {
     let program = entry["command"].as_str().unwrap_or_default();
     let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn runs_onus(entry: &Value) -> bool {
     matches!(program, "onus" | "onus.exe") && args.is_some_and(|args| args.iter().any(|word| word == "mcp"))
 }
 
-/// Where two values differ, by their keys. Of what should not be there the names are told, and nothing else.
+/// Where two values differ, by their keys. Of unexpected entries only the names are reported.
 pub(super) fn differences(at: &str, should: &Value, is: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(at, should, is, &mut found);
@@ -65,7 +65,7 @@ fn compare(at: &str, should: &Value, is: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// A name that somebody else gave.
+/// A name that somebody else chose, shortened and made visible.
 pub(super) fn shown(name: &str) -> String {
     name.chars().take(SHOWN).map(|c| if is_hidden(c) { '?' } else { c }).collect()
 }

@@ -1,11 +1,11 @@
-//! Two texts, line by line, as people read them.
+//! Compares two texts line by line, for people.
 
-/// Lines around a change that are shown with it.
+/// Lines of context around a change.
 const AROUND: usize = 3;
-/// Beyond this much work the middle is shown as replaced.
+/// Beyond this many comparisons the middle is shown as replaced.
 const MAX_CELLS: usize = 4_000_000;
 
-/// What makes one text another: lines that stay, that go (`-`) and that come (`+`).
+/// The differences between two texts: unchanged, removed (`-`) and added (`+`) lines.
 pub fn diff(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let lines = compared(&old, &new);

@@ -1,4 +1,4 @@
-//! The files themselves: looked at with suspicion, and written all at once.
+//! Reads agents' configuration files with suspicion, and writes them atomically.
 //!
 //! A repository's author decides what is in a clone. A link there is followed only while it stays in the work tree and
 //! out of the folders of git and onus. In the user's own configuration a link may lead anywhere (people keep their
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use onus_core::refusal::{Code, Refusal, Step};
 use rustix::fs::{Mode, OFlags};
 
-/// Where a file may lie.
+/// Where a file may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bounds {
     /// In this work tree.
@@ -21,11 +21,11 @@ pub enum Bounds {
     Own,
 }
 
-/// Folders in a work tree that no configuration of an agent lies in: what is written there takes effect elsewhere.
+/// Folders in a work tree that no agent's configuration may be in: a file there takes effect elsewhere.
 const CLOSED: [&str; 2] = [".git", ".onus"];
 
 impl Bounds {
-    /// Agents' configuration is small: more than this is something else. Claude Code keeps its state in the user's file.
+    /// The largest size. Agents' configuration is small, but Claude Code also keeps its state in the user's file.
     pub(super) fn max_bytes(&self) -> u64 {
         match self {
             Bounds::Tree(_) => 1024 * 1024,
@@ -60,15 +60,15 @@ impl Bounds {
     }
 }
 
-/// The most that any of the files may have.
+/// The largest size of any of the files.
 pub(super) const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A file as it is.
+/// A file as it was read.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Where it really lies, links followed.
+    /// Its path with links resolved.
     pub real: PathBuf,
-    /// None: it is not there.
+    /// None if it does not exist.
     pub text: Option<String>,
 }
 
@@ -86,7 +86,7 @@ fn trouble(path: &Path, error: &std::io::Error) -> Refusal {
     Refusal::new(code, format!("{}: {error}", path.display()))
 }
 
-/// Reads a file, and makes sure that it is one that may be written.
+/// Reads a file, and checks that it may be written.
 pub fn look(path: &Path, bounds: &Bounds) -> Result<Seen, Refusal> {
     let real = real(path)?;
     bounds.hold(path, &real)?;
@@ -94,7 +94,7 @@ pub fn look(path: &Path, bounds: &Bounds) -> Result<Seen, Refusal> {
     Ok(Seen { real, text })
 }
 
-/// A file that is opened without following a link or waiting for a pipe's writer.
+/// Opens a file without following a link or waiting for a pipe's writer.
 fn open(real: &Path) -> std::io::Result<File> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(real, how, Mode::empty())?))
@@ -132,7 +132,7 @@ fn read(path: &Path, real: &Path, max: u64) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// What the user wrote down for themselves: a plain file of theirs, or nothing.
+/// Reads a regular file that belongs to the user.
 pub(super) fn read_own(path: &Path, max: u64) -> Option<Vec<u8>> {
     let file = open(path).ok()?;
     let meta = file.metadata().ok()?;
@@ -144,7 +144,7 @@ pub(super) fn read_own(path: &Path, max: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Where a path leads, of which the last part or more need not be there.
+/// Resolves a path whose last components need not exist.
 fn real(path: &Path) -> Result<PathBuf, Refusal> {
     match path.symlink_metadata() {
         Ok(_) => path.canonicalize().map_err(|error| match error.kind() {
@@ -162,14 +162,14 @@ fn real_folder(path: &Path) -> std::io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Ok(real), ..) => Ok(real),
         (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
-            // A link that leads nowhere is not a folder that is still to be made.
+            // A dangling link is not a folder that can be made.
             if path.is_symlink() { Err(error) } else { Ok(real_folder(parent)?.join(name)) }
         }
         (Err(error), ..) => Err(error),
     }
 }
 
-/// Makes the folders that are missing above a file, outermost first, and says which.
+/// Makes the missing folders above a file, outermost first, and returns them.
 pub fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let missing: Vec<PathBuf> =
         file.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
@@ -177,7 +177,7 @@ pub fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
     for folder in missing.into_iter().rev() {
         match fs::create_dir(&folder) {
             Ok(()) => made.push(folder),
-            // Somebody else made it meanwhile: it is there, and not ours to remove.
+            // Another process made it meanwhile, so it is not ours to remove.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => {}
             Err(error) => {
                 remove_folders(&made);
@@ -188,7 +188,7 @@ pub fn make_folders(file: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(made)
 }
 
-/// Removes folders again, innermost first, as far as they are empty.
+/// Removes folders, innermost first, as long as they are empty.
 pub(super) fn remove_folders(folders: &[PathBuf]) {
     for folder in folders.iter().rev() {
         if fs::remove_dir(folder).is_err() {
@@ -197,8 +197,8 @@ pub(super) fn remove_folders(folders: &[PathBuf]) {
     }
 }
 
-/// Writes a file as a whole: whoever reads it sees the old text or the new one. Its permissions and owner stay; a new one
-/// gets `mode`, less what the user masks.
+/// Writes a file atomically: a reader sees the old text or the new one. Its permissions and owner are preserved; a new one
+/// gets `mode`, restricted by the user's umask.
 pub fn write(real: &Path, text: &str, mode: u32) -> Result<(), Refusal> {
     let folder = real.parent().unwrap_or(real);
     let name = real.file_name().unwrap_or_default().to_string_lossy();
@@ -207,7 +207,7 @@ pub fn write(real: &Path, text: &str, mode: u32) -> Result<(), Refusal> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(trouble(real, &error)),
     };
-    // Under a name that nobody can have taken before; gone again if anything fails.
+    // A unique name, removed again if anything fails.
     let mut temporary = tempfile::Builder::new()
         .prefix(&format!(".{name}.onus-"))
         .permissions(Permissions::from_mode(if kept.is_some() { 0o600 } else { mode }))
@@ -225,7 +225,7 @@ pub fn write(real: &Path, text: &str, mode: u32) -> Result<(), Refusal> {
     let written = temporary.write_all(text.as_bytes()).and_then(|()| temporary.as_file().sync_all());
     written.map_err(|error| trouble(real, &error))?;
     temporary.persist(real).map_err(|error| trouble(real, &error.error))?;
-    // The new name is synced too, where the file system can do that.
+    // The new name is synced, too, on file systems that support it.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }

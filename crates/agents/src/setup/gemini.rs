@@ -1,8 +1,8 @@
 //! Gemini CLI.
 //!
-//! Looked up November 2026 (google-gemini/gemini-cli: docs/hooks/reference.md, docs/reference/configuration.md,
-//! docs/cli/sandbox.md; version 0.5x): hooks and MCP servers both in `settings.json`, which may have comments but no
-//! trailing commas; `timeout` in milliseconds; for tools the matcher is a regular expression, and none means all.
+//! As of November 2026 (google-gemini/gemini-cli: docs/hooks/reference.md, docs/reference/configuration.md,
+//! docs/cli/sandbox.md; version 0.5x): hooks and MCP servers are both in `settings.json`, which may have comments but no
+//! trailing commas; `timeout` is in milliseconds; for tools the matcher is a regular expression, and none means all.
 //! Folder trust is on unless the user's settings switch it off (`trust.rs`): `--skip-trust` does not load a project's hooks.
 //! `systemMessage` is shown to the user. `GEMINI_CLI_HOME` moves the user's `.gemini`. In a container sandbox the whole
 //! program runs inside, its hooks and MCP servers too.
@@ -13,7 +13,7 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::json::Dialect;
-use super::{Agent, Allowance, Ground, Level, Part, Target, hooks, trust};
+use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
@@ -35,7 +35,7 @@ pub(super) const AGENT: Agent = Agent {
     user_folder,
     targets,
     allowance,
-    distrust: |ground| trust::gemini(ground, &user_folder(ground)?),
+    distrust: |setup_env| trust::gemini(setup_env, &user_folder(setup_env)?),
     notes: &[
         "Gemini CLI warns once about a project's new hooks; if folder trust is on, you have to trust the folder",
     ],
@@ -44,12 +44,12 @@ pub(super) const AGENT: Agent = Agent {
               image needs onus, and SANDBOX_MOUNTS=STORE:STORE:rw for the store's folder",
 };
 
-fn user_folder(ground: &Ground<'_>) -> Option<PathBuf> {
-    let home = ground.set("GEMINI_CLI_HOME").or_else(|| ground.home.clone())?;
+fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
+    let home = setup_env.set("GEMINI_CLI_HOME").or_else(|| setup_env.home.clone())?;
     Some(home.join(".gemini"))
 }
 
-fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
+fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let parts = vec![
         Part::Hooks {
             dialect: Dialect::Comments,
@@ -58,24 +58,21 @@ fn targets(ground: &Ground<'_>) -> Result<Vec<Target>, Refusal> {
         },
         Part::Server(Dialect::Comments),
     ];
-    let (folder, words) = match ground.level {
-        Level::Project => (ground.root.join(".gemini"), ground.root.join("GEMINI.md")),
+    let (folder, words) = match setup_env.level {
+        Level::Project => (setup_env.root.join(".gemini"), setup_env.root.join("GEMINI.md")),
         Level::User => {
-            let home = match ground.set("GEMINI_CLI_HOME") {
-                Some(home) => home,
-                None => ground.home()?.to_owned(),
-            };
-            let folder = home.join(".gemini");
+            let folder = setup_env.set("GEMINI_CLI_HOME").map(|home| home.join(".gemini"));
+            let folder = folder.map_or_else(|| setup_env.in_home(".gemini"), Ok)?;
             (folder.clone(), folder.join("GEMINI.md"))
         }
     };
     Ok(vec![
-        Target { path: folder.join("settings.json"), bounds: ground.bounds(), parts },
-        Target { path: words, bounds: ground.bounds(), parts: vec![Part::Block] },
+        Target { path: folder.join("settings.json"), bounds: setup_env.bounds(), parts },
+        Target { path: words, bounds: setup_env.bounds(), parts: vec![Part::Block] },
     ])
 }
 
-fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
+fn allowance(setup_env: &SetupEnv<'_>, store: &str) -> Option<Allowance> {
     let lines =
         vec![format!("\"tools\": {{ \"sandboxAllowedPaths\": [{}] }}", serde_json::Value::from(store))];
     let part = Part::Item {
@@ -83,6 +80,6 @@ fn allowance(ground: &Ground<'_>, store: &str) -> Option<Allowance> {
         path: &["tools", "sandboxAllowedPaths"],
         item: store.to_owned(),
     };
-    let path = user_folder(ground)?.join("settings.json");
+    let path = user_folder(setup_env)?.join("settings.json");
     Some((Target { path, bounds: Bounds::Own, parts: vec![part] }, lines))
 }

@@ -1,5 +1,5 @@
-//! Entries put into JSON files and taken out of them again. Everything else in the text stays as it is, byte by byte:
-//! comments, order, indentation, line ends.
+//! Puts entries into JSON files and removes them. Everything else in the text stays as it is, byte for byte:
+//! comments, order, indentation, line endings.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::compare::{self, differences, runs_onus, shown};
 use super::{Broken, Difference};
 
-/// What a file's reader understands beyond plain JSON.
+/// What a file's reader accepts beyond plain JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Strict,
@@ -18,13 +18,13 @@ pub enum Dialect {
     Comments,
 }
 
-/// One hook: the group under its event.
+/// One hook, which is a group under its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub event: &'static str,
-    /// None: whatever the event is about.
+    /// None for every tool.
     pub matcher: Option<&'static str>,
-    /// What the agent calls it in its own lists, where it has names.
+    /// Its name in the agent's own lists, if the agent has names for hooks.
     pub name: Option<&'static str>,
     pub command: String,
     /// In the agent's own unit.
@@ -47,27 +47,25 @@ impl Hook {
         group.insert("hooks".into(), json!([handler]));
         Value::Object(group)
     }
+}
 
-    /// Our hook, in the order that people write it in: a map sorts its keys.
-    fn input(&self) -> CstInputValue {
-        let text = |text: &str| CstInputValue::String(text.to_owned());
-        let mut handler = Vec::new();
-        if let Some(name) = self.name {
-            handler.push(("name".to_owned(), text(name)));
+/// The keys of our entries, in the order in which they are written: a map would sort them.
+const ORDER: [&str; 7] = ["matcher", "hooks", "name", "type", "command", "args", "timeout"];
+
+/// An entry of ours, to be written.
+fn input(entry: &Value) -> CstInputValue {
+    match entry {
+        Value::Object(map) => {
+            let fields = ORDER.iter().filter_map(|name| Some(((*name).to_owned(), input(map.get(*name)?))));
+            CstInputValue::Object(fields.collect())
         }
-        handler.push(("type".to_owned(), text("command")));
-        handler.push(("command".to_owned(), text(&self.command)));
-        handler.push(("timeout".to_owned(), CstInputValue::Number(self.timeout.to_string())));
-        let mut group = Vec::new();
-        if let Some(matcher) = self.matcher {
-            group.push(("matcher".to_owned(), text(matcher)));
-        }
-        group.push(("hooks".to_owned(), CstInputValue::Array(vec![CstInputValue::Object(handler)])));
-        CstInputValue::Object(group)
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        other => CstInputValue::String(other.as_str().unwrap_or_default().to_owned()),
     }
 }
 
-/// A file that is there but says nothing is the same as one that says `{}`.
+/// Treats an empty file like `{}`.
 fn or_empty(text: &str) -> &str {
     if text.trim().is_empty() { "{}\n" } else { text }
 }
@@ -92,7 +90,7 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
         };
         Broken { line: error.line_display(), why }
     })?;
-    // The tree has a place for comments whether they are allowed or not.
+    // The parser accepts comments even if they are not allowed.
     if dialect == Dialect::Strict
         && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
     {
@@ -107,12 +105,12 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
     }
 }
 
-/// What a file says, for looking at it only. None: it cannot be read.
+/// The value of a text, for reading only. None if it is invalid.
 pub(super) fn value(text: &str, dialect: Dialect) -> Option<Value> {
     parsed(or_empty(text), dialect).ok()?.0.value()?.to_serde_value()
 }
 
-/// The line that a part of the text begins on.
+/// The line that a node begins on.
 fn line_of(node: &CstNode) -> usize {
     let mut breaks = 0;
     let mut at = node.clone();
@@ -126,7 +124,7 @@ fn line_of(node: &CstNode) -> usize {
     }
 }
 
-/// A property's value. The same name twice is refused: readers differ in which of the two they believe.
+/// A property's value. A duplicate name is refused, since readers differ in which of the two counts.
 fn value_of(object: &CstObject, name: &str) -> Result<Option<CstNode>, Broken> {
     let mut found =
         object.properties().into_iter().filter(|prop| prop.decoded_name().as_deref() == Some(name));
@@ -137,27 +135,26 @@ fn value_of(object: &CstObject, name: &str) -> Result<Option<CstNode>, Broken> {
     Ok(first.value())
 }
 
+/// A property's value, which must be of this kind.
+fn kind_in<T>(
+    object: &CstObject,
+    name: &str,
+    (kind, of_kind): (&str, fn(&CstNode) -> Option<T>),
+) -> Result<Option<T>, Broken> {
+    let Some(node) = value_of(object, name)? else { return Ok(None) };
+    let broken = || Broken { line: line_of(&node), why: format!("{name} is not {kind}") };
+    of_kind(&node).map(Some).ok_or_else(broken)
+}
+
 fn object_in(object: &CstObject, name: &str) -> Result<Option<CstObject>, Broken> {
-    match value_of(object, name)? {
-        None => Ok(None),
-        Some(node) => match node.as_object() {
-            Some(inner) => Ok(Some(inner)),
-            None => Err(Broken { line: line_of(&node), why: format!("{name} is not an object") }),
-        },
-    }
+    kind_in(object, name, ("an object", CstNode::as_object))
 }
 
 fn array_in(object: &CstObject, name: &str) -> Result<Option<CstArray>, Broken> {
-    match value_of(object, name)? {
-        None => Ok(None),
-        Some(node) => match node.as_array() {
-            Some(inner) => Ok(Some(inner)),
-            None => Err(Broken { line: line_of(&node), why: format!("{name} is not an array") }),
-        },
-    }
+    kind_in(object, name, ("an array", CstNode::as_array))
 }
 
-/// The object under a name, made if it is not there.
+/// The object under a name, created if it is missing.
 fn object_made(object: &CstObject, name: &str) -> Result<CstObject, Broken> {
     match object_in(object, name)? {
         Some(inner) => Ok(inner),
@@ -178,7 +175,7 @@ fn take_out(object: &CstObject, name: &str) {
     }
 }
 
-/// The handlers of an event that run us, each with its group.
+/// The handlers of an event that run onus, each with its group.
 fn ours(event: &CstArray, mark: &str) -> Vec<(CstObject, CstArray, CstNode)> {
     let mut found = Vec::new();
     for group in event.elements().iter().filter_map(CstNode::as_object) {
@@ -193,7 +190,7 @@ fn ours(event: &CstArray, mark: &str) -> Vec<(CstObject, CstArray, CstNode)> {
     found
 }
 
-/// Takes our handlers out of an event, and the groups that they leave empty.
+/// Removes our handlers from an event, and groups that become empty. Returns whether there were any.
 fn without_ours(event: &CstArray, mark: &str) -> bool {
     let found = ours(event, mark);
     for (group, handlers, handler) in &found {
@@ -221,7 +218,7 @@ fn only_once(node: &CstNode) -> Result<(), Broken> {
     node.as_array().iter().flat_map(CstArray::elements).try_for_each(|element| only_once(&element))
 }
 
-/// How an event's hook differs from ours. None: nothing there runs us.
+/// How an event's hook differs from ours. None if nothing there runs onus.
 fn compared_hook(
     event: &CstArray,
     name: &str,
@@ -251,7 +248,7 @@ fn compared_hook(
     })
 }
 
-/// Every hook of ours under its event, once. Hooks of ours that are not asked for any more are taken out.
+/// The text with each of our hooks under its event, once, and without our hooks for other events.
 pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> Result<String, Broken> {
     let (root, top) = parsed(or_empty(text), dialect)?;
     if compared_hooks(text, dialect, hooks, mark)?.is_some_and(|differences| differences.is_empty()) {
@@ -272,13 +269,13 @@ pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> R
         let event = array_made(&all, hook.event)?;
         if compared_hook(&event, hook.event, Some(hook), mark)?.is_none_or(|found| !found.is_empty()) {
             without_ours(&event, mark);
-            event.append(hook.input());
+            event.append(input(&hook.group()));
         }
     }
     Ok(root.to_string())
 }
 
-/// None of our hooks, nor what only they were in.
+/// The text without our hooks, and without containers that become empty.
 pub fn without_hooks(text: &str, dialect: Dialect, mark: &str) -> Result<String, Broken> {
     if text.trim().is_empty() {
         return Ok(text.to_owned());
@@ -301,7 +298,7 @@ pub fn without_hooks(text: &str, dialect: Dialect, mark: &str) -> Result<String,
     Ok(if took { root.to_string() } else { text.to_owned() })
 }
 
-/// What is there of our hooks. None: nothing.
+/// How our hooks in the text differ from what would be written. None if there are none.
 pub fn compared_hooks(
     text: &str,
     dialect: Dialect,
@@ -315,7 +312,7 @@ pub fn compared_hooks(
         let name = prop.decoded_name().unwrap_or_default();
         let wanted = hooks.iter().find(|hook| hook.event == name);
         if wanted.is_some() {
-            // Asked for, so it has to be what it should be.
+            // A wanted event must be an array.
             array_in(&all, &name)?;
         }
         if let Some(event) = prop.array_value()
@@ -335,7 +332,7 @@ pub fn compared_hooks(
     Ok(Some(there.into_values().flatten().chain(missing).collect()))
 }
 
-/// The entry that has our server's name.
+/// The entry with our server's name.
 struct Server {
     root: CstRootNode,
     top: CstObject,
@@ -353,16 +350,13 @@ fn server_in(text: &str, dialect: Dialect) -> Result<Option<Server>, Broken> {
     Ok(Some(Server { root, top, servers, line: line_of(&node), entry }))
 }
 
-/// Our MCP server among the others. What has its name and is not it, is made it.
+/// The text with our MCP server. Another entry of that name is replaced.
 pub fn with_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
     if compared_server(text, dialect)?.is_some_and(|differences| differences.is_empty()) {
         return Ok(text.to_owned());
     }
     let (root, top) = parsed(or_empty(text), dialect)?;
-    let entry = CstInputValue::Object(vec![
-        ("command".to_owned(), CstInputValue::String("onus".into())),
-        ("args".to_owned(), CstInputValue::Array(vec![CstInputValue::String("mcp".into())])),
-    ]);
+    let entry = input(&compare::server());
     let servers = object_made(&top, "mcpServers")?;
     match servers.get("onus") {
         Some(there) => there.set_value(entry),
@@ -384,11 +378,11 @@ pub fn without_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
     Ok(server.root.to_string())
 }
 
-/// What is there under our server's name. None: nothing.
+/// How the entry with our server's name differs from what would be written. None if there is none.
 pub fn compared_server(text: &str, dialect: Dialect) -> Result<Option<Vec<Difference>>, Broken> {
     let Some(Server { line, mut entry, .. }) = server_in(text, dialect)? else { return Ok(None) };
     if let Some(entry) = entry.as_object_mut() {
-        // Agents' own commands write these out, and mean what is meant without them.
+        // Agents' own commands write these defaults explicitly.
         entry.retain(|name, value| {
             !(name == "type" && value == "stdio" || name == "env" && *value == json!({}))
         });
@@ -401,7 +395,7 @@ pub fn is_anothers_server(text: &str, dialect: Dialect) -> Result<bool, Broken> 
     Ok(server_in(text, dialect)?.is_some_and(|server| !runs_onus(&server.entry)))
 }
 
-/// A list of strings down a path of objects.
+/// The list at a path of objects.
 fn list_at(top: &CstObject, path: &[&str]) -> Result<Option<CstArray>, Broken> {
     let Some((last, outer)) = path.split_last() else { return Ok(None) };
     let mut at = top.clone();
@@ -442,7 +436,7 @@ pub fn without_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> 
     let Some(list) = list_at(&top, path)? else { return Ok(text.to_owned()) };
     let Some(node) = holds(&list, item) else { return Ok(text.to_owned()) };
     node.remove();
-    // What only held this is taken out with it, from the inside outwards.
+    // Containers that become empty are removed, too, innermost first.
     let mut empty = list.elements().is_empty();
     for depth in (0..path.len()).rev() {
         if !empty {
@@ -466,7 +460,7 @@ pub fn has_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Resu
     Ok(list_at(&top, path)?.is_some_and(|list| holds(&list, item).is_some()))
 }
 
-/// Whether a text says nothing: what is left of a file that was all ours.
+/// Whether a text has no content, like what is left of a file that was all ours.
 pub fn is_empty(text: &str) -> bool {
     text.trim().is_empty() || text.split_whitespace().collect::<String>() == "{}"
 }

@@ -1,11 +1,11 @@
-//! The marked block in an instruction file. What is outside the marks is not ours.
+//! The marked block in an instruction file. Text outside the marks is not ours.
 
 use super::{Broken, Difference};
 
 pub const BEGIN: &str = "<!-- onus:begin -->";
 pub const END: &str = "<!-- onus:end -->";
 
-/// The text for agents, the same for all of them: several may read one file.
+/// The text for agents. It is the same for all of them, since several may read one file.
 pub const TEXT: &str = "\
 ## Shared work: onus
 
@@ -17,7 +17,7 @@ Where your shell cannot write the store, as in a sandbox, use the tools of the M
 If a command or an edit is refused, do not work around it: do what its `next` says, or take another task.
 Exit codes: 0 done, 2 usage, 3 not found, 4 held by another, 5 your lease is over: stop, 6 not allowed, 7 nothing to do, 8 store.";
 
-/// The lines of the text: where each begins, and what it says without its line end.
+/// The lines of a text without their line endings, each with its offset.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive('\n').map(move |line| {
@@ -27,7 +27,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where the block is: from its first mark to the end of the line of its last.
+/// The range of the block: from its first mark to the end of the line of its last.
 fn find(text: &str) -> Result<Option<std::ops::Range<usize>>, Broken> {
     let mut begun: Option<(usize, usize)> = None;
     let mut found = None;
@@ -50,7 +50,8 @@ fn find(text: &str) -> Result<Option<std::ops::Range<usize>>, Broken> {
     }
 }
 
-fn line_end(text: &str) -> &'static str {
+/// The line ending of a text, by its first line.
+pub(super) fn line_end(text: &str) -> &'static str {
     if text.split_inclusive('\n').next().is_some_and(|line| line.ends_with("\r\n")) { "\r\n" } else { "\n" }
 }
 
@@ -83,7 +84,7 @@ pub fn without_block(text: &str) -> Result<String, Broken> {
     Ok(format!("{before}{after}"))
 }
 
-/// What is there of our block. None: nothing.
+/// How the block in the text differs from what would be written. None if there is none.
 pub fn compared(text: &str) -> Result<Option<Vec<Difference>>, Broken> {
     let Some(place) = find(text)? else { return Ok(None) };
     if text[place.clone()] == block(line_end(text)) {

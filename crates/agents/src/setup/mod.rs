@@ -1,14 +1,14 @@
-//! Setting agents up: hooks, MCP server and instructions in their own configuration, and taking all of it out again.
+//! Sets agents up: writes hooks, MCP server and instructions into their own configuration, and removes them again.
 //!
-//! Everything is planned first, from what the files say now, and only then written: if one file is broken, none is touched.
+//! Everything is planned first, from the current files, and only then written: if one file is broken, none is touched.
 //! An existing file is merged into: what others wrote stays, byte for byte. A second run changes nothing.
 //!
-//! Removal is exact where it can be. A receipt records each file before and after. If the file has not changed since, it
+//! Removal is exact where possible. A receipt records each file before and after. If the file has not changed since, it
 //! is restored, and a file that did not exist is removed. If it has changed, or there is
-//! no receipt (another clone), only our own entries are taken out, recognised by their content.
+//! no receipt (another clone), only our own entries are removed, recognised by their content.
 //!
 //! `json`, `toml` and `markdown` are text in, text out. Only `files` and `receipt` touch the disk. One file per
-//! agent says what is written for it, and where that was looked up.
+//! agent says what is written for it, and where its format is documented.
 
 mod agents_md;
 mod apply;
@@ -37,13 +37,14 @@ pub use trust::Distrust;
 use files::Bounds;
 use json::{Dialect, Hook};
 
-/// Whether a file contains an entry of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    Present,
-    /// It is there, but not as it would be written now.
-    Changed,
-    Missing,
+onus_core::spelled! {
+    /// Whether a file contains an entry of ours.
+    State {
+        Present = "present",
+        /// It exists, but differs from what would be written now.
+        Changed = "changed",
+        Missing = "missing",
+    }
 }
 
 impl State {
@@ -54,18 +55,10 @@ impl State {
             Some(_) => State::Changed,
         }
     }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Present => "present",
-            State::Changed => "changed",
-            State::Missing => "missing",
-        }
-    }
 }
 
-/// How an entry of ours is not as it would be written. It names keys and lines, and says nothing of what is there: that may
-/// be a secret, or meant for whoever reads this.
+/// How an entry of ours differs from what would be written. It names keys and lines but never quotes values, which may
+/// be secrets, or instructions to an agent that reads this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub line: usize,
@@ -78,48 +71,52 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// A text that cannot be edited, and where.
+/// Why a text cannot be edited, with the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub line: usize,
     pub why: String,
 }
 
-/// Whose configuration is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// The repository's, shared by all who clone it.
-    Project,
-    /// The user's own, for all repositories.
-    User,
+onus_core::spelled! {
+    /// Whose configuration is written.
+    Level {
+        /// The repository's, shared by all who clone it.
+        Project = "project",
+        /// The user's own, for all repositories.
+        User = "user",
+    }
 }
 
-/// Where everything lies.
-pub struct Ground<'a> {
+/// The folders and the environment of a set-up.
+pub struct SetupEnv<'a> {
     pub level: Level,
     /// The root of the checkout.
     pub root: PathBuf,
     pub home: Option<PathBuf>,
-    /// The folder that the store lies in, where there is one.
+    /// The store's folder, if there is one.
     pub store: Option<PathBuf>,
     /// The folder for receipts.
     pub receipts: PathBuf,
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl std::fmt::Debug for Ground<'_> {
+impl std::fmt::Debug for SetupEnv<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ground").field("level", &self.level).field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("SetupEnv")
+            .field("level", &self.level)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
-impl Ground<'_> {
-    /// A folder that a variable names.
+impl SetupEnv<'_> {
+    /// The absolute path in a variable.
     fn set(&self, name: &str) -> Option<PathBuf> {
         (self.env)(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// Where the files of this level may lie.
+    /// Where the files of this level may be.
     fn bounds(&self) -> Bounds {
         match self.level {
             Level::Project => Bounds::Tree(self.root.clone()),
@@ -127,12 +124,14 @@ impl Ground<'_> {
         }
     }
 
-    fn home(&self) -> Result<&Path, Refusal> {
+    /// A path in the user's home folder.
+    fn in_home(&self, name: &str) -> Result<PathBuf, Refusal> {
         let home = self.home.as_deref().filter(|home| home.is_absolute());
-        home.ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"))
+        let home = home.ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"));
+        home.map(|home| home.join(name))
     }
 
-    /// The program's own file, if it can be run by its name.
+    /// The file of a program that is found in `PATH`.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt as _;
         let path = (self.env)("PATH")?;
@@ -145,7 +144,7 @@ impl Ground<'_> {
 /// An entry of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Hooks, told from others' by the mark in their command.
+    /// Hooks, recognised by the mark in their command.
     Hooks {
         dialect: Dialect,
         hooks: Vec<Hook>,
@@ -154,7 +153,7 @@ enum Part {
     Server(Dialect),
     TomlServer,
     Block,
-    /// The store among the paths that a sandbox may write.
+    /// The store in the list of paths that a sandbox may write.
     Item {
         dialect: Dialect,
         path: &'static [&'static str],
@@ -195,7 +194,7 @@ impl Part {
         }
     }
 
-    /// How what is there differs from what would be written. None: it is not there.
+    /// How the entry in the text differs from what would be written. None if there is none.
     fn compared(&self, text: &str) -> Result<Option<Vec<Difference>>, Broken> {
         let whole = |found: bool| found.then(Vec::new);
         match self {
@@ -212,7 +211,7 @@ impl Part {
         self.compared(text).map(|compared| State::of(compared.as_deref()))
     }
 
-    /// Whether it has our name and is something else altogether: not ours to take out, nor to forget.
+    /// Whether an entry has our name but is something else: then it must be neither removed nor lost.
     fn is_anothers(&self, text: &str) -> Result<bool, Broken> {
         match self {
             Part::Server(dialect) => json::is_anothers_server(text, *dialect),
@@ -222,7 +221,7 @@ impl Part {
     }
 }
 
-/// A file, and what of ours belongs into it.
+/// A file, and the entries of ours that belong into it.
 #[derive(Clone, Debug)]
 struct Target {
     path: PathBuf,
@@ -236,10 +235,10 @@ impl Target {
     }
 }
 
-/// What lets a sandbox write the store, and the lines of it that people are shown.
+/// The entry that lets a sandbox write the store, and its lines as shown to people.
 type Allowance = (Target, Vec<String>);
 
-/// How an agent's sandbox can be told to leave the store writable.
+/// The lines that make the store writable in an agent's sandbox.
 #[derive(Clone, Debug)]
 pub struct Way {
     pub file: PathBuf,
@@ -251,16 +250,16 @@ pub struct Agent {
     pub name: &'static str,
     pub title: &'static str,
     program: Option<&'static str>,
-    /// The folder that its project configuration lies in.
+    /// The folder of its project configuration.
     folder: Option<&'static str>,
-    /// The folder that the user's configuration lies in.
-    user_folder: fn(&Ground<'_>) -> Option<PathBuf>,
-    targets: fn(&Ground<'_>) -> Result<Vec<Target>, Refusal>,
-    /// What lets its shell write the store: the file is the user's own, since the path is this machine's.
-    allowance: fn(&Ground<'_>, &str) -> Option<Allowance>,
-    /// Why it does not run our hooks, though they are there.
-    distrust: fn(&Ground<'_>) -> Option<Distrust>,
-    /// What its user has to know or do, beyond what is written.
+    /// The folder of the user's configuration.
+    user_folder: fn(&SetupEnv<'_>) -> Option<PathBuf>,
+    targets: fn(&SetupEnv<'_>) -> Result<Vec<Target>, Refusal>,
+    /// The entry that lets its shell write the store. The file is the user's own, since the path is this machine's.
+    allowance: fn(&SetupEnv<'_>, &str) -> Option<Allowance>,
+    /// Why it does not run our hooks although they are set up.
+    distrust: fn(&SetupEnv<'_>) -> Option<Distrust>,
+    /// What its user has to know or do in addition.
     notes: &'static [&'static str],
     /// What its sandbox means for the store.
     sandbox: &'static str,
@@ -272,10 +271,10 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// In the order in which they are set up.
+/// All agents, in the order in which they are set up.
 pub const AGENTS: &[Agent] = &[claude::AGENT, codex::AGENT, gemini::AGENT, agents_md::AGENT];
 
-/// The one for any agent that reads AGENTS.md.
+/// Any agent that reads AGENTS.md.
 pub const ANY: &Agent = &agents_md::AGENT;
 
 pub fn agent(name: &str) -> Option<&'static Agent> {
@@ -292,21 +291,21 @@ pub struct Found {
 }
 
 impl Agent {
-    /// Why it is thought to be used here.
-    pub fn detected(&self, ground: &Ground<'_>) -> Option<String> {
-        if let Some(file) = self.program.and_then(|program| ground.program(program)) {
+    /// The file or folder that shows that it is used here.
+    pub fn detected(&self, setup_env: &SetupEnv<'_>) -> Option<String> {
+        if let Some(file) = self.program.and_then(|program| setup_env.program(program)) {
             return Some(file.display().to_string());
         }
-        let user = (self.user_folder)(ground);
-        let project = self.folder.map(|folder| ground.root.join(folder));
+        let user = (self.user_folder)(setup_env);
+        let project = self.folder.map(|folder| setup_env.root.join(folder));
         let there = [user, project].into_iter().flatten().find(|place| place.exists())?;
         Some(there.display().to_string())
     }
 
-    /// Which of its parts are where; a store in its sandbox only if it is there.
-    pub fn found(&self, ground: &Ground<'_>) -> Result<Vec<Found>, Refusal> {
+    /// The state of each of its entries.
+    pub fn found(&self, setup_env: &SetupEnv<'_>) -> Result<Vec<Found>, Refusal> {
         let mut found = Vec::new();
-        for target in (self.targets)(ground)? {
+        for target in (self.targets)(setup_env)? {
             let text = target.look()?.text.unwrap_or_default();
             for part in &target.parts {
                 let compared = part.compared(&text).map_err(|broken| refused(&target.path, &broken))?;
@@ -318,23 +317,23 @@ impl Agent {
         Ok(found)
     }
 
-    /// Why it does not run our hooks, though they are there as they should be: it says nothing about that itself. None as well
-    /// where nobody uses it on this machine.
-    pub fn distrust(&self, ground: &Ground<'_>) -> Result<Option<Distrust>, Refusal> {
+    /// Why it does not run our hooks although they are set up correctly, which it does not report itself. None also if nobody
+    /// uses it on this machine.
+    pub fn distrust(&self, setup_env: &SetupEnv<'_>) -> Result<Option<Distrust>, Refusal> {
         let has_hooks =
-            self.found(ground)?.iter().any(|found| found.part == "hooks" && found.state == State::Present);
-        let is_used = (self.user_folder)(ground).is_some_and(|folder| folder.is_dir());
-        Ok(if has_hooks && is_used { (self.distrust)(ground) } else { None })
+            self.found(setup_env)?.iter().any(|found| found.part == "hooks" && found.state == State::Present);
+        let is_used = (self.user_folder)(setup_env).is_some_and(|folder| folder.is_dir());
+        Ok(if has_hooks && is_used { (self.distrust)(setup_env) } else { None })
     }
 
     /// Whether any of its files contains an entry of ours.
-    pub fn is_there(&self, ground: &Ground<'_>) -> Result<bool, Refusal> {
-        Ok(self.found(ground)?.iter().any(|found| found.state != State::Missing))
+    pub fn is_there(&self, setup_env: &SetupEnv<'_>) -> Result<bool, Refusal> {
+        Ok(self.found(setup_env)?.iter().any(|found| found.state != State::Missing))
     }
 
-    /// Whether it was set up: instructions alone may have been written for another that reads the same file.
-    pub fn is_set_up(&self, ground: &Ground<'_>) -> Result<bool, Refusal> {
-        let found = self.found(ground)?;
+    /// Whether it was set up. Instructions alone do not count, since another agent may read the same file.
+    pub fn is_set_up(&self, setup_env: &SetupEnv<'_>) -> Result<bool, Refusal> {
+        let found = self.found(setup_env)?;
         let alone = found.iter().all(|found| found.part == Part::Block.name());
         let mut own = found.iter().filter(|found| alone || found.part != Part::Block.name());
         Ok(own.any(|found| found.state != State::Missing))
@@ -349,17 +348,17 @@ impl Agent {
         self.sandbox
     }
 
-    /// The lines that leave the store writable in its sandbox.
-    pub fn way(&self, ground: &Ground<'_>) -> Option<Way> {
-        let store = ground.store.as_deref()?.to_str()?;
-        let (target, lines) = (self.allowance)(ground, store)?;
+    /// The lines that make the store writable in its sandbox.
+    pub fn way(&self, setup_env: &SetupEnv<'_>) -> Option<Way> {
+        let store = setup_env.store.as_deref()?.to_str()?;
+        let (target, lines) = (self.allowance)(setup_env, store)?;
         Some(Way { file: target.path, lines })
     }
 
-    /// Whether those lines are written already.
-    pub fn is_allowed(&self, ground: &Ground<'_>) -> bool {
-        let Some(store) = ground.store.as_deref().and_then(Path::to_str) else { return false };
-        let Some((target, _)) = (self.allowance)(ground, store) else { return false };
+    /// Whether the store is writable in its sandbox by those lines.
+    pub fn is_allowed(&self, setup_env: &SetupEnv<'_>) -> bool {
+        let Some(store) = setup_env.store.as_deref().and_then(Path::to_str) else { return false };
+        let Some((target, _)) = (self.allowance)(setup_env, store) else { return false };
         let Ok(file) = target.look() else { return false };
         let text = file.text.unwrap_or_default();
         target.parts.iter().all(|part| part.state(&text) == Ok(State::Present))
@@ -371,12 +370,12 @@ fn refused(path: &Path, broken: &Broken) -> Refusal {
         .next(Step::plain("fix the file and run this again: nothing was written"))
 }
 
-/// The command of a hook. Without onus it passes silently: it must neither block the agent nor complain at every call.
+/// The command of a hook. Without onus it succeeds silently: it must neither block the agent nor complain at every call.
 fn command(agent: &str) -> String {
     format!("command -v onus >/dev/null 2>&1 && exec onus hook {agent}; cat >/dev/null; exit 0")
 }
 
-/// The same at the start of a session: without onus its user is told once. All three agents show a `systemMessage`.
+/// The command at the start of a session, which tells the user once if onus is missing. All three agents show a `systemMessage`.
 fn first_command(agent: &str) -> String {
     format!(
         "command -v onus >/dev/null 2>&1 && exec onus hook {agent}; cat >/dev/null; printf '%s\\n' \
@@ -385,7 +384,7 @@ fn first_command(agent: &str) -> String {
     )
 }
 
-/// The hooks of an agent: its events, and for which tools.
+/// The hooks of an agent, by its events and their matchers.
 fn hooks(
     agent: &'static str,
     events: &[(&'static str, Option<&'static str>)],

@@ -1,4 +1,4 @@
-//! What would be written, worked out before anything is written.
+//! Plans what to write, before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -6,29 +6,29 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::receipt::{self, Receipt, hash};
-use super::{AGENTS, Agent, Difference, Ground, Level, Part, State, Target, json, refused};
+use super::{AGENTS, Agent, Difference, Level, Part, SetupEnv, State, Target, json, refused};
 
-/// One file, and what becomes of it.
+/// The planned change of one file.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// As it was named; a link has its own name here.
+    /// As named, with links not resolved.
     pub path: PathBuf,
     pub(super) real: PathBuf,
     pub(super) bounds: Bounds,
-    /// None: it is not there.
+    /// None if it does not exist.
     pub before: Option<String>,
-    /// None: it will not be there.
+    /// None if it will not exist.
     pub after: Option<String>,
-    /// Whose entries it is about.
+    /// The agents whose entries change.
     pub agents: Vec<&'static str>,
-    /// What had our name or mark and was not as it is written, and is put right.
+    /// Deviations in entries of ours that are corrected.
     pub differences: Vec<Difference>,
     /// It becomes byte for byte what it was before onus was set up.
     pub restored: bool,
-    /// Others that are set up go on using what is in it.
+    /// Other agents that are set up still use it.
     pub stays: bool,
     pub(super) receipt: Keep,
-    /// Folders that were made for it, and go with it.
+    /// Folders that were made for it, and are removed with it.
     pub(super) made: Vec<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The change of a file, by where it really lies: several agents, and links, may mean the same.
+    /// The change of a file, by its resolved path, since several agents and links may mean the same file.
     fn of(&mut self, target: &Target) -> Result<&mut Change, Refusal> {
         let seen = target.look()?;
         let at = match self.changes.iter().position(|change| change.real == seen.real) {
@@ -79,23 +79,23 @@ impl Plan {
     }
 }
 
-fn all_targets(agent: &Agent, ground: &Ground<'_>, allow: bool) -> Result<Vec<Target>, Refusal> {
-    let mut targets = (agent.targets)(ground)?;
+fn all_targets(agent: &Agent, setup_env: &SetupEnv<'_>, allow: bool) -> Result<Vec<Target>, Refusal> {
+    let mut targets = (agent.targets)(setup_env)?;
     if allow
-        && ground.level == Level::Project
-        && let Some(store) = ground.store.as_deref().and_then(Path::to_str)
+        && setup_env.level == Level::Project
+        && let Some(store) = setup_env.store.as_deref().and_then(Path::to_str)
     {
-        targets.extend((agent.allowance)(ground, store).map(|(target, _)| target));
+        targets.extend((agent.allowance)(setup_env, store).map(|(target, _)| target));
     }
     Ok(targets)
 }
 
-/// Sets agents up; with `allow`, their sandboxes let them write the store too.
-pub fn plan_setup(ground: &Ground<'_>, agents: &[&'static Agent], allow: bool) -> Result<Plan, Refusal> {
+/// Plans setting agents up; with `allow`, also lets their sandboxes write the store.
+pub fn plan_setup(setup_env: &SetupEnv<'_>, agents: &[&'static Agent], allow: bool) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     let mut parts: Vec<(PathBuf, Vec<Part>)> = Vec::new();
     for agent in agents {
-        for target in all_targets(agent, ground, allow)? {
+        for target in all_targets(agent, setup_env, allow)? {
             let change = plan.of(&target)?;
             let mut text = change.after.clone().unwrap_or_default();
             for part in &target.parts {
@@ -114,18 +114,18 @@ pub fn plan_setup(ground: &Ground<'_>, agents: &[&'static Agent], allow: bool) -
     }
     for change in &mut plan.changes {
         let parts = parts.iter().filter(|(real, _)| *real == change.real).flat_map(|(_, parts)| parts);
-        change.receipt = receipt_of_setup(ground, change, parts)?;
+        change.receipt = receipt_of_setup(setup_env, change, parts)?;
     }
     Ok(plan)
 }
 
-/// What has to be remembered of a file that is set up.
+/// The receipt to keep for a file that is set up.
 fn receipt_of_setup<'a>(
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     change: &Change,
     parts: impl Iterator<Item = &'a Part>,
 ) -> Result<Keep, Refusal> {
-    let kept = receipt::load(&ground.receipts, &change.real);
+    let kept = receipt::load(&setup_env.receipts, &change.real);
     let unchanged_since =
         |receipt: &Receipt| change.before.as_deref().map(hash) == Some(receipt.after.clone());
     let kept_agents = kept.iter().flat_map(|receipt| receipt.agents.clone());
@@ -138,7 +138,7 @@ fn receipt_of_setup<'a>(
     let after = change.after.as_deref().map(hash).unwrap_or_default();
     let receipt = match kept {
         Some(receipt) if unchanged_since(&receipt) => Receipt { after, agents, ..receipt },
-        // Nothing is written, so there is nothing to remember.
+        // Nothing is written, so there is nothing to record.
         _ if !change.changes() => return Ok(Keep::AsItIs),
         kept => Receipt {
             path: change.real.to_string_lossy().into_owned(),
@@ -148,12 +148,11 @@ fn receipt_of_setup<'a>(
             made: kept.map(|receipt| receipt.made).unwrap_or_default(),
         },
     };
-    let same = receipt::load(&ground.receipts, &change.real).as_ref() == Some(&receipt);
+    let same = receipt::load(&setup_env.receipts, &change.real).as_ref() == Some(&receipt);
     Ok(if same { Keep::AsItIs } else { Keep::Save(receipt) })
 }
 
-/// What the file says without us: as it is, unless something of ours is in it already. What only has our name comes back
-/// when we go.
+/// The text of the file without our entries. An entry that only has our name is kept, and comes back on removal.
 fn before_us<'a>(change: &Change, parts: impl Iterator<Item = &'a Part>) -> Result<Option<String>, Refusal> {
     let Some(before) = &change.before else { return Ok(None) };
     let mut text = before.clone();
@@ -168,12 +167,12 @@ fn before_us<'a>(change: &Change, parts: impl Iterator<Item = &'a Part>) -> Resu
     Ok((!was_all_ours).then_some(text))
 }
 
-/// Takes agents' set-up out again.
-pub fn plan_removal(ground: &Ground<'_>, agents: &[&'static Agent]) -> Result<Plan, Refusal> {
+/// Plans removing agents' set-up.
+pub fn plan_removal(setup_env: &SetupEnv<'_>, agents: &[&'static Agent]) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     let mut parts: Vec<(PathBuf, Part)> = Vec::new();
     for agent in agents {
-        for target in all_targets(agent, ground, true)? {
+        for target in all_targets(agent, setup_env, true)? {
             let change = plan.of(&target)?;
             if !change.agents.contains(&agent.name) {
                 change.agents.push(agent.name);
@@ -184,25 +183,25 @@ pub fn plan_removal(ground: &Ground<'_>, agents: &[&'static Agent]) -> Result<Pl
     for change in &mut plan.changes {
         let parts: Vec<&Part> =
             parts.iter().filter(|(real, _)| *real == change.real).map(|(_, part)| part).collect();
-        take_out(ground, change, &parts, agents)?;
+        take_out(setup_env, change, &parts, agents)?;
     }
-    // What has nothing of ours is not part of it; what goes on being used is.
+    // Files without entries of ours are dropped; those that other agents still use are reported.
     plan.changes.retain(|change| change.changes() || change.receipt != Keep::AsItIs || change.stays);
     Ok(plan)
 }
 
 fn take_out(
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     change: &mut Change,
     parts: &[&Part],
     agents: &[&'static Agent],
 ) -> Result<(), Refusal> {
-    let kept = receipt::load(&ground.receipts, &change.real);
+    let kept = receipt::load(&setup_env.receipts, &change.real);
     let Some(before) = change.before.clone() else {
         change.receipt = if kept.is_some() { Keep::Forget } else { Keep::AsItIs };
         return Ok(());
     };
-    let staying = staying(ground, change, kept.as_ref(), agents)?;
+    let staying = staying(setup_env, change, kept.as_ref(), agents)?;
     if let Some(receipt) = &kept
         && receipt.after == hash(&before)
         && staying.is_empty()
@@ -213,7 +212,7 @@ fn take_out(
         change.receipt = Keep::Forget;
         return Ok(());
     }
-    let others = parts_of(ground, &staying, &change.real)?;
+    let others = parts_of(setup_env, &staying, &change.real)?;
     change.stays = !staying.is_empty();
     let mut text = before.clone();
     for part in parts.iter().filter(|part| !others.contains(part)) {
@@ -233,7 +232,7 @@ fn take_out(
         None => Keep::AsItIs,
     };
     if was_all_ours && change.made.is_empty() {
-        // Without a receipt, an empty folder that bears an agent's name was made for this file as likely as not.
+        // Without a receipt, an empty folder with an agent's name was probably made for this file.
         let folder = change.real.parent().filter(|folder| {
             let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
             AGENTS.iter().any(|agent| agent.folder == name.as_deref())
@@ -244,9 +243,9 @@ fn take_out(
     Ok(())
 }
 
-/// The agents that go on using a file: those in its receipt, else those that are set up elsewhere too.
+/// The agents that still use a file: those in its receipt, else those that are also set up elsewhere.
 fn staying(
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     change: &Change,
     kept: Option<&Receipt>,
     leaving: &[&'static Agent],
@@ -255,7 +254,7 @@ fn staying(
     for agent in AGENTS.iter().filter(|agent| !leaving.iter().any(|gone| gone.name == agent.name)) {
         let stays = match kept {
             Some(receipt) => receipt.agents.iter().any(|name| name == agent.name),
-            None => uses(ground, agent, &change.real),
+            None => uses(setup_env, agent, &change.real),
         };
         if stays {
             staying.push(agent);
@@ -264,8 +263,8 @@ fn staying(
     Ok(staying)
 }
 
-fn uses(ground: &Ground<'_>, agent: &Agent, real: &Path) -> bool {
-    let Ok(targets) = (agent.targets)(ground) else { return false };
+fn uses(setup_env: &SetupEnv<'_>, agent: &Agent, real: &Path) -> bool {
+    let Ok(targets) = (agent.targets)(setup_env) else { return false };
     let seen: Vec<_> = targets.iter().filter_map(|target| Some((target, target.look().ok()?))).collect();
     seen.iter().any(|(_, seen)| seen.real == real)
         && seen.iter().filter(|(_, seen)| seen.real != real).any(|(target, seen)| {
@@ -274,10 +273,10 @@ fn uses(ground: &Ground<'_>, agent: &Agent, real: &Path) -> bool {
         })
 }
 
-fn parts_of(ground: &Ground<'_>, agents: &[&'static Agent], real: &Path) -> Result<Vec<Part>, Refusal> {
+fn parts_of(setup_env: &SetupEnv<'_>, agents: &[&'static Agent], real: &Path) -> Result<Vec<Part>, Refusal> {
     let mut parts = Vec::new();
     for agent in agents {
-        for target in all_targets(agent, ground, true)? {
+        for target in all_targets(agent, setup_env, true)? {
             if target.look()?.real == real {
                 parts.extend(target.parts);
             }

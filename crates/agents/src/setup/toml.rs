@@ -1,4 +1,4 @@
-//! Entries put into TOML files and taken out of them again. A table is added at the end of the text and taken out by its
+//! Puts entries into TOML files and removes them. A table is added at the end of the text and removed by its
 //! lines, so that the rest is not even rewritten; only an entry inside someone's inline value is edited in place.
 
 use std::ops::Range;
@@ -6,12 +6,13 @@ use std::ops::Range;
 use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::compare::{self, differences, runs_onus};
+use super::markdown::line_end;
 use super::{Broken, Difference};
 
 fn parsed(text: &str) -> Result<Document<String>, Broken> {
     Document::parse(text.to_owned()).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(text, span.start));
-        // The parser's own words may quote the text.
+        // The parser's own message may quote the text, so it is not shown.
         Broken { line, why: "not TOML".into() }
     })
 }
@@ -38,11 +39,7 @@ fn table_in<'a>(
     }
 }
 
-fn line_end(text: &str) -> &'static str {
-    if text.split_inclusive('\n').next().is_some_and(|line| line.ends_with("\r\n")) { "\r\n" } else { "\n" }
-}
-
-/// The text with more lines at its end, after an empty one.
+/// Appends lines to a text, after an empty one.
 fn appended(text: &str, lines: &[String]) -> Result<String, Broken> {
     let end = line_end(text);
     let mut longer = text.to_owned();
@@ -59,7 +56,7 @@ fn appended(text: &str, lines: &[String]) -> Result<String, Broken> {
     parsed(&longer).map(|_| longer)
 }
 
-/// Edits that cannot be made by whole lines. The library writes plain line ends: others are put back.
+/// Makes an edit that cannot be made by whole lines. The library writes plain line endings, so others are restored.
 fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut)) -> Result<String, Broken> {
     let mut document = parsed(&text.replace("\r\n", "\n"))?.into_mut();
     edit(&mut document);
@@ -67,7 +64,7 @@ fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut)) -> Result<String, Bro
     Ok(if text.contains("\r\n") { plain.replace('\n', "\r\n") } else { plain })
 }
 
-/// An item as the value it is, for comparing.
+/// An item as a JSON value, for comparison.
 fn plain(item: &Item) -> serde_json::Value {
     if let Some(table) = item.as_table_like() {
         return table.iter().map(|(name, inner)| (name.to_owned(), plain(inner))).collect();
@@ -77,12 +74,12 @@ fn plain(item: &Item) -> serde_json::Value {
         Item::Value(Value::Array(list)) => {
             list.iter().map(|value| plain(&Item::Value(value.clone()))).collect()
         }
-        // No other is spelled like anything of ours.
+        // Other types do not occur in our entries.
         other => other.to_string().trim().into(),
     }
 }
 
-/// The entry that has our server's name, and its line.
+/// The entry with our server's name, and its line.
 fn server_in(text: &str) -> Result<Option<(usize, serde_json::Value)>, Broken> {
     let document = parsed(text)?;
     let Some((_, servers)) = table_in(text, document.as_table(), "mcp_servers")? else { return Ok(None) };
@@ -90,7 +87,7 @@ fn server_in(text: &str) -> Result<Option<(usize, serde_json::Value)>, Broken> {
     Ok(Some((item.span().map_or(1, |span| line_at(text, span.start)), plain(item))))
 }
 
-/// The lines of our server, as they are added, and as people are shown them.
+/// The lines of our server, as they are added and shown to people.
 pub fn server_lines() -> Vec<String> {
     let variables = Value::Array(Array::from_iter(VARIABLES)).to_string();
     vec![
@@ -120,7 +117,7 @@ fn server() -> serde_json::Value {
     server
 }
 
-/// Our MCP server among the others. What has its name and is not it, is made it.
+/// The text with our MCP server. Another entry of that name is replaced.
 pub fn with_server(text: &str) -> Result<String, Broken> {
     match compared_server(text)? {
         Some(differences) if differences.is_empty() => return Ok(text.to_owned()),
@@ -153,7 +150,7 @@ pub fn without_server(text: &str) -> Result<String, Broken> {
     }
 }
 
-/// The text without what has our server's name: by its lines where it has lines of its own.
+/// The text without the entry of our server's name, removed by its lines if it has lines of its own.
 fn without_entry(text: &str) -> Result<String, Broken> {
     let document = parsed(text)?;
     if let Some(Item::Table(table)) = document.get("mcp_servers").and_then(|servers| servers.get("onus"))
@@ -163,7 +160,7 @@ fn without_entry(text: &str) -> Result<String, Broken> {
         let mut ranges = Vec::new();
         ranges_of(table, &mut ranges);
         let shorter = without_ranges(text, ranges);
-        // Only if that was all of it, and nothing else.
+        // Only if that removed all of the entry, and nothing else.
         let others = |text: &str| -> Result<serde_json::Value, Broken> {
             let mut all = plain(parsed(text)?.as_item());
             if let Some(servers) = all.get_mut("mcp_servers").and_then(serde_json::Value::as_object_mut) {
@@ -189,7 +186,7 @@ fn without_entry(text: &str) -> Result<String, Broken> {
     })
 }
 
-/// What each header of a table has below it: from the header to the end of its last value.
+/// The range of each header of a table: from the header to the end of its last value.
 fn ranges_of(table: &Table, ranges: &mut Vec<Range<usize>>) {
     if let Some(span) = table.span() {
         let values = table.iter().filter_map(|(_, item)| item.as_value().and_then(Value::span));
@@ -203,7 +200,7 @@ fn ranges_of(table: &Table, ranges: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The text without some of its lines; an empty line before them goes with them.
+/// The text without some of its lines and an empty line before them.
 fn without_ranges(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     ranges.sort_by_key(|range| range.start);
     let mut shorter = text.to_owned();
@@ -219,7 +216,7 @@ fn without_ranges(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     shorter
 }
 
-/// What is there under our server's name. None: nothing.
+/// How the entry with our server's name differs from what would be written. None if there is none.
 pub fn compared_server(text: &str) -> Result<Option<Vec<Difference>>, Broken> {
     let Some((line, entry)) = server_in(text)? else { return Ok(None) };
     let differences = differences("mcp_servers.onus", &server(), &entry).into_iter();
@@ -236,7 +233,7 @@ fn quoted(path: &str) -> String {
     Value::from(path).to_string()
 }
 
-/// The lines that make a folder writable, as they are added, and as people are shown them.
+/// The lines that make a folder writable, as they are added and shown to people.
 pub fn root_lines(path: &str) -> Vec<String> {
     vec![format!("[{}]", ROOTS.0), format!("{} = [{}]", ROOTS.1, quoted(path))]
 }

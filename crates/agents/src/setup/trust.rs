@@ -1,33 +1,34 @@
-//! Whether an agent runs the hooks that are in its configuration. Codex and Gemini CLI leave out what nobody trusted, and say
-//! nothing about it where there is no terminal: an agent then works unguarded and looks as if it were not.
+//! Whether an agent runs the hooks that are in its configuration. Codex and Gemini CLI skip hooks that nobody trusted, and without
+//! a terminal they do so silently: the agent then works unguarded without anybody noticing.
 //!
-//! Tried with Codex 0.166 and Gemini CLI 0.61:
+//! Tested with Codex 0.166 and Gemini CLI 0.61:
 //!
 //! - Codex keeps `[hooks.state."FILE:EVENT:GROUP:HOOK"]` in the user's `config.toml`, with a `trusted_hash` of what was trusted:
 //!   SHA-256 over the hook as canonical JSON. `enabled = false` switches one off. `codex exec` trusts a project by itself, never
 //!   its hooks.
-//! - Gemini CLI keeps the folders that a person trusts in `trustedFolders.json` (`GEMINI_CLI_TRUSTED_FOLDERS_PATH` moves it), the
-//!   most specific one counts, and loads nothing of a project in any other, unless `security.folderTrust.enabled` is false or
-//!   `GEMINI_CLI_TRUST_WORKSPACE` is true.
+//! - Gemini CLI keeps the folders that a person trusts in `trustedFolders.json` (`GEMINI_CLI_TRUSTED_FOLDERS_PATH` moves it), where
+//!   the most specific one counts. It loads nothing of a project in any other folder, unless `security.folderTrust.enabled` is false
+//!   or `GEMINI_CLI_TRUST_WORKSPACE` is true.
 //!
-//! What cannot be read is not judged: silence here means "nothing is known to be wrong".
+//! A file that cannot be read is not judged: no answer means "nothing is known to be wrong".
 
 use std::path::{Path, PathBuf};
 
+use onus_core::text::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use toml_edit::{Document, TableLike};
 
 use super::files::{self, Bounds};
-use super::{Ground, Level};
+use super::{Level, SetupEnv};
 
-/// Why hooks that are there are not run.
+/// Why hooks that are set up are not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distrust {
-    /// Where the agent keeps what it trusts.
+    /// The file in which the agent keeps what it trusts.
     pub file: PathBuf,
     pub why: String,
-    /// What a person does about it.
+    /// What a person can do about it.
     pub next: &'static str,
 }
 
@@ -35,9 +36,9 @@ fn text_of(path: &Path) -> Option<String> {
     files::look(path, &Bounds::Own).ok()?.text
 }
 
-pub(super) fn codex(ground: &Ground<'_>, home: &Path, mark: &str) -> Option<Distrust> {
-    let folder = match ground.level {
-        Level::Project => ground.root.join(".codex"),
+pub(super) fn codex(setup_env: &SetupEnv<'_>, home: &Path, mark: &str) -> Option<Distrust> {
+    let folder = match setup_env.level {
+        Level::Project => setup_env.root.join(".codex"),
         Level::User => home.to_owned(),
     };
     let hooks_file = folder.join("hooks.json");
@@ -45,7 +46,7 @@ pub(super) fn codex(ground: &Ground<'_>, home: &Path, mark: &str) -> Option<Dist
     let file = home.join("config.toml");
     let config = Document::parse(text_of(&file).unwrap_or_default()).ok()?;
     let state = config.get("hooks").and_then(|hooks| hooks.as_table_like()?.get("state")?.as_table_like());
-    // It may have come there by a link.
+    // Codex may have reached it through a link.
     let names = [Some(hooks_file.clone()), hooks_file.canonicalize().ok()];
     let names: Vec<String> =
         names.into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect();
@@ -69,7 +70,7 @@ pub(super) fn codex(ground: &Ground<'_>, home: &Path, mark: &str) -> Option<Dist
     })
 }
 
-/// From good to worse.
+/// From best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trust {
     Given,
@@ -90,7 +91,7 @@ fn trust(known: Option<&dyn TableLike>, hash: &str) -> Trust {
     }
 }
 
-/// Our hooks: where each is in the file, as Codex names it, and the hash of it.
+/// Our hooks: the position of each in the file, in Codex's notation, and its hash.
 fn own_hooks<'a>(hooks: &'a Value, mark: &'a str) -> impl Iterator<Item = (String, String)> + 'a {
     let events = hooks["hooks"].as_object().into_iter().flatten();
     let groups = events.flat_map(|(event, groups)| {
@@ -107,7 +108,7 @@ fn own_hooks<'a>(hooks: &'a Value, mark: &'a str) -> impl Iterator<Item = (Strin
     })
 }
 
-/// Keys are in alphabetical order, and what is absent is left out.
+/// Codex's hash of a hook: its JSON with sorted keys, absent ones left out.
 fn hash(event: &str, matcher: &Value, hook: &Value) -> String {
     let handler =
         json!({ "async": false, "command": hook["command"], "timeout": hook["timeout"], "type": "command" });
@@ -115,8 +116,7 @@ fn hash(event: &str, matcher: &Value, hook: &Value) -> String {
     if !matcher.is_null() {
         identity["matcher"] = matcher.clone();
     }
-    let digest = Sha256::digest(identity.to_string());
-    digest.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    format!("sha256:{}", hex(&Sha256::digest(identity.to_string())))
 }
 
 /// `PreToolUse` as `pre_tool_use`.
@@ -131,22 +131,22 @@ fn snake(event: &str) -> String {
     name
 }
 
-pub(super) fn gemini(ground: &Ground<'_>, home: &Path) -> Option<Distrust> {
+pub(super) fn gemini(setup_env: &SetupEnv<'_>, home: &Path) -> Option<Distrust> {
     // The user's own hooks run everywhere.
-    let is_asked = (ground.env)("GEMINI_CLI_TRUST_WORKSPACE").as_deref() != Some("true");
-    if ground.level == Level::User || !is_asked {
+    let is_asked = (setup_env.env)("GEMINI_CLI_TRUST_WORKSPACE").as_deref() != Some("true");
+    if setup_env.level == Level::User || !is_asked {
         return None;
     }
     let settings = text_of(&home.join("settings.json")).unwrap_or_default();
     if switches_folder_trust_off(&settings) {
         return None;
     }
-    let file = ground.set("GEMINI_CLI_TRUSTED_FOLDERS_PATH").unwrap_or(home.join("trustedFolders.json"));
+    let file = setup_env.set("GEMINI_CLI_TRUSTED_FOLDERS_PATH").unwrap_or(home.join("trustedFolders.json"));
     let folders: Value = match text_of(&file) {
         Some(text) => serde_json::from_str(&text).ok()?,
         None => json!({}),
     };
-    let root = ground.root.canonicalize().unwrap_or_else(|_| ground.root.clone());
+    let root = setup_env.root.canonicalize().unwrap_or_else(|_| setup_env.root.clone());
     let why = match word_about(&folders, &root).as_deref() {
         Some("DO_NOT_TRUST") => "hooks are there but not trusted: this folder is marked as not to be trusted",
         Some(_) => return None,
@@ -159,13 +159,13 @@ pub(super) fn gemini(ground: &Ground<'_>, home: &Path) -> Option<Distrust> {
     Some(Distrust { file, why: why.to_owned(), next })
 }
 
-/// Comments are allowed there: what cannot be read as JSON without them is asked for nothing.
+/// Whether the settings, which may have comments, switch folder trust off. False if they are invalid.
 fn switches_folder_trust_off(settings: &str) -> bool {
     super::json::value(settings, super::json::Dialect::Comments)
         .is_some_and(|settings| settings["security"]["folderTrust"]["enabled"] == json!(false))
 }
 
-/// What the most specific of the folders that hold this one says.
+/// The entry of the most specific folder that contains this one.
 fn word_about(folders: &Value, root: &Path) -> Option<String> {
     let about = folders.as_object()?.iter().filter_map(|(folder, word)| {
         let word = word.as_str()?;
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_hook_has_the_hash_that_codex_keeps() {
-        // As Codex 0.166 wrote them.
+        // The hashes that Codex 0.166 wrote.
         let command = "command -v onus >/dev/null 2>&1 && exec onus hook codex; cat >/dev/null; exit 0";
         let hooks = json!({ "hooks": {
             "PreToolUse": [

@@ -124,7 +124,8 @@ fn a_link_into_the_folders_of_git_or_onus_is_neither_read_nor_written() {
         }
         std::os::unix::fs::symlink(leads_to, world.root().join(path)).unwrap();
         let before = world.tree();
-        let check = world.ground(Level::Project, |ground| agent("claude").unwrap().found(ground)).map(drop);
+        let check =
+            world.setup_env(Level::Project, |setup_env| agent("claude").unwrap().found(setup_env)).map(drop);
         for refused in [check, world.set_up(&["claude"]).map(drop), world.remove(&["claude"]).map(drop)] {
             let refusal = refused.unwrap_err();
             assert_eq!(refusal.exit_code(), 2, "{path}: {refusal:?}");
@@ -181,12 +182,12 @@ fn a_link_in_the_home_may_lead_anywhere_that_is_the_users_own() {
     std::os::unix::fs::symlink("../dotfiles/codex", world.home().join(".codex")).unwrap();
     let before = tree(&dotfiles);
     let agents = named(&["claude", "codex"]);
-    world.ground(Level::User, |ground| {
-        apply(ground, &plan_setup(ground, &agents, false).unwrap()).unwrap();
+    world.setup_env(Level::User, |setup_env| {
+        apply(setup_env, &plan_setup(setup_env, &agents, false).unwrap()).unwrap();
         assert!(fs::read_to_string(dotfiles.join("claude.json")).unwrap().contains("\"onus\""));
         assert!(dotfiles.join("codex/hooks.json").exists());
         assert!(world.home().join(".claude.json").is_symlink() && world.home().join(".codex").is_symlink());
-        apply(ground, &plan_removal(ground, &agents).unwrap()).unwrap();
+        apply(setup_env, &plan_removal(setup_env, &agents).unwrap()).unwrap();
     });
     assert_eq!(tree(&dotfiles), before);
     assert!(world.home().join(".claude.json").is_symlink());
@@ -202,7 +203,8 @@ fn a_link_in_the_home_may_lead_anywhere_that_is_the_users_own() {
     };
     fs::remove_file(world.home().join(".claude.json")).unwrap();
     std::os::unix::fs::symlink(&theirs, world.home().join(".claude.json")).unwrap();
-    let refusal = world.ground(Level::User, |ground| plan_setup(ground, &agents, false)).unwrap_err();
+    let refusal =
+        world.setup_env(Level::User, |setup_env| plan_setup(setup_env, &agents, false)).unwrap_err();
     assert!(refusal.message.contains("another user"), "{refusal:?}");
 }
 
@@ -306,9 +308,9 @@ fn the_users_own_configuration_is_written_below_the_home_directory() {
     let world = World::new();
     fs::write(world.home().join(".claude.json"), "{\"numStartups\": 3}").unwrap();
     let before = tree(&world.home());
-    world.ground(Level::User, |ground| {
+    world.setup_env(Level::User, |setup_env| {
         let agents = named(&["claude", "codex", "gemini"]);
-        apply(ground, &plan_setup(ground, &agents, false).unwrap()).unwrap();
+        apply(setup_env, &plan_setup(setup_env, &agents, false).unwrap()).unwrap();
         let files: Vec<String> =
             tree(&world.home()).into_keys().filter(|path| !path.ends_with('/')).collect();
         assert_eq!(
@@ -324,8 +326,8 @@ fn the_users_own_configuration_is_written_below_the_home_directory() {
                 ".gemini/settings.json",
             ]
         );
-        apply(ground, &plan_removal(ground, &agents).unwrap()).unwrap();
-        assert_eq!(plan_setup(ground, &named(&["agents-md"]), false).unwrap_err().exit_code(), 2);
+        apply(setup_env, &plan_removal(setup_env, &agents).unwrap()).unwrap();
+        assert_eq!(plan_setup(setup_env, &named(&["agents-md"]), false).unwrap_err().exit_code(), 2);
     });
     assert_eq!(tree(&world.home()), before);
     assert_eq!(world.tree(), Tree::new());
@@ -338,13 +340,13 @@ fn the_store_in_a_sandbox_is_written_when_asked_for_and_taken_out_with_the_rest(
     fs::write(world.home().join(".codex/config.toml"), "model = \"o\" # mine\n").unwrap();
     let before = (world.tree(), tree(&world.home()));
     let agents = named(&["claude", "codex", "gemini"]);
-    world.ground(Level::Project, |ground| {
-        apply(ground, &plan_setup(ground, &agents, false).unwrap()).unwrap();
-        assert!(agents.iter().all(|agent| !agent.is_allowed(ground)), "not without being asked");
+    world.setup_env(Level::Project, |setup_env| {
+        apply(setup_env, &plan_setup(setup_env, &agents, false).unwrap()).unwrap();
+        assert!(agents.iter().all(|agent| !agent.is_allowed(setup_env)), "not without being asked");
         assert_eq!(tree(&world.home()), before.1);
-        apply(ground, &plan_setup(ground, &agents, true).unwrap()).unwrap();
-        assert!(agents.iter().all(|agent| agent.is_allowed(ground)));
-        apply(ground, &plan_removal(ground, &agents).unwrap()).unwrap();
+        apply(setup_env, &plan_setup(setup_env, &agents, true).unwrap()).unwrap();
+        assert!(agents.iter().all(|agent| agent.is_allowed(setup_env)));
+        apply(setup_env, &plan_removal(setup_env, &agents).unwrap()).unwrap();
     });
     assert_eq!((world.tree(), tree(&world.home())), before);
 }

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use onus_agents::setup::json::{self, Dialect, Hook};
-use onus_agents::setup::{AGENTS, Agent, Done, Ground, Level, State, agent, apply, plan_removal, plan_setup};
+use onus_agents::setup::{
+    AGENTS, Agent, Done, Level, SetupEnv, State, agent, apply, plan_removal, plan_setup,
+};
 use onus_core::refusal::Refusal;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -68,9 +70,9 @@ impl World {
         tree(&self.root())
     }
 
-    fn ground<T>(&self, level: Level, work: impl FnOnce(&Ground<'_>) -> T) -> T {
+    fn setup_env<T>(&self, level: Level, work: impl FnOnce(&SetupEnv<'_>) -> T) -> T {
         let env = |_: &str| None;
-        work(&Ground {
+        work(&SetupEnv {
             level,
             root: self.root(),
             home: Some(self.home()),
@@ -81,21 +83,27 @@ impl World {
     }
 
     fn set_up(&self, agents: &[&str]) -> Result<Vec<Done>, Refusal> {
-        self.ground(Level::Project, |ground| apply(ground, &plan_setup(ground, &named(agents), false)?))
+        self.setup_env(Level::Project, |setup_env| {
+            apply(setup_env, &plan_setup(setup_env, &named(agents), false)?)
+        })
     }
 
     fn remove(&self, agents: &[&str]) -> Result<Vec<Done>, Refusal> {
-        self.ground(Level::Project, |ground| apply(ground, &plan_removal(ground, &named(agents))?))
+        self.setup_env(Level::Project, |setup_env| {
+            apply(setup_env, &plan_removal(setup_env, &named(agents))?)
+        })
     }
 
     fn states(&self, name: &str) -> Vec<State> {
-        let found = self.ground(Level::Project, |ground| agent(name).unwrap().found(ground)).unwrap();
+        let found =
+            self.setup_env(Level::Project, |setup_env| agent(name).unwrap().found(setup_env)).unwrap();
         found.into_iter().map(|found| found.state).collect()
     }
 
     /// What a check says of an agent.
     fn differences(&self, name: &str) -> Vec<String> {
-        let found = self.ground(Level::Project, |ground| agent(name).unwrap().found(ground)).unwrap();
+        let found =
+            self.setup_env(Level::Project, |setup_env| agent(name).unwrap().found(setup_env)).unwrap();
         found.into_iter().flat_map(|found| found.differences).map(|one| one.to_string()).collect()
     }
 }

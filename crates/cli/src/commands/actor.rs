@@ -68,14 +68,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 fn print(context: &Context, reply: &Reply) -> super::Result {
     let Answer::Actor(actor) = &reply.answer else { return Err(super::unexpected()) };
     context.out.reply(reply, json!(actor), || {
-        let aliases = if actor.aliases.is_empty() {
-            String::new()
-        } else {
-            format!(", also {}", actor.aliases.join(", "))
-        };
-        format!("{}: tier {}{aliases}", actor.name, actor.tier)
+        format!("{}: tier {}{}", actor.name, actor.tier, aliases(&actor.aliases, ","))
     });
     Ok(())
+}
+
+fn aliases(names: &[String], separator: &str) -> String {
+    if names.is_empty() { String::new() } else { format!("{separator} also {}", names.join(", ")) }
 }
 
 fn list(context: &Context) -> super::Result {
@@ -86,11 +85,7 @@ fn list(context: &Context) -> super::Result {
     }
     let width = actors.iter().map(|actor| actor.name.to_string().len()).max().unwrap_or_default();
     for actor in actors {
-        let aliases = if actor.aliases.is_empty() {
-            String::new()
-        } else {
-            format!("  also {}", actor.aliases.join(", "))
-        };
+        let aliases = aliases(&actor.aliases, " ");
         context.out.line(&format!("{:width$}  tier {}{aliases}", actor.name.to_string(), actor.tier));
     }
     Ok(())

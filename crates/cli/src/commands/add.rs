@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "file")]
     title: Option<String>,
     /// Add the tasks of a plan, .toml or .json (- reads standard input)
-    #[arg(long, value_name = "PLAN", conflicts_with_all = ALONE)]
+    #[arg(long, value_name = "PLAN", conflicts_with_all = NOT_WITH_FILE)]
     file: Option<PathBuf>,
     /// Show what would be added, and change nothing
     #[arg(long)]
@@ -59,8 +59,8 @@ pub(crate) struct Args {
     key: Key,
 }
 
-/// The fields of one task, given as options or in a plan.
-const ALONE: [&str; 20] = [
+/// The options that describe a single task, so that none of them goes with --file.
+const NOT_WITH_FILE: [&str; 22] = [
     "title",
     "body",
     "kind",
@@ -71,6 +71,8 @@ const ALONE: [&str; 20] = [
     "iteration",
     "tags",
     "refs",
+    "scope",
+    "shared",
     "constraints",
     "gates",
     "acceptance",
@@ -115,7 +117,7 @@ pub(crate) struct FactArgs {
     /// What its holder may not do: read_only, no_delete, no_land, max_files=N or max_lines=N; repeatable
     #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
     constraints: Vec<Constraint>,
-    /// A gate it must pass beside those that are for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
+    /// A gate it must pass in addition to those for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
     #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     gates: Vec<GateKey>,
     /// Share the --scope paths with other tasks that also share them
@@ -248,10 +250,12 @@ fn add_one(context: &Context, title: String, args: Args) -> super::Result {
         value["dry_run"] = json!(true);
     }
     context.out.reply(&reply, value, || {
-        let how = match (reply.existing, args.dry_run) {
-            (true, _) => "already exists",
-            (false, true) => "would be added",
-            (false, false) => "added",
+        let how = match (reply.existing, args.dry_run, args.propose) {
+            (true, _, _) => "already exists",
+            (false, true, false) => "would be added",
+            (false, true, true) => "would be proposed",
+            (false, false, false) => "added",
+            (false, false, true) => "proposed",
         };
         format!("{} {how}: {}", task.id, escape_line(&task.title))
     });

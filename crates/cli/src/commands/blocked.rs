@@ -25,7 +25,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     let mut looked =
         engine.list_in_sheets(identity.as_ref(), &filter, cursor, limit, &mut |tasks| listing.sheet(tasks));
     if let Ok(looked) = &mut looked {
-        // Nobody asked for everything: what is left out is no news.
+        // This list is not meant to be complete, so the ad-hoc tasks that it leaves out are not mentioned.
         looked.value.ad_hoc = 0;
     }
     listing.end(looked)

@@ -99,7 +99,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let names_none = matches!(&command, Command::OnTask { task: None, .. });
     let reply = match args.wait {
         None | Some(0) => context.run(command, args.key.key).map_err(|mut refusal| {
-            // Whoever names no task and holds none wants any.
+            // A caller that names no task and holds none probably wants any task.
             if names_none && refusal.code == Code::Usage && refusal.next.first() == Some(&Step::Ready) {
                 refusal.next.insert(0, Step::ClaimNext);
             }
@@ -115,14 +115,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     making::answer(context, prepared, &reply)
 }
 
-/// Says that it waits, to whoever sits there.
+/// Tells a person at a terminal that the command is waiting.
 pub(super) fn note_waiting(context: &Context, what: &str, wait_ms: i64) {
     if !context.out.json && std::io::stderr().is_terminal() {
         note(&format!("waiting for {what}, {} at most …", Span::from_ms(wait_ms)));
     }
 }
 
-/// How long a lease lives, behind its token.
+/// How long a lease lasts, for the text after its token.
 pub(super) fn left(lease: &onus_engine::LeaseView) -> String {
     match (&lease.process, lease.expires_in_s) {
         (Some(process), _) => format!(", while process {} lives", process.pid),
@@ -146,7 +146,7 @@ pub(super) fn how(renewed: bool, takeover: bool) -> &'static str {
     }
 }
 
-/// Whose a task is now, and for how long.
+/// One line that says whose a task is now, and for how long.
 pub(super) fn line(task: &onus_engine::TaskView, how: &str) -> String {
     let lease = task.lease.as_ref();
     let token = lease.map_or(0, |lease| lease.token);

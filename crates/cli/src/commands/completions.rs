@@ -31,7 +31,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// Bash breaks words at colons and equals signs: what is before the last of them is taken off again.
+/// Bash breaks words at colons and equals signs, so whatever is before the last of them is cut off each offer.
 const BASH: &str = r#"_onus() {
     local line head words
     read -ra words <<< "${COMP_LINE:0:COMP_POINT}"

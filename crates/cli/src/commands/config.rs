@@ -1,6 +1,6 @@
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::Notice;
-use onus_host::config::{self, Area, Edited, IntakeChannel, KEYS, Key, Owner, Source, TABLES, user_file};
+use onus_host::config::{self, Edited, IntakeChannel, KEYS, Key, Owner, Source, TABLES, user_file};
 use onus_host::env;
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ enum Verb {
     Files,
 }
 
-/// For completions: an unknown key is refused with the nearest.
+/// The keys for completions. An unknown key is refused elsewhere, with the nearest one.
 fn keys() -> Vec<&'static str> {
     KEYS.iter().map(|key| key.name).collect()
 }
@@ -66,10 +66,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         None | Some(Verb::Show) => show(context),
         Some(Verb::Get { key }) => get(context, &key),
         Some(Verb::Set { key, values, user }) => {
+            context.refuse_agents("change the configuration")?;
             let edited = config::set(&context.host, owner(user), &key, &values)?;
             edit(context, &key, &edited)
         }
         Some(Verb::Unset { key, user }) => {
+            context.refuse_agents("change the configuration")?;
             let edited = config::unset(&context.host, owner(user), &key)?;
             edit(context, &key, &edited)
         }
@@ -81,12 +83,12 @@ fn owner(user: bool) -> Owner {
     if user { Owner::User } else { Owner::Repository }
 }
 
-/// A value as programs read it: a list as a list.
+/// A value for programs: a list is a list.
 fn structured(key: &Key, value: &str) -> Value {
     key.items(value).map_or_else(|| json!(value), |items| json!(items))
 }
 
-/// The same for people.
+/// A value for people.
 fn spoken(key: &Key, value: &str) -> String {
     match key.items(value) {
         Some(items) if items.is_empty() => "(none)".to_owned(),
@@ -101,28 +103,23 @@ fn show(context: &Context) -> super::Result {
     let source = file.map(path_text);
     if out.json {
         let keys = KEYS.iter().map(|key| key_document(context, key));
-        let about = |name: &str| TABLES.iter().find(|table| table.name == name).map(|table| table.about);
-        let areas = tables.areas.iter().map(|(name, area)| {
-            json!({
-                "key": format!("area.{name}"), "value": area_document(area), "source": source, "env": null,
-                "about": about("area"),
-            })
-        });
-        let channels = tables.intake.iter().map(|(name, channel)| {
-            json!({
-                "key": format!("intake.{name}"), "value": channel_document(channel), "source": source, "env": null,
-                "about": about("intake"),
-            })
-        });
+        let of_table = |table: &str, name: &str, value: Value| {
+            let about = TABLES.iter().find(|known| known.name == table).map(|known| known.about);
+            json!({ "key": format!("{table}.{name}"), "value": value, "source": source, "env": null, "about": about })
+        };
+        let areas = tables
+            .areas
+            .iter()
+            .map(|(name, area)| of_table("area", name.as_str(), json!({ "paths": area.paths })));
+        let channels = tables
+            .intake
+            .iter()
+            .map(|(name, channel)| of_table("intake", name.as_str(), channel_document(channel)));
+        let gates =
+            tables.gates.iter().map(|gate| of_table("gate", gate.key.as_str(), super::gate::document(gate)));
+        let values: Vec<Value> = keys.chain(areas).chain(channels).chain(gates).collect();
         let forms: Vec<_> =
             TABLES.iter().map(|table| json!({ "table": table.form, "about": table.about })).collect();
-        let gates = tables.gates.iter().map(|gate| {
-            json!({
-                "key": format!("gate.{}", gate.key), "value": super::gate::document(gate), "source": source, "env": null,
-                "about": about("gate"),
-            })
-        });
-        let values: Vec<Value> = keys.chain(areas).chain(channels).chain(gates).collect();
         out.document(json!({ "config": values, "tables": forms }), &[]);
         return Ok(());
     }
@@ -141,27 +138,25 @@ fn show(context: &Context) -> super::Result {
         said.push(key.about.to_owned());
         entry(context, key.name, &value, &said);
     }
+    let from: Vec<String> = source.iter().map(|file| format!("from {file}")).collect();
     for (name, area) in &tables.areas {
-        let said: Vec<String> = source.iter().map(|file| format!("from {file}")).collect();
-        entry(context, &format!("area.{name}.paths"), &escape_line(&area.paths.join(", ")), &said);
+        entry(context, &format!("area.{name}.paths"), &escape_line(&area.paths.join(", ")), &from);
     }
     for (name, channel) in &tables.intake {
-        let said: Vec<String> = source.iter().map(|file| format!("from {file}")).collect();
         for (key, value) in channel_fields(channel) {
-            entry(context, &escape_line(&format!("intake.{name}.{key}")), &escape_line(&value), &said);
+            entry(context, &escape_line(&format!("intake.{name}.{key}")), &escape_line(&value), &from);
         }
     }
     for gate in &tables.gates {
-        let said: Vec<String> = source.iter().map(|file| format!("from {file}")).collect();
-        entry(context, &format!("gate.{}", gate.key), &super::gate::in_short(gate), &said);
+        entry(context, &format!("gate.{}", gate.key), &super::gate::in_short(gate), &from);
     }
     Ok(())
 }
 
-/// How wide a screen is taken to be that nobody knows.
+/// The width of the screen if it is unknown.
 const WIDTH: usize = 80;
 
-/// A key and its value, and below it what is said about it. Most of it is prose, so it is broken in a pipe, too.
+/// Prints a key and its value, with remarks below. They are mostly prose, so they are wrapped even in a pipe.
 fn entry(context: &Context, name: &str, value: &str, said: &[String]) {
     let out = &context.out;
     let columns = out.width.unwrap_or(WIDTH);
@@ -189,11 +184,7 @@ fn key_document(context: &Context, key: &Key) -> Value {
     shown
 }
 
-fn area_document(area: &Area) -> Value {
-    json!({ "paths": area.paths })
-}
-
-/// What a channel's table says, key by key.
+/// The fields of a channel's table.
 fn channel_fields(channel: &IntakeChannel) -> Vec<(&'static str, String)> {
     let paths = channel.paths.iter().flat_map(|paths| {
         [
@@ -249,10 +240,11 @@ fn get(context: &Context, name: &str) -> super::Result {
     Ok(())
 }
 
-/// What an edit came to, with the configuration read again: what was set need not be what counts.
+/// Prints the result of an edit. The configuration is read again, because the value that was set is not always the one
+/// that counts.
 fn edit(context: &Context, name: &str, edited: &Edited) -> super::Result {
     let file = path_text(&edited.file);
-    let now = context.host.again()?;
+    let now = context.host.reload()?;
     let counts = Key::named(name).and_then(|_| now.config.shown(name));
     let notices: Vec<Notice> = match counts {
         Some((value, source)) if !source.is_of(&edited.file) && edited.value.is_some() => {

@@ -9,13 +9,13 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Billing, By, Engine, Identity, Request, SheetQuery, TaskView, new_uid};
+use onus_engine::{Ancestry, Answer, Engine, Identity, Request, TaskView, new_uid};
 use onus_os::{clock, process};
 use onus_store::{Access, SqliteStore, Store as _};
 use serde_json::json;
 
 use super::report::standup_page;
-use super::timesheet::{hours_of, totals};
+use super::timesheet::{by_actor, hours_of, totals};
 use crate::calendar::Days;
 use crate::context::Context;
 use crate::output::{note, path_line};
@@ -52,7 +52,7 @@ const TASKS: &[(&str, Priority)] = &[
 ];
 
 const WAIT: Duration = Duration::from_secs(10);
-/// No step of the demo may take longer.
+/// The longest that a step of the demo may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
@@ -87,7 +87,7 @@ fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
     })
 }
 
-/// A worker: claim the next task, bound to this process, work, finish; until nothing is left.
+/// A worker: claims the next task, bound to this process, works on it and finishes it, until no task is left.
 fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
     let store = SqliteStore::open(store, Access::Write, WAIT)?;
     let mut engine = Engine::new(store, Policy::default());
@@ -114,12 +114,7 @@ fn work(actor: &str, store: &Path, work: Duration) -> super::Result {
             Err(refusal) => return Err(refusal),
         };
         std::thread::sleep(work);
-        let act = Act::Move {
-            verb: Verb::Done,
-            message: Some("done in the demo".to_owned()),
-            uncommitted: None,
-            demand: None,
-        };
+        let act = Act::moved(Verb::Done, Some("done in the demo".to_owned()));
         let done = Command::OnTask { task: Some(task.id.parse()?), act, force: None };
         engine.run(&Request { identity: identity.clone(), command: done, key: None })?;
     }
@@ -187,14 +182,7 @@ fn show(context: &Context, folder: &Path) -> super::Result {
         verified.events, verified.tasks
     ));
     let (calendar, zone) = Days::lately()?;
-    let query = SheetQuery {
-        calendar: calendar.clone(),
-        by: vec![By::Actor],
-        actor: None,
-        under: None,
-        tag: None,
-        billing: Billing::default(),
-    };
+    let query = by_actor(calendar.clone());
     let sheet = engine.timesheet(None, &query, None, &mut |_| {})?.value;
     say("");
     say(&out.bold("hours, which nobody typed"));
@@ -214,7 +202,7 @@ fn show(context: &Context, folder: &Path) -> super::Result {
     Ok(())
 }
 
-/// The person's own work: to read what the others did.
+/// The person's own task: reading what the others did.
 fn read_up(engine: &mut Engine<SqliteStore>, person: &Identity) -> super::Result {
     let mut run = |command| engine.run(&Request { identity: person.clone(), command, key: None });
     let Answer::Task(task) = run(Command::Add(NewTask::titled("Read what was done")))?.answer else {
@@ -223,13 +211,7 @@ fn read_up(engine: &mut Engine<SqliteStore>, person: &Identity) -> super::Result
     let mut on = |act| run(Command::OnTask { task: Some(task.id.parse()?), act, force: None });
     on(Act::Claim(Terms::default()))?;
     std::thread::sleep(Duration::from_millis(20));
-    on(Act::Move {
-        verb: Verb::Done,
-        message: Some("all is well".to_owned()),
-        uncommitted: None,
-        demand: None,
-    })
-    .map(drop)
+    on(Act::moved(Verb::Done, Some("all is well".to_owned()))).map(drop)
 }
 
 fn worker(actor: &str, store: &Path, work: Duration) -> Result<Child, Refusal> {

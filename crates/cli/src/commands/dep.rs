@@ -1,5 +1,5 @@
 use clap::Subcommand;
-use onus_core::command::Act;
+use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
 
 use crate::args::{ForceArgs, Key, Target, parse};
@@ -27,13 +27,7 @@ enum Action {
     /// Remove dependencies of a task
     Rm(Edge),
     /// List what a task depends on, and what depends on it
-    List(One),
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    #[command(flatten)]
-    target: Target,
+    List(Target),
 }
 
 #[derive(clap::Args, Debug)]
@@ -51,14 +45,13 @@ struct Edge {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (edge, adds) = match args.action.unwrap_or(Action::List(One { target: Target { task: None } })) {
+    let (edge, adds) = match args.action.unwrap_or(Action::List(Target { task: None })) {
         Action::Add(edge) => (edge, true),
         Action::Rm(edge) => (edge, false),
-        Action::List(one) => return list(context, one),
+        Action::List(of) => return list(context, of),
     };
     let act = if adds { Act::AddDeps { on: edge.on } } else { Act::RemoveDeps { on: edge.on } };
-    let target = Target { task: Some(edge.task) };
-    let command = onus_core::command::Command::OnTask { task: target.task, act, force: edge.force.force() };
+    let command = Command::OnTask { task: Some(edge.task), act, force: edge.force.force() };
     let reply = context.run(command, edge.key.key)?;
     let task = super::task_of(&reply)?;
     context.out.reply(&reply, serde_json::json!(task), || match task.deps.as_slice() {
@@ -68,9 +61,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-fn list(context: &Context, one: One) -> super::Result {
+fn list(context: &Context, of: Target) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
-    let looked = engine.links(identity.as_ref(), target(one.target.task)?.as_ref())?;
+    let looked = engine.links(identity.as_ref(), target(of.task)?.as_ref())?;
     let (out, links) = (&context.out, &looked.value);
     if out.json {
         out.document(links, &looked.notices);

@@ -1,9 +1,9 @@
 use onus_core::quote::counted;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
-use onus_engine::RescueView;
+use onus_engine::{AnyEngine, RescueView};
 use onus_repo::rescue::KeptAt;
-use onus_store::{ACCESS, Access, AnyStore, Finding, Store as _, StoreError, filesystem_of};
+use onus_store::{ACCESS, Access, Finding, Store as _, StoreError, filesystem_of};
 use serde_json::json;
 
 use crate::context::Context;
@@ -14,10 +14,8 @@ use onus_host::StoreAt;
 use super::ledger::intact;
 use super::worktree::Findings;
 
-/// The check of agents' configuration, the only one that is not about the store.
+/// Checks that are not about the store: whatever they find, nothing is damaged.
 const AGENTS: &str = "agents";
-
-/// What is not about the store: nothing is damaged.
 const WORKTREE: &str = "worktree";
 const GUARD: &str = "guard";
 const LANDING: &str = "landing";
@@ -57,21 +55,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             );
             let landings = super::land::findings(context, &mut engine, args.fix);
             fixed.extend(landings.fixed);
-            let bad = landings
-                .bad
-                .into_iter()
-                .map(|what| Finding { mendable: true, ..finding(LANDING, false, what) });
-            let unmet = landings.unmet.into_iter().map(|what| finding(LANDING, false, what));
-            findings.extend(
-                bad.chain(unmet).chain(landings.news.into_iter().map(|what| finding(LANDING, true, what))),
-            );
+            findings.extend(landings.bad.into_iter().map(|what| mendable(LANDING, what)));
+            findings.extend(landings.unmet.into_iter().map(|what| finding(LANDING, false, what)));
+            findings.extend(landings.news.into_iter().map(|what| finding(LANDING, true, what)));
             match super::worktree::findings(context, args.fix) {
                 Ok(Findings { settled, interrupted, news }) => {
                     fixed.extend(settled);
-                    let bad = interrupted
-                        .into_iter()
-                        .map(|what| Finding { mendable: true, ..finding(WORKTREE, false, what) });
-                    findings.extend(bad.chain(news.into_iter().map(|what| finding(WORKTREE, true, what))));
+                    findings.extend(interrupted.into_iter().map(|what| mendable(WORKTREE, what)));
+                    findings.extend(news.into_iter().map(|what| finding(WORKTREE, true, what)));
                 }
                 Err(refusal) => {
                     findings.push(finding(WORKTREE, true, format!("not looked at: {}", refusal.message)))
@@ -107,7 +98,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         context.out.document(report, &[]);
     } else {
         for what in &fixed {
-            context.out.prose(&format!("mended: {what}"));
+            context.out.prose(&format!("fixed: {what}"));
         }
         let tell = |step: &Step| {
             if let Some(next) = wording::step(step) {
@@ -116,7 +107,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         };
         for f in &findings {
             let mark = match (f.ok, f.name) {
-                // Nothing is said of a worktree or a landing that is as it should be.
+                // Worktrees and landings are mentioned only if there is something to know about them.
                 (true, WORKTREE | LANDING) => "note".to_owned(),
                 (true, _) => context.out.good("ok  "),
                 (false, _) => context.out.bad("BAD "),
@@ -133,19 +124,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             }
         }
     }
-    Ok(
-        match findings
-            .iter()
-            .all(|finding| finding.ok || matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING))
-        {
-            _ if ok => 0,
-            true => Code::Unmet.exit_code(),
-            false => Code::Damaged.exit_code(),
-        },
-    )
+    let is_damaged =
+        |finding: &Finding| !finding.ok && !matches!(finding.name, AGENTS | GUARD | WORKTREE | LANDING);
+    Ok(match findings.iter().any(is_damaged) {
+        true => Code::Damaged.exit_code(),
+        false if ok => 0,
+        false => Code::Unmet.exit_code(),
+    })
 }
 
-/// All problems as one error, for programs that look no further.
+/// All problems as one error, for programs that read nothing else.
 fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> Refusal {
     let bad: Vec<&Finding> =
         findings.iter().filter(|finding| !finding.ok && finding.name != AGENTS).collect();
@@ -156,21 +144,20 @@ fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> 
         );
         return repairs(differing).into_iter().fold(refusal, Refusal::next);
     }
-    if bad.iter().all(|finding| finding.name == WORKTREE) {
-        let refusal = Refusal::new(Code::Unmet, "making or removing a worktree was interrupted");
-        return if fixed { refusal } else { refusal.next(Step::MendStore) };
-    }
-    if bad.iter().all(|finding| finding.name == LANDING) {
-        let refusal = Refusal::new(
-            Code::Unmet,
-            "what landed is not where it belongs yet, or a landing was interrupted",
-        );
-        let is_mendable = !fixed && bad.iter().any(|finding| finding.mendable);
-        return if is_mendable { refusal.next(Step::MendStore) } else { refusal };
-    }
-    if bad.iter().all(|finding| finding.name == GUARD) {
-        return Refusal::new(Code::Unmet, "the guard is missing in some of git's hooks")
-            .next(Step::InstallGuard);
+    let is_mendable = !fixed && bad.iter().any(|finding| finding.mendable);
+    for (name, message) in [
+        (WORKTREE, "making or removing a worktree was interrupted"),
+        (LANDING, "what landed is not where it belongs yet, or a landing was interrupted"),
+        (GUARD, "the guard is missing in some of git's hooks"),
+    ] {
+        if bad.iter().all(|finding| finding.name == name) {
+            let refusal = Refusal::new(Code::Unmet, message);
+            return match name {
+                GUARD => refusal.next(Step::InstallGuard),
+                _ if is_mendable => refusal.next(Step::MendStore),
+                _ => refusal,
+            };
+        }
     }
     let names: Vec<&str> = bad.iter().map(|finding| finding.name).collect();
     let refusal = Refusal::new(Code::Damaged, format!("problems found: {}", names.join(", ")));
@@ -178,11 +165,7 @@ fn in_short(findings: &[Finding], fixed: bool, differing: &[(String, Step)]) -> 
     if let [Finding { name: ACCESS, detail, .. }] = bad.as_slice() {
         return Refusal::new(Code::NotAllowed, refusal.message).next(Step::plain(detail.clone()));
     }
-    if !fixed && bad.iter().any(|finding| finding.mendable) {
-        refusal.next(Step::MendStore)
-    } else {
-        refusal.next(Step::RestoreBackup)
-    }
+    refusal.next(if is_mendable { Step::MendStore } else { Step::RestoreBackup })
 }
 
 /// The steps that repair agents' configuration, each once.
@@ -196,7 +179,7 @@ fn repairs(differing: &[(String, Step)]) -> Vec<Step> {
     steps
 }
 
-/// `onus doctor` never sends its caller to `onus doctor`.
+/// Removes the step `onus doctor`, which `onus doctor` itself must not suggest.
 fn without_doctor(mut refusal: Refusal) -> Refusal {
     refusal.next.retain(|step| *step != Step::CheckStore);
     refusal
@@ -213,6 +196,11 @@ fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
     Finding { name, ok, detail, mendable: false }
 }
 
+/// A problem that `--fix` can repair.
+fn mendable(name: &'static str, detail: String) -> Finding {
+    Finding { name, ok: false, detail, mendable: true }
+}
+
 fn file_system(path: &std::path::Path) -> Finding {
     match filesystem_of(path.parent().unwrap_or(path)) {
         Some(kind) => finding(
@@ -224,12 +212,12 @@ fn file_system(path: &std::path::Path) -> Finding {
     }
 }
 
-fn checked(engine: &mut onus_engine::Engine<AnyStore>) -> Vec<Finding> {
+fn checked(engine: &mut AnyEngine) -> Vec<Finding> {
     engine.store().check().unwrap_or_else(|error| vec![of_refusal("database", &error.into())])
 }
 
 /// Repairs what can be repaired; the findings that follow report the rest.
-fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusal> {
+fn fix(engine: &mut AnyEngine) -> Result<Vec<String>, Refusal> {
     let before = checked(engine);
     let mut fixed = Vec::new();
     match engine.store().rebuild(&mut |_| {}) {
@@ -259,9 +247,9 @@ fn fix(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<String>, Refusa
     Ok(fixed)
 }
 
-/// Keeps what a command that was interrupted could not keep any more.
-fn finish_rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Vec<String> {
-    let due = |engine: &mut onus_engine::Engine<AnyStore>| {
+/// Finishes the rescues of commands that were interrupted, and removes what they left.
+fn finish_rescues(context: &Context, engine: &mut AnyEngine) -> Vec<String> {
+    let due = |engine: &mut AnyEngine| {
         engine.rescues(None, None, Some(RescueState::Due)).map_or(0, |due| due.value.len())
     };
     let left = context.host.place.as_ref().map(onus_repo::rescue::tidy).unwrap_or_default();
@@ -277,7 +265,7 @@ fn finish_rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>)
     if before == 0 {
         return fixed;
     }
-    // Without a name nothing can be recorded; the finding that follows says what is due.
+    // Without an identity nothing can be recorded; the findings that follow name the rescues that are due.
     let Ok(identity) = context.host.identity(engine) else { return fixed };
     let told = engine.finish_rescues(&identity).unwrap_or_default();
     let done = before.saturating_sub(due(engine));
@@ -286,7 +274,7 @@ fn finish_rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>)
     fixed
 }
 
-/// Rescues that somebody dropped: the command was interrupted between the record and git.
+/// Dropped rescues that git still has: the command was interrupted between the record and git.
 fn dropped_but_there(context: &Context, all: &[RescueView]) -> Vec<(String, KeptAt)> {
     let Ok(Some(repository)) = context.host.repository() else { return Vec::new() };
     let there = onus_repo::rescue::list(&repository).unwrap_or_default();
@@ -298,19 +286,19 @@ fn dropped_but_there(context: &Context, all: &[RescueView]) -> Vec<(String, Kept
     left.collect()
 }
 
-/// A rescue that is due was interrupted, or belongs to another machine; one that was dropped may still be there.
-fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Refusal> {
+/// Finds rescues that are due (interrupted, or on another machine) and dropped ones that git still has.
+fn rescues(context: &Context, engine: &mut AnyEngine) -> Result<Vec<Finding>, Refusal> {
     let all = engine.rescues(None, None, None)?.value;
     let is = |view: &RescueView, state: RescueState| view.state == state.as_str();
     let is_local = matches!(context.host.store_at()?, StoreAt::File(_));
     let mut findings = Vec::new();
     for folder in context.host.place.as_ref().map(onus_repo::rescue::left_behind).unwrap_or_default() {
         let detail = format!("{} has copies of files, left by a rescue that was killed", folder.display());
-        findings.push(Finding { mendable: true, ..finding("rescue", false, detail) });
+        findings.push(mendable("rescue", detail));
     }
     for view in all.iter().filter(|view| is(view, RescueState::Due)) {
         let worktree = view.worktree.as_deref().unwrap_or_default();
-        // On a server, the worktree may be on any machine: whoever is there finishes it.
+        // With a store on a server, the worktree may be on another machine, where the rescue is finished.
         let is_here = std::path::Path::new(worktree).is_dir();
         let detail = format!(
             "{}: what {} left uncommitted in {worktree} is still to be kept{}",
@@ -331,32 +319,29 @@ fn rescues(context: &Context, engine: &mut onus_engine::Engine<AnyStore>) -> Res
         findings.push(finding("rescues", true, format!("{kept} kept; next: onus rescue list")));
     }
     for (task, at) in dropped_but_there(context, &all) {
-        let detail = format!("{task}: {} was dropped and is still there", at.reference);
-        findings.push(Finding { mendable: true, ..finding("rescue", false, detail) });
+        findings.push(mendable("rescue", format!("{task}: {} was dropped and is still there", at.reference)));
     }
     Ok(findings)
 }
 
-fn ledger(engine: &mut onus_engine::Engine<AnyStore>) -> Finding {
+fn ledger(engine: &mut AnyEngine) -> Finding {
     match engine.verify(&[], &mut |_| {}) {
         Ok(verified) => finding("ledger", true, intact(&verified)),
         Err(refusal) => finding("ledger", false, refusal.message),
     }
 }
 
-fn leases(engine: &mut onus_engine::Engine<AnyStore>) -> Result<Vec<Finding>, Refusal> {
+fn leases(engine: &mut AnyEngine) -> Result<Vec<Finding>, Refusal> {
     let status = engine.status(None)?.value;
-    let mut findings = Vec::new();
-    for held in status.lapsed.iter().chain(&status.stale).chain(&status.stalled) {
-        let next = held.next.as_ref().and_then(wording::step);
-        let next = next.map(|next| format!("; next: {next}")).unwrap_or_default();
-        findings.push(finding("lease", true, format!("{}: {}{next}", held.id, held.message)));
-    }
-    for seat in status.seats.iter().filter(|seat| seat.needs_attention) {
-        let next = seat.next.as_ref().and_then(wording::step);
-        let next = next.map(|next| format!("; next: {next}")).unwrap_or_default();
-        findings.push(finding("seat", true, format!("{}: {}{next}", seat.name, seat.message)));
-    }
+    let news = |name: &'static str, of: &str, message: &str, next: Option<&Step>| {
+        let next = next.and_then(wording::step).map(|next| format!("; next: {next}"));
+        finding(name, true, format!("{of}: {message}{}", next.unwrap_or_default()))
+    };
+    let leases = status.lapsed.iter().chain(&status.stale).chain(&status.stalled);
+    let leases = leases.map(|held| news("lease", &held.id, &held.message, held.next.as_ref()));
+    let seats = status.seats.iter().filter(|seat| seat.needs_attention);
+    let seats = seats.map(|seat| news("seat", &seat.name, &seat.message, seat.next.as_ref()));
+    let mut findings: Vec<Finding> = leases.chain(seats).collect();
     if findings.is_empty() {
         findings.push(finding(
             "leases",

@@ -1,6 +1,6 @@
 use std::io::IsTerminal as _;
 
-use onus_core::actor::{ActorName, Tier};
+use onus_core::actor::Tier;
 use onus_core::command::{Act, Command, Edit};
 use onus_core::constraint::{Constraint, ConstraintKind};
 use onus_core::gate::GateKey;
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Lift a constraint, such as max_files; people only; repeatable
     #[arg(long = "no-constraint", value_name = "NAME", value_parser = parse::<ConstraintKind>)]
     no_constraints: Vec<ConstraintKind>,
-    /// A gate it must pass beside those that are for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
+    /// A gate it must pass in addition to those for all tasks: the key of a `[[gate]]` in onus.toml; repeatable
     #[arg(long = "gate", value_name = "KEY", value_parser = parse::<GateKey>)]
     gates: Vec<GateKey>,
     /// Remove a gate that the task names; people only; repeatable
@@ -115,16 +115,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let clearable = |text: String| Some(text).filter(|text| !text.is_empty());
-    let owner = match args.owner.map(clearable) {
-        Some(Some(name)) => Some(Some(name.parse::<ActorName>()?)),
-        Some(None) => Some(None),
-        None => None,
-    };
     let (add_scope, add_scope_areas) = context.scope(&args.scope)?;
-    let area = match args.area.map(clearable) {
-        Some(label) => Some(onus_host::scopes::area_label(&context.host, label)?),
-        None => None,
-    };
+    let area = args
+        .area
+        .map(clearable)
+        .map(|label| onus_host::scopes::area_label(&context.host, label))
+        .transpose()?;
     let edit = Edit {
         link: None,
         title: args.title,
@@ -137,7 +133,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         required_tier: args.tier,
         area,
         iteration: args.iteration.map(clearable),
-        owner,
+        owner: parsed_or_cleared(args.owner, |name| name.parse())?,
         add_tags: args.tags,
         remove_tags: args.untags,
         refs: args
@@ -152,29 +148,18 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         remove_gates: args.no_gates.into_iter().collect(),
         defined: Vec::new(),
         acceptance: args.acceptance,
-        parent: match args.parent.map(clearable) {
-            Some(Some(id)) => Some(Some(id.parse::<TaskRef>()?)),
-            Some(None) => Some(None),
-            None => None,
-        },
+        parent: parsed_or_cleared(args.parent, |id| id.parse())?,
         relate: args.relate,
         unrelate: args.unrelate,
         add_scope,
         add_scope_areas,
         remove_scope: onus_host::scopes::unreserved(&context.host, &args.unscope)?,
         mode: args.mode,
-        not_before: match args.not_before.map(clearable) {
-            Some(Some(when)) => Some(Some(parse_schedule(&when).map_err(Refusal::usage)?)),
-            Some(None) => Some(None),
-            None => None,
-        },
-        max_attempts: match args.max_attempts.map(clearable) {
-            Some(Some(count)) => Some(Some(count.parse().map_err(|_| {
-                Refusal::usage(format!("'{}' is not a number", onus_core::ids::shortened(&count)))
-            })?)),
-            Some(None) => Some(None),
-            None => None,
-        },
+        not_before: parsed_or_cleared(args.not_before, |when| parse_schedule(when).map_err(Refusal::usage))?,
+        max_attempts: parsed_or_cleared(args.max_attempts, |count| {
+            let wrong = || format!("'{}' is not a number", onus_core::ids::shortened(count));
+            count.parse().map_err(|_| Refusal::usage(wrong()))
+        })?,
         if_version: args.if_version.map(Version),
     };
     let nothing = Edit { if_version: edit.if_version, ..Edit::default() };
@@ -187,11 +172,19 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     super::act(context, args.target, Act::Edit(edit), Some(&args.force), args.key, "changed")
 }
 
+/// The new value of a field, if one is given; an empty one clears the field.
+fn parsed_or_cleared<T>(
+    text: Option<String>,
+    parse: impl FnOnce(&str) -> Result<T, Refusal>,
+) -> Result<Option<Option<T>>, Refusal> {
+    text.map(|text| if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }).transpose()
+}
+
 fn is_at_terminal(context: &Context) -> bool {
     !context.out.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// Title and body in the user's editor. Whoever changes the task meanwhile is not overwritten.
+/// Edits title and body in the user's editor. A change that somebody else makes meanwhile is not overwritten.
 fn in_editor(
     context: &Context,
     on: Target,
@@ -201,7 +194,7 @@ fn in_editor(
 ) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let task = engine.show(identity.as_ref(), target(on.task)?.as_ref())?.value;
-    // An editor may be open for hours: nothing is held meanwhile.
+    // An editor may be open for hours: the store is closed meanwhile.
     drop(engine);
     let draft = editor::edit(&task.id, &task.title, task.body.as_deref())?;
     let edit = Edit {

@@ -7,7 +7,7 @@ use onus_core::refusal::Refusal;
 use onus_engine::{GraphQuery, GraphView, NodeView};
 use onus_store::Direction;
 
-use crate::args::parse;
+use crate::args::{parse, within};
 use crate::context::Context;
 use crate::drawing;
 use crate::output::Output;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     critical_path: bool,
     /// The N unfinished tasks that block the most others, directly or indirectly; default 10
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "10",
-        value_parser = clap::value_parser!(u16).range(1..=1000))]
+        value_parser = within(1_u16, 1000))]
     bottlenecks: Option<u16>,
     /// A tree for people, a diagram for Mermaid or Graphviz (dot), or JSON
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -65,7 +65,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         (Some(format), false) => format,
         (Some(_), true) => return Err(Refusal::usage("--json cannot be combined with another --format")),
     };
-    // People who ask for a list want that list.
+    // If people ask for one of the two lists, they get it instead of the tree.
     let lists = format == Format::Tree && (args.critical_path || args.bottlenecks.is_some());
     let limit = match (lists, args.limit, format) {
         (true, ..) => Some(0),

@@ -19,7 +19,7 @@ const DAILY: &[&str] = &["add", "ready", "claim", "note", "done", "release", "sh
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let text = if args.command.is_empty() { overview(args.all) } else { of_command(&args.command)? };
-    context.out.told("help", text.trim_end());
+    context.out.prose_answer("help", text.trim_end());
     Ok(())
 }
 

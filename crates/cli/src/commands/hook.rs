@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_agents::hook::{Answer, Dialect, MAX_PAYLOAD, Moment, Payload, Unread};
-use onus_agents::{ToldBy, of_conversation};
+use onus_agents::hook::{Answer, Dialect, HookEvent, MAX_PAYLOAD, Payload, Unread};
+use onus_agents::{InstanceSource, of_conversation};
 use onus_core::actor::{InstanceId, KnownBy};
 use onus_core::command::{ChangedFiles, Command, Guard, Presence};
 use onus_core::commit::Extent;
@@ -16,9 +16,9 @@ use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
 use onus_core::session::Reading;
-use onus_engine::{Ancestry, Conversation, Engine, Files, HookCall, Identity, Reply, Request};
+use onus_engine::{Ancestry, AnyEngine, Conversation, Files, HookCall, Identity, Reply, Request};
 use onus_os::process;
-use onus_store::{Access, AnyStore};
+use onus_store::Access;
 
 use crate::output::{Output, note};
 use crate::{primer, wording};
@@ -29,8 +29,8 @@ use words::{joined, said};
 
 pub(super) use words::{is_answer, is_unwritable, refused, told};
 
-/// How long a hook waits for other writers: less than a harness waits for its hook, which at the end of a session is at
-/// most 3 s in Codex.
+/// How long a hook waits for other writers. It must be shorter than the harness waits for its hook; Codex waits at most
+/// 3 s at the end of a session.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_AT_THE_END: Duration = Duration::from_secs(2);
 
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     0
 }
 
-/// A problem is reported once, when the conversation begins; the agent continues.
+/// The answer after a problem: it is reported once, when the conversation begins, and the agent continues.
 fn passed(payload: &Payload, refusal: &Refusal) -> Answer {
     let next =
         refusal.next.iter().find_map(wording::step).map(|step| format!(" ({step})")).unwrap_or_default();
@@ -79,7 +79,7 @@ fn passed(payload: &Payload, refusal: &Refusal) -> Answer {
     if refusal.code != Code::NoStore {
         note(&message);
     }
-    let is_told = payload.moment == Moment::Start && (refusal.code != Code::NoStore || is_set_up(payload));
+    let is_told = payload.moment == HookEvent::Start && (refusal.code != Code::NoStore || is_set_up(payload));
     Answer { warning: is_told.then_some(message), ..Answer::default() }
 }
 
@@ -93,13 +93,13 @@ fn is_set_up(payload: &Payload) -> bool {
 }
 
 fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
-    let is_edit = payload.moment == Moment::BeforeTool;
+    let is_edit = payload.moment == HookEvent::BeforeTool;
     let changes_nothing = payload.files.is_empty() && !payload.is_partial && !payload.is_shell;
-    if is_edit && changes_nothing || payload.moment == Moment::PartBegins {
+    if is_edit && changes_nothing || payload.moment == HookEvent::PartBegins {
         return Ok(Answer::default());
     }
     let host = Host::new(payload.folder.as_deref().filter(|folder| folder.is_dir()), None)?;
-    // Too many to judge at once are not looked at one by one: see `unjudged`.
+    // If there are more files than can be judged, `unjudged` refuses the call as a whole.
     let files = guarded(&host, &payload.files[..payload.files.len().min(MAX_GLOBS)]);
     let unjudged = unjudged(payload);
     if is_edit && files.is_empty() && unjudged.is_none() && !payload.is_shell {
@@ -107,10 +107,10 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
     }
     let mut hook = Hook::new(dialect, payload, &host)?;
     hook.removed = guarded(&host, &payload.removed).into_values().flatten().collect();
-    let patience = if payload.moment == Moment::End { PATIENCE_AT_THE_END } else { PATIENCE };
+    let patience = if payload.moment == HookEvent::End { PATIENCE_AT_THE_END } else { PATIENCE };
     let open = |access| host.engine_within(access, host.config.store_wait().min(patience));
     let mut engine = match open(Access::Write) {
-        // What a command names is judged, and that it runs is remembered, without a write.
+        // The files that a command names can be judged, and the command remembered, without writing to the store.
         Err(refusal) if is_unwritable(&refusal) && payload.is_shell && (files.is_empty() || !is_edit) => {
             open(Access::Read)?
         }
@@ -121,18 +121,18 @@ fn answer(dialect: Dialect, payload: &Payload) -> Result<Answer, Refusal> {
         engine => engine?,
     };
     let outcome = match unjudged {
-        // There is a store, so the file may be another's.
+        // There is a store, so another holder may have reserved the file.
         Some(refusal) => Ok(Answer { refusal: Some(refused(&refusal)), ..Answer::default() }),
         None if is_edit => hook.before_tool(&mut engine, payload, files),
         None => hook.after_all(&mut engine, payload, files),
     };
-    // The process ends with this answer: see `Context::run_with` for what that gains.
+    // The process ends with this answer: `Context::run_with` says what this saves.
     std::mem::forget(engine);
     outcome
 }
 
-/// A call that cannot be judged is refused where its files may be another's: one that is not known in full, or that
-/// changes more files than can be judged before the harness gives up on its hook.
+/// The refusal of a call that cannot be judged, because its files may be reserved by another: the payload is incomplete, or
+/// the call changes more files than can be judged before the harness gives up on its hook.
 fn unjudged(payload: &Payload) -> Option<Refusal> {
     let (message, next) = if payload.is_partial {
         let most = MAX_PAYLOAD >> 20;
@@ -160,11 +160,11 @@ struct Hook<'a> {
     dialect: Dialect,
     conversation: Conversation,
     known_by: KnownBy,
-    /// Where the files are that it is asked about.
+    /// The worktree of the files in question.
     checkout: Checkout,
-    /// What its transcript says that it used, and who: to be recorded with what the moment means.
+    /// The instance, and what its transcript says it used; recorded together with the end of its turn.
     reading: Option<(InstanceId, Reading)>,
-    /// The files that the call removes, as far as it says so.
+    /// The files that the call says it removes.
     removed: BTreeSet<String>,
 }
 
@@ -172,8 +172,8 @@ impl<'a> Hook<'a> {
     fn new(dialect: Dialect, payload: &Payload, host: &'a Host) -> Result<Hook<'a>, Refusal> {
         let (who, sub_agent) =
             of_conversation(&env, dialect.name(), &payload.conversation, payload.sub_agent.as_deref())?;
-        // A harness that was started by `onus run` is that instance, and its process is known.
-        let process = if who.told_by == ToldBy::Name { None } else { process::launcher() };
+        // A harness that `onus run` started is that run's instance, whose process is already known.
+        let process = if who.told_by == InstanceSource::Name { None } else { process::launcher() };
         let known_by = who.known_by();
         let conversation = Conversation {
             actor: who.actor,
@@ -194,13 +194,13 @@ impl<'a> Hook<'a> {
         })
     }
 
-    /// Where the files are that are asked about next.
+    /// Makes this the worktree of the files in question.
     fn go_to(&mut self, root: &Path) {
         self.checkout = self.host.checkout(root);
         self.conversation.worktree = self.checkout.id.clone();
     }
 
-    /// Asks about the files of one worktree after another. What one call changes is refused as a whole.
+    /// Asks about the files of each worktree in turn. If one of them is refused, the whole call is.
     fn in_each(
         &mut self,
         files: BTreeMap<PathBuf, Vec<String>>,
@@ -219,10 +219,10 @@ impl<'a> Hook<'a> {
         Ok(whole)
     }
 
-    /// A tool is about to be used. It is judged as a whole before anything remembers it.
+    /// A tool is about to be used. The whole call is judged before any of it is remembered.
     fn before_tool(
         &mut self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         payload: &Payload,
         files: BTreeMap<PathBuf, Vec<String>>,
     ) -> Result<Answer, Refusal> {
@@ -254,25 +254,25 @@ impl<'a> Hook<'a> {
         Ok(answer.also(begun.context))
     }
 
-    /// Any other moment. What commands have changed comes first.
+    /// Any other moment. The changes that commands made are handled first.
     fn after_all(
         &mut self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         payload: &Payload,
         files: BTreeMap<PathBuf, Vec<String>>,
     ) -> Result<Answer, Refusal> {
         let mut call = engine.call(&self.conversation, &[], Files::Changed)?;
-        if payload.moment == Moment::Asks {
+        if payload.moment == HookEvent::Asks {
             return self.answer(engine, payload.moment, call, Vec::new());
         }
         if let Some(ran_ms) = payload.ran_ms.filter(|_| call.is_asked) {
-            // Before any other sign of life ends the wait.
+            // This must come before any other sign of life, which would end the wait for a person's answer.
             self.run(engine, &call, Command::Presence(Presence::ToolOver { ran_ms }))?;
             call = engine.call(&self.conversation, &[], Files::Changed)?;
         }
         self.reading = self.read_transcript(engine, payload);
         let found = self.tools_end(engine, &call, payload, &files);
-        let answer = if payload.moment == Moment::AfterTool && !files.is_empty() {
+        let answer = if payload.moment == HookEvent::AfterTool && !files.is_empty() {
             self.in_each(files, |hook, paths| {
                 let call = engine.call(&hook.conversation, &paths, Files::Changed)?;
                 hook.answer(engine, payload.moment, call, paths)
@@ -288,14 +288,14 @@ impl<'a> Hook<'a> {
 
     fn answer(
         &self,
-        engine: &mut Engine<AnyStore>,
-        moment: Moment,
+        engine: &mut AnyEngine,
+        moment: HookEvent,
         mut call: HookCall,
         paths: Vec<String>,
     ) -> Result<Answer, Refusal> {
         match moment {
-            Moment::BeforeTool => Ok(Answer::default()),
-            Moment::Start => {
+            HookEvent::BeforeTool => Ok(Answer::default()),
+            HookEvent::Start => {
                 self.host.adopt_here();
                 self.host.tell_of_conflicts(engine);
                 let reply = self.run(engine, &call, Command::Presence(Presence::Here))?;
@@ -304,17 +304,17 @@ impl<'a> Hook<'a> {
                 text.extend(told(&reply.notices));
                 Ok(Answer { context: Some(text), ..Answer::default() })
             }
-            Moment::AfterTool | Moment::ToolFailed | Moment::PartBegins if call.is_settled => {
+            HookEvent::AfterTool | HookEvent::ToolFailed | HookEvent::PartBegins if call.is_settled => {
                 Ok(Answer::default())
             }
-            Moment::AfterTool if !paths.is_empty() => {
+            HookEvent::AfterTool if !paths.is_empty() => {
                 let worktree = self.conversation.worktree.clone();
                 let changed = Command::Changed(ChangedFiles { paths, worktree });
                 let reply = self.run(engine, &call, changed)?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
-            Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins | Moment::PartBegins => {
-                let begins = moment == Moment::TurnBegins;
+            HookEvent::AfterTool | HookEvent::ToolFailed | HookEvent::TurnBegins | HookEvent::PartBegins => {
+                let begins = moment == HookEvent::TurnBegins;
                 if begins {
                     self.host.tell_of_conflicts(engine);
                 }
@@ -322,16 +322,16 @@ impl<'a> Hook<'a> {
                 let reply = self.run(engine, &call, Command::Presence(presence))?;
                 Ok(Answer { context: told(&reply.notices), ..Answer::default() })
             }
-            Moment::Asks => {
+            HookEvent::Asks => {
                 self.run(engine, &call, Command::Presence(Presence::Asks)).map(|_| Answer::default())
             }
-            Moment::TurnOver => {
+            HookEvent::TurnOver => {
                 self.run(engine, &call, Command::Presence(Presence::TurnOver)).map(|_| Answer::default())
             }
-            Moment::PartOver | Moment::End => {
-                if let (Moment::PartOver, Some(part)) = (moment, &self.conversation.sub_agent) {
+            HookEvent::PartOver | HookEvent::End => {
+                if let (HookEvent::PartOver, Some(part)) = (moment, &self.conversation.sub_agent) {
                     call.instance = part.clone();
-                } else if moment == Moment::PartOver {
+                } else if moment == HookEvent::PartOver {
                     return Ok(Answer::default());
                 }
                 self.run(engine, &call, Command::Presence(Presence::Gone)).map(|_| Answer::default())
@@ -339,12 +339,7 @@ impl<'a> Hook<'a> {
         }
     }
 
-    fn guard(
-        &self,
-        engine: &mut Engine<AnyStore>,
-        call: &HookCall,
-        paths: Vec<String>,
-    ) -> Result<Answer, Refusal> {
+    fn guard(&self, engine: &mut AnyEngine, call: &HookCall, paths: Vec<String>) -> Result<Answer, Refusal> {
         let guard = self.asking(call, paths, self.dialect.hears_before_a_tool());
         let asked = guard.paths.clone();
         match self.run(engine, call, Command::Guard(guard)) {
@@ -352,14 +347,9 @@ impl<'a> Hook<'a> {
                 let context = said(&reply).filter(|_| self.dialect.hears_before_a_tool());
                 Ok(Answer { context, ..Answer::default() })
             }
-            // A path or glob that cannot be compared may not be free.
+            // A path or glob that cannot be compared may be reserved.
             Err(refusal) if is_answer(&refusal) || refusal.code == Code::Usage => {
-                if let Some(conflict) = &refusal.conflict {
-                    let by = (&self.conversation.actor, &call.instance);
-                    // The holder learns of it if this works; the call is refused in any case.
-                    let worktree = self.conversation.worktree.as_ref();
-                    let _ = engine.record_wish(by, &conflict.task, Some(&conflict.path), worktree);
-                }
+                self.record_wish(engine, &call.instance, &refusal);
                 Ok(Answer { refusal: Some(refused(&refusal)), ..Answer::default() })
             }
             Err(refusal) if is_unwritable(&refusal) => self.by_snapshot(engine, &asked, &refusal),
@@ -367,7 +357,15 @@ impl<'a> Hook<'a> {
         }
     }
 
-    /// These files, changed by this conversation here.
+    /// Has the holder told what was refused because of it. If this fails, it is not told; the call is refused in any case.
+    fn record_wish(&self, engine: &mut AnyEngine, by: &InstanceId, refusal: &Refusal) {
+        if let Some(conflict) = &refusal.conflict {
+            let (by, worktree) = ((&self.conversation.actor, by), self.conversation.worktree.as_ref());
+            let _ = engine.record_wish(by, &conflict.task, Some(&conflict.path), worktree);
+        }
+    }
+
+    /// The question whether this conversation may change these files here.
     fn asking(&self, call: &HookCall, paths: Vec<String>, is_heard: bool) -> Guard {
         let removed = paths.iter().filter(|path| self.removed.contains(*path)).cloned().collect();
         Guard {
@@ -378,7 +376,7 @@ impl<'a> Hook<'a> {
             branch: self.checkout.branch.clone(),
             touched: Touched {
                 worktree: self.conversation.worktree.clone(),
-                // What a part holds itself is touched by nobody else.
+                // A part that holds the lease itself shares it with no other part.
                 part: self.conversation.sub_agent.clone().filter(|part| *part != call.instance),
             },
             whole: self.conversation.sub_agent.as_ref().map(|_| self.conversation.instance.clone()),
@@ -387,11 +385,12 @@ impl<'a> Hook<'a> {
         }
     }
 
-    /// Where nothing can be written in time, what others have is refused all the same; what is free passes, unreserved, and
-    /// the person in front of the agent sees that. Where nothing can be written at all, that was said at the start.
+    /// Judges files when the store cannot be written in time. What others have reserved is still refused; everything else
+    /// passes without being reserved, and the person in front of the agent is warned. If the store can never be written, that
+    /// was reported at the start.
     fn by_snapshot(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         paths: &[String],
         trouble: &Refusal,
     ) -> Result<Answer, Refusal> {
@@ -418,13 +417,8 @@ impl<'a> Hook<'a> {
         }
     }
 
-    /// Carries out a command, registering the process first if need be; one commit.
-    fn run(
-        &self,
-        engine: &mut Engine<AnyStore>,
-        call: &HookCall,
-        command: Command,
-    ) -> Result<Reply, Refusal> {
+    /// Runs a command in one commit, together with registering the process and recording usage if they are due.
+    fn run(&self, engine: &mut AnyEngine, call: &HookCall, command: Command) -> Result<Reply, Refusal> {
         let Conversation { actor, instance, process, .. } = &self.conversation;
         let mut batch = Vec::with_capacity(2);
         if let (true, Some(process)) = (call.registers, process) {
@@ -447,14 +441,14 @@ impl<'a> Hook<'a> {
     }
 }
 
-/// The files inside the repository, by the root of their worktree, which may not be the one that the agent is in. Nobody owns
-/// what lies elsewhere or in git's own folder.
+/// The files inside the repository, by the root of their worktree, which may not be the one that the agent is in. Files
+/// elsewhere or in git's own folder are not guarded.
 fn guarded(host: &Host, files: &[PathBuf]) -> BTreeMap<PathBuf, Vec<String>> {
     let Some(place) = &host.place else { return BTreeMap::new() };
     let mut found: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
     for file in files {
         match onus_repo::locate(Some(place), &host.folder, file) {
-            // No file has another name; the call is judged by its other files.
+            // A name that is not a valid path cannot be a file's; the call is judged by its other files.
             Ok(Named { name, root }) if Glob::literal(&name).is_ok() => {
                 found.entry(root).or_default().insert(name);
             }

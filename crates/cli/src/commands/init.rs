@@ -121,7 +121,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// In a database without our tables, a role that may create them makes them first.
+/// Makes a project, after creating our tables if the database lacks them; the role must be allowed to.
 fn with_tables<T>(address: &Address, make: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     match make() {
         Err(StoreError::Missing(_)) => {
@@ -132,13 +132,13 @@ fn with_tables<T>(address: &Address, make: impl Fn() -> Result<T, StoreError>) -
     }
 }
 
-/// Who may enter the store's folder: its user alone, or everyone git lets into the repository.
+/// The mode of the store's folder: open to its user alone, or to everyone whom git lets into the repository.
 fn folder_mode(place: &Place) -> Result<u32, Refusal> {
     let repository = Repository::new(place)?;
     Ok(repository.as_ref().and_then(shared_folder_mode).unwrap_or(OWN_FOLDER))
 }
 
-/// The name of the repository's main folder, also when seen from one of its worktrees.
+/// The name of the repository's main folder, even if called from one of its worktrees.
 fn project_name(root: &std::path::Path, common_dir: Option<&std::path::Path>) -> String {
     let folder = match common_dir {
         Some(dir) if dir.file_name().is_some_and(|name| name == ".git") => dir.parent().unwrap_or(root),

@@ -1,5 +1,6 @@
 use onus_core::actor::InstanceId;
 use onus_core::command::Command;
+use onus_core::refusal::{Refusal, Step};
 use onus_engine::Answer;
 use onus_os::process;
 use onus_store::Access;
@@ -48,6 +49,10 @@ fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -
         Some(pid) => pid,
         None => process::ancestry().get(1).map_or_else(std::process::id, |parent| parent.pid),
     };
+    if pid == 1 {
+        let message = "process 1 starts every other process here, so it cannot be one caller";
+        return Err(Refusal::usage(message).next(Step::plain("register the process of one conversation")));
+    }
     let process = process::identify(pid)?;
     let instance = match instance {
         Some(instance) => instance,

@@ -66,14 +66,14 @@ pub(crate) struct Args {
     key: Key,
 }
 
-/// For completions: a project may have channels of its own.
+/// The built-in channels, for completions; a project may have channels of its own.
 fn channels() -> Vec<&'static str> {
-    Channel::ALL.into_iter().map(|channel| channel.as_str()).collect()
+    Channel::ALL.iter().map(|channel| channel.as_str()).collect()
 }
 
-/// How the asks of a channel become tasks here.
+/// How the asks of a channel become tasks in this project.
 struct Door<'a> {
-    /// None: plain text.
+    /// None for plain text.
     mapper: Option<Mapper<'a>>,
     trusted: bool,
     refresh: bool,
@@ -126,21 +126,21 @@ fn door<'a>(context: &'a Context, args: &'a Args) -> Result<Door<'a>, Refusal> {
     let (mapper, trusted) = context.host.config.channel(&args.channel)?;
     let is_cli = args.channel == Channel::Cli.as_str();
     let beside = [
-        ("--ref", args.reference.is_some() && mapper.is_some()),
-        ("--link", args.link.is_some() && mapper.is_some()),
-        ("--author", args.author.is_some() && mapper.is_some()),
-        ("--body", args.body.is_some() && !is_cli),
+        ("--ref", "reference", args.reference.is_some() && mapper.is_some()),
+        ("--link", "link", args.link.is_some() && mapper.is_some()),
+        ("--author", "author", args.author.is_some() && mapper.is_some()),
+        ("--body", "body", args.body.is_some() && !is_cli),
     ];
-    if let Some((option, _)) = beside.into_iter().find(|(_, is_given)| *is_given) {
+    if let Some((option, what, _)) = beside.into_iter().find(|(.., is_given)| *is_given) {
         return Err(Refusal::usage(format!(
-            "{option} is not for {}: its asks say it themselves",
+            "{} does not take {option}: its messages have their own {what}",
             args.channel
         )));
     }
     Ok(Door { mapper, trusted, refresh: args.refresh })
 }
 
-/// An ask in plain text, with its reference beside it.
+/// An ask in plain text, whose reference is given separately.
 fn plain(context: &Context, args: &Args) -> Result<Result<Ask, Fault>, Refusal> {
     let missing = |what: &str| Refusal::usage(format!("{}: {what}", args.channel));
     let text;
@@ -150,26 +150,26 @@ fn plain(context: &Context, args: &Args) -> Result<Result<Ask, Fault>, Refusal> 
         (None, Some(Channel::File), Some(path)) => {
             let host = &context.host;
             named = name_of(host.place.as_ref(), &host.folder, Path::new(path)).map_err(|_| {
-                missing("reference: the file is not one of the project's, so its path is none: give --ref")
+                missing("the file is not one of the project's, so its path is no reference: give --ref")
             })?;
             &named
         }
         _ => {
             return Err(missing(
-                "reference: missing; give --ref, the ask's name in the system that it comes from",
+                "the reference is missing: give --ref, the ask's name in the system that it comes from",
             ));
         }
     };
     let mut plain = match (Channel::named(&args.channel), &args.input) {
         (Some(Channel::Cli), Some(title)) => Plain { title, body: args.body.as_deref(), ..Plain::default() },
-        (Some(Channel::Cli), None) => return Err(missing("title: missing")),
+        (Some(Channel::Cli), None) => return Err(missing("the title is missing")),
         (Some(Channel::Stdin), Some(_)) => {
             return Err(missing("it reads standard input: for a file, the channel is file"));
         }
         (Some(Channel::File), None) => return Err(missing("name the file")),
         _ => {
             let bytes = bytes(context, args, MAX_TEXT_BYTES)?.map_err(|fault| said(&args.channel, fault))?;
-            text = String::from_utf8(bytes).map_err(|_| missing("input: it is not UTF-8 text"))?;
+            text = String::from_utf8(bytes).map_err(|_| missing("it is not UTF-8 text"))?;
             Plain::text(reference, text.trim_start_matches('\u{feff}'))
         }
     };
@@ -179,7 +179,7 @@ fn plain(context: &Context, args: &Args) -> Result<Result<Ask, Fault>, Refusal> 
     Ok(plain.ask(&args.channel))
 }
 
-/// What is delivered: a file, or standard input. Of more than is allowed, one byte more is read, so that it shows.
+/// Reads a delivery from a file or standard input. One byte more than allowed is read, to notice what is too long.
 fn bytes(context: &Context, args: &Args, most: usize) -> Result<Result<Vec<u8>, Fault>, Refusal> {
     let input = args.input.as_deref();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -208,7 +208,7 @@ fn asked(reply: &Reply) -> Result<(&TaskView, &[String]), Refusal> {
     }
 }
 
-/// One answer per line, each in a transaction of its own. What is wrong with one line is its own answer.
+/// Answers line by line, each in a transaction of its own. An error in one line is that line's answer.
 fn follow(context: &Context, door: &Door<'_>, mapper: Mapper<'_>) -> super::ExitCode {
     let mut engine = context.host.engine(Access::Write)?;
     let identity = context.host.identity(&mut engine)?;

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use onus_core::command::Command;
 use onus_core::quote::counted;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_engine::{Engine, Request, SealDocument, Verified};
+use onus_engine::{AnyEngine, Request, SealDocument, Verified};
 use onus_repo::{Repository, SEALS};
-use onus_store::{Access, AnyStore, OWN_FOLDER, Store as _, StoreError, file_mode, make_folder, new_file};
+use onus_store::{Access, OWN_FOLDER, Store as _, StoreError, file_mode, make_folder, new_file};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text, unwritten};
-use crate::progress::Bar;
+use crate::progress::shown;
+use crate::render::local_time;
 use crate::signing;
 use onus_host::{StoreAt, env};
 
-/// The file in an anchored commit.
+/// The files in an anchored commit.
 const SEAL_FILE: &str = "seal.jsonl";
 const SIGNATURE_FILE: &str = "seal.jsonl.sig";
 
@@ -72,7 +73,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
 }
 
-/// What was verified, in short.
+/// A summary of what was verified.
 pub(super) fn intact(verified: &Verified) -> String {
     let (events, tasks) = (counted(verified.events, "event"), counted(verified.tasks, "task"));
     format!("{events}, {tasks}, all chains intact")
@@ -81,10 +82,7 @@ pub(super) fn intact(verified: &Verified) -> String {
 fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let seals = seals_to_compare(context, files)?;
-    let mut bar = Bar::new("events", context.out.json);
-    let verified = engine.verify(&seals, &mut |progress| bar.at(progress));
-    bar.end();
-    let verified = verified?;
+    let verified = shown("events", context.out.json, |progress| engine.verify(&seals, progress))?;
     if context.out.json {
         context.out.document(&verified, &[]);
         return Ok(());
@@ -103,16 +101,21 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
     Ok(())
 }
 
-/// Seals anchored in this repository, and those in files.
+/// The seals anchored in this repository, and those in files.
 fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String, SealDocument)>, Refusal> {
     let mut seals = Vec::new();
     let signers = context.host.config.get("seal.signers").map(|(path, _)| PathBuf::from(path));
+    // Programs get the time as the seal has it.
+    let time_of = |document: &SealDocument| match context.out.json {
+        true => document.header.at.clone(),
+        false => local_time(&document.header.at),
+    };
     for file in files {
         let text = std::fs::read_to_string(file)
             .map_err(|error| Refusal::usage(format!("cannot read {}: {error}", file.display())))?;
         let document = SealDocument::parse(&text)?;
         let signature = signing::signature_of(file);
-        let mut name = format!("the seal of {} in {}", document.header.at, file.display());
+        let mut name = format!("the seal of {} in {}", time_of(&document), file.display());
         if signature.exists() {
             let shown = file.display().to_string();
             let signer = signing::signer_of(&shown, &text, &signature, signers.as_deref())?;
@@ -134,8 +137,8 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
             let text = onus_repo::show(&repository, &commit, SEAL_FILE).map_err(fail)?;
             let document = SealDocument::parse(&text)?;
             let short = commit.get(..12).unwrap_or(&commit);
-            let mut name = format!("the seal of {} in git ({short})", document.header.at);
-            // An unsigned seal can only reveal more, never less: it is compared too, and reported as unsigned.
+            let mut name = format!("the seal of {} in git ({short})", time_of(&document));
+            // Comparing an unsigned seal too can only reveal more; it is reported as unsigned.
             match onus_repo::show(&repository, &commit, SIGNATURE_FILE) {
                 Ok(signature) => {
                     let signer = signing::signer_of_text(&name, &text, &signature, signers.as_deref())?;
@@ -150,12 +153,12 @@ fn seals_to_compare(context: &Context, files: &[PathBuf]) -> Result<Vec<(String,
     Ok(seals)
 }
 
-/// The repository, if anything was ever anchored in it; found without starting a process.
+/// The repository, if a seal was ever anchored in it; this starts no process.
 fn repository_with_seals(context: &Context) -> Result<Option<Repository>, Refusal> {
     Ok(context.host.repository()?.filter(|repository| {
         let common_dir = repository.common_dir();
         let packed = std::fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
-        // Newer repositories may keep refs in tables that only git reads.
+        // Newer repositories may keep references in tables that only git can read.
         let tables = common_dir.join("reftable").exists();
         tables || common_dir.join(SEALS).exists() || packed.contains(SEALS)
     }))
@@ -163,9 +166,7 @@ fn repository_with_seals(context: &Context) -> Result<Option<Repository>, Refusa
 
 fn rebuild(context: &Context) -> super::Result {
     let mut engine = context.host.engine(Access::Write)?;
-    let mut bar = Bar::new("events", context.out.json);
-    let rebuilt = engine.store().rebuild(&mut |progress| bar.at(progress));
-    bar.end();
+    let rebuilt = shown("events", context.out.json, |progress| engine.store().rebuild(progress));
     let rebuilt = rebuilt.map_err(|error| named(&mut engine, error))?;
     if context.out.json {
         let changed: serde_json::Map<_, _> =
@@ -192,7 +193,7 @@ fn rebuild(context: &Context) -> super::Result {
     Ok(())
 }
 
-/// Next to the store; for a project on a server, in this repository.
+/// The folder for seals: next to the store or, for a project on a server, in this repository.
 fn seals_folder(context: &Context) -> Result<PathBuf, Refusal> {
     match (context.host.store_at()?, &context.host.place) {
         (StoreAt::File(path), _) => Ok(path.with_file_name("seals")),
@@ -211,7 +212,7 @@ fn mode_of_files(context: &Context) -> u32 {
     }
 }
 
-/// The same for a folder next to it.
+/// The mode of a new folder: that of its parent.
 fn mode_of_folder(folder: &Path) -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     let beside = folder.parent().and_then(|parent| std::fs::metadata(parent).ok());
@@ -219,26 +220,23 @@ fn mode_of_folder(folder: &Path) -> u32 {
 }
 
 /// An error about a stream, with the task's id instead of its uid.
-fn named(engine: &mut Engine<AnyStore>, error: StoreError) -> Refusal {
+fn named(engine: &mut AnyEngine, error: StoreError) -> Refusal {
     let StoreError::Tampered { stream, version, why } = &error else { return error.into() };
+    let (stream, version) = (stream.clone(), *version);
     let reference = stream.parse().ok();
     let id = reference
         .and_then(|reference| engine.show(None, Some(&reference)).ok())
         .map(|looked| looked.value.id);
-    let mut refusal: Refusal = match &id {
+    let mut refusal = match &id {
         Some(id) => {
             Refusal::new(Code::Tampered, format!("event {version} of {id}: {why}")).next(Step::VerifyLedger)
         }
-        None => Refusal::from(StoreError::Tampered {
-            stream: stream.clone(),
-            version: *version,
-            why: why.clone(),
-        }),
+        None => Refusal::from(error),
     };
     let project = engine.store().read(|read| read.project()).map(|project| project.uid.to_string());
-    let unnamed = Some(stream.clone()).filter(|stream| project.is_ok_and(|project| project != *stream));
+    let unnamed = Some(stream).filter(|stream| project.is_ok_and(|project| project != *stream));
     refusal.task = id.or(unnamed);
-    refusal.version = Some(*version);
+    refusal.version = Some(version);
     refusal
 }
 
@@ -261,20 +259,17 @@ fn export(context: &Context, file: Option<&Path>) -> super::Result {
         synced.map(|()| events).map_err(|error| fail(error).into())
     });
     if exported.is_err() {
-        // Ours, made a moment ago: half an export must not pass for a whole one.
+        // We have just made this file: half an export must not pass for a whole one.
         let _ = std::fs::remove_file(path);
     }
     let events = exported?;
-    if context.out.json {
-        context.out.document(json!({ "file": path_text(path), "events": events }), &[]);
-    } else {
-        context.out.line(&format!("wrote {} to {}", counted(events, "event"), path_line(path)));
-    }
+    let value = json!({ "file": path_text(path), "events": events });
+    context.out.show(value, &[], || format!("wrote {} to {}", counted(events, "event"), path_line(path)));
     Ok(())
 }
 
-/// Written line by line as it is read. With `--json` the lines are the items of one document.
-fn export_to_stdout(engine: &mut Engine<AnyStore>, json: bool) -> super::Result {
+/// Writes each line as it is read. With `--json` the lines are the items of one document.
+fn export_to_stdout(engine: &mut AnyEngine, json: bool) -> super::Result {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let (mut before, between) = if json { ("{\"lines\":[", ",") } else { ("", "\n") };
     let end = if json { "]}\n" } else { "\n" };
@@ -295,10 +290,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         return Err(Refusal::usage("--git: this is not a git repository"));
     }
     let key = sign.map(signing_key).transpose()?;
-    let mut bar = Bar::new("events", context.out.json);
-    let document = engine.prepare_seal(&mut |progress| bar.at(progress));
-    bar.end();
-    let document = document?;
+    let document = shown("events", context.out.json, |progress| engine.prepare_seal(progress))?;
     let header = document.header.clone();
     let file = match out {
         Some(file) => file,
@@ -317,7 +309,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
     let mut new = new_file(&file, mode_of_files(context))
         .map_err(|error| Refusal::usage(format!("cannot create {}: {error}", file.display())))?;
     if let Err(error) = new.write_all(text.as_bytes()).and_then(|()| new.sync_all()) {
-        // Ours, made a moment ago: half a seal must not pass for a whole one.
+        // We have just made this file: half a seal must not pass for a whole one.
         let _ = std::fs::remove_file(&file);
         return Err(StoreError::of_io(&file, &error).into());
     }
@@ -339,7 +331,7 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         previous: header.previous.clone(),
     };
     if let Err(refusal) = engine.run(&Request { identity, command, key: None }) {
-        // No event records it. In git it stays: it is still a seal.
+        // No event records the seal, so its files go. In git it stays: it is still a seal.
         if commit.is_none() && refusal.code != Code::NotKnown {
             for made in signature.iter().chain([&file]) {
                 let _ = std::fs::remove_file(made);

@@ -3,7 +3,7 @@ use onus_core::refusal::Refusal;
 use onus_core::task::{Origin, Priority, State, TaskType};
 use onus_store::Filter;
 
-use crate::args::{parse, parse_priority};
+use crate::args::{parse, parse_priority, within};
 use crate::context::Context;
 use crate::listing::Listing;
 
@@ -60,7 +60,7 @@ pub(crate) struct Args {
 #[derive(clap::Args, Debug)]
 pub(crate) struct PageArgs {
     /// Show at most this many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = within(1_u64, 10_000))]
     pub(super) limit: u64,
 }
 

@@ -1,10 +1,10 @@
 use onus_core::ids::TaskRef;
 use onus_core::seat::SeatName;
-use onus_engine::LogOf;
-use onus_store::{Access, Store as _};
+use onus_engine::LogScope;
+use onus_store::{Access, EventQuery, Store as _};
 use serde_json::json;
 
-use crate::args::parse;
+use crate::args::{parse, within};
 use crate::context::Context;
 use crate::story;
 
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "task", value_parser = parse::<SeatName>)]
     seat: Option<SeatName>,
     /// Show at most this many, the newest
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = within(1_u64, 100_000))]
     limit: u64,
     /// Keep printing events as they happen, until interrupted (with --json: one document per line)
     #[arg(short, long)]
@@ -28,28 +28,26 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let of = match (&args.task, &args.seat) {
-        (Some(task), _) => LogOf::Task(task),
-        (None, Some(seat)) => LogOf::Seat(seat),
-        (None, None) => LogOf::All,
+        (Some(task), _) => LogScope::Task(task),
+        (None, Some(seat)) => LogScope::Seat(seat),
+        (None, None) => LogScope::All,
     };
-    // Before the first query, so that nothing after it is missed.
+    // The watch begins before the first query, so that no later event is missed.
     let mut watch = if args.follow { Some(engine.store().watch()?) } else { None };
-    // A follower continues from the last event, so it is shown none that an earlier one could still precede.
-    let mut looked = match watch {
-        Some(_) => engine.follow(identity.as_ref(), of, 0, true, args.limit)?,
-        None => engine.log(identity.as_ref(), of, 0, true, args.limit)?,
-    };
+    // A follower continues from the last event shown, so no event is shown while an earlier one may still come.
+    let first = EventQuery { newest: true, settled: args.follow, limit: args.limit, ..EventQuery::default() };
+    let mut looked = engine.events(identity.as_ref(), of, &first)?;
     loop {
         let page = &looked.value;
         if context.out.json {
             let events: Vec<_> = page.records.iter().map(onus_core::chain::Record::to_json).collect();
-            // While following, silence is not a document.
+            // A follower gets no document for an empty page.
             if !(args.follow && events.is_empty()) {
                 context.out.document(json!({ "events": events, "texts": page.texts }), &looked.notices);
             }
         } else {
             for record in &page.records {
-                context.out.prose(&story::line(&context.out, page, record, of == LogOf::All));
+                context.out.prose(&story::line(&context.out, page, record, of == LogScope::All));
             }
         }
         let Some(watch) = &mut watch else {
@@ -57,7 +55,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             return Ok(());
         };
         let after = page.last_seq;
-        // A full page may not be the last.
+        // After a full page there may be more, so the next one is read without waiting.
         if (page.records.len() as u64) < args.limit {
             watch.wait(None, &[])?;
             if engine.store().is_frozen() {
@@ -65,6 +63,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 *watch = engine.store().watch()?;
             }
         }
-        looked = engine.follow(None, of, after, false, args.limit)?;
+        let next = EventQuery { after_seq: after, newest: false, ..first.clone() };
+        looked = engine.events(None, of, &next)?;
     }
 }

@@ -30,15 +30,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     };
     std::fs::create_dir_all(&folder).map_err(fail)?;
     write(&command, &folder, true).map_err(fail)?;
-    if context.out.json {
-        context.out.document(json!({ "folder": path_text(&folder) }), &[]);
-    } else {
-        context.out.line(&format!("wrote the pages to {}", path_line(&folder)));
-    }
+    let value = json!({ "folder": path_text(&folder) });
+    context.out.show(value, &[], || format!("wrote the pages to {}", path_line(&folder)));
     Ok(())
 }
 
-/// A command's page, and the file that it goes into.
+/// The name of a command's page, and its text.
 fn page(command: &clap::Command, is_main: bool) -> std::io::Result<(String, String)> {
     let man = clap_mangen::Man::new(command.clone());
     let mut page = Vec::new();
@@ -48,7 +45,7 @@ fn page(command: &clap::Command, is_main: bool) -> std::io::Result<(String, Stri
     Ok((man.get_filename(), page))
 }
 
-/// The page of a command, and those of its subcommands.
+/// Writes the page of a command and those of its subcommands.
 fn write(command: &clap::Command, folder: &Path, is_main: bool) -> std::io::Result<()> {
     let (name, text) = page(command, is_main)?;
     std::fs::write(folder.join(name), text)?;

@@ -1,12 +1,9 @@
-//! One file per command; its doc comment is its help.
+//! One file per command, whose doc comment is its help. `moves.rs` has those that only move a task to another state.
 
-pub(crate) mod accept;
 pub(crate) mod actor;
 pub(crate) mod add;
-pub(crate) mod approve;
 pub(crate) mod assign;
 pub(crate) mod backup;
-pub(crate) mod block;
 pub(crate) mod blocked;
 pub(crate) mod claim;
 pub(crate) mod completions;
@@ -15,9 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod dep;
 pub(crate) mod doctor;
 pub(crate) mod done;
-pub(crate) mod drop;
 pub(crate) mod edit;
-pub(crate) mod fail;
 pub(crate) mod gate;
 pub(crate) mod graph;
 pub(crate) mod guard;
@@ -33,14 +28,13 @@ pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod moves;
 pub(crate) mod note;
 pub(crate) mod prime;
 pub(crate) mod ready;
 pub(crate) mod redact;
-pub(crate) mod reject;
 pub(crate) mod release;
 pub(crate) mod renew;
-pub(crate) mod reopen;
 pub(crate) mod report;
 pub(crate) mod rescue;
 pub(crate) mod reset;
@@ -56,13 +50,11 @@ pub(crate) mod show;
 pub(crate) mod stale;
 pub(crate) mod status;
 pub(crate) mod store;
-pub(crate) mod submit;
 pub(crate) mod takeover;
 pub(crate) mod tick;
 pub(crate) mod timesheet;
 pub(crate) mod touch;
 pub(crate) mod trust;
-pub(crate) mod unblock;
 pub(crate) mod undo;
 pub(crate) mod whoami;
 pub(crate) mod why;
@@ -72,6 +64,7 @@ use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
+use onus_dispatch::Interrupts;
 use onus_engine::{Answer, Notice, Reply, TaskView};
 use serde_json::{Value, json};
 
@@ -93,7 +86,13 @@ fn by_signal(signal: i32) -> u8 {
     SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default())
 }
 
-/// A change to one task, answered with the task.
+/// From here on, an interrupt takes effect only when nothing is left running.
+fn hold_interrupts() -> std::result::Result<Interrupts, Refusal> {
+    let failed = |error| Refusal::new(Code::Unexpected, format!("signals cannot be held back: {error}"));
+    Interrupts::hold().map_err(failed)
+}
+
+/// Changes one task, and answers with the task.
 fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: Key, past: &str) -> Result {
     let force = force.and_then(ForceArgs::force);
     let command = Command::OnTask { task: target(on.task)?, act, force };
@@ -101,26 +100,24 @@ fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: 
     print_task(context, &reply, past)
 }
 
-/// A verb of the transition table that takes only a message.
+/// Carries out a verb of the transition table that takes only a message.
 fn shift(context: &Context, verb: Verb, how: MoveArgs, past: &str) -> ExitCode {
     shift_to(context, verb, how, |_| past.to_owned())
 }
 
-/// The same, where it is the task that says what became of it.
+/// Like [`shift`], but words the result from the task.
 fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskView) -> String) -> ExitCode {
     let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
     let force = how.force.force();
-    let command = |task| {
-        let act = Act::Move { verb, message: message.clone(), uncommitted: None, demand: None };
-        Command::OnTask { task, act, force: force.clone() }
-    };
+    let command =
+        |task| Command::OnTask { task, act: Act::moved(verb, message.clone()), force: force.clone() };
     each(context, how.targets, how.key, command, |task| {
         format!("{} {}: {}", task.id, past(task), escape_line(&task.title))
     })
 }
 
-/// A change to one task, or to several: each in a transaction of its own, so that what is refused to one does not keep the
-/// others from it. The exit code is that of the first that was refused.
+/// Changes one task or several, each in a transaction of its own, so that a refusal for one does not stop the others. The
+/// exit code is that of the first refusal.
 fn each(
     context: &Context,
     targets: Targets,
@@ -140,7 +137,7 @@ fn each(
     if key.key.is_some() {
         return Err(Refusal::usage("a key stands for one request: name one task with it"));
     }
-    // Each task counts its own tokens: one number would fit many of them.
+    // Each task counts its own tokens, so one number could match several tasks.
     if onus_host::env("ONUS_TOKEN").is_some() && onus_host::env("ONUS_TASK").is_none() {
         return Err(Refusal::usage("ONUS_TOKEN is one task's: set ONUS_TASK to say which, or name one task"));
     }
@@ -174,8 +171,8 @@ fn each(
     Ok(refused.first().map_or(0, |(_, first)| first.exit_code()))
 }
 
-/// The document of a command that names several tasks: what became of each, and why some were refused. `error` is the first
-/// refusal, as it is of every command that fails.
+/// Prints the document of a command that names several tasks: those that were changed, and why others were refused. As in
+/// every command that fails, `error` is the first refusal.
 fn several(out: &Output, tasks: Value, refused: &[(String, Refusal)], notices: &[Notice]) {
     let mut value = json!({ "tasks": tasks });
     if let Some((_, first)) = refused.first() {
@@ -190,7 +187,7 @@ fn several(out: &Output, tasks: Value, refused: &[(String, Refusal)], notices: &
 
 fn print_task(context: &Context, reply: &Reply, past: &str) -> Result {
     let task = task_of(reply)?;
-    let past = if reply.unchanged { "is as it was, nothing changed" } else { past };
+    let past = if reply.unchanged { "is unchanged" } else { past };
     context.out.reply(reply, json!(task), || format!("{} {past}: {}", task.id, escape_line(&task.title)));
     Ok(())
 }
@@ -202,7 +199,7 @@ fn kept(task: &TaskView) -> String {
             let left = crate::render::seconds(kept.expires_in_s);
             format!("{} is kept for {} for {left}", task.id, kept.actor)
         }
-        // A replay, after the time: it is open to everyone.
+        // A replay after that time: the task is open to everyone by now.
         None => format!("{} was passed on", task.id),
     }
 }
@@ -218,7 +215,7 @@ fn unexpected() -> Refusal {
     Refusal::new(Code::Unexpected, "the engine's answer does not match the request")
 }
 
-/// An answer that carries a lease.
+/// Prints an answer that carries a lease.
 fn print_lease(context: &Context, reply: &Reply, prose: impl FnOnce(&TaskView) -> String) -> Result {
     let Answer::Lease { task, lease, renewed, takeover } = &reply.answer else { return Err(unexpected()) };
     let value = json!({ "task": task, "lease": lease, "renewed": renewed, "takeover": takeover });

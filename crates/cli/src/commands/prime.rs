@@ -19,7 +19,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let text = match context.host.reader() {
         Ok((mut engine, identity)) => primer::primer(&mut engine, identity.as_ref(), args.full)
             .unwrap_or_else(|refusal| primer::without_store(&refusal)),
-        // A caller that cannot be identified is told how to say who it is.
+        // A caller that cannot be identified is told how to identify itself.
         Err(refusal) if refusal.code == Code::Identity => identity_text(&refusal),
         Err(refusal) => primer::without_store(&refusal),
     };
@@ -27,13 +27,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// The same when not even the configuration can be read.
+/// Like [`run`], for when not even the configuration can be read.
 pub(crate) fn run_without_context(json: bool, refusal: &Refusal) -> u8 {
     print(&Output::new(json, "never"), &primer::without_store(refusal));
     0
 }
 
-/// Agents read this, so hidden characters are shown, in the JSON too.
+/// Agents read this, so hidden characters are made visible, in JSON too.
 fn print(out: &Output, text: &str) {
     let text = escape(text);
     if out.json {

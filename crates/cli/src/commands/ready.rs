@@ -23,7 +23,7 @@ pub(crate) struct Args {
     explain: bool,
 }
 
-/// For how many tasks that are not ready the reason is given.
+/// The most tasks that are not ready for which a reason is given.
 const LEFT_OUT: usize = 20;
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
@@ -65,7 +65,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     Ok(0)
 }
 
-/// A task that is ready, and what ranks it.
+/// A task that is ready, and the reasons for its rank.
 fn ranked(out: &Output, task: &TaskView) -> String {
     let waiting = match task.open_dependents {
         0 => "nothing waits for it".to_owned(),
@@ -80,7 +80,7 @@ fn ranked(out: &Output, task: &TaskView) -> String {
     format!("  {} {}\n{}", task.id, escape_line(&task.title), out.dim(&format!("    {why}")))
 }
 
-/// A task that is not ready, and the first thing in its way.
+/// A task that is not ready, and its first obstacle.
 fn left_out(out: &Output, why: &WhyView) -> String {
     let first = why.obstacles.first();
     let more = match why.obstacles.len() {

@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     })
 }
 
-/// Carries out a redaction, then scrubs the store's files. `tell`: its answer, for programs and for people.
+/// Carries out a redaction, then scrubs the store's files. `tell` words the answer for programs and for people.
 pub(super) fn erase(
     context: &Context,
     command: Command,
@@ -60,8 +60,8 @@ pub(super) fn erase(
     let mut engine = context.host.engine(Access::Write)?;
     let identity = context.host.identity(&mut engine)?;
     let reply = engine.run(&onus_engine::Request { identity, command, key })?;
-    // Nobody can ask for the words any more; now they go from the bytes of every file. What is committed is said,
-    // whatever becomes of that.
+    // The text can no longer be read through onus; now its bytes are removed from every file. The redaction is committed, so
+    // it is reported even if that fails.
     let scrubbed = engine.store().tidy();
     let gone = matches!(scrubbed, Ok(true));
     let (mut value, said) = tell(&reply)?;

@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Keep it for at least this long from now (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
-    /// Say that the work is done in this worktree from now on: the one you are in
+    /// Move the work to the worktree you are in
     #[arg(long, conflicts_with = "ttl")]
     worktree: bool,
     #[command(flatten)]

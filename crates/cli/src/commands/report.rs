@@ -4,16 +4,18 @@ use jiff::tz::TimeZone;
 use onus_core::actor::ActorName;
 use onus_core::refusal::Refusal;
 use onus_engine::{
-    AwaitedView, CostBy, DayView, FlowView, Percentiles, RoundGate, RoundRow, StandupView, UsageView,
+    AwaitedView, CostBy, CostView, DayView, FlowView, Notice, Percentiles, RoundGate, RoundRow, RoundView,
+    StandupView, UsageView,
 };
+use serde::Serialize;
 
-use crate::args::parse;
+use crate::args::{one_of, parse};
 use crate::bars;
 use crate::calendar::{Days, clock};
 use crate::context::Context;
 use crate::grid::{Grid, Kind, markdown};
 use crate::output::{Output, escape_line};
-use crate::progress::Bar;
+use crate::progress::shown;
 use crate::render::grouped;
 use crate::{hours, wording};
 
@@ -26,17 +28,22 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Report {
-    Standup(Standup),
+    /// What was done, is in progress, is blocked or waits for you
+    #[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
+    Standup(Form),
     Actor(OneActor),
     Flow(Flow),
     Cost(Cost),
-    Round(Round),
+    /// Who did which task on which branch, what conflicted, what it passed, and where it landed
+    ///
+    /// One row for each task with a branch of its own on which something happened in this time.
+    #[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
+    Round(Form),
 }
 
-/// What was done, is in progress, is blocked or waits for you
+/// The days of a report, and how it is written.
 #[derive(clap::Args, Debug)]
-#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
-struct Standup {
+struct Form {
     #[command(flatten)]
     days: Days,
     /// As Markdown
@@ -44,7 +51,7 @@ struct Standup {
     md: bool,
 }
 
-/// One actor's day as it went by
+/// How one actor's day went
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("since", |since| Days::starting(since, "today")))]
 struct OneActor {
@@ -52,10 +59,7 @@ struct OneActor {
     #[arg(value_name = "ACTOR", value_parser = parse::<ActorName>)]
     actor: ActorName,
     #[command(flatten)]
-    days: Days,
-    /// As Markdown
-    #[arg(long)]
-    md: bool,
+    form: Form,
 }
 
 /// How long finished tasks took, and how many there were each week
@@ -66,51 +70,27 @@ struct OneActor {
 #[command(mut_arg("since", |since| Days::starting(since, "83d")))]
 struct Flow {
     #[command(flatten)]
-    days: Days,
-    /// As Markdown
-    #[arg(long)]
-    md: bool,
+    form: Form,
     /// Also draw it into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What sessions used of models: tokens and money
+/// Sessions' model usage: tokens and money
 ///
 /// As far as it was recorded, by agents' hooks or by onus session record. What nobody reported is left empty: it is unknown, not zero.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("since", |since| Days::starting(since, "29d")))]
 struct Cost {
     /// A row for each of these; tag: all tags of a task together
-    #[arg(long, value_name = "WHAT", default_value = "task")]
-    by: CostByArg,
+    #[arg(long, value_name = "WHAT", default_value = "task", value_parser = one_of(COST_BY))]
+    by: CostBy,
     #[command(flatten)]
-    days: Days,
-    /// As Markdown
-    #[arg(long)]
-    md: bool,
+    form: Form,
 }
 
-/// Who did which task on which branch, what conflicted, what it passed, and where it landed
-///
-/// One row for each task with a branch of its own on which something happened in this time.
-#[derive(clap::Args, Debug)]
-#[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
-struct Round {
-    #[command(flatten)]
-    days: Days,
-    /// As Markdown
-    #[arg(long)]
-    md: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum CostByArg {
-    Task,
-    Tag,
-    Actor,
-    Model,
-}
+const COST_BY: &[(&str, CostBy)] =
+    &[("task", CostBy::Task), ("tag", CostBy::Tag), ("actor", CostBy::Actor), ("model", CostBy::Model)];
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     match args.command {
@@ -122,7 +102,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
 }
 
-/// A page: headings, and lines below them.
+/// A page of headings with lines below them.
 struct Page<'a> {
     out: &'a Output,
     md: bool,
@@ -140,14 +120,14 @@ impl<'a> Page<'a> {
         self.lines.extend([String::new(), text]);
     }
 
-    /// In Markdown a list does not follow a heading at once.
+    /// In Markdown, an empty line separates a heading from what follows.
     fn gap(&mut self) {
         if self.md && self.lines.last().is_some_and(|line| line.starts_with('#')) {
             self.lines.push(String::new());
         }
     }
 
-    /// A line with a word of ours before what others wrote.
+    /// A line: a word of ours, then text that others wrote.
     fn item(&mut self, mark: &str, text: &str) {
         self.gap();
         self.lines.push(match (self.md, mark) {
@@ -158,7 +138,7 @@ impl<'a> Page<'a> {
         });
     }
 
-    /// What keeps its columns.
+    /// Lines whose columns must stay aligned.
     fn drawing(&mut self, lines: &[String]) {
         self.gap();
         let fence = self.md.then(|| "```".to_owned());
@@ -167,38 +147,47 @@ impl<'a> Page<'a> {
         self.lines.extend(fence);
     }
 
+    fn table(&mut self, grid: &Grid) {
+        let table = if self.md { grid.markdown() } else { grid.text(self.out) };
+        self.lines.extend([String::new(), table, String::new()]);
+    }
+
     fn text(self) -> String {
         self.lines.join("\n")
     }
+}
 
-    fn end(self) {
-        let (out, md) = (self.out, self.md);
-        show(out, md, &self.text());
+/// Prints a report: a document for programs, or a page. Markdown is not wrapped: the program that shows it does that.
+fn print(
+    out: &Output,
+    form: &Form,
+    (value, notices): (impl Serialize, &[Notice]),
+    page: impl FnOnce() -> String,
+) -> super::Result {
+    if form.md && !out.json {
+        out.line(&page());
+        out.notices(notices);
+    } else {
+        out.show(value, notices, page);
     }
+    Ok(())
 }
 
-/// Markdown is broken into lines by whoever shows it.
-fn show(out: &Output, md: bool, page: &str) {
-    if md { out.line(page) } else { out.prose(page) }
-}
-
-fn standup(context: &Context, args: &Standup) -> super::Result {
-    let (calendar, zone) = (args.days.calendar("yesterday")?, args.days.zone()?);
+fn standup(context: &Context, form: &Form) -> super::Result {
+    let (calendar, zone) = (form.days.calendar("yesterday")?, form.days.zone()?);
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.standup(identity.as_ref(), &calendar)?;
     let (out, standup) = (&context.out, &looked.value);
-    if out.json {
-        out.document(standup.worded(&wording::step), &looked.notices);
-        return Ok(());
-    }
-    show(out, args.md, &standup_page(out, args.md, standup, &zone));
-    out.notices(&looked.notices);
-    Ok(())
+    print(out, form, (standup.worded(&wording::step), &looked.notices), || {
+        standup_page(out, form.md, standup, &zone)
+    })
 }
 
 pub(super) fn standup_page(out: &Output, md: bool, standup: &StandupView, zone: &TimeZone) -> String {
     let mut page = Page::new(out, md, &format!("Standup: since {}", standup.since));
-    people_first(standup, |person| {
+    let (people, others): (Vec<_>, Vec<_>) =
+        standup.actors.iter().partition(|entry| entry.actor.starts_with("human:"));
+    for person in people.into_iter().chain(others) {
         let hours = match person.worked_seconds {
             none if none < 1.0 => String::new(),
             seconds => format!(", {}", hours::spoken(seconds)),
@@ -215,8 +204,8 @@ pub(super) fn standup_page(out: &Output, md: bool, standup: &StandupView, zone: 
         if person.done.is_empty() && person.in_progress.is_empty() {
             page.item("", "worked, nothing finished yet");
         }
-    });
-    // What waits for the caller is said once.
+    }
+    // A task that waits for the caller is listed only once.
     let others = |list: &[AwaitedView]| -> Vec<AwaitedView> {
         list.iter().filter(|waits| waits.awaited.is_none()).cloned().collect()
     };
@@ -236,13 +225,6 @@ pub(super) fn standup_page(out: &Output, md: bool, standup: &StandupView, zone: 
     page.text()
 }
 
-/// People come before agents.
-fn people_first(standup: &StandupView, mut visit: impl FnMut(&onus_engine::ActorStandup)) {
-    let is_person = |actor: &str| actor.starts_with("human:");
-    standup.actors.iter().filter(|entry| is_person(&entry.actor)).for_each(&mut visit);
-    standup.actors.iter().filter(|entry| !is_person(&entry.actor)).for_each(&mut visit);
-}
-
 fn awaited(waits: &AwaitedView) -> String {
     let said = match &waits.last_word {
         Some(word) => {
@@ -255,22 +237,23 @@ fn awaited(waits: &AwaitedView) -> String {
 }
 
 fn actor(context: &Context, args: &OneActor) -> super::Result {
-    let (calendar, zone) = (args.days.calendar("today")?, args.days.zone()?);
+    let form = &args.form;
+    let (calendar, zone) = (form.days.calendar("today")?, form.days.zone()?);
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.day(identity.as_ref(), &args.actor, &calendar)?;
     let (out, view) = (&context.out, &looked.value);
-    if out.json {
-        out.document(view, &looked.notices);
-        return Ok(());
-    }
-    let mut page = Page::new(out, args.md, &day_title(view));
+    print(out, form, (view, &looked.notices), || day_page(out, form.md, view, &zone))
+}
+
+fn day_page(out: &Output, md: bool, view: &DayView, zone: &TimeZone) -> String {
+    let mut page = Page::new(out, md, &day_title(view));
     let mut day = String::new();
     for entry in &view.entries {
         if entry.day != day {
             page.heading(&entry.day);
             day.clone_from(&entry.day);
         }
-        let span = format!("{}–{}", clock(&entry.start, &zone), clock(&entry.end, &zone));
+        let span = format!("{}–{}", clock(&entry.start, zone), clock(&entry.end, zone));
         let worked = hours::spoken(entry.worked_seconds);
         page.item(&format!("{span}  {worked:<9}"), &format!("{} {}", entry.task, escape_line(&entry.title)));
     }
@@ -283,9 +266,7 @@ fn actor(context: &Context, args: &OneActor) -> super::Result {
             page.item("", &format!("{} {}", task.id, escape_line(&task.title)));
         }
     }
-    page.end();
-    out.notices(&looked.notices);
-    Ok(())
+    page.text()
 }
 
 fn day_title(view: &DayView) -> String {
@@ -301,23 +282,21 @@ fn day_title(view: &DayView) -> String {
 }
 
 fn flow(context: &Context, args: &Flow) -> super::Result {
-    let calendar = args.days.calendar("83d")?;
+    let calendar = args.form.days.calendar("83d")?;
     let (mut engine, identity) = context.host.reader()?;
-    let (out, mut bar) = (&context.out, Bar::new("days", context.out.json));
-    let looked = engine.flow(identity.as_ref(), &calendar, &mut |progress| bar.at(progress));
-    bar.end();
-    let looked = looked?;
-    let view = &looked.value;
+    let looked =
+        shown("days", context.out.json, |progress| engine.flow(identity.as_ref(), &calendar, progress))?;
+    let (out, view) = (&context.out, &looked.value);
     if let Some(file) = &args.svg {
         let drawn = bars::svg(&title(view), &weeks(view));
         std::fs::write(file, drawn)
             .map_err(|error| Refusal::usage(format!("cannot write {}: {error}", file.display())))?;
     }
-    if out.json {
-        out.document(view, &looked.notices);
-        return Ok(());
-    }
-    let mut page = Page::new(out, args.md, &title(view));
+    print(out, &args.form, (view, &looked.notices), || flow_page(out, args.form.md, view))
+}
+
+fn flow_page(out: &Output, md: bool, view: &FlowView) -> String {
+    let mut page = Page::new(out, md, &title(view));
     page.item("lead time, asked to done:     ", &percentiles(&view.lead));
     page.item("cycle time, started to done:  ", &percentiles(&view.cycle));
     let all = view.worked_seconds + view.idle_seconds + view.waiting_seconds;
@@ -332,20 +311,18 @@ fn flow(context: &Context, args: &Flow) -> super::Result {
     }
     page.heading("Done each week");
     page.drawing(&bars::lines(&weeks(view), |done| format!("{done:.0}")));
-    page.end();
-    out.notices(&looked.notices);
-    Ok(())
+    page.text()
 }
 
-fn round(context: &Context, args: &Round) -> super::Result {
-    let calendar = args.days.calendar("yesterday")?;
+fn round(context: &Context, form: &Form) -> super::Result {
+    let calendar = form.days.calendar("yesterday")?;
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.round(identity.as_ref(), &calendar)?;
     let (out, view) = (&context.out, &looked.value);
-    if out.json {
-        out.document(view, &looked.notices);
-        return Ok(());
-    }
+    print(out, form, (view, &looked.notices), || round_page(out, form.md, view))
+}
+
+fn round_page(out: &Output, md: bool, view: &RoundView) -> String {
     let mut grid = Grid::new(vec![
         ("task", Kind::Word),
         ("title", Kind::Title),
@@ -370,25 +347,21 @@ fn round(context: &Context, args: &Round) -> super::Result {
             landed.unwrap_or_default(),
         ]);
     }
-    let mut page = Page::new(out, args.md, &format!("Round: {} to {}", view.since, view.until));
+    let mut page = Page::new(out, md, &format!("Round: {} to {}", view.since, view.until));
     if view.rows.is_empty() {
         page.item("", "nothing happened on a task with a branch of its own");
     } else {
-        page.lines.push(String::new());
-        page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
-        page.lines.push(String::new());
+        page.table(&grid);
     }
     let (mended, left) =
         view.rows.iter().fold((0, 0), |(mended, left), row| (mended + by_hand(row), left + to_resolve(row)));
     let lines = conflicts(mended, left, view.resolved_lines);
     let sum = format!("{} of {} landed; conflict lines: {lines}", view.landed, view.rows.len());
     page.item("", &sum);
-    page.end();
-    out.notices(&looked.notices);
-    Ok(())
+    page.text()
 }
 
-/// Conflicting lines of a task that has landed since: somebody resolved them.
+/// Conflicting lines of a task that has landed since, so somebody resolved them.
 fn by_hand(row: &RoundRow) -> u64 {
     if row.landed.is_some() { row.conflict_lines } else { 0 }
 }
@@ -397,8 +370,8 @@ fn to_resolve(row: &RoundRow) -> u64 {
     row.conflict_lines - by_hand(row)
 }
 
-/// Lines that two sides changed differently: those that people resolved, those left to them, and those that the project's rule kept
-/// from both sides.
+/// Lines that two sides changed differently: resolved by people, still to be resolved, and kept from both sides by the
+/// project's rule.
 fn conflicts(by_hand: u64, to_resolve: u64, kept: u64) -> String {
     let said = [(by_hand, "by hand"), (to_resolve, "to resolve"), (kept, "kept from both")];
     let said: Vec<String> =
@@ -425,20 +398,14 @@ fn gate_word(gate: &RoundGate) -> String {
 }
 
 fn cost(context: &Context, args: &Cost) -> super::Result {
-    let calendar = args.days.calendar("29d")?;
+    let calendar = args.form.days.calendar("29d")?;
     let (mut engine, identity) = context.host.reader()?;
-    let by = match args.by {
-        CostByArg::Task => CostBy::Task,
-        CostByArg::Tag => CostBy::Tag,
-        CostByArg::Actor => CostBy::Actor,
-        CostByArg::Model => CostBy::Model,
-    };
-    let looked = engine.cost(identity.as_ref(), &calendar, by)?;
+    let looked = engine.cost(identity.as_ref(), &calendar, args.by)?;
     let (out, view) = (&context.out, &looked.value);
-    if out.json {
-        out.document(view, &looked.notices);
-        return Ok(());
-    }
+    print(out, &args.form, (view, &looked.notices), || cost_page(out, args.form.md, view, args.by))
+}
+
+fn cost_page(out: &Output, md: bool, view: &CostView, by: CostBy) -> String {
     let mut columns = match by {
         CostBy::Task => vec![("task", Kind::Word), ("title", Kind::Title)],
         CostBy::Tag => vec![("tags", Kind::Word)],
@@ -467,13 +434,11 @@ fn cost(context: &Context, args: &Cost) -> super::Result {
         cells.push(row.usage.source.to_string());
         grid.push(cells);
     }
-    let mut page = Page::new(out, args.md, &format!("Cost: {} to {}", view.since, view.until));
+    let mut page = Page::new(out, md, &format!("Cost: {} to {}", view.since, view.until));
     if view.rows.is_empty() {
         page.item("", "nothing was recorded");
     } else {
-        page.lines.push(String::new());
-        page.lines.push(if args.md { grid.markdown() } else { grid.text(out) });
-        page.lines.push(String::new());
+        page.table(&grid);
         for total in view.totals.iter().filter_map(price) {
             page.item("", &format!("{total} in all"));
         }
@@ -481,16 +446,14 @@ fn cost(context: &Context, args: &Cost) -> super::Result {
             page.item("", &format!("{each} for each of {} finished tasks", view.done));
         }
     }
-    page.end();
-    out.notices(&looked.notices);
-    Ok(())
+    page.text()
 }
 
 fn price(usage: &UsageView) -> Option<String> {
     Some(format!("{:.2} {}", usage.cost?, usage.currency.as_deref().unwrap_or_default()))
 }
 
-/// What is unknown stays empty.
+/// The cells of what was used; an unknown value is an empty cell.
 fn used(usage: &UsageView) -> [String; 4] {
     let count = |count: Option<u64>| count.map(grouped).unwrap_or_default();
     let cost = price(usage).unwrap_or_default();
@@ -515,7 +478,7 @@ fn percentiles(of: &Percentiles) -> String {
     if said.is_empty() { "nothing was finished".to_owned() } else { said.join(", ") }
 }
 
-/// Lead times are days of the calendar, not of work.
+/// A lead time, in which a day is a calendar day and not a working day.
 fn long(seconds: f64) -> String {
     #[allow(clippy::cast_possible_truncation, reason = "seconds of a human time fit")]
     let ms = (seconds * 1_000.0) as i64;

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use onus_core::actor;
 use onus_core::command::{Act, Command, Guard};
+use onus_core::commit::is_branch_of;
 use onus_core::ids::{TaskRef, Token};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_core::scope::Touched;
 use onus_engine::RescueView;
-use onus_repo::rescue::{self as kept, Brought, KeptAt};
+use onus_repo::rescue::{self as kept, KeptAt, Restored};
 use onus_repo::{Place, Repository};
 use onus_store::Access;
 use serde_json::json;
@@ -24,7 +26,7 @@ use crate::render;
 
 use file::{restore_file, show_file};
 
-/// Uncommitted work that was kept: when a task changed hands, or when a file was overwritten
+/// List and restore uncommitted work that was kept when a task changed hands or a file was overwritten
 ///
 /// When a task is taken over, revoked or reset, what its holder left uncommitted becomes a commit that no branch has
 /// (refs/onus/rescue/ID/TOKEN); the worktree is not touched. And the last contents of files that agents have reserved are kept for
@@ -39,13 +41,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// What was kept, of which task, and whose it is
+    /// List what was kept, of which task, and whose it is
     List {
         /// Also rescues that found nothing, or were dropped
         #[arg(long)]
         all: bool,
     },
-    /// The files of a rescue, or the contents of a file that can be brought back
+    /// Show the files of a rescue, or the contents of a file that can be restored
     Show {
         /// A task, or a file
         #[arg(value_name = "TASK|FILE")]
@@ -58,13 +60,13 @@ enum Action {
     /// Of a task: all files of its rescue, or none, if one of them has uncommitted changes or was committed since; --to always
     /// works. Of a file: the last content that a hook saw and that is not there now; what is there is kept first.
     Restore(Restore),
-    /// Let a rescue go: its files are gone once git tidies up. People only
+    /// Drop a rescue: its files are gone once git tidies up. People only
     Drop(Drop),
 }
 
 #[derive(clap::Args, Debug)]
 struct TokenArg {
-    /// Which of the task's leases; default: the last one of which something was kept
+    /// Which of the task's leases; default: the latest with kept files
     #[arg(long, value_name = "N")]
     token: Option<u64>,
 }
@@ -120,13 +122,13 @@ fn ago(at: &str) -> String {
     format!("{} ago", render::age(at))
 }
 
-/// What a command is about.
+/// What the caller named.
 enum Subject {
     Rescue(Box<RescueView>),
     File(PathBuf),
 }
 
-/// A task if there is one by that name, else a file: a file that is called like a task is written `./NAME`.
+/// A task if there is one by that name, or else a file. A file that is called like a task is written `./NAME`.
 fn subject(context: &Context, what: &str, token: Option<u64>) -> Result<Subject, Refusal> {
     let looks_like_a_file = what.contains('/') || token.is_none() && what.parse::<TaskRef>().is_err();
     if !looks_like_a_file {
@@ -150,7 +152,15 @@ fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<Re
         None => {
             let due = all.iter().any(|view| view.state == RescueState::Due.as_str());
             let id = engine.show(identity.as_ref(), Some(task))?.value.id;
-            let refusal = Refusal::new(Code::NotFound, format!("{id} has no rescued files")).task(&id);
+            let kept = all.iter().filter(|view| view.state == RescueState::Kept.as_str());
+            let kept: Vec<String> = kept.map(|view| view.token.to_string()).collect();
+            let message = match (token, kept.as_slice()) {
+                (Some(token), [_, ..]) => {
+                    format!("{id} has no rescued files of token {token}, but of {}", kept.join(", "))
+                }
+                _ => format!("{id} has no rescued files"),
+            };
+            let refusal = Refusal::new(Code::NotFound, message).task(&id);
             Err(refusal.next(if due { Step::MendStore } else { Step::AllRescued }))
         }
     }
@@ -205,7 +215,7 @@ fn here(context: &Context) -> Result<(&Place, Repository), Refusal> {
     }
 }
 
-/// What is kept must be in this repository.
+/// Where a rescue is kept; it must be in this repository.
 pub(super) fn at(repository: &Repository, view: &RescueView) -> Result<Vec<KeptAt>, Refusal> {
     let there = kept::list(repository).map_err(failed)?;
     let at: Vec<KeptAt> = view
@@ -251,11 +261,10 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
     }
     let out = &context.out;
     out.line(&format!(
-        "{} token {}, left by {} ({}): {}, {}",
+        "{} token {}, left by {}: {}, {}",
         view.task,
         view.token,
-        view.actor,
-        escape_line(&view.instance),
+        actor::spoken(&view.actor, &view.instance),
         view.state,
         ago(&view.at)
     ));
@@ -269,13 +278,22 @@ fn show(context: &Context, view: &RescueView) -> super::Result {
     if let Some(worktree) = &view.worktree {
         out.line(&format!("from {}, which was not touched", escape_line(worktree)));
     }
-    if !stats.is_empty() {
-        out.line(&format!("next: onus rescue restore {}", view.task));
+    let is_own = view.branch.as_deref().is_some_and(|branch| is_branch_of(branch, &view.task));
+    let is_there = view.worktree.as_deref().is_some_and(|path| Path::new(path).is_dir());
+    match stats.is_empty() {
+        true => {}
+        false if is_own && is_there => {
+            out.line(&format!(
+                "next: onus claim {} --worktree   # continue where the files still are",
+                view.task
+            ));
+        }
+        false => out.line(&format!("next: onus rescue restore {}", view.task)),
     }
     Ok(())
 }
 
-/// A folder to write to: there is nothing in it that could be overwritten.
+/// Refuses a folder that contains anything, since it could be overwritten.
 fn is_free(folder: &Path) -> Result<(), Refusal> {
     let said = |what: &str| Err(Refusal::usage(format!("{} {what}", quote::name(&folder.to_string_lossy()))));
     match std::fs::read_dir(folder) {
@@ -302,7 +320,7 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
     }
     if let (Some(only), []) = (only, wanted.as_slice()) {
         let only = quote::name(&only.to_string_lossy()).to_string();
-        let message = format!("what is kept of {} has no file {only}; paths are from the root", view.task);
+        let message = format!("no rescued file {only}; write paths from the repository's root");
         return Err(Refusal::new(Code::NotFound, message)
             .task(&view.task)
             .next(Step::Rescued(view.task.clone())));
@@ -311,19 +329,19 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
         guard(context, wanted.iter().map(|path| path_text(path)).collect())?;
         foresee(view, place, &all, only)?;
     }
-    let mut brought = Brought::default();
+    let mut brought = Restored::default();
     for (n, at) in all.iter().enumerate() {
-        // What was kept from several worktrees may have files of the same name.
+        // Rescues from several worktrees may have files of the same name.
         let to =
             args.to.as_ref().map(|to| if all.len() > 1 { to.join((n + 1).to_string()) } else { to.clone() });
-        // In a clean worktree on the same commit it comes back with what was staged.
-        if let (None, None, Ok(written)) = (&to, only, kept::lay_out(place, &at.commit)) {
+        // In a clean worktree on the same commit, the index is restored too.
+        if let (None, None, Ok(written)) = (&to, only, kept::restore_exactly(place, &at.commit)) {
             brought.written.extend(written);
             continue;
         }
         let one = kept::bring_back(place, &at.commit, only, to.as_deref()).map_err(failed)?;
         if one.is_refused() {
-            return Err(in_the_way(view, &one));
+            return Err(not_restored(view, &why_not(&one)));
         }
         brought.written.extend(one.written);
         brought.removed.extend(one.removed);
@@ -364,29 +382,26 @@ fn restore(context: &Context, view: &RescueView, args: &Restore) -> super::Resul
     Ok(())
 }
 
-/// All of what was kept from several worktrees comes back in one, or nothing.
+/// Checks that everything kept from several worktrees fits into this one: all of it comes back, or nothing.
 fn foresee(view: &RescueView, place: &Place, all: &[KeptAt], only: Option<&Path>) -> Result<(), Refusal> {
     let mut written = BTreeSet::new();
     for at in all.iter().filter(|_| all.len() > 1) {
         let one = kept::foresee(place, &at.commit, only).map_err(failed)?;
         if one.is_refused() {
-            return Err(in_the_way(view, &one));
+            return Err(not_restored(view, &why_not(&one)));
         }
         for path in one.written.into_iter().chain(one.removed) {
             if let Some(twice) = written.replace(path) {
-                let name = quote::name(&twice.to_string_lossy()).to_string();
-                let message = format!("nothing was restored: {name} was kept from several worktrees");
-                return Err(Refusal::new(Code::NotAllowed, message)
-                    .task(&view.task)
-                    .next(Step::Plain("restore into an empty folder, and compare".into())));
+                let name = quote::name(&twice.to_string_lossy());
+                return Err(not_restored(view, &format!("{name} was kept from several worktrees")));
             }
         }
     }
     Ok(())
 }
 
-/// Which files were not written, and why.
-pub(super) fn why_not(brought: &Brought) -> String {
+/// Which files were not restored, and why.
+pub(super) fn why_not(brought: &Restored) -> String {
     let names = |paths: &[PathBuf]| {
         let names: Vec<String> =
             paths.iter().take(5).map(|path| quote::name(&path.to_string_lossy()).to_string()).collect();
@@ -406,20 +421,20 @@ pub(super) fn why_not(brought: &Brought) -> String {
     said.join("; ")
 }
 
-fn in_the_way(view: &RescueView, brought: &Brought) -> Refusal {
-    Refusal::new(Code::NotAllowed, format!("nothing was restored: {}", why_not(brought)))
+fn not_restored(view: &RescueView, why: &str) -> Refusal {
+    Refusal::new(Code::NotAllowed, format!("nothing was restored: {why}"))
         .task(&view.task)
         .next(Step::Plain("restore into an empty folder, and compare".into()))
 }
 
-/// An agent writes only what it may.
+/// Refuses an agent that may not change these files.
 fn guard(context: &Context, paths: Vec<String>) -> Result<(), Refusal> {
     let mut engine = context.host.engine(Access::Read)?;
     if paths.is_empty() || context.host.identity(&mut engine)?.actor.is_person() {
         return Ok(());
     }
     let (paths, touched) = match &context.host.place {
-        // Nothing is written through a link, so a name is what it says.
+        // Nothing is written through a link, so the names need not be resolved.
         Some(place) if !place.is_submodule() => {
             (paths, Touched { worktree: context.host.checkout(&place.root).id, part: None })
         }
@@ -441,7 +456,7 @@ fn guard(context: &Context, paths: Vec<String>) -> Result<(), Refusal> {
     context.run(Command::Guard(guard), None).map(drop)
 }
 
-/// The record first: whatever is gone then was dropped by somebody, for a reason.
+/// Drops a rescue. It is recorded before git forgets it, so that the ledger explains whatever is gone.
 fn forget(context: &Context, args: Drop) -> super::Result {
     let view = rescue_of(context, &args.task, args.token.token)?;
     let (_, repository) = here(context)?;
@@ -452,5 +467,14 @@ fn forget(context: &Context, args: Drop) -> super::Result {
     for at in &there {
         kept::forget(&repository, at).map_err(failed)?;
     }
-    super::print_task(context, &reply, &format!("no longer keeps what token {} left", view.token))
+    let task = super::task_of(&reply)?;
+    context.out.reply(&reply, json!(task), || {
+        format!(
+            "dropped the files that token {} left on {}: {}",
+            view.token,
+            task.id,
+            escape_line(&task.title)
+        )
+    });
+    Ok(())
 }

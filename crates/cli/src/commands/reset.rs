@@ -1,3 +1,4 @@
+use onus_core::actor;
 use onus_core::command::Command;
 use onus_core::quote::counted;
 use onus_core::refusal::Refusal;
@@ -38,12 +39,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if args.dry_run {
         let (mut engine, identity) = context.host.reader()?;
         let looked = engine.reset_preview(identity.as_ref(), task.as_ref())?;
-        if context.out.json {
-            context.out.document(json!({ "touched": looked.value, "dry_run": true }), &looked.notices);
-        } else {
-            context.out.line(&list(&context.out, &looked.value, ("would be open again", "")));
-            context.out.notices(&looked.notices);
-        }
+        let value = json!({ "touched": looked.value, "dry_run": true });
+        let prose = || list(&context.out, &looked.value, ("would be open again", ""));
+        context.out.show(value, &looked.notices, prose);
         return Ok(());
     }
     let Some(reason) = args.reason else {
@@ -58,13 +56,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-/// `was` goes before each task's state, which is its state before the reset.
+/// The tasks with their states before the reset; `was` is put before each state.
 fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> String {
     let mut lines = vec![format!("{} {what}", counted(touched.len() as u64, "task"))];
     for task in touched {
         let held = task.lease.as_ref().map(|lease| {
             let alive = if lease.live { "live" } else { "lapsed" };
-            format!(", held by {} ({}), {alive}", lease.actor, lease.instance)
+            format!(", held by {}, {alive}", actor::spoken(&lease.actor, &lease.instance))
         });
         let state = format!("({was}{}{})", task.state.spoken(), held.unwrap_or_default());
         lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));

@@ -28,7 +28,7 @@ enum Action {
     /// Release reserved paths, written as `scope show` prints them
     Rm(Change),
     /// Show what a task declares, and what its holder reserves
-    Show(Show),
+    Show(Target),
 }
 
 #[derive(clap::Args, Debug)]
@@ -43,15 +43,9 @@ struct Change {
     key: Key,
 }
 
-#[derive(clap::Args, Debug)]
-struct Show {
-    #[command(flatten)]
-    target: Target,
-}
-
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (change, adds) = match args.action.unwrap_or(Action::Show(Show { target: Target { task: None } })) {
-        Action::Show(show) => return run_show(context, show),
+    let (change, adds) = match args.action.unwrap_or(Action::Show(Target { task: None })) {
+        Action::Show(of) => return show(context, of),
         Action::Add(change) => (change, true),
         Action::Rm(change) => (change, false),
     };
@@ -66,19 +60,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     super::print_lease(context, &reply, prose)
 }
 
-fn run_show(context: &Context, show: Show) -> super::Result {
+fn show(context: &Context, of: Target) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
-    let looked = engine.show(identity.as_ref(), target(show.target.task)?.as_ref())?;
+    let looked = engine.show(identity.as_ref(), target(of.task)?.as_ref())?;
     let task = &looked.value;
-    if context.out.json {
-        let reserved = task.lease.as_ref().map(|lease| &lease.scope);
-        let mode = task.lease.as_ref().map_or(task.scope_mode, |lease| lease.mode);
-        let value = json!({ "id": task.id, "declared": task.scope, "reserved": reserved, "mode": mode });
-        context.out.document(value, &looked.notices);
-    } else {
-        context.out.line(&prose(task));
-        context.out.notices(&looked.notices);
-    }
+    let reserved = task.lease.as_ref().map(|lease| &lease.scope);
+    let mode = task.lease.as_ref().map_or(task.scope_mode, |lease| lease.mode);
+    let value = json!({ "id": task.id, "declared": task.scope, "reserved": reserved, "mode": mode });
+    context.out.show(value, &looked.notices, || prose(task));
     Ok(())
 }
 

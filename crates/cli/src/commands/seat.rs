@@ -43,14 +43,14 @@ enum Action {
     ///
     /// A live lease is refused: its holder is trusted to be working. From then on the old holder's token is dead.
     Takeover(Takeover),
-    /// Whether you hold a seat at this moment
+    /// Check whether you hold a seat at this moment
     ///
     /// Exit 0 if your lease is live, 4 if another holds it, 5 if you were superseded, 6 if your lease has lapsed, 7 if nobody
     /// holds it.
     Check(Check),
-    /// Every seat that was ever taken, and who holds it
+    /// List every seat that was ever taken, and who holds it
     List,
-    /// One seat
+    /// Show one seat
     Show {
         /// The seat
         #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
@@ -90,13 +90,12 @@ struct TermArgs {
 
 impl TermArgs {
     fn terms(&self, context: &Context, reason: Option<String>) -> Result<SeatTerms, Refusal> {
-        let place = context.host.place.as_ref();
         Ok(SeatTerms {
             ttl_ms: self.ttl,
             process: self.bind.map(process::identify).transpose()?,
             reason,
-            worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
-            branch: place.and_then(|place| place.branch.clone()),
+            worktree: context.host.worktree(),
+            branch: context.host.branch(),
         })
     }
 }
@@ -119,7 +118,7 @@ struct Renew {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
-    /// How long from now it should live at least (90s, 15m, 2h)
+    /// Keep it for at least this long from now (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
     #[command(flatten)]
@@ -179,7 +178,7 @@ struct Redact {
     /// Why (it stays in the ledger)
     #[arg(long, value_name = "TEXT", required = true)]
     reason: String,
-    /// People only: although another has superseded you on this seat; recorded
+    /// People only: erase it although another has superseded you on this seat; the override is recorded
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -233,29 +232,18 @@ fn run_check(context: &Context, args: &Check) -> super::Result {
         identity.token = Some((None, token));
     }
     let looked = engine.check_seat(&identity, &args.seat)?;
-    if context.out.json {
-        context.out.document(json!({ "seat": looked.value, "lease": looked.value.lease }), &looked.notices);
-    } else {
-        context.out.prose(&held(&looked.value, "is yours"));
-        context.out.notices(&looked.notices);
-    }
+    let value = json!({ "seat": looked.value, "lease": looked.value.lease });
+    context.out.show(value, &looked.notices, || held(&looked.value, "is yours"));
     Ok(())
 }
 
 fn run_list(context: &Context) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.seats(identity.as_ref())?;
-    if context.out.json {
-        context.out.document(json!({ "seats": looked.value }), &looked.notices);
-        return Ok(());
-    }
-    for seat in &looked.value {
-        context.out.prose(&line(seat));
-    }
-    if looked.value.is_empty() {
-        context.out.prose("no seat was ever taken");
-    }
-    context.out.notices(&looked.notices);
+    context.out.show(json!({ "seats": looked.value }), &looked.notices, || match looked.value.as_slice() {
+        [] => "no seat was ever taken".to_owned(),
+        seats => seats.iter().map(line).collect::<Vec<_>>().join("\n"),
+    });
     Ok(())
 }
 
@@ -263,18 +251,15 @@ fn run_show(context: &Context, name: &SeatName) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.seat(identity.as_ref(), name)?;
     let seat = &looked.value;
-    if context.out.json {
-        context.out.document(seat, &looked.notices);
-        return Ok(());
-    }
-    context.out.prose(&line(seat));
-    if let Some(reason) = seat.lease.as_ref().and_then(|lease| lease.reason.as_ref()) {
-        context.out.prose(&format!("  why      {}", escape_line(reason)));
-    }
-    context.out.prose(&format!("  token    {}", seat.token));
-    let created = render::local_time(&seat.created_at);
-    context.out.prose(&format!("  created  {created} by {}", escape_line(&seat.created_by)));
-    context.out.notices(&looked.notices);
+    context.out.show(seat, &looked.notices, || {
+        let mut lines = vec![line(seat)];
+        let reason = seat.lease.as_ref().and_then(|lease| lease.reason.as_ref());
+        lines.extend(reason.map(|reason| format!("  why      {}", escape_line(reason))));
+        lines.push(format!("  token    {}", seat.token));
+        let created = render::local_time(&seat.created_at);
+        lines.push(format!("  created  {created} by {}", escape_line(&seat.created_by)));
+        lines.join("\n")
+    });
     Ok(())
 }
 
@@ -317,14 +302,5 @@ fn print(context: &Context, reply: &Reply, prose: impl FnOnce(&SeatView) -> Stri
 
 fn print_lease(context: &Context, reply: &Reply) -> super::Result {
     let Answer::Seat { renewed, takeover, .. } = reply.answer else { return Err(super::unexpected()) };
-    print(context, reply, |seat| {
-        held(
-            seat,
-            match (renewed, takeover) {
-                (true, _) => "is still yours",
-                (_, true) => "is yours, taken over",
-                _ => "is yours",
-            },
-        )
-    })
+    print(context, reply, |seat| held(seat, super::claim::how(renewed, takeover)))
 }

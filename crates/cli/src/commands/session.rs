@@ -1,11 +1,11 @@
 use clap::Subcommand;
-use jiff::tz::TimeZone;
+
 use onus_core::actor::ActorName;
 use onus_core::command::Act;
 use onus_core::refusal::Refusal;
 use onus_core::session::{Correction, Cost, SessionRef, Usage, UsageSource};
 
-use crate::args::{Key, Target, parse};
+use crate::args::{Key, Target, moment_ms, parse};
 use crate::context::Context;
 
 /// Say what a work session used, or correct it
@@ -23,7 +23,7 @@ enum Session {
     Correct(Correct),
 }
 
-/// Record what your session used of a model
+/// Record your session's model usage
 ///
 /// In addition to what was recorded before.
 #[derive(clap::Args, Debug)]
@@ -88,14 +88,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
                 source: args.source,
                 cost: args.cost,
             };
-            super::act(
-                context,
-                args.target,
-                Act::RecordUsage(usage),
-                None,
-                args.key,
-                "has your usage recorded",
-            )
+            super::act(context, args.target, Act::RecordUsage(usage), None, args.key, "usage recorded")
         }
         Session::Correct(args) => {
             let correction = match (args.shorten, args.reassign) {
@@ -106,16 +99,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
             };
             let SessionRef { task, token } = args.session;
             let act = Act::Correct { token, correction, reason: args.reason };
-            super::act(context, Target { task: Some(task) }, act, None, args.key, "has its session corrected")
+            super::act(context, Target { task: Some(task) }, act, None, args.key, "session corrected")
         }
     }
 }
 
 fn parse_time(text: &str) -> Result<i64, String> {
-    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        let local: jiff::civil::DateTime = text.parse().ok()?;
-        Some(local.to_zoned(TimeZone::system()).ok()?.timestamp())
-    });
-    let at = at.ok_or("write a local time (2026-10-05T17:00), or one with a zone (2026-10-05T17:00:00Z)")?;
-    Ok(at.as_millisecond())
+    let wrong = "write a local time (2026-10-05T17:00), or one with a zone (2026-10-05T17:00:00Z)";
+    moment_ms(text).ok_or_else(|| wrong.to_owned())
 }

@@ -5,7 +5,7 @@ use onus_engine::{SessionQuery, SessionView, UsageView};
 use onus_store::Window;
 use serde_json::json;
 
-use crate::args::parse;
+use crate::args::{parse, within};
 use crate::calendar::Days;
 use crate::context::Context;
 use crate::grid::{Grid, Kind};
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     days: Days,
     /// Show at most this many
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = within(1_u64, 10_000))]
     limit: u64,
 }
 
@@ -45,20 +45,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.sessions(identity.as_ref(), &query)?;
     let (out, sessions) = (&context.out, &looked.value);
-    if out.json {
-        out.document(json!({ "sessions": sessions }), &looked.notices);
-        return Ok(());
-    }
-    if sessions.is_empty() {
-        out.line(&out.dim("(none)"));
-    } else {
-        out.line(&table(sessions).text(out));
-        let used: Vec<String> = sessions.iter().flat_map(used).collect();
-        if !used.is_empty() {
-            out.line(&format!("\n{}", used.join("\n")));
+    out.show(json!({ "sessions": sessions }), &looked.notices, || {
+        if sessions.is_empty() {
+            return out.dim("(none)");
         }
-    }
-    out.notices(&looked.notices);
+        let used: Vec<String> = sessions.iter().flat_map(used).collect();
+        let gap = if used.is_empty() { "" } else { "\n\n" };
+        format!("{}{gap}{}", table(sessions).text(out), used.join("\n"))
+    });
     Ok(())
 }
 

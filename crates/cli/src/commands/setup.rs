@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use onus_agents::setup::{
-    AGENTS, ANY, Agent, Difference, Distrust, Done, Found, Ground, Level, Plan, State, agent, apply, diff,
+    AGENTS, ANY, Agent, Difference, Distrust, Done, Found, Level, Plan, SetupEnv, State, agent, apply, diff,
     plan_removal, plan_setup,
 };
 use onus_core::refusal::{Code, Refusal, Step};
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::output::{escape, escape_line, note, path_text};
-use crate::wording;
 use onus_host::config::state_folder;
 use onus_host::{StoreAt, env};
 
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     /// Report what is set up, missing or changed; write nothing
     #[arg(long, conflicts_with_all = ["remove", "print", "list", "allow_store"])]
     check: bool,
-    /// Remove everything onus set up
+    /// Remove everything onus set up; not for agents
     #[arg(long, conflicts_with_all = ["list", "allow_store"])]
     remove: bool,
     /// Show what would be written; write nothing
@@ -52,7 +51,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let level = if args.user { Level::User } else { Level::Project };
     if level == Level::Project && !args.list && !args.print && !args.remove {
-        // Agents that are set up without a store would find nothing to ask.
+        // Agents that are set up without a store would have nothing to ask.
         drop(context.host.engine(Access::Read)?);
     }
     if args.allow_store && matches!(context.host.store_at(), Ok(StoreAt::Server { .. })) {
@@ -61,9 +60,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
                 "let the sandbox reach the server, or let the agent use the MCP server outside the sandbox",
             )));
     }
-    let ground = ground(context, level)?;
+    if args.remove && !args.print {
+        context.refuse_agents("remove the hooks of agents")?;
+    }
+    let setup_env = setup_env(context, level)?;
     if args.list {
-        return list(context, &ground);
+        return list(context, &setup_env);
     }
     let named: Vec<&'static Agent> = AGENTS
         .iter()
@@ -72,29 +74,30 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
         })
         .collect();
     if args.check {
-        return check(context, &ground, named);
+        return check(context, &setup_env, named);
     }
     let agents = match (named.is_empty(), args.remove) {
         (false, _) => named,
-        (true, true) => those(&ground, Agent::is_there)?,
-        (true, false) => found_here(context, &ground, false)?,
+        (true, true) => those(&setup_env, Agent::is_there)?,
+        (true, false) => found_here(context, &setup_env, false)?,
     };
     let plan = if args.remove {
-        plan_removal(&ground, &agents)?
+        plan_removal(&setup_env, &agents)?
     } else {
-        plan_setup(&ground, &agents, args.allow_store)?
+        plan_setup(&setup_env, &agents, args.allow_store)?
     };
-    let done = if args.print { plan.changes.iter().map(Done::of).collect() } else { apply(&ground, &plan)? };
+    let done =
+        if args.print { plan.changes.iter().map(Done::of).collect() } else { apply(&setup_env, &plan)? };
     let action = if args.remove { "remove" } else { "setup" };
     let guard =
         context.host.place.as_ref().filter(|place| level == Level::Project && place.git_dir.is_some());
     let guard = guard.map(super::guard::is_installed);
     if context.out.json {
-        let mut report = document(&ground, action, args.print, &agents, &plan, &done);
+        let mut report = document(&setup_env, action, args.print, &agents, &plan, &done);
         report["guard"] = json!(guard);
         context.out.document(report, &[]);
     } else {
-        tell(context, &ground, &args, &agents, &plan, &done);
+        tell(context, &setup_env, &args, &agents, &plan, &done);
         if guard == Some(false) && !args.remove && !args.print {
             context.out.line("commits are not checked: onus guard install   # adds git hooks");
         }
@@ -102,7 +105,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     Ok(0)
 }
 
-fn ground(context: &Context, level: Level) -> Result<Ground<'static>, Refusal> {
+fn setup_env(context: &Context, level: Level) -> Result<SetupEnv<'static>, Refusal> {
     let root = context.host.place.as_ref().map_or(&context.host.folder, |place| &place.root).clone();
     let home = env("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let folder_of = |store: &Path| store.parent().map(Path::to_owned);
@@ -120,20 +123,21 @@ fn ground(context: &Context, level: Level) -> Result<Ground<'static>, Refusal> {
             .ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"))?
             .join("setup"),
     };
-    Ok(Ground { level, root, home, store, receipts, env: &env })
+    Ok(SetupEnv { level, root, home, store, receipts, env: &env })
 }
 
-/// The agents that are set up where the caller is, and would not be guarded in a worktree: their configuration is not committed,
-/// or they do not trust that folder.
+/// Notices about agents that are set up here but would not be guarded in a worktree, because their configuration is not
+/// committed or they do not trust that folder.
 pub(crate) fn unguarded(context: &Context, worktree: &Path) -> Vec<Notice> {
-    let (Ok(here), Ok(for_user)) = (ground(context, Level::Project), ground(context, Level::User)) else {
+    let (Ok(here), Ok(for_user)) = (setup_env(context, Level::Project), setup_env(context, Level::User))
+    else {
         return Vec::new();
     };
-    let Ok(there) = ground(context, Level::Project) else { return Vec::new() };
-    let there = Ground { root: worktree.to_owned(), ..there };
-    let is_whole = |agent: &Agent, ground: &Ground<'_>| {
+    let Ok(there) = setup_env(context, Level::Project) else { return Vec::new() };
+    let there = SetupEnv { root: worktree.to_owned(), ..there };
+    let is_whole = |agent: &Agent, setup_env: &SetupEnv<'_>| {
         agent
-            .found(ground)
+            .found(setup_env)
             .is_ok_and(|parts| !parts.is_empty() && parts.iter().all(|part| part.state == State::Present))
     };
     let place = escape_line(&path_text(worktree));
@@ -157,27 +161,27 @@ pub(crate) fn unguarded(context: &Context, worktree: &Path) -> Vec<Notice> {
     notices
 }
 
-/// The onus entries in agents' configuration, the repository's and the user's own, that differ from what `setup` writes;
-/// and how to repair them.
+/// The onus entries in agents' configuration, both the repository's and the user's own, that differ from what `setup`
+/// writes, and how to repair them.
 pub(crate) fn differing(context: &Context) -> Result<Vec<(String, Step)>, Refusal> {
     let mut differing = Vec::new();
     for level in [Level::Project, Level::User] {
-        let Ok(ground) = ground(context, level) else { continue };
-        for agent in those(&ground, |_, _| Ok(true))? {
-            // Of a file that cannot be looked at, `setup --check` says why.
-            let Ok(found) = agent.found(&ground) else { continue };
-            let is_set_up = agent.is_set_up(&ground).unwrap_or(false);
+        let Ok(setup_env) = setup_env(context, level) else { continue };
+        for agent in those(&setup_env, |_, _| Ok(true))? {
+            // `setup --check` says why a file cannot be read.
+            let Ok(found) = agent.found(&setup_env) else { continue };
+            let is_set_up = agent.is_set_up(&setup_env).unwrap_or(false);
             for found in found {
                 if is_set_up && found.state == State::Missing {
-                    let what = format!("{}: {} missing", shown(&ground, &found.path), found.part);
-                    differing.push((what, repair(&ground, &[agent.name])));
+                    let what = format!("{}: {} missing", shown(&setup_env, &found.path), found.part);
+                    differing.push((what, repair(&setup_env, &[agent.name])));
                 }
                 for difference in &found.differences {
-                    let what = format!("{}: {difference}", shown(&ground, &found.path));
-                    differing.push((what, repair(&ground, &[agent.name])));
+                    let what = format!("{}: {difference}", shown(&setup_env, &found.path));
+                    differing.push((what, repair(&setup_env, &[agent.name])));
                 }
             }
-            if let Ok(Some(distrust)) = agent.distrust(&ground) {
+            if let Ok(Some(distrust)) = agent.distrust(&setup_env) {
                 let what = format!("{}: {}", agent.title, distrust.why);
                 differing.push((what, Step::plain(distrust.next)));
             }
@@ -186,21 +190,23 @@ pub(crate) fn differing(context: &Context) -> Result<Vec<(String, Step)>, Refusa
     Ok(differing)
 }
 
-fn repair(ground: &Ground<'_>, agents: &[&str]) -> Step {
+fn repair(setup_env: &SetupEnv<'_>, agents: &[&str]) -> Step {
     let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
-    Step::SetUp { agents, for_user: ground.level == Level::User }
+    Step::SetUp { agents, for_user: setup_env.level == Level::User }
 }
 
-/// The agents for which a condition holds. AGENTS.md on its own counts only if Codex, which also reads it, does not.
+/// The agents for which a condition holds. AGENTS.md counts as an agent only if Codex, which also reads it, is not one of
+/// them.
 fn those(
-    ground: &Ground<'_>,
-    holds: impl Fn(&Agent, &Ground<'_>) -> Result<bool, Refusal>,
+    setup_env: &SetupEnv<'_>,
+    holds: impl Fn(&Agent, &SetupEnv<'_>) -> Result<bool, Refusal>,
 ) -> Result<Vec<&'static Agent>, Refusal> {
     let mut found: Vec<&'static Agent> = Vec::new();
     for agent in AGENTS {
         let other = agent.name == ANY.name;
-        let told = other && (ground.level == Level::User || found.iter().any(|agent| agent.name == "codex"));
-        if !told && holds(agent, ground)? {
+        let told =
+            other && (setup_env.level == Level::User || found.iter().any(|agent| agent.name == "codex"));
+        if !told && holds(agent, setup_env)? {
             found.push(agent);
         }
     }
@@ -210,14 +216,14 @@ fn those(
 /// The agents used here, as far as onus can see.
 fn found_here(
     context: &Context,
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     only_checks: bool,
 ) -> Result<Vec<&'static Agent>, Refusal> {
-    let found = those(ground, |agent, ground| Ok(agent.detected(ground).is_some()))?;
+    let found = those(setup_env, |agent, setup_env| Ok(agent.detected(setup_env).is_some()))?;
     if !found.is_empty() {
         return Ok(found);
     }
-    if ground.level == Level::User {
+    if setup_env.level == Level::User {
         let names: Vec<&str> =
             AGENTS.iter().map(|agent| agent.name).filter(|name| *name != ANY.name).collect();
         return Err(Refusal::usage("found no agent on this machine")
@@ -232,24 +238,17 @@ fn found_here(
     Ok(vec![ANY])
 }
 
-fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Project => "project",
-        Level::User => "user",
-    }
-}
-
 /// A path for display: relative to the repository's root if inside it.
-fn shown(ground: &Ground<'_>, path: &Path) -> String {
-    let short = match ground.level {
-        Level::Project => path.strip_prefix(&ground.root).unwrap_or(path),
+fn shown(setup_env: &SetupEnv<'_>, path: &Path) -> String {
+    let short = match setup_env.level {
+        Level::Project => path.strip_prefix(&setup_env.root).unwrap_or(path),
         Level::User => path,
     };
     escape_line(&path_text(short))
 }
 
 fn document(
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     action: &str,
     print: bool,
     agents: &[&'static Agent],
@@ -259,7 +258,7 @@ fn document(
     let files = |agent: &Agent| -> Vec<Value> {
         let mine = plan.changes.iter().zip(done).filter(|(change, _)| change.agents.contains(&agent.name));
         mine.map(|(change, done)| {
-            let mut file = json!({ "path": path_text(&change.path), "done": done.as_str() });
+            let mut file = json!({ "path": path_text(&change.path), "done": done });
             if !change.differences.is_empty() {
                 file["differed"] = texts(&change.differences);
             }
@@ -277,21 +276,21 @@ fn document(
             let mut entry = json!({
                 "name": agent.name,
                 "title": agent.title,
-                "detected": agent.detected(ground),
+                "detected": agent.detected(setup_env),
                 "files": files(agent),
             });
             if action == "setup" {
                 entry["notes"] = json!(agent.notes());
-                entry["sandbox"] = sandbox(ground, agent);
+                entry["sandbox"] = sandbox(setup_env, agent);
             }
             entry
         })
         .collect();
     json!({
-        "level": level_name(ground.level),
+        "level": setup_env.level,
         "action": action,
         "dry_run": print,
-        "onus_on_path": ground.program("onus").is_some(),
+        "onus_on_path": setup_env.program("onus").is_some(),
         "agents": agents,
     })
 }
@@ -300,9 +299,9 @@ fn texts(differences: &[Difference]) -> Value {
     differences.iter().map(Difference::to_string).collect()
 }
 
-fn sandbox(ground: &Ground<'_>, agent: &Agent) -> Value {
-    let mut value = json!({ "says": agent.sandbox(), "allowed": agent.is_allowed(ground) });
-    if let Some(way) = agent.way(ground) {
+fn sandbox(setup_env: &SetupEnv<'_>, agent: &Agent) -> Value {
+    let mut value = json!({ "says": agent.sandbox(), "allowed": agent.is_allowed(setup_env) });
+    if let Some(way) = agent.way(setup_env) {
         value["file"] = json!(path_text(&way.file));
         value["lines"] = json!(way.lines);
     }
@@ -311,7 +310,7 @@ fn sandbox(ground: &Ground<'_>, agent: &Agent) -> Value {
 
 fn tell(
     context: &Context,
-    ground: &Ground<'_>,
+    setup_env: &SetupEnv<'_>,
     args: &Args,
     agents: &[&'static Agent],
     plan: &Plan,
@@ -339,7 +338,7 @@ fn tell(
                 (_, Done::Unchanged) if change.stays => "stays: another agent still reads it",
                 (_, done) => done.as_str(),
             };
-            out.line(&format!("  {}: {would}", shown(ground, &change.path)));
+            out.line(&format!("  {}: {would}", shown(setup_env, &change.path)));
             for difference in &change.differences {
                 out.line(&format!("    corrected: {}", escape_line(&difference.to_string())));
             }
@@ -356,21 +355,21 @@ fn tell(
         for text in agent.notes() {
             out.line(&format!("  note: {text}"));
         }
-        tell_of_sandbox(context, ground, agent);
+        tell_of_sandbox(context, setup_env, agent);
     }
-    if !args.remove && !args.print && ground.program("onus").is_none() {
+    if !args.remove && !args.print && setup_env.program("onus").is_none() {
         note("onus is not on PATH: until it is, the hooks do nothing and the MCP server does not start");
     }
 }
 
-fn tell_of_sandbox(context: &Context, ground: &Ground<'_>, agent: &Agent) {
-    if agent.is_allowed(ground) {
+fn tell_of_sandbox(context: &Context, setup_env: &SetupEnv<'_>, agent: &Agent) {
+    if agent.is_allowed(setup_env) {
         context.out.line("  sandbox: it can write to the store's folder");
         return;
     }
     context.out.line(&format!("  sandbox: {}", agent.sandbox()));
-    if let Some(way) = agent.way(ground) {
-        let file = shown(ground, &way.file);
+    if let Some(way) = agent.way(setup_env) {
+        let file = shown(setup_env, &way.file);
         context.out.line(&format!(
             "  to let its shell write to the store too: onus setup {} --allow-store, or in {file}:",
             agent.name
@@ -381,29 +380,31 @@ fn tell_of_sandbox(context: &Context, ground: &Ground<'_>, agent: &Agent) {
     }
 }
 
-fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> Result<u8, Refusal> {
+fn check(context: &Context, setup_env: &SetupEnv<'_>, named: Vec<&'static Agent>) -> Result<u8, Refusal> {
     let agents = match named.is_empty() {
         false => named,
-        true => match those(ground, Agent::is_set_up)? {
-            set_up if set_up.is_empty() => found_here(context, ground, true)?,
+        true => match those(setup_env, Agent::is_set_up)? {
+            set_up if set_up.is_empty() => found_here(context, setup_env, true)?,
             set_up => set_up,
         },
     };
-    let on_path = ground.program("onus").is_some();
+    let on_path = setup_env.program("onus").is_some();
     let mut entries = Vec::new();
     let mut lacking: Vec<&str> = Vec::new();
+    let mut is_begun = false;
     let mut untrusted: Vec<(&str, Distrust)> = Vec::new();
     for agent in &agents {
-        let found = agent.found(ground)?;
-        let distrust = agent.distrust(ground)?;
+        let found = agent.found(setup_env)?;
+        let distrust = agent.distrust(setup_env)?;
         let set_up = found.iter().all(|found| found.state == State::Present);
         if !set_up {
             lacking.push(agent.name);
+            is_begun |= found.iter().any(|found| found.state != State::Missing);
         }
         if context.out.json {
             let part = |found: &Found| {
                 let mut part = json!({
-                    "path": path_text(&found.path), "part": found.part, "state": found.state.as_str(),
+                    "path": path_text(&found.path), "part": found.part, "state": found.state,
                 });
                 if !found.differences.is_empty() {
                     part["differences"] = texts(&found.differences);
@@ -414,11 +415,11 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
             entries.push(json!({
                 "name": agent.name,
                 "title": agent.title,
-                "detected": agent.detected(ground),
+                "detected": agent.detected(setup_env),
                 "set_up": set_up,
                 "parts": parts,
                 "untrusted": distrust.as_ref().map(|distrust| distrust.why.as_str()),
-                "sandbox": sandbox(ground, agent),
+                "sandbox": sandbox(setup_env, agent),
             }));
             untrusted.extend(distrust.map(|distrust| (agent.name, distrust)));
             continue;
@@ -429,44 +430,47 @@ fn check(context: &Context, ground: &Ground<'_>, named: Vec<&'static Agent>) -> 
                 State::Present => context.out.good("ok  "),
                 _ => context.out.bad("BAD "),
             };
-            let path = shown(ground, &found.path);
-            context.out.line(&format!("  {mark} {:<12} {path}: {}", found.part, found.state.as_str()));
+            let path = shown(setup_env, &found.path);
+            context.out.line(&format!("  {mark} {:<12} {path}: {}", found.part, found.state));
             for difference in &found.differences {
                 context.out.line(&format!("       {}", escape_line(&difference.to_string())));
             }
         }
         if let Some(distrust) = distrust {
-            let (mark, file) = (context.out.bad("BAD "), shown(ground, &distrust.file));
+            let (mark, file) = (context.out.bad("BAD "), shown(setup_env, &distrust.file));
             context.out.line(&format!("  {mark} {:<12} {file}: {}", "trust", distrust.why));
             untrusted.push((agent.name, distrust));
         }
     }
     let ok = lacking.is_empty() && untrusted.is_empty() && on_path;
-    let refusal = (!ok).then(|| not_well(ground, &lacking, &untrusted, on_path));
+    let refusal = (!ok).then(|| not_well(setup_env, (lacking.as_slice(), is_begun), &untrusted, on_path));
     if context.out.json {
-        let mut report = json!({
-            "level": level_name(ground.level),
+        let report = json!({
+            "level": setup_env.level,
             "action": "check",
             "ok": ok,
             "onus_on_path": on_path,
             "agents": entries,
         });
-        if let Some(refusal) = &refusal {
-            report["error"] = json!(wording::refusal(refusal));
-        }
-        context.out.document(report, &[]);
-    } else if let Some(refusal) = &refusal {
-        return Err(refusal.clone());
-    } else {
-        context.out.line("everything is set up, and onus is on PATH");
+        return Ok(context.out.report(report, refusal.as_ref()));
     }
-    Ok(refusal.map_or(0, |refusal| refusal.exit_code()))
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    context.out.line("everything is set up, and onus is on PATH");
+    Ok(0)
 }
 
-fn not_well(ground: &Ground<'_>, lacking: &[&str], untrusted: &[(&str, Distrust)], on_path: bool) -> Refusal {
+fn not_well(
+    setup_env: &SetupEnv<'_>,
+    (lacking, is_begun): (&[&str], bool),
+    untrusted: &[(&str, Distrust)],
+    on_path: bool,
+) -> Refusal {
     let mut troubles = Vec::new();
     if !lacking.is_empty() {
-        troubles.push(format!("not set up correctly: {}", lacking.join(", ")));
+        let what = if is_begun { "not set up correctly" } else { "not set up" };
+        troubles.push(format!("{what}: {}", lacking.join(", ")));
     }
     if !untrusted.is_empty() {
         let names: Vec<&str> = untrusted.iter().map(|(agent, _)| *agent).collect();
@@ -477,7 +481,7 @@ fn not_well(ground: &Ground<'_>, lacking: &[&str], untrusted: &[(&str, Distrust)
     }
     let mut refusal = Refusal::new(Code::Unmet, troubles.join("; "));
     if !lacking.is_empty() {
-        refusal = refusal.next(repair(ground, lacking));
+        refusal = refusal.next(repair(setup_env, lacking));
     }
     for (_, distrust) in untrusted {
         refusal = refusal.next(Step::plain(distrust.next));
@@ -488,28 +492,23 @@ fn not_well(ground: &Ground<'_>, lacking: &[&str], untrusted: &[(&str, Distrust)
     refusal
 }
 
-fn list(context: &Context, ground: &Ground<'_>) -> Result<u8, Refusal> {
+fn list(context: &Context, setup_env: &SetupEnv<'_>) -> Result<u8, Refusal> {
     let mut entries = Vec::new();
     for agent in AGENTS {
-        if agent.name == ANY.name && ground.level == Level::User {
+        if agent.name == ANY.name && setup_env.level == Level::User {
             continue;
         }
-        let detected = agent.detected(ground);
+        let detected = agent.detected(setup_env);
         // One broken file must not keep the others from being listed.
-        let (set_up, trouble) = match agent.found(ground) {
+        let (set_up, trouble) = match agent.found(setup_env) {
             Ok(found) => {
                 let whole = found.iter().all(|found| found.state == State::Present);
-                let part = agent.is_set_up(ground)?;
-                (
-                    if whole {
-                        "yes"
-                    } else if part {
-                        "partly"
-                    } else {
-                        "no"
-                    },
-                    None,
-                )
+                let set_up = match (whole, agent.is_set_up(setup_env)?) {
+                    (true, _) => "yes",
+                    (false, true) => "partly",
+                    (false, false) => "no",
+                };
+                (set_up, None)
             }
             Err(refusal) => ("unknown", Some(refusal.message)),
         };
@@ -529,7 +528,7 @@ fn list(context: &Context, ground: &Ground<'_>) -> Result<u8, Refusal> {
         }
     }
     if context.out.json {
-        let report = json!({ "level": level_name(ground.level), "action": "list", "agents": entries });
+        let report = json!({ "level": setup_env.level, "action": "list", "agents": entries });
         context.out.document(report, &[]);
     }
     Ok(0)

@@ -18,12 +18,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     if tasks.len() <= 1 {
         let looked = engine.show(identity.as_ref(), target(tasks.pop())?.as_ref())?;
         let shown = context.host.with_worktree(looked.value);
-        if out.json {
-            out.document(&shown, &looked.notices);
-        } else {
-            out.prose(&render::card(out, &shown));
-            out.notices(&looked.notices);
-        }
+        out.show(&shown, &looked.notices, || render::card(out, &shown));
         return Ok(0);
     }
     let (mut shown, mut refused, mut notices) = (Vec::new(), Vec::new(), Vec::new());

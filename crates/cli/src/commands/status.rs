@@ -1,5 +1,6 @@
+use onus_core::refusal::Step;
 use onus_core::task::State;
-use onus_engine::{AwaitedView, HeldView};
+use onus_engine::{AwaitedView, HeldView, StatusView};
 use serde_json::json;
 
 use super::land::behind;
@@ -42,12 +43,9 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
         counts.join(", ")
     });
     if let Some(identity) = &identity {
-        let seats = status.your_seats.iter().map(|name| format!("seat {}", escape_line(name)));
-        let yours: Vec<String> = status.yours.iter().cloned().chain(seats).collect();
-        let yours = if yours.is_empty() { "nothing".to_owned() } else { yours.join(", ") };
-        out.prose(&format!("you are {} and hold {yours}", identity.actor));
+        out.prose(&format!("you are {} and hold {}", identity.actor, yours(status)));
     }
-    // What waits for the caller is said once.
+    // A task that waits for the caller is listed only once.
     let others = |list: &[AwaitedView]| -> Vec<AwaitedView> {
         list.iter().filter(|waits| waits.awaited.is_none()).cloned().collect()
     };
@@ -61,16 +59,10 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     held(out, "lapsed", &status.lapsed);
     held(out, "stale", &status.stale);
     held(out, "stalled", &status.stalled);
-    if !status.seats.is_empty() {
-        out.prose("");
-        out.prose(&out.bold("seats"));
-    }
+    heading(out, "seats", status.seats.is_empty());
     for seat in &status.seats {
         out.prose(&format!("  {}", escape_line(&seat.name)));
-        out.prose(&format!("    {}", escape_line(&seat.message)));
-        if let Some(next) = seat.next.as_ref().and_then(wording::step) {
-            out.prose(&out.dim(&format!("    next: {next}")));
-        }
+        message(out, &seat.message, seat.next.as_ref());
     }
     behind::lines(out, &behind);
     render::forecast(out, &forecast);
@@ -78,8 +70,15 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
     Ok(())
 }
 
-/// Leases under a title, or nothing.
-pub(super) fn held(out: &Output, title: &str, list: &[HeldView]) {
+/// The tasks and seats that the caller holds, in words.
+pub(super) fn yours(status: &StatusView) -> String {
+    let seats = status.your_seats.iter().map(|name| format!("seat {}", escape_line(name)));
+    let all: Vec<String> = status.yours.iter().cloned().chain(seats).collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}
+
+/// Prints leases under a title, if there are any.
+fn held(out: &Output, title: &str, list: &[HeldView]) {
     heading(out, title, list.is_empty());
     rows(out, list);
 }
@@ -87,37 +86,35 @@ pub(super) fn held(out: &Output, title: &str, list: &[HeldView]) {
 pub(super) fn rows(out: &Output, list: &[HeldView]) {
     for held in list {
         task(out, &held.id, &held.title);
-        out.prose(&format!("    {}", escape_line(&held.message)));
-        next(out, held.next.as_ref().and_then(wording::step));
+        message(out, &held.message, held.next.as_ref());
     }
 }
 
-/// What is done and is not in its target yet.
+/// Prints tasks that are done and have not landed yet.
 fn to_land(out: &Output, list: &[AwaitedView]) {
     heading(out, "to land", list.is_empty());
     for waits in list {
         task(out, &waits.id, &waits.title);
-        out.prose(&format!("    {}", escape_line(&waits.message)));
-        next(out, waits.next.as_ref().and_then(wording::step));
+        message(out, &waits.message, waits.next.as_ref());
     }
     if list.len() > 1 {
         out.prose(&out.dim("  all that waits: onus land --queue"));
     }
 }
 
-/// Tasks that wait for somebody. `more`: how many of a state are not named.
+/// Prints tasks that wait for somebody; `more` is how many others are in that state.
 fn awaited(out: &Output, title: &str, list: &[AwaitedView], more: Option<(u64, State)>) {
     heading(out, title, list.is_empty());
     for waits in list {
         task(out, &waits.id, &waits.title);
         match &waits.last_word {
-            // It says who did it, and when.
+            // The last word says who did it, and when.
             Some(word) => {
-                render::last_word(out, word).iter().for_each(|line| out.prose(&format!("  {line}")))
+                render::last_word(out, word).iter().for_each(|line| out.prose(&format!("  {line}")));
+                next(out, waits.next.as_ref());
             }
-            None => out.prose(&format!("    {}", escape_line(&waits.message))),
+            None => message(out, &waits.message, waits.next.as_ref()),
         }
-        next(out, waits.next.as_ref().and_then(wording::step));
     }
     if let Some((more, state)) = more.filter(|(more, _)| *more > 0 && !list.is_empty()) {
         out.prose(&out.dim(&format!("  and {more} more: onus list --state {state}")));
@@ -136,8 +133,13 @@ fn task(out: &Output, id: &str, title: &str) {
     out.prose(&format!("  {} {}", out.bold(id), shortened(&escape_line(title), room)));
 }
 
-fn next(out: &Output, step: Option<String>) {
-    if let Some(step) = step {
+fn message(out: &Output, text: &str, step: Option<&Step>) {
+    out.prose(&format!("    {}", escape_line(text)));
+    next(out, step);
+}
+
+fn next(out: &Output, step: Option<&Step>) {
+    if let Some(step) = step.and_then(wording::step) {
         out.prose(&out.dim(&format!("    next: {step}")));
     }
 }

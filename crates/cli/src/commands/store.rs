@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::output::escape_line;
-use crate::progress::Bar;
+use crate::progress::shown;
 use onus_host::StoreAt;
 
 /// Update a server's tables, or copy a project to another store
@@ -90,18 +90,19 @@ fn migrate(context: &Context, address: Option<&str>) -> super::Result {
 
 fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases: bool) -> super::Result {
     let wait = context.host.config.store_wait();
-    let mut source = from.open(Access::Read, wait)?;
-    if !with_live_leases {
-        refuse_live(context, &mut source)?;
+    // What could be done about it, `doctor` would say of the store that is used here.
+    let mut source =
+        from.open(Access::Read, wait).map_err(|refusal| Refusal { next: Vec::new(), ..refusal })?;
+    match with_live_leases {
+        true => context.refuse_agents("copy a store whose leases are live")?,
+        false => refuse_live(context, &mut source)?,
     }
     let mut target = target(&mut source, to, wait)?;
-    let mut bar = Bar::new("events", context.out.json);
-    let copied = copy::copy(&mut source, &mut target, &mut |progress| bar.at(progress));
-    bar.end();
-    let copied = copied?;
+    let copied =
+        shown("events", context.out.json, |progress| copy::copy(&mut source, &mut target, progress))?;
     let mut engine = Engine::new(target, context.host.config.policy());
     engine.verify(&[], &mut |_| {})?;
-    // All that took its time: whoever went on working in the old store meanwhile is not left behind.
+    // All of that took time: work that was done in the old store meanwhile must not be lost.
     copy::compare(&mut source, engine.store())?;
     if !with_live_leases {
         refuse_live(context, &mut source)?;
@@ -117,27 +118,23 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
             }
         }
     }
-    if context.out.json {
-        context.out.document(
-            json!({
-                "from": from.to_string(), "to": to.to_string(), "events": copied.events, "tasks": copied.tasks,
-                "instances": copied.instances, "requests": copied.requests,
-            }),
-            &[],
-        );
-    } else {
-        context.out.line(&format!(
-            "copied and verified {} of {}: {}",
+    let value = json!({
+        "from": from.to_string(), "to": to.to_string(), "events": copied.events, "tasks": copied.tasks,
+        "instances": copied.instances, "requests": copied.requests,
+    });
+    context.out.show(value, &[], || {
+        format!(
+            "copied and verified {} of {}: {}\n\
+             next: set ONUS_STORE, or store.path in your configuration, to the new store",
             counted(copied.events, "event"),
             counted(copied.tasks, "task"),
             escape_line(&to.to_string())
-        ));
-        context.out.line("next: set ONUS_STORE, or store.path in your configuration, to the new store");
-    }
+        )
+    });
     Ok(())
 }
 
-/// The place for the copy: a new one, or what an interrupted copy of the same project left.
+/// The store to copy to: a new one, or the one that an interrupted copy of the same project left.
 fn target(source: &mut AnyStore, to: &StoreAt, wait: std::time::Duration) -> Result<AnyStore, Refusal> {
     let project = source.read(|read| read.project())?;
     let made = match to {
@@ -163,7 +160,7 @@ fn refuse_live(context: &Context, source: &mut AnyStore) -> Result<(), Refusal> 
     };
     let mut refusal = Refusal::new(
         Code::NotAllowed,
-        format!("{actor} holds {id}{more}: after a copy, another clock would decide when that lease ends"),
+        format!("{actor} still holds {id}{more}: after a copy its lease may end early or late"),
     )
     .next(Step::plain("wait until it is released or done, then copy"))
     .next(Step::Status);

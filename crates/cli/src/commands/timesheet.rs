@@ -1,18 +1,19 @@
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use onus_core::actor::ActorName;
 use onus_core::command::Command;
 use onus_core::ids::TaskRef;
-use onus_engine::{By, SheetPart, SheetQuery, SheetRow, SheetView};
+use onus_core::timesheet::Calendar;
+use onus_engine::{Billing, By, SheetPart, SheetQuery, SheetRow, SheetView};
 use serde_json::{json, to_value};
 
-use crate::args::{Key, parse};
+use crate::args::{Key, one_of, parse};
 use crate::calendar::{Days, clock};
 use crate::context::Context;
 use crate::grid::{Grid, Kind};
 use crate::hours;
 use crate::ics;
 use crate::output::escape_line;
-use crate::progress::Bar;
+use crate::progress::shown;
 use crate::render::local_time;
 
 /// Show hours: the sums of what was recorded as work
@@ -27,8 +28,8 @@ pub(crate) struct Args {
     command: Option<Sub>,
     /// A row for each of these, in this order; repeatable. tag: all tags of a task together; parent: the outermost task that it
     /// is a part of. Default: actor, task, day
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    by: Vec<ByArg>,
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = one_of(BY))]
+    by: Vec<By>,
     #[command(flatten)]
     days: Days,
     /// Only this actor's
@@ -75,32 +76,17 @@ struct Seal {
     key: Key,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ByArg {
-    Actor,
-    Task,
-    Day,
-    Week,
-    Area,
-    Tag,
-    Parent,
-}
+const BY: &[(&str, By)] = &[
+    ("actor", By::Actor),
+    ("task", By::Task),
+    ("day", By::Day),
+    ("week", By::Week),
+    ("area", By::Area),
+    ("tag", By::Tag),
+    ("parent", By::Parent),
+];
 
-impl ByArg {
-    fn by(self) -> By {
-        match self {
-            ByArg::Actor => By::Actor,
-            ByArg::Task => By::Task,
-            ByArg::Day => By::Day,
-            ByArg::Week => By::Week,
-            ByArg::Area => By::Area,
-            ByArg::Tag => By::Tag,
-            ByArg::Parent => By::Parent,
-        }
-    }
-}
-
-/// Seals a month, and shows what was kept.
+/// Seals a month, and shows its hours.
 fn seal(context: &Context, args: Seal) -> super::Result {
     let (calendar, zone) = Days::month(&args.month, args.zone)?;
     let command = Command::SealTimesheet {
@@ -110,16 +96,8 @@ fn seal(context: &Context, args: Seal) -> super::Result {
         until_ms: calendar.end_ms(),
     };
     let reply = context.run(command, args.key.key)?;
-    let query = SheetQuery {
-        calendar,
-        by: vec![By::Actor],
-        actor: None,
-        under: None,
-        tag: None,
-        billing: Default::default(),
-    };
     let (mut engine, _) = context.host.reader()?;
-    let sheet = engine.timesheet(None, &query, None, &mut |_| {})?.value;
+    let sheet = engine.timesheet(None, &by_actor(calendar), None, &mut |_| {})?.value;
     context.out.reply(&reply, json!({ "sealed": sheet.sealed }), || {
         let lines: Vec<String> = std::iter::once(format!("sealed the hours of {}", args.month))
             .chain(sheet.sealed.iter().flat_map(|sealed| &sealed.actors).map(|actor| {
@@ -131,12 +109,18 @@ fn seal(context: &Context, args: Seal) -> super::Result {
     Ok(())
 }
 
+/// Everyone's hours on these days, one row per actor.
+pub(super) fn by_actor(calendar: Calendar) -> SheetQuery {
+    let by = vec![By::Actor];
+    SheetQuery { calendar, by, actor: None, under: None, tag: None, billing: Billing::default() }
+}
+
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if let Some(Sub::Seal(args)) = args.command {
         return seal(context, args);
     }
     let mut by: Vec<By> = Vec::new();
-    for wanted in args.by.iter().map(|by| by.by()) {
+    for wanted in args.by {
         if !by.contains(&wanted) {
             by.push(wanted);
         }
@@ -154,13 +138,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     };
     let out = &context.out;
     let (mut engine, identity) = context.host.reader()?;
-    let (mut parts, mut bar) = (Vec::new(), Bar::new("days", out.json));
+    let mut parts = Vec::new();
     let mut keep = |part: SheetPart| parts.push(part);
     let told: Option<&mut dyn FnMut(SheetPart)> =
         if args.explain || args.ics { Some(&mut keep) } else { None };
-    let looked = engine.timesheet(identity.as_ref(), &query, told, &mut |progress| bar.at(progress));
-    bar.end();
-    let looked = looked?;
+    let looked =
+        shown("days", out.json, |progress| engine.timesheet(identity.as_ref(), &query, told, progress))?;
     let sheet = &looked.value;
     if out.json {
         let mut value = to_value(sheet).unwrap_or_default();
@@ -173,7 +156,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     if args.ics {
         out.file(&ics::calendar(&parts, |id| title_of(sheet, id)));
     } else if args.csv {
-        out.line(&values(sheet, &query.by).csv());
+        out.line(&csv_grid(sheet, &query.by).csv());
     } else {
         let grid = hours_of(sheet, &query.by);
         if args.md {
@@ -211,7 +194,7 @@ fn title_of(sheet: &SheetView, id: &str) -> String {
     row.and_then(|row| row.title.clone()).unwrap_or_default()
 }
 
-/// The columns that rows are told apart by.
+/// The columns that identify a row.
 fn keys(by: &[By]) -> Vec<(&'static str, Kind)> {
     let mut columns = Vec::new();
     for by in by {
@@ -247,7 +230,7 @@ fn key_cells(row: &SheetRow, by: &[By]) -> Vec<String> {
     cells
 }
 
-/// For people. An actor is a person or not, so where rows are by actor one column is enough.
+/// The table for people. An actor is either a person or not, so if rows are by actor, one column of hours is enough.
 pub(super) fn hours_of(sheet: &SheetView, by: &[By]) -> Grid {
     let is_by_actor = by.contains(&By::Actor);
     let is_billed = sheet.rows.iter().any(|row| row.billable_seconds.is_some());
@@ -273,8 +256,8 @@ pub(super) fn hours_of(sheet: &SheetView, by: &[By]) -> Grid {
     grid
 }
 
-/// For programs: seconds, to the millisecond.
-fn values(sheet: &SheetView, by: &[By]) -> Grid {
+/// The table for programs: seconds, to the millisecond.
+fn csv_grid(sheet: &SheetView, by: &[By]) -> Grid {
     let mut columns = keys(by);
     columns.extend([
         ("seconds", Kind::Number),
@@ -294,7 +277,7 @@ fn values(sheet: &SheetView, by: &[By]) -> Grid {
     grid
 }
 
-/// People and agents are not added up: an hour of one is not an hour of the other.
+/// The totals. People's and agents' hours are not added up: an hour of one is not an hour of the other.
 pub(super) fn totals(sheet: &SheetView) -> Vec<String> {
     let mut lines = vec![format!(
         "people {}, agents {} ({} to {})",

@@ -28,14 +28,11 @@ enum Action {
     /// Approve commands as they are now
     Approve(Approve),
     /// Take an approval back
-    Revoke(Named),
-}
-
-#[derive(clap::Args, Debug)]
-struct Named {
-    /// The command's name, as `trust list` shows it
-    #[arg(value_name = "NAME")]
-    name: String,
+    Revoke {
+        /// The command's name, as `trust list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 #[derive(clap::Args, Debug)]
@@ -59,10 +56,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     match args.action.unwrap_or(Action::List) {
         Action::List => list(context, &definitions),
         Action::Approve(args) => approve(context, &definitions, args),
-        Action::Revoke(revoke) => {
-            let definition = named(&definitions, &revoke.name)?;
-            context.host.approvals()?.revoke(definition)?;
-            answer(context, definition, "no longer approved")
+        Action::Revoke { name } => {
+            let definition = named(&definitions, &name)?;
+            let approvals = context.host.approvals()?;
+            let is_news = approvals.is_approved(definition);
+            approvals.revoke(definition)?;
+            answer(context, definition, if is_news { "no longer approved" } else { "not approved" })
         }
     }
 }
@@ -121,7 +120,7 @@ fn document(context: &Context, definition: &Definition) -> Result<Value, Refusal
     Ok(value)
 }
 
-/// The command, word by word.
+/// The command as a list of its words.
 fn line(definition: &Definition) -> String {
     escape_line(&json!(definition.argv).to_string())
 }
@@ -154,9 +153,7 @@ fn list(context: &Context, definitions: &[Definition]) -> super::Result {
 }
 
 fn answer(context: &Context, definition: &Definition, what: &str) -> super::Result {
-    match context.out.json {
-        true => context.out.document(document(context, definition)?, &[]),
-        false => context.out.line(&format!("{} is {what}: {}", definition.name, line(definition))),
-    }
+    let value = document(context, definition)?;
+    context.out.show(value, &[], || format!("{} is {what}: {}", definition.name, line(definition)));
     Ok(())
 }

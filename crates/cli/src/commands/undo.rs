@@ -8,11 +8,11 @@ use crate::output::escape_line;
 
 /// Take back your own last change to a task, if nothing happened to it since
 ///
-/// A task that you finished, dropped, blocked, submitted or released is yours again; one that you claimed is free; an edit,
-/// a dependency or a reserved path is as it was; a task that you added is dropped. The record keeps both: undoing is a change
+/// A task that you finished, dropped, blocked, submitted or released is yours again (open, if it was not yours before); one that you
+/// claimed is free; an edit, a dependency or a reserved path is as it was; a task that you added is dropped. The record keeps both: undoing is a change
 /// like any other, and by the same rules. Notes, failures, approvals, handoffs, resets and overrides stay.
 ///
-/// Without an ID it is the task you changed last. Undoing an undo takes that back too.
+/// Without an ID it is the task you changed last. Undoing an undo takes that back too, unless that would need a message.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("task", |id| Target::by_default(id, "the task you changed last")))]
 pub(crate) struct Args {
@@ -23,13 +23,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let place = context.host.place.as_ref();
-    let terms = Terms {
-        worktree: place.map(|place| place.root.to_string_lossy().into_owned()),
-        branch: place.and_then(|place| place.branch.clone()),
-        ..Terms::default()
-    };
-    // Not ONUS_TASK: what was changed last is what is meant.
+    let terms =
+        Terms { worktree: context.host.worktree(), branch: context.host.branch(), ..Terms::default() };
+    // ONUS_TASK does not count here: without an ID, the task that was changed last is meant.
     let reply = context.run(Command::Undo { task: args.target.task, terms }, args.key.key)?;
     let Answer::Undone { task, undone } = &reply.answer else { return Err(super::unexpected()) };
     let mut value = json!(task);

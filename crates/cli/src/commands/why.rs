@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     Ok(())
 }
 
-pub(super) fn prose(out: &Output, why: &WhyView) -> String {
+fn prose(out: &Output, why: &WhyView) -> String {
     let title = escape_line(&why.title);
     if why.ready {
         return format!(

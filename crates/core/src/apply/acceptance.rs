@@ -1,4 +1,4 @@
-//! Acceptance lines: what must be true before a task counts as accepted, and who found it to be.
+//! Acceptance lines: what must be true before a task counts as accepted, and who ticked it.
 
 use crate::event::Event;
 use crate::task::{AcceptanceLine, Task, Ticked};
@@ -17,11 +17,6 @@ pub(super) fn tick(task: &mut Task, number: u64, event: &Event) -> Result<(), Mi
 pub(super) fn untick(task: &mut Task, number: u64) -> Result<(), Misplaced> {
     line(task, number)?.ticked = None;
     Ok(())
-}
-
-/// Whatever was found true was true of work that is void now.
-pub(super) fn void(task: &mut Task) {
-    task.acceptance.iter_mut().for_each(|line| line.ticked = None);
 }
 
 fn line(task: &mut Task, number: u64) -> Result<&mut AcceptanceLine, Misplaced> {

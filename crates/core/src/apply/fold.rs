@@ -1,4 +1,4 @@
-//! A task's stream, carried out in memory as a store carries it out in rows.
+//! A task's stream, applied in memory as a store applies it to rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::text::TextKey;
 
 use super::{Change, Misplaced, apply_to_task};
 
-/// A task's stream, folded: its row, its leases and what of it can be searched.
+/// A folded task's stream: the task's row, its leases and its searchable texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFold {
     pub task: Option<Task>,
@@ -30,7 +30,7 @@ pub struct TaskFold {
 }
 
 impl TaskFold {
-    /// Carries one event's changes out in memory, as the store carries them out in rows.
+    /// Applies one event.
     pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
         self.carry_out(apply_to_task(self.task.as_ref(), event)?)
     }
@@ -101,9 +101,9 @@ impl TaskFold {
                 Change::ChangeFiles { token, scope, worktree, .. } => {
                     self.scopes.entry(token).or_default().change(&scope, worktree.as_ref());
                 }
-                // Counts of neighbours are made again when all streams are folded.
+                // The counts in neighbours' rows are computed once all streams are folded.
                 Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
-                // The rows of references follow from the task's own.
+                // The rows of references are derived from the task's own row.
                 Change::NumberTaken(_) | Change::SeatNumberTaken(_) | Change::SetRefs { .. } => {}
                 Change::PutSeat(_) => return Err(Misplaced("a task's event changed a seat")),
                 Change::PutProject(_)

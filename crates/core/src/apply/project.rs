@@ -54,7 +54,7 @@ pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<C
     Ok(changes)
 }
 
-/// The project's own stream, folded.
+/// The project's own stream after a fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectFold {
     pub project: Option<Project>,

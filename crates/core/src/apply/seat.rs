@@ -1,4 +1,4 @@
-//! The fold of a seat's stream. What an event means for its leases is what it means for a task's.
+//! The fold of a seat's stream. An event means the same for a seat's leases as for a task's.
 
 use crate::event::{Body, Event};
 use crate::ids::{Token, Version};
@@ -64,12 +64,12 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<Change>
     seat.version = event.version;
     seat.head = event.hash.clone();
     seat.updated_at_ms = event.at_ms;
-    // The row first: a store may check that what the rest refers to exists.
+    // The seat's row comes first: a store may check that what the other rows refer to exists.
     changes.insert(0, Change::PutSeat(Box::new(seat)));
     Ok(changes)
 }
 
-/// A seat's stream, folded: its row, and its leases as those of a task.
+/// A folded seat's stream: the seat's row, and its leases as those of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeatFold {
     pub seat: Option<Seat>,

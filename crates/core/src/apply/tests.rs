@@ -19,7 +19,7 @@ fn task(state: State) -> Task {
     }
 }
 
-/// The events that each verb is recorded as.
+/// The events that record each verb.
 fn events(verb: Verb) -> Vec<Body> {
     let domain = ClockDomain::new("m", "b", "t");
     let end = || LeaseEnd { renewals: 0, last_sign_ms: 0, active_ms: 0 };
@@ -76,7 +76,7 @@ fn events(verb: Verb) -> Vec<Body> {
 fn the_fold_goes_where_the_table_says() {
     let mut cells = 0;
     for from in State::ALL {
-        for verb in Verb::ALL {
+        for verb in Verb::ALL.iter().copied() {
             let Some(step) = allowed(*from, verb) else { continue };
             cells += 1;
             let mut task = task(*from);

@@ -1,4 +1,4 @@
-//! Stretches: the work that rides on events, and when a lease's work begins.
+//! Stretches: the work that events record, and when a lease's work begins.
 
 use crate::event::Event;
 use crate::stretch::{Recorded, Stretch, Work, Worked, pieces};
@@ -7,7 +7,7 @@ use crate::time::{Moment, Tick};
 
 use super::{Change, Misplaced, token_of};
 
-/// What rode on the event counts for its task, and for its lease if that was not said with its end.
+/// Counts the event's work for its task, and for its lease unless the change that ends or revives the lease counts it.
 pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
     if event.stretches.is_empty() && event.waited_ms == 0 {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) 
     Ok(())
 }
 
-/// What is reserved is not begun.
+/// The work of a lease that begins now. A task that is only reserved has none yet.
 pub(super) fn begun(now: &Moment, own_clock: Option<&Tick>, reserve: bool) -> Work {
     if reserve { Work::default() } else { Work::begun(now, own_clock) }
 }

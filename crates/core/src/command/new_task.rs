@@ -6,13 +6,13 @@ use crate::ids::TaskRef;
 use crate::task::{Facts, Origin};
 
 /// A task to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NewTask {
     pub title: String,
     pub body: Option<String>,
     /// Without its links and its schedule, which are resolved first.
     pub facts: Facts,
-    /// What must be true before it counts as accepted, a line each.
+    /// What must be true before it counts as accepted, one line each.
     pub acceptance: Vec<String>,
     pub parent: Option<TaskLink>,
     pub deps: Vec<TaskLink>,
@@ -28,28 +28,16 @@ pub struct NewTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Intake {
     pub new: NewTask,
-    /// Record what the channel says differently by now, if the task is there.
+    /// If the task exists, record what has changed in the channel since.
     pub refresh: bool,
-    /// It only answers the ask that its origin names, as a reply to a mail does: what that one says is not in it.
+    /// It only replies to the ask that its origin names, as a reply to a mail does, and does not repeat that ask's text.
     pub is_reply: bool,
 }
 
 impl NewTask {
-    /// A task of which nothing is said but what is to be done.
+    /// A task with a title and nothing else.
     pub fn titled(title: impl Into<String>) -> NewTask {
-        NewTask {
-            title: title.into(),
-            body: None,
-            facts: Facts::default(),
-            acceptance: Vec::new(),
-            parent: None,
-            deps: Vec::new(),
-            relates: Vec::new(),
-            not_before: None,
-            origin: None,
-            author: None,
-            propose: false,
-        }
+        NewTask { title: title.into(), ..NewTask::default() }
     }
 }
 
@@ -59,7 +47,7 @@ impl NewTask {
 pub enum Schedule {
     /// At this wall time.
     At { ms: i64 },
-    /// So long after the request.
+    /// This long after the request.
     In { ms: i64 },
 }
 
@@ -72,14 +60,14 @@ impl Schedule {
     }
 }
 
-/// A task of a plan, and the name by which others of the plan speak of it.
+/// A task of a plan, and the name by which the plan's other tasks refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedTask {
     pub name: Option<String>,
     pub task: NewTask,
 }
 
-/// Another task, as a new one names it.
+/// Another task that a new one refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskLink {

@@ -9,11 +9,11 @@ use crate::transition::Verb;
 
 use super::{Act, Terms};
 
-/// Taking, renewing or giving up a seat.
+/// A change to one seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeatAct {
-    /// Whoever takes it first creates it. Taking what one holds renews it; taking what lapsed is a takeover.
+    /// The first caller creates the seat. Taking a seat that the caller holds renews it; taking a lapsed one is a takeover.
     Take(SeatTerms),
     Takeover(SeatTerms),
     Renew {
@@ -27,7 +27,7 @@ pub enum SeatAct {
     },
 }
 
-/// On which terms a seat is asked for: those of a lease, without paths.
+/// The requested terms of a seat: those of a lease, without paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SeatTerms {
     /// None: the default for this caller. 0: no limit.
@@ -42,15 +42,13 @@ pub struct SeatTerms {
 }
 
 impl SeatAct {
-    /// The same act on a task: one rule decides both.
+    /// The same act on a task, so that one rule decides both.
     pub fn as_act(&self) -> Act {
         match self.clone() {
             SeatAct::Take(terms) => Act::Claim(terms.into()),
             SeatAct::Takeover(terms) => Act::Takeover(terms.into()),
             SeatAct::Renew { ttl_ms } => Act::Renew { ttl_ms, progress: true },
-            SeatAct::Release => {
-                Act::Move { verb: Verb::Release, message: None, uncommitted: None, demand: None }
-            }
+            SeatAct::Release => Act::moved(Verb::Release, None),
             SeatAct::Redact { version, fields, reason } => Act::Redact { version, fields, reason },
         }
     }

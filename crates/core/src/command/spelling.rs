@@ -1,4 +1,4 @@
-//! One request can be spelled in many ways. What it names, and the sets in it: for whoever compares two of them.
+//! One request can be spelled in many ways. This gives access to the names and sets in it, so that two can be compared.
 
 use crate::actor::ActorName;
 use crate::ids::TaskRef;
@@ -26,7 +26,7 @@ fn sort_set<T: Ord>(set: &mut Vec<T>) {
 }
 
 impl Command {
-    /// The tasks that it names beside the one it is about.
+    /// The tasks that it names besides the one it is about.
     pub fn named_tasks_mut(&mut self) -> Vec<&mut TaskRef> {
         match self {
             Command::Add(new) | Command::Intake(Intake { new, .. }) => new.links_mut().collect(),
@@ -43,7 +43,7 @@ impl Command {
         }
     }
 
-    /// The actors that it names by a name that may be an alias.
+    /// The actors that it names, each perhaps by an alias.
     pub fn named_actors_mut(&mut self) -> Vec<&mut ActorName> {
         match self {
             Command::Add(new) | Command::Intake(Intake { new, .. }) => new.facts.owner.iter_mut().collect(),
@@ -53,7 +53,7 @@ impl Command {
             Command::OnTask { act: Act::Edit(edit), .. } => edit.owner.iter_mut().flatten().collect(),
             Command::OnTask { act: Act::Handoff { to: actor, .. } | Act::Assign { to: actor, .. }, .. }
             | Command::SetTier { actor, .. }
-            // What is made an alias is meant as it is spelled.
+            // A new alias is taken as it is spelled.
             | Command::AddAlias { actor, .. }
             | Command::RegisterActor { actor, .. }
             | Command::RegisterInstance { actor, .. } => vec![actor],
@@ -62,7 +62,7 @@ impl Command {
         }
     }
 
-    /// Puts what has no order into one.
+    /// Sorts lists whose order has no meaning, and removes duplicates.
     pub fn sort_sets(&mut self) {
         match self {
             Command::Add(new) | Command::Intake(Intake { new, .. }) => new.sort_sets(),

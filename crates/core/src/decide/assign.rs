@@ -1,24 +1,24 @@
-//! Assignment: for whom a task is kept, and why it came to its holder.
+//! Assignment: for whom a task is kept, and why its holder has it.
 //!
-//! A task that is assigned, or handed off, is open and kept for one actor: nobody else may claim it until that time is over. Its
-//! first claim makes a lease of it, and the lease names the event that says why. Whoever takes a task over from another says
-//! why, too; the same field names that.
+//! A task that is assigned or handed off is open and kept for one actor: nobody else may claim it until that time is over.
+//! The first claim turns the assignment into a lease, and the lease names the event with the reason. A takeover has a reason,
+//! too; the same field of the lease names it.
 
 use crate::actor::ActorName;
 use crate::command::{Act, Force};
-use crate::event::{Body, Draft, KeptFor};
+use crate::event::{Body, Draft};
 use crate::ids::Version;
-use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::refusal::Refusal;
 use crate::text::Field;
 use crate::time::Span;
 use crate::transition::Verb;
 
 use super::claim::{kept_refusal, late_cause};
-use super::tasks::{end_of, has_revoked, may};
-use super::{Decision, View};
+use super::verbs::{check_verb, end_of, has_revoked, kept_for};
+use super::{Decision, View, people_only};
 
-/// How long a task is kept, if the caller may ask for that. An agent that could keep a task for ever could hold it without a
-/// lease: it keeps none for longer than it could hold one.
+/// How long a task is kept, or a refusal if the caller may not ask for that. An agent that could keep a task for ever could
+/// hold it without a lease, so it keeps none for longer than it could hold one.
 fn keep_ms(view: &View<'_>, asked_ms: Option<i64>) -> Result<i64, Refusal> {
     let Some(asked_ms) = asked_ms else { return Ok(view.policy.keep_ms) };
     if asked_ms <= 0 {
@@ -27,20 +27,15 @@ fn keep_ms(view: &View<'_>, asked_ms: Option<i64>) -> Result<i64, Refusal> {
     let most_ms = view.policy.max_hold_ms;
     if most_ms > 0 && asked_ms > most_ms && !view.caller.actor.is_person() {
         let most = Span::from_ms(most_ms);
-        return Err(Refusal::new(
-            Code::PeopleOnly,
-            format!("only a person may keep a task for longer than {most}"),
-        )
-        .task(view.id)
-        .next(Step::note(view.id, Reader::Person)));
+        return Err(people_only(view, format!("only a person may keep a task for longer than {most}")));
     }
     Ok(asked_ms)
 }
 
-/// A lease that was not handed over by a handoff, but taken from another, names its own event: the reason is beside it.
+/// Makes a lease that was taken from another name its own event, which has the reason. One that follows a handoff names the
+/// handoff instead.
 pub(super) fn say_why_it_was_taken(view: &View<'_>, act: &Act, drafts: &mut [Draft]) {
-    let is_from_another =
-        view.lease.is_some_and(|lease| !lease.is_held_by(&view.caller.actor, &view.caller.instance));
+    let is_from_another = view.lease.is_some_and(|lease| !view.is_callers(lease));
     let takes = drafts
         .iter()
         .any(|draft| matches!(draft.body, Body::LeaseTakenOver { .. } | Body::LeaseRevoked { .. }));
@@ -55,7 +50,7 @@ pub(super) fn say_why_it_was_taken(view: &View<'_>, act: &Act, drafts: &mut [Dra
     }
 }
 
-/// `open -> open` keeps an unheld task for somebody, `in_progress -> open` hands off a held one: one rule for both.
+/// Keeps an unheld task for an actor (`open -> open`), or hands off a held one (`in_progress -> open`): one rule for both.
 pub(super) fn handoff(
     view: &View<'_>,
     to: &ActorName,
@@ -64,27 +59,21 @@ pub(super) fn handoff(
     force: Option<&Force>,
 ) -> Result<Decision, Refusal> {
     let reason = Field::Reason.check(reason)?;
-    let (mut drafts, lease) = may(view, Verb::Handoff, force)?;
-    // Else anyone could take a reservation by handing the task to itself.
+    let (mut drafts, lease) = check_verb(view, Verb::Handoff, force)?;
+    // Otherwise an agent could take a task that is kept for another by handing it to itself.
     if let Some(refusal) = kept_refusal(view).filter(|_| !view.caller.actor.is_person()) {
         return Err(refusal);
     }
     let keep_ms = keep_ms(view, keep_for_ms)?;
-    // A lapse leaves its token usable. Another who hands the task on supersedes its holder.
+    // A lapse leaves the token usable, so another's handoff has to supersede the lapsed holder.
     let lapsed = view.lease.filter(|old| lease.is_none() && view.is_usable(old) && !has_revoked(&drafts));
     if let Some(old) = lapsed {
         drafts.retain(|draft| !matches!(draft.body, Body::LeaseLapsed { .. }));
         let taken = Body::LeaseTakenOver { cause: late_cause(view, old), lease: old.end(view.now, false) };
         drafts.push(Draft::new(taken).token(old.token));
     }
-    let until = view.now.plus(keep_ms);
     let handed = Body::LeaseHandedOff {
-        kept_for: KeptFor {
-            actor: to.clone(),
-            until_wall_ms: until.wall_ms,
-            until_tick_ms: until.tick_ms,
-            domain: until.domain,
-        },
+        kept_for: kept_for(view, to, keep_ms),
         lease: lease.map(|lease| end_of(view, lease)),
     };
     let draft = Draft { token: lease.map(|lease| lease.token), ..Draft::new(handed) };

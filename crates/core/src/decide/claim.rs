@@ -12,12 +12,12 @@ use crate::transition::{Verb, step, verbs_from};
 
 use super::ready::{schedule_refusal, unmet_refusal};
 use super::standing::{Standing, held_refusal, revoked, standing, standing_of_claimant};
-use super::{Decision, Renewal, View, overridden};
+use super::{Decision, Renewal, View, override_or_refuse};
 
 pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Result<Decision, Refusal> {
     let standing = standing_of_claimant(view);
     if let Standing::Holder { lease, late } = standing {
-        // Two conversations in one folder look the same: the second must not slip into the first one's lease.
+        // Two conversations in one folder look alike: the second must not join the first one's lease by mistake.
         let ambiguous = view.caller.known_by == KnownBy::Worktree;
         match (late, ambiguous) {
             (false, true) => return Err(held_refusal(view, lease)),
@@ -38,7 +38,7 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
     acquire(view, standing, terms, force)
 }
 
-/// Claiming a task one holds renews it, and starts it if it was only reserved.
+/// Claiming a task that the caller holds renews it, and starts it if it was only reserved.
 fn claim_again(lease: &Lease, terms: &Terms) -> Decision {
     let starts = lease.grant.reserve && !terms.reserve;
     Decision {
@@ -84,14 +84,14 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
                     format!("nobody holds {}: there is nothing to take over", view.id),
                 )
                 .task(view.id)
-                .next(Step::verb(Verb::Claim, view.id)));
+                .next(claim_or_why(view)));
             }
             acquire(view, standing, terms, force)
         }
     }
 }
 
-/// A new lease, if claim's whole check passes; a lapsed one is first ended as taken over.
+/// Grants a new lease if all of claim's checks pass. A lapsed lease is first ended as taken over.
 pub(super) fn acquire(
     view: &View<'_>,
     standing: Standing<'_>,
@@ -137,18 +137,11 @@ pub(super) fn acquire(
     Ok(Decision { drafts, renew: None, notices, merges })
 }
 
-/// Claim's whole check, except for the holder: kept for another (4), state, tier,
-/// dependencies and schedule (6).
+/// All of claim's checks except the holder: kept for another (4), state, tier, dependencies and schedule (6).
 /// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
 fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
-    let mut allow = |rule: &str, refusal: Refusal| match force {
-        Some(force) => {
-            drafts.push(overridden(rule, force));
-            Ok(())
-        }
-        None => Err(refusal),
-    };
+    let mut allow = |rule: &str, refusal| override_or_refuse(rule, force, refusal, &mut drafts);
     if let Some(refusal) = kept_refusal(view) {
         allow("kept", refusal)?;
     }
@@ -191,7 +184,7 @@ pub(super) fn kept_refusal(view: &View<'_>) -> Option<Refusal> {
     Some(refusal)
 }
 
-/// The terms of the lease: the caller's defaults, and limits on what it asks for.
+/// The terms of the lease: the caller's defaults, and limits on what it requests.
 fn grant(view: &View<'_>, terms: &Terms, mode: Mode) -> Result<(Grant, Vec<String>), Refusal> {
     let (policy, person) = (view.policy, view.caller.actor.is_person());
     let mut notices = Vec::new();
@@ -259,11 +252,18 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Res
             renew_late(view, lease, &Revival { ttl_ms, ..Revival::of(view) }, None)
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } | Standing::Freed => Err(not_yours(view, Verb::Claim)),
+        Standing::Free { .. } | Standing::Freed => {
+            let (state, refusal) = (view.task.state, not_yours(view, Verb::Claim));
+            if step(state, Verb::Claim).is_some() || state == State::InProgress {
+                return Err(refusal);
+            }
+            let message = format!("{} {}, so its lease cannot be renewed", view.id, state.predicate());
+            Err(Refusal { message, ..refusal })
+        }
     }
 }
 
-/// Where a lease's work is done from now on, as its holder says. Nothing is reserved by it and nothing given up.
+/// Records where a lease's work is done from now on, as its holder reports. Reserves nothing and gives nothing up.
 pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decision, Refusal> {
     let Attachment { id, path, branch, own } = attachment;
     let words = own.iter().flat_map(|own| [&own.branch, &own.base, &own.target]);
@@ -288,18 +288,18 @@ pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decisio
     Ok(decision)
 }
 
-/// What git takes for the name of a branch is stricter; this keeps free text out of the ledger.
+/// Keeps free text out of the ledger. Git's own rule for branch names is stricter.
 fn is_ref_word(word: &str) -> bool {
     (1..=255).contains(&word.len()) && !word.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// The most that a path of a worktree may have: what a system's own calls take.
+/// The longest path of a worktree: what the operating system accepts.
 const MAX_PLACE_BYTES: usize = 4096;
 
-/// On which terms a holder comes back after a lapse.
+/// The terms on which a holder continues after a lapse.
 pub(super) struct Revival<'a> {
     pub(super) ttl_ms: Option<i64>,
-    /// The process that it comes back in, if its harness reports one.
+    /// The process in which it continues, if its harness reports one.
     pub(super) process: Option<&'a Process>,
 }
 
@@ -308,23 +308,23 @@ impl<'a> Revival<'a> {
         Revival { ttl_ms: None, process: view.caller.process.as_ref() }
     }
 
-    /// What the lease is bound to then. One that was bound to no process stays so: it is renewed, not granted on new terms.
+    /// What the renewed lease is bound to. A lease that was bound to no process stays so: renewing does not change its terms.
     fn process(&self, lease: &Lease) -> Option<Process> {
         let old = lease.grant.process.as_ref()?;
         Some(self.process.unwrap_or(old).clone())
     }
 }
 
-/// Whether a lapsed lease can be renewed at all: the clock ended it, not the death of the process it is bound to. What a dead
-/// process left running has its token, so whoever goes on after that gets a new one.
-fn can_go_on(view: &View<'_>, lease: &Lease) -> bool {
+/// Whether a lapsed lease can be renewed at all: the clock ended it, not the death of the process it is bound to. Whatever a
+/// dead process left running still has its token, so a holder that continues after that needs a new one.
+fn can_continue(view: &View<'_>, lease: &Lease) -> bool {
     lease.grant.process.is_none()
         || view.seen != Seen::Dead && late_cause(view, lease) != LapseCause::Rebooted
 }
 
-/// The same, and its maximum hold has not passed.
+/// Whether a lapsed lease [can continue](can_continue) and its maximum hold has not passed.
 pub(super) fn can_be_renewed(view: &View<'_>, lease: &Lease) -> bool {
-    can_go_on(view, lease) && late_cause(view, lease) != LapseCause::MaxHold
+    can_continue(view, lease) && late_cause(view, lease) != LapseCause::MaxHold
 }
 
 /// After a lapse a holder continues under its token only if it could claim the task now.
@@ -344,7 +344,7 @@ pub(super) fn renew_late(
             view.id
         )));
     }
-    if !can_go_on(view, lease) {
+    if !can_continue(view, lease) {
         return Err(again(format!("the process that held {} is gone: its lease cannot be renewed", view.id)));
     }
     let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
@@ -375,7 +375,7 @@ pub(super) fn renew_late(
         process: revival.process(lease),
     };
     drafts.push(Draft::new(renewed).token(lease.token));
-    // While it was lapsed, others touched what they liked, and nobody was told.
+    // While the lease was lapsed, others could touch the same files without a notice to anybody.
     let merges = view.around.map(|around| super::scope::merges(view, &around.own, lease.grant.mode));
     let (notices, merges) = (careful.into_iter().collect(), merges.unwrap_or_default());
     Ok(Decision { drafts, renew: None, notices, merges })
@@ -389,7 +389,7 @@ pub(super) fn late_cause(view: &View<'_>, lease: &Lease) -> LapseCause {
     }
 }
 
-/// Exit 6 for a verb that the table does not know from this state.
+/// Exit 6: the table does not have this verb for the task's state.
 pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     let (id, state) = (view.id, view.task.state);
     let message = match (verb, state) {
@@ -401,7 +401,7 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
         _ => format!("{id} {}, so it cannot be {}", state.predicate(), verb.participle()),
     };
     let refusal = Refusal::new(Code::NotAllowed, message).task(id);
-    // Giving work up and judging it are decisions: no refusal suggests them.
+    // Giving up work and judging it are decisions: no refusal suggests them.
     let harmless = [
         Verb::Accept,
         Verb::Claim,
@@ -412,29 +412,47 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
         Verb::Reopen,
         Verb::Retry,
     ];
-    // After a lapse the task is anybody's to claim, and nobody's but its holder's to finish.
+    // After a lapse anybody may claim the task, but only its holder may finish it.
     let is_holders = matches!(standing_of_claimant(view), Standing::Holder { .. });
     let from = if state == State::InProgress && !is_holders { State::Open } else { state };
     let possible = verbs_from(from).into_iter().filter(|verb| harmless.contains(verb));
     let refusal = possible.fold(refusal, |refusal, verb| {
         refusal.next(match verb {
-            Verb::Claim if unmet_refusal(view).or(schedule_refusal(view)).is_some() => Step::why(id),
+            Verb::Claim => claim_or_why(view),
+            Verb::Done | Verb::Submit if unmet_refusal(view).is_some() => Step::why(id),
             Verb::Retry if super::graph::is_out_of_attempts(view) => Step::note(id, Reader::Person),
             verb => Step::verb(verb, id),
         })
     });
-    let refusal =
-        if state == State::Review { refusal.next(Step::note(id, Reader::Reviewer)) } else { refusal };
+    let refusal = match state {
+        State::Review
+            if view.caller.actor.is_person() && view.task.submitter != Some(view.caller.actor.clone()) =>
+        {
+            refusal.next(Step::verb(Verb::Approve, id)).next(Step::verb(Verb::Reject, id))
+        }
+        State::Review => refusal.next(Step::note(id, Reader::Reviewer)),
+        _ => refusal,
+    };
     let refusal = refusal.next(Step::show(id));
     if state.is_finished() { refusal.next(Step::TakeAnother) } else { refusal }
 }
 
-/// Exit 6 for a holder's verb by a caller that does not hold the task.
+/// The step that leads to a lease on the task: to claim it, or to see why that would be refused now.
+pub(super) fn claim_or_why(view: &View<'_>) -> Step {
+    let is_below = view.actor.tier < view.task.facts.required_tier;
+    let obstacle = || unmet_refusal(view).or_else(|| schedule_refusal(view)).or_else(|| kept_refusal(view));
+    match is_below || obstacle().is_some() {
+        true => Step::why(view.id),
+        false => Step::verb(Verb::Claim, view.id),
+    }
+}
+
+/// Exit 6: a holder's verb, but the caller does not hold the task.
 pub(super) fn not_yours(view: &View<'_>, verb: Verb) -> Refusal {
     if step(view.task.state, verb).is_none() && view.task.state != State::InProgress {
         return not_possible(view, verb);
     }
     Refusal::new(Code::NotAllowed, format!("{} does not hold {}", view.caller.actor, view.id))
         .task(view.id)
-        .next(Step::verb(Verb::Claim, view.id))
+        .next(claim_or_why(view))
 }

@@ -1,7 +1,7 @@
-//! Constraints, enforced: what a holder may not change, and that nothing uncommitted counts as done.
+//! Enforces constraints: what a holder may not change, and that work with uncommitted changes is not done.
 //!
-//! An edit is judged by what is known before it: its files, and those that the lease has touched. A commit is judged by what git
-//! says: all that the task has changed with it.
+//! An edit is judged by what is known before it: its files, and those that the lease has touched. A commit is judged by what
+//! git reports: everything that the task has changed, including this commit.
 
 use std::collections::BTreeSet;
 
@@ -53,23 +53,24 @@ pub(super) fn check(view: &View<'_>, paths: &[String], new: &Scope, extent: &Ext
     Ok(())
 }
 
-/// How many files the lease has touched, with these.
+/// How many files the lease has touched, including the new ones.
 fn touched(view: &View<'_>, new: &Scope) -> u64 {
     let own = view.around.into_iter().flat_map(|around| around.own.rows());
     let touched = own.filter(|row| row.basis.kind() == ReservationKind::Touched).map(|row| &row.glob);
     touched.chain(new.globs()).collect::<BTreeSet<_>>().len() as u64
 }
 
-/// Refuses to call a task done whose own worktree has changes that are in no commit. Elsewhere they are mentioned: in a shared
-/// checkout agents leave their changes to the person. People, and work that belongs to no planned task, are not asked.
+/// Refuses to finish a task whose own worktree has uncommitted changes. In a shared checkout, where agents leave their changes
+/// to the person, and for people it only returns a notice. Ad-hoc tasks are exempt.
 pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Option<String>, Refusal> {
-    if left.count == 0 || view.caller.actor.is_person() || view.task.facts.ad_hoc {
+    if left.count == 0 || view.task.facts.ad_hoc {
         return Ok(None);
     }
-    // Where HEAD is detached, the lease says whose worktree it is.
+    // With a detached HEAD, or another branch in the worktree of a task that has one, the lease says whose worktree it is.
+    let is_its = left.is_attached && (left.branch.is_none() || view.task.branch.is_some());
     let is_own =
-        left.branch.as_deref().map_or(left.is_attached, |branch| view.task.owns_branch(view.id, branch));
-    match left.is_linked && is_own {
+        is_its || left.branch.as_deref().is_some_and(|branch| view.task.owns_branch(view.id, branch));
+    match left.is_linked && is_own && !view.caller.actor.is_person() {
         true => Err(uncommitted(view.id, left)),
         false => Ok(Some(format!("not committed yet: {}", named(left)))),
     }
@@ -84,7 +85,7 @@ pub fn uncommitted(id: &str, left: &Uncommitted) -> Refusal {
         .next(Step::note(id, Reader::Person))
 }
 
-/// Some of the files, and how many there are if that is more.
+/// Names some of the files, and their number if there are more.
 fn named(left: &Uncommitted) -> String {
     let files = some_names(&left.files);
     match left.count > left.files.len() {

@@ -1,4 +1,4 @@
-//! Gates: who may say that one is passed, and what a task has still to pass.
+//! Gates: who may judge one, and which ones a task still has to pass.
 
 use crate::command::{Force, Judging};
 use crate::event::{Body, Draft};
@@ -11,12 +11,12 @@ use crate::transition::Verb;
 
 use super::standing::{Standing, standing_of_claimant};
 use super::tasks::{own_token, standing_beside};
-use super::{Decision, View, overridden};
+use super::{Decision, View, overridden, override_or_refuse};
 
-/// What a gate came to. A command's outcome is anybody's to report; what needs a judge needs the right one.
+/// Records a gate's verdict. Anybody may report a command's outcome; a manual gate or a review needs an entitled judge.
 pub(super) fn judge(view: &View<'_>, judging: &Judging, force: Option<&Force>) -> Result<Decision, Refusal> {
     let is_done = view.task.state == State::Done && view.caller.token.is_none();
-    // On what is done, being superseded is no bar.
+    // On a finished task, a superseded caller may still judge.
     let (mut drafts, standing) = match is_done {
         true => (Vec::new(), standing_of_claimant(view)),
         false => standing_beside(view, force)?,
@@ -24,10 +24,7 @@ pub(super) fn judge(view: &View<'_>, judging: &Judging, force: Option<&Force>) -
     let Judging { gate, verdict, judgement, message } = judging;
     let message = message.as_deref().map(|text| Field::Note.check(text)).transpose()?;
     if let Some(refusal) = may_not_judge(view, &standing, judging) {
-        match force {
-            Some(force) => drafts.push(overridden("gate", force)),
-            None => return Err(refusal),
-        }
+        override_or_refuse("gate", force, refusal, &mut drafts)?;
     }
     if judgement.gate != gate.key || judgement.definition != gate.digest() {
         return Err(Refusal::new(Code::Unexpected, "a gate was judged by another definition"));
@@ -51,26 +48,19 @@ fn may_not_judge(view: &View<'_>, standing: &Standing<'_>, judging: &Judging) ->
             refused(Code::Gate, message, Step::RunGates(id.to_owned()))
         }
         GateKind::Command | GateKind::RedGreen => None,
-        // Whoever may not pass it may still say that it fails.
+        // An actor that may not pass it may still fail it.
         GateKind::Manual | GateKind::Review if *verdict == Verdict::Failed => None,
         GateKind::Manual if actor.is_person() || gate.by.contains(actor) => None,
         GateKind::Manual => {
-            let message = format!("gate {} is passed by a person{}", gate.key, or_named(gate));
+            let message = format!("only a person{} can pass gate {}", or_named(gate), gate.key);
             refused(Code::PeopleOnly, message, ask(Reader::Person))
         }
-        GateKind::Review => {
-            let holds = matches!(standing, Standing::Holder { .. });
-            let worked = holds || view.caller_worked_on_it;
-            worked
-                .then(|| {
-                    let message = format!(
-                        "gate {} is passed by somebody who did not work on {id}: {actor} did",
-                        gate.key
-                    );
-                    refused(Code::NotAllowed, message, ask(Reader::Reviewer))
-                })
-                .flatten()
+        GateKind::Review if view.caller_worked_on_it || matches!(standing, Standing::Holder { .. }) => {
+            let message =
+                format!("only somebody who has not worked on {id} can pass gate {}; {actor} has", gate.key);
+            refused(Code::NotAllowed, message, ask(Reader::Reviewer))
         }
+        GateKind::Review => None,
     }
 }
 
@@ -82,7 +72,8 @@ fn or_named(gate: &Gate) -> String {
     }
 }
 
-/// Refuses a step whose gates are not all passed; a person's force is an event.
+/// Refuses a verb whose gates are not all passed. Returns the events to write first: a person's override, and the reviews that
+/// an approval passes.
 pub(super) fn asked_for(
     view: &View<'_>,
     demand: &Demand,
@@ -90,7 +81,7 @@ pub(super) fn asked_for(
     force: Option<&Force>,
 ) -> Result<Vec<Draft>, Refusal> {
     let facts = &view.task.facts;
-    // Whoever approves has reviewed it: what is there now.
+    // An approval is a review of the work as it is now.
     let is_review = |kind| verb == Verb::Approve && kind == GateKind::Review;
     let missing: Vec<Missing> = demand
         .missing(facts, view.judged)
@@ -111,7 +102,7 @@ pub(super) fn asked_for(
         (false, Some(force)) => Ok([overridden("gates", force)].into_iter().chain(reviewed).collect()),
         (false, None) => {
             let mut refusal = missing_refusal(view.id, &missing);
-            // Where only judges are missing, that is what a review is for.
+            // If only judges are missing, submitting the task for review is the way.
             let is_judged = |missing: &Missing| {
                 missing.stage != Some(Stage::Before) && missing.kind.is_some_and(|kind| !kind.is_run())
             };
@@ -123,12 +114,12 @@ pub(super) fn asked_for(
     }
 }
 
-/// What to do first about a gate that was run and failed.
+/// The first step after a gate was run and failed: reading its log.
 pub fn failed_step(id: &str, gate: &GateKey) -> Step {
     Step::GateLog { task: id.to_owned(), gate: gate.to_string() }
 }
 
-/// Exit 6: gates that are not passed, and how they can be.
+/// Exit 6: gates that are not passed, and how to pass them.
 pub fn missing_refusal(id: &str, missing: &[Missing]) -> Refusal {
     let why = |missing: &Missing| {
         let why = match missing.why {

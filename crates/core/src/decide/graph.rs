@@ -1,40 +1,37 @@
-//! The graph's rules: which task may depend on which, and putting things back with reset and retry.
+//! The graph's rules: which task may depend on which, and how reset and retry put tasks back to open.
+
+use std::collections::BTreeSet;
 
 use crate::command::Force;
 use crate::event::{Body, Draft};
-use crate::lease::Lease;
+use crate::ids::Uid;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
 use crate::transition::{Verb, step};
 
-use super::claim::not_possible;
+use super::claim::{late_cause, not_possible};
 use super::standing::{Standing, held_refusal, standing_of_claimant, swept};
 use super::tasks::{own_token, standing_beside};
-use super::{Decision, View, overridable, overridden, work};
+use super::{Decision, View, overridable, override_or_refuse, work};
 
-pub(super) fn add_deps(view: &View<'_>, force: Option<&Force>) -> Result<Decision, Refusal> {
+/// Adds or removes the named dependencies, as `body` says. Only an added one can close a cycle.
+pub(super) fn change_deps(
+    view: &View<'_>,
+    body: impl Fn(BTreeSet<Uid>) -> Body,
+    force: Option<&Force>,
+) -> Result<Decision, Refusal> {
     let (mut drafts, standing) = may_link(view, force)?;
     if let Some(cycle) = &view.named.cycle {
         return Err(cycle_refusal(view.id, cycle));
     }
     if !view.named.deps.is_empty() {
-        let added = Body::DepAdded { on: view.named.deps.clone() };
-        drafts.push(own_token(&standing, Draft::new(added)));
+        drafts.push(own_token(&standing, Draft::new(body(view.named.deps.clone()))));
     }
     Ok(Decision::of(drafts))
 }
 
-pub(super) fn remove_deps(view: &View<'_>, force: Option<&Force>) -> Result<Decision, Refusal> {
-    let (mut drafts, standing) = may_link(view, force)?;
-    if !view.named.deps.is_empty() {
-        let removed = Body::DepRemoved { on: view.named.deps.clone() };
-        drafts.push(own_token(&standing, Draft::new(removed)));
-    }
-    Ok(Decision::of(drafts))
-}
-
-/// Like an edit: people always, agents while no other holds the task.
+/// The caller's standing for changing links. As with an edit, people always may, and agents unless another holds the task.
 pub(super) fn may_link<'a>(
     view: &View<'a>,
     force: Option<&Force>,
@@ -46,7 +43,7 @@ pub(super) fn may_link<'a>(
     }
 }
 
-/// Exit 6: no task in a cycle could ever begin.
+/// Exit 6: a dependency would close a cycle, and no task in a cycle could ever begin.
 pub fn cycle_refusal(id: &str, cycle: &[String]) -> Refusal {
     Refusal::new(Code::Cycle, format!("{id} would wait for itself: {}", cycle.join(" → ")))
         .task(id)
@@ -61,8 +58,8 @@ pub enum Reset {
     Back(Vec<Draft>),
 }
 
-/// One task of a reset's closure. `root`: the one that was named; its event is the record of the reset.
-/// A live lease of another needs a person's force, and is refused as held without it.
+/// Resets one task of a reset's closure. `root`: the task that was named; its event is the record of the reset.
+/// Another's live lease needs a person's force; without it the task is refused as held.
 pub fn reset(view: &View<'_>, root: bool, reason: &str, force: Option<&Force>) -> Result<Reset, Refusal> {
     let mut reset = overridable(view, force, None, |force| reset_as_asked(view, root, reason, force))?;
     if let Reset::Back(drafts) = &mut reset {
@@ -90,24 +87,21 @@ fn reset_as_asked(
     }
     let lease = view.lease.filter(|lease| lease.ended.is_none());
     if let Standing::Held(held) = standing_of_claimant(view) {
-        match force {
-            Some(force) => drafts.push(overridden("reset", force)),
-            None => return Err(held_refusal(view, held)),
-        }
+        override_or_refuse("reset", force, held_refusal(view, held), &mut drafts)?;
     }
     let is_kept = view.task.kept.as_ref().is_some_and(|kept| !kept.until.has_come(view.now));
     let has_claim = is_kept || view.lease.is_some_and(|lease| view.is_usable(lease));
     if is_open && !root && !has_claim {
         return Ok(Reset::Stays);
     }
-    let by_holder = lease.is_some_and(|lease| lease.is_held_by(&view.caller.actor, &view.caller.instance));
+    let by_holder = lease.is_some_and(|lease| view.is_callers(lease));
     let body = Body::TaskReset { lease: lease.map(|lease| lease.end(view.now, by_holder)) };
     let draft = Draft { token: lease.map(|lease| lease.token), ..Draft::new(body) };
     drafts.push(draft.text(Field::Reason, Some(reason).filter(|_| root)));
     Ok(Reset::Back(drafts))
 }
 
-/// Another attempt at a failed task. `view` is the failed one's.
+/// Starts another attempt at a failed task, which `view` is about.
 pub fn retry(view: &View<'_>, message: Option<&str>, force: Option<&Force>) -> Result<Decision, Refusal> {
     overridable(view, force, None, |force| retry_as_asked(view, message, force))
 }
@@ -137,32 +131,27 @@ fn retry_as_asked(
         .task(view.id)
         .next(Step::log(view.id))
         .next(Step::note(view.id, Reader::Person));
-        match force {
-            Some(force) => drafts.push(overridden("max_attempts", force)),
-            None => return Err(refusal),
-        }
+        override_or_refuse("max_attempts", force, refusal, &mut drafts)?;
     }
     drafts.push(Draft::new(Body::TaskRetried { attempt }).text(Field::Note, message));
     Ok(Decision::of(drafts))
 }
 
-/// Whether another try would be one more than the task allows.
+/// Whether the task has used up its attempts.
 pub(super) fn is_out_of_attempts(view: &View<'_>) -> bool {
-    view.task.attempts >= view.task.facts.max_attempts.unwrap_or(view.policy.max_attempts)
+    view.policy.has_used_up_attempts(view.task)
 }
 
-/// Frees a task downstream of a retry whose holder is dead. None: nobody holds it, or its holder lives.
+/// Frees a task downstream of a retry whose lease has lapsed. None: nobody holds it, or its lease is live.
 pub fn freed(view: &View<'_>) -> Option<Draft> {
     let mut draft = match standing_of_claimant(view) {
-        Standing::Free { lapsed: Some((lease, cause)) } => Some(swept(view, lease, cause)),
+        Standing::Free { lapsed: Some((lease, cause)) } => swept(view, lease, cause),
         // The caller's own lease may have lapsed, too.
-        Standing::Holder { lease, late: true } if lease.ended.is_none() => Some(swept_own(view, lease)),
-        _ => None,
-    }?;
+        Standing::Holder { lease, late: true } if lease.ended.is_none() => {
+            swept(view, lease, late_cause(view, lease))
+        }
+        _ => return None,
+    };
     work::record(view, std::slice::from_mut(&mut draft));
     Some(draft)
-}
-
-fn swept_own(view: &View<'_>, lease: &Lease) -> Draft {
-    swept(view, lease, super::claim::late_cause(view, lease))
 }

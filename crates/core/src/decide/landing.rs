@@ -1,4 +1,4 @@
-//! Landing, as far as the record goes: who may begin one, and what became of it. See [`crate::landing`].
+//! Landing, as the ledger records it: who may begin one, and what became of it. See [`crate::landing`].
 
 use crate::command::Force;
 use crate::commit::CommitId;
@@ -12,12 +12,13 @@ use crate::transition::Verb;
 
 use super::ready::{ObstacleKind, Upstream, unmet_refusal};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant};
-use super::tasks::{kept_for, own_token};
-use super::{Decision, View, gate, overridden};
+use super::tasks::own_token;
+use super::verbs::kept_for;
+use super::{Decision, View, gate, override_or_refuse};
 
-/// Whether an event changes who has a task, or what it is: an intent to land it must be settled before.
+/// Whether an event changes a task's holder, state or branch. An intent to land the task must be settled before.
 pub fn moves_task(body: &Body) -> bool {
-    body.takes_on()
+    body.moves_on()
         || matches!(
             body,
             Body::TaskBranched(_)
@@ -29,7 +30,7 @@ pub fn moves_task(body: &Body) -> bool {
         )
 }
 
-/// What is done is anybody's to land: being superseded on it is no bar.
+/// The caller's standing for landing. Anybody may land a finished task, even a superseded caller.
 fn standing_to_land<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     match (view.task.state, view.caller.token) {
         (State::Done, None) => Ok(standing_of_claimant(view)),
@@ -37,7 +38,8 @@ fn standing_to_land<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     }
 }
 
-/// Exit 6 or 4, unless the caller may land the task as it was looked at: its holder while it works, anyone when it is done.
+/// Begins to land the task as it was checked, or refuses with exit 6 or 4. The holder may while the task is in progress, anyone
+/// when it is done.
 pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -> Result<Decision, Refusal> {
     let id = view.id;
     let standing = standing_to_land(view)?;
@@ -64,10 +66,7 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     }
     let mut drafts = Vec::new();
     if let Some(refusal) = unfinished_dependency(view) {
-        match force {
-            Some(force) => drafts.push(overridden("dependencies", force)),
-            None => return Err(refusal),
-        }
+        override_or_refuse("dependencies", force, refusal, &mut drafts)?;
     }
     let of_task = &view.task.facts.constraints;
     let constraints = match standing {
@@ -79,20 +78,16 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
         let message = format!("{id} has the constraint {}: a person has to land it", Constraint::NoLand);
         return Err(Refusal::new(Code::Constraint, message).task(id).next(Step::note(id, Reader::Person)));
     }
-    let demand = &checked.demand;
-    let missing = demand.missing(&view.task.facts, view.judged);
+    let missing = checked.demand.missing(&view.task.facts, view.judged);
     if !missing.is_empty() {
-        match force {
-            Some(force) => drafts.push(overridden("gates", force)),
-            None => return Err(gate::missing_refusal(id, &missing)),
-        }
+        override_or_refuse("gates", force, gate::missing_refusal(id, &missing), &mut drafts)?;
     }
     drafts.push(own_token(&standing, Draft::new(Body::LandingIntended(checked.intent.clone()))));
     Ok(Decision::of(drafts))
 }
 
-/// What is done waits for a dependency that is open again: it may stand on what that one has still to change. One that is done as
-/// well and has not landed is no bar: both may land together.
+/// Refuses to land a finished task while a dependency is open again, since the task may build on what that one has still to
+/// change. A dependency that is done and has not landed does not matter: both may land together.
 fn unfinished_dependency(view: &View<'_>) -> Option<Refusal> {
     let is_open =
         |upstream: &Upstream| upstream.kind == ObstacleKind::Dependency && upstream.state != State::Done;
@@ -105,7 +100,7 @@ fn not_landing(view: &View<'_>) -> Refusal {
     Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id))
 }
 
-/// What became of the landing that was begun. Whoever says so says what git's references show; it is said once.
+/// Records what became of the landing that was begun, as git's references show. Reporting it again records nothing.
 pub(super) fn settle(view: &View<'_>, commit: &CommitId, settled: &Settled) -> Result<Decision, Refusal> {
     let intent = view.task.landing.intent.as_ref().filter(|intent| intent.commit == *commit);
     let body = intent.map(|intent| match settled {
@@ -115,7 +110,7 @@ pub(super) fn settle(view: &View<'_>, commit: &CommitId, settled: &Settled) -> R
     Ok(Decision::of(body.map(Draft::new).into_iter().collect()))
 }
 
-/// Its changes were found in the target. Nothing is moved by saying so.
+/// Records that the task's changes were found in the target. Nothing is moved.
 pub(super) fn found(view: &View<'_>, landed: &Landed) -> Result<Decision, Refusal> {
     let is_known = view.task.landing.landed.as_ref().is_some_and(|known| known.target == landed.target);
     if is_known || view.task.landing.intent.is_some() {
@@ -130,7 +125,8 @@ pub(super) fn found(view: &View<'_>, landed: &Landed) -> Result<Decision, Refusa
     }
 }
 
-/// A holder keeps its lease and resolves it; what was done is open again, kept for whoever did it.
+/// Records a failed landing. A holder keeps its lease and resolves the problem; a finished task is reopened, and kept for its
+/// last holder.
 pub(super) fn fail(view: &View<'_>, failure: &Failure) -> Result<Decision, Refusal> {
     if let Standing::Held(lease) = standing_to_land(view)? {
         return Err(held_refusal(view, lease));
@@ -145,7 +141,7 @@ pub(super) fn fail(view: &View<'_>, failure: &Failure) -> Result<Decision, Refus
     }
     let was_done = view.task.state == State::Done;
     let last = view.lease.filter(|_| was_done);
-    let kept_for = last.map(|lease| kept_for(view, &lease.actor));
+    let kept_for = last.map(|lease| kept_for(view, &lease.actor, view.policy.keep_ms));
     let reopened = was_done.then(|| Draft::new(Body::TaskReopened {}));
     let failed = Draft::new(Body::LandingFailed {
         target: failure.target.clone(),

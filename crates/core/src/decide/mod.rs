@@ -1,9 +1,9 @@
-//! `decide`: may this caller do this now, and what happens then? Pure: a view in, events or a refusal out.
+//! `decide`: may this caller do this now, and which events follow? Pure: a view in, events or a refusal out.
 //!
-//! The order of checks is the order of exit codes. First the fence (5): a superseded caller changes
-//! nothing and is told so. Then others' holds (4). Then the rules (6): the transition table, tiers, limits. A person
-//! may force what 5, 4 and most rules of 6 forbid, but never a transition that is not in the table; the override
-//! is an event of its own, before the events it made possible.
+//! Checks run in this order, each with its exit code. First the fence (5): a superseded caller changes nothing and is
+//! refused. Then others' holds (4). Then the rules (6): the transition table, tiers, limits. A person may force what 5, 4
+//! and most rules of 6 forbid, but never a transition that is not in the table. The override is an event of its own, before
+//! the events it made possible.
 
 mod assign;
 mod claim;
@@ -19,6 +19,7 @@ mod session;
 mod standing;
 mod tasks;
 mod undo;
+mod verbs;
 mod work;
 
 pub use constrained::uncommitted;
@@ -65,38 +66,38 @@ pub struct View<'a> {
     pub id: &'a str,
     /// The lease with the task's highest token, ended or not.
     pub lease: Option<&'a Lease>,
-    /// What can be seen of the process that lease is bound to.
+    /// What can be seen of the process that this lease is bound to.
     pub seen: Seen,
     /// The caller's own latest lease on this task.
     pub mine: Option<&'a Lease>,
-    /// Leases without a limit that have not ended: this actor's, and all.
+    /// How many leases without a time limit have not ended: this actor's, and everyone's.
     pub indefinite: (u64, u64),
-    /// Whether an actor held a lease on this task since it was last opened.
+    /// Whether the caller's actor held a lease on this task since it was last opened.
     pub caller_worked_on_it: bool,
-    /// Title and body as they are, where an edit gives new ones; None: there is none, or it was erased.
+    /// The current title and body, where an edit gives new ones. None: there is none, or it was erased.
     pub title: Option<&'a str>,
     pub body: Option<&'a str>,
     /// What the act names, resolved to uids.
     pub named: &'a Named,
-    /// What is reserved near the paths that the act may reserve ([`reserves`]). None: it was not looked up, so nothing can
-    /// be reserved.
+    /// What is reserved near the paths that the act may reserve ([`reserves`]). None: it was not looked up, so the act can
+    /// reserve nothing.
     pub around: Option<&'a Surroundings>,
-    /// Dependencies that are not met and children that are not finished: some of them, for the refusal.
+    /// Some of the unmet dependencies and unfinished children, for the refusal.
     pub waits_for: &'a [Upstream],
-    /// The session to correct: its lease, and all that was recorded of its work.
+    /// The session to correct: its lease, and all its recorded work.
     pub session: Option<(&'a Lease, &'a [Recorded])>,
-    /// Whether that lease reserved anything, if it is another's that could still be used.
+    /// Whether `lease` reserved anything. Looked up only if it is usable and not the caller's.
     pub has_reserved: bool,
-    /// The lease whose files the act is about, and where they are kept.
+    /// The lease whose rescued files the act is about, and where they are kept.
     pub rescued: Option<&'a Lease>,
     pub kept: &'a [KeptFiles],
-    /// What was judged of the task, if the act asks for gates.
+    /// The judgements of the task's gates, if the act needs them.
     pub judged: &'a [JudgementRow],
     /// The texts to redact; None: there is no such event.
     pub redactable: Option<&'a Redactable>,
 }
 
-/// The texts beside one event that still exist, and where else on the task the same words are.
+/// The texts of one event that still exist, and where else on the task the same words occur.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redactable {
     pub author: ActorName,
@@ -107,7 +108,7 @@ pub struct Redactable {
 /// The same words beside another event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Of which text of the event that is named.
+    /// Which text of the redacted event it repeats.
     pub of: Field,
     pub version: Version,
     pub field: Field,
@@ -118,13 +119,13 @@ pub struct Copied {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     pub parent: Option<Uid>,
-    /// To depend on, or no longer.
+    /// Dependencies to add or to remove.
     pub deps: BTreeSet<Uid>,
     pub relate: BTreeSet<Uid>,
     pub unrelate: BTreeSet<Uid>,
     /// The ids along a cycle that the act would close, from the task back to itself.
     pub cycle: Option<Vec<String>>,
-    /// A reference that is to be the task's alone and is another's already, with that task's id.
+    /// A reference that should be this task's alone but already belongs to another, with that task's id.
     pub taken: Option<(String, String)>,
 }
 
@@ -133,9 +134,19 @@ impl View<'_> {
         lease.is_usable(self.task.fenced_token)
     }
 
-    /// Whether the caller shows the token of a lease, and its actor is the one that got it.
+    /// Whether the caller presents the token of a lease, and is the actor that it was granted to.
     pub(crate) fn presents(&self, lease: &Lease) -> bool {
         self.caller.token == Some(lease.token) && self.caller.actor == lease.actor
+    }
+
+    /// Whether a lease was granted to the caller's own instance.
+    pub(crate) fn is_callers(&self, lease: &Lease) -> bool {
+        lease.is_held_by(&self.caller.actor, &self.caller.instance)
+    }
+
+    /// Whether the caller acts as the holder of a lease, by its token or as its instance.
+    pub(crate) fn is_holder_of(&self, lease: &Lease) -> bool {
+        self.presents(lease) || self.is_callers(lease)
     }
 
     pub(crate) fn liveness(&self, lease: &Lease) -> Liveness {
@@ -143,11 +154,11 @@ impl View<'_> {
     }
 }
 
-/// What a decision asks for.
+/// What was decided, for the engine to carry out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub drafts: Vec<Draft>,
-    /// A sign of life for this lease, with a TTL of its own if one was asked for.
+    /// A sign of life for a lease, with a TTL of its own if one was requested.
     pub renew: Option<Renewal>,
     /// Things the caller should know.
     pub notices: Vec<String>,
@@ -169,19 +180,19 @@ impl Decision {
     }
 }
 
-/// Refuses a caller that was superseded, whatever it is about to ask for.
+/// Refuses a superseded caller, whatever it requests.
 pub fn check_fence(view: &View<'_>) -> Result<(), Refusal> {
     standing::standing(view).map(drop)
 }
 
 /// The one decision about an existing task.
 pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decision, Refusal> {
-    // One cannot force a claim of what another holds, only a takeover.
-    let takeover = match act {
+    // A claim of what another holds cannot be forced; only a takeover can.
+    let claim_terms = match act {
         Act::Claim(terms) => Some(terms),
         _ => None,
     };
-    let mut decision = overridable(view, force, takeover, |force| {
+    let mut decision = overridable(view, force, claim_terms, |force| {
         let mut decision = decide_as_asked(view, act, force)?;
         assign::say_why_it_was_taken(view, act, &mut decision.drafts);
         Ok(decision)
@@ -191,7 +202,7 @@ pub fn decide(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<Decis
     Ok(decision)
 }
 
-/// Decides; if a person is refused, also finds out whether force would have helped.
+/// Decides. If a person is refused, also finds out whether force would have helped.
 fn overridable<T>(
     view: &View<'_>,
     force: Option<&Force>,
@@ -199,11 +210,11 @@ fn overridable<T>(
     decide: impl Fn(Option<&Force>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     by_people_only(view, force, &decide).map_err(|mut refusal| {
-        if force.is_none() && view.caller.actor.is_person() && matches!(refusal.exit_code(), 4..=6) {
+        if view.caller.actor.is_person() && matches!(refusal.exit_code(), 4..=6) {
             let forced = Some(&Force { reason: "why".to_owned(), link: None });
             let takes_over = |terms| claim::takeover(view, terms, forced).is_ok();
             let by = match takeover {
-                _ if decide(forced).is_ok() => Some(Forced::SameRequest),
+                _ if force.is_none() && decide(forced).is_ok() => Some(Forced::SameRequest),
                 Some(terms) if takes_over(terms) => Some(Forced::Takeover(view.id.to_owned())),
                 _ => None,
             };
@@ -221,10 +232,13 @@ fn by_people_only<T>(
     decide: impl FnOnce(Option<&Force>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     if force.is_some() && !view.caller.actor.is_person() {
-        // A caller that is fenced or meets a holder is told that first; force would have helped nobody but a person.
+        // Being fenced or meeting a holder is the more useful refusal, so it comes first.
         return match decide(None) {
             Err(refusal) if matches!(refusal.exit_code(), 4 | 5) => Err(refusal),
-            _ => Err(people_only(view)),
+            _ => {
+                let message = format!("only a person may override a rule; {} is not one", view.caller.actor);
+                Err(people_only(view, message))
+            }
         };
     }
     check_force(view, force)?;
@@ -239,12 +253,12 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
         Act::Handoff { to, reason } => assign::handoff(view, to, None, reason, force),
         Act::Assign { to, keep_ms, reason } => assign::handoff(view, to, *keep_ms, reason, force),
         Act::Move { verb, message, uncommitted, demand } => {
-            let found = tasks::Found { uncommitted: uncommitted.as_ref(), demand: demand.as_ref() };
-            tasks::shift(view, *verb, message.as_deref(), found, force)
+            let found = verbs::Found { uncommitted: uncommitted.as_ref(), demand: demand.as_ref() };
+            verbs::use_verb(view, *verb, message.as_deref(), found, force)
         }
         Act::Edit(edit) => tasks::edit(view, edit, force),
-        Act::AddDeps { .. } => graph::add_deps(view, force),
-        Act::RemoveDeps { .. } => graph::remove_deps(view, force),
+        Act::AddDeps { .. } => graph::change_deps(view, |on| Body::DepAdded { on }, force),
+        Act::RemoveDeps { .. } => graph::change_deps(view, |on| Body::DepRemoved { on }, force),
         Act::AddScope { scope, areas } => scope::add(view, scope, areas),
         Act::RemoveScope { scope } => scope::remove(view, scope),
         Act::Touch { paths, touched, extent } => scope::touch(view, paths, touched, extent),
@@ -267,13 +281,9 @@ fn decide_as_asked(view: &View<'_>, act: &Act, force: Option<&Force>) -> Result<
     }
 }
 
-fn people_only(view: &View<'_>) -> Refusal {
-    Refusal::new(
-        Code::PeopleOnly,
-        format!("only a person may override a rule; {} is not one", view.caller.actor),
-    )
-    .task(view.id)
-    .next(Step::note(view.id, Reader::Person))
+/// Exit 6: only a person may do this; the caller can ask one with a note.
+fn people_only(view: &View<'_>, message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::PeopleOnly, message).task(view.id).next(Step::note(view.id, Reader::Person))
 }
 
 fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
@@ -290,7 +300,7 @@ fn check_force(view: &View<'_>, force: Option<&Force>) -> Result<(), Refusal> {
     force.link.as_deref().map(check_link).transpose().map(drop)
 }
 
-/// A link as it is recorded: it lies in the event itself, and cannot be erased.
+/// Checks a link. It is recorded in the event itself, so it cannot be erased.
 fn check_link(link: &str) -> Result<String, Refusal> {
     if link.is_empty() || link.len() > 500 || link.chars().any(char::is_control) {
         return Err(Refusal::usage("a link has 1 to 500 bytes and no control characters"));
@@ -304,15 +314,22 @@ fn overridden(rule: &str, force: &Force) -> Draft {
         .text(Field::Reason, Some(force.reason.trim().to_owned()))
 }
 
-/// The version that the caller saw, which must still be the current one.
+/// Records that a person overrides a rule; without force, refuses.
+fn override_or_refuse(
+    rule: &str,
+    force: Option<&Force>,
+    refusal: Refusal,
+    drafts: &mut Vec<Draft>,
+) -> Result<(), Refusal> {
+    drafts.push(overridden(rule, force.ok_or(refusal)?));
+    Ok(())
+}
+
+/// Refuses unless the version that the caller saw is still the current one.
 fn check_version(view: &View<'_>, expected: Option<Version>) -> Result<(), Refusal> {
-    match expected {
-        Some(version) if version != view.task.version => Err(Refusal::new(
-            Code::Changed,
-            format!("{} is at version {}, not {version}: somebody changed it", view.id, view.task.version),
-        )
-        .task(view.id)
-        .next(Step::show(view.id))),
-        _ => Ok(()),
-    }
+    let now = view.task.version;
+    let Some(expected) = expected.filter(|expected| *expected != now) else { return Ok(()) };
+    let why = if expected < now { ": somebody changed it" } else { "" };
+    let message = format!("{} is at version {now}, not {expected}{why}", view.id);
+    Err(Refusal::new(Code::Changed, message).task(view.id).next(Step::show(view.id)))
 }

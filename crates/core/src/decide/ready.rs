@@ -1,14 +1,10 @@
-//! `ready` is a question, not a state: what keeps a caller from claiming a task?
+//! What keeps a caller from claiming a task? `ready` is the answer "nothing"; it is not a state.
 
 use std::cmp::Reverse;
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, ActorName};
 use crate::command::Terms;
-use crate::ids::{Number, shortened};
+use crate::ids::Number;
 use crate::lease::{Lease, Liveness};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
@@ -18,6 +14,7 @@ use crate::transition::Verb;
 
 use super::View;
 use super::claim::kept_refusal;
+use super::graph::is_out_of_attempts;
 use super::standing::{Standing, held_refusal, standing_of_claimant};
 
 words! {
@@ -46,6 +43,8 @@ pub struct Upstream {
     pub holder: Option<String>,
     /// Whether it has to wait itself.
     pub waits: bool,
+    /// Whether it failed too often to be retried.
+    pub is_used_up: bool,
 }
 
 /// One obstacle, and what would clear it.
@@ -53,10 +52,17 @@ pub struct Upstream {
 pub struct Obstacle {
     pub kind: ObstacleKind,
     pub message: String,
-    /// The other task that is to blame.
+    /// The other task that causes it.
     pub task: Option<String>,
     pub holder: Option<String>,
     pub next: Option<Step>,
+}
+
+impl Upstream {
+    /// Its holder, as the end of a sentence.
+    fn held_by(&self) -> String {
+        self.holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default()
+    }
 }
 
 impl Obstacle {
@@ -70,13 +76,13 @@ impl Obstacle {
     }
 }
 
-/// Whether `claim` would be granted to this actor, as far as the task's own row can tell: everything except the holder and
+/// Whether `claim` would be granted to this actor, as far as the task's own row shows: everything except the holder and
 /// scopes.
 pub fn is_ready_for(task: &Task, actor: Option<&Actor>, now: &Moment) -> bool {
     obstacle_in_row(task, actor, now).is_none() && !task.facts.ad_hoc
 }
 
-/// The first thing in the way of a claim that the task's own row can tell, apart from its state.
+/// The first obstacle to a claim that the task's own row shows, apart from its state.
 pub fn obstacle_in_row(task: &Task, actor: Option<&Actor>, now: &Moment) -> Option<ObstacleKind> {
     let kept = task
         .kept
@@ -94,20 +100,20 @@ pub fn obstacle_in_row(task: &Task, actor: Option<&Actor>, now: &Moment) -> Opti
     obstacles.into_iter().find(|(is_there, _)| *is_there).map(|(_, kind)| kind)
 }
 
-/// Whether a task is kept for an actor, or was until the time for that ran out: its own work, come back to it.
+/// Whether a task is kept for an actor, or was until the time for that ran out. Such a task is the actor's own work, returned.
 pub fn is_kept_for(task: &Task, actor: Option<&ActorName>) -> bool {
     matches!((&task.kept, actor), (Some(kept), Some(actor)) if kept.actor == *actor)
 }
 
-/// The order in which tasks are offered to a caller, the least first: by priority; then what is kept for the caller; then by the
-/// number of unfinished tasks that depend on them; then by age.
+/// The order in which tasks are offered to a caller, the least first: by priority; then tasks that are kept for the caller;
+/// then by the number of unfinished tasks that depend on them; then by age.
 pub fn rank(task: &Task, caller: Option<&ActorName>) -> (Priority, Reverse<bool>, Reverse<u64>, Number) {
     let kept = Reverse(is_kept_for(task, caller));
     (task.facts.priority, kept, Reverse(task.counts.open_dependents), task.number)
 }
 
-/// The next time at which the clock alone clears an obstacle to a claim, as far as the task's own row can tell: the end of
-/// a reservation, a schedule.
+/// The next time at which the clock alone clears an obstacle to a claim, as far as the task's own row shows: the task is no
+/// longer kept, or its schedule is due.
 pub fn opens_at(task: &Task, now: &Moment) -> Option<Moment> {
     let reserved = task.kept.as_ref().map(|kept| kept.until.clone());
     let due = task.facts.not_before_ms.map(|at_ms| now.plus(at_ms.saturating_sub(now.wall_ms)));
@@ -130,16 +136,14 @@ pub(super) fn children_refusal(view: &View<'_>) -> Option<Refusal> {
 fn waiting(view: &View<'_>, kind: ObstacleKind, count: u64, how: &str, what: &str) -> Refusal {
     let named: Vec<&Upstream> = view.waits_for.iter().filter(|upstream| upstream.kind == kind).collect();
     let first = named.first().map_or("another task".to_owned(), |first| {
-        let holder = first.holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
-        format!("{} ({}{holder})", first.id, first.state.spoken())
+        format!("{} ({}{})", first.id, first.state.spoken(), first.held_by())
     });
-    // What is done and still in the way has to land.
+    // A finished dependency that is still unmet has to land.
     let what =
         if named.first().is_some_and(|first| first.state == State::Done) { "has not landed" } else { what };
     let more = match count {
         0 | 1 => String::new(),
-        2 => ", nor is another".to_owned(),
-        count => format!(", nor are {} others", count - 1),
+        count => format!(" (and {} more)", count - 1),
     };
     let mut refusal =
         Refusal::new(Code::Unmet, format!("{} {how} {first}, which {what}{more}", view.id)).task(view.id);
@@ -162,7 +166,7 @@ pub(super) fn schedule_refusal(view: &View<'_>) -> Option<Refusal> {
     Some(refusal)
 }
 
-/// Everything that keeps the caller from claiming the task now, and what would clear each; empty: it is ready.
+/// Everything that keeps the caller from claiming the task now, and what would clear each. Empty: it is ready.
 pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     let (id, task) = (view.id, view.task);
     let mut found = Vec::new();
@@ -179,7 +183,8 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
             let message = format!("you hold it, with token {}", lease.token);
             found.push(Obstacle {
                 holder: Some(lease.actor.to_string()),
-                ..Obstacle::new(ObstacleKind::Held, message).next(Step::verb(Verb::Done, id))
+                next: view.waits_for.is_empty().then(|| Step::verb(Verb::Done, id)),
+                ..Obstacle::new(ObstacleKind::Held, message)
             });
         }
         Standing::Holder { .. } | Standing::Free { .. } | Standing::Freed => {
@@ -219,11 +224,15 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
     };
     let obstacle = Obstacle::new(ObstacleKind::State, message);
     let next = match state {
-        // A lapsed lease is no obstacle: claiming takes it over.
+        // A lapsed lease does not hinder: a claim takes it over.
         State::Open | State::InProgress => return None,
         State::Proposed => Step::verb(Verb::Accept, id),
         State::Blocked => Step::verb(Verb::Unblock, id),
+        State::Review if view.task.submitter.as_ref() == Some(&view.caller.actor) => {
+            Step::note(id, Reader::Reviewer)
+        }
         State::Review => Step::verb(Verb::Approve, id),
+        State::Failed if is_out_of_attempts(view) => Step::note(id, Reader::Person),
         State::Failed => Step::verb(Verb::Retry, id),
         State::Done if landing.awaited.is_some() => Step::Land(id.to_owned()),
         State::Done => return Some(obstacle),
@@ -232,7 +241,7 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
     Some(obstacle.next(next))
 }
 
-/// A person's task is never handed out, not even when its process has died: someone has to take it deliberately.
+/// A person's task is never handed out, not even when its process has died: taking it over must be deliberate.
 fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
     let lease = view.lease.filter(|lease| lease.ended.is_none() && view.is_usable(lease))?;
     if can_be_taken_over(lease, view.liveness(lease)) {
@@ -251,7 +260,7 @@ fn persons_obstacle(view: &View<'_>) -> Option<Obstacle> {
     })
 }
 
-/// Unplanned work needs someone to look at it; it is not for the next caller that asks for work.
+/// Ad-hoc work needs somebody to look at it; it is not handed to the next caller that asks for work.
 fn ad_hoc_obstacle(view: &View<'_>) -> Option<Obstacle> {
     view.task.facts.ad_hoc.then(|| {
         let message = "it was opened for edits made without a task: such work is never handed out";
@@ -260,8 +269,8 @@ fn ad_hoc_obstacle(view: &View<'_>) -> Option<Obstacle> {
 }
 
 fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
-    let Upstream { id, state, kind, holder, waits } = upstream;
-    let held = holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default();
+    let Upstream { id, state, kind, holder, waits, is_used_up } = upstream;
+    let held = upstream.held_by();
     let message = match kind {
         _ if *state == State::Done => format!("it depends on {id}, which is done and has not landed"),
         ObstacleKind::Child => format!("its part {id} {}{held}", state.predicate()),
@@ -271,8 +280,9 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
         (_, State::Done) => Step::Land(id.clone()),
         (ObstacleKind::Child, _)
         | (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => Step::why(id),
+        (_, State::Failed) if *is_used_up => Step::why(id),
         (_, State::Failed) => Step::verb(Verb::Retry, id),
-        // It will not be done: it is opened again, or the dependency goes.
+        // A dropped task will never be done: reopen it, or remove the dependency.
         (_, State::Dropped) => Step::verb(Verb::Reopen, id),
         _ if *waits || holder.is_some() => Step::why(id),
         _ => Step::verb(Verb::Claim, id),

@@ -1,16 +1,16 @@
-//! When what a holder left uncommitted is to be kept, and what is recorded of that.
+//! When a holder's uncommitted files must be kept, and what is recorded about that.
 
 use crate::actor::{ActorName, InstanceId};
 use crate::event::{Body, Draft};
 use crate::ids::Token;
 use crate::lease::Lease;
-use crate::refusal::{Code, Reader, Refusal, Step};
-use crate::rescue::{KeptFiles, LeftFile, MOST_LEFT, RescueState, Rescued, is_own_worktree};
+use crate::refusal::{Code, Refusal, Step};
+use crate::rescue::{LeftFile, MOST_LEFT, RescueState, Rescued, is_own_worktree};
 use crate::text::Field;
 
-use super::{Decision, View};
+use super::{Decision, View, people_only};
 
-/// Whether a lease that its holder could still have used, `before` these events, is lost to another by them.
+/// Whether these events take a lease from its holder, who could still have used it `before` them.
 pub fn is_lost(
     before: &Lease,
     fenced: Token,
@@ -29,8 +29,8 @@ pub fn is_lost(
     before.is_usable(fenced) && !before.is_held_by(actor, instance) && drafts.iter().any(takes)
 }
 
-/// Whoever loses its lease by these events may have left something uncommitted. Where it reserved nothing and had no worktree of
-/// its own, nothing that is there is known to be its own.
+/// Records that a rescue is due if these events take a lease: its holder may have left something uncommitted. If it reserved
+/// nothing and had no worktree of its own, none of the files there are known to be its own.
 pub(super) fn record_due(view: &View<'_>, drafts: &mut Vec<Draft>) {
     let caller = (&view.caller.actor, &view.caller.instance);
     let lost = view.lease.filter(|lease| {
@@ -44,7 +44,7 @@ pub(super) fn record_due(view: &View<'_>, drafts: &mut Vec<Draft>) {
     drafts.push(Draft::new(Body::RescueDue { worktree_id, worktree }).token(lease.token));
 }
 
-/// What came of a rescue. Whoever finishes it, it is finished once; more may be kept of the same lease later.
+/// Records the outcome of a rescue, once, whoever finishes it. More of the same lease's files may be kept later.
 pub(super) fn settle(view: &View<'_>, token: Token, rescued: &Rescued) -> Result<Decision, Refusal> {
     let lease = rescued_lease(view, token)?;
     let is_due = lease.rescue.is_some_and(|rescue| rescue.state == RescueState::Due);
@@ -62,24 +62,19 @@ pub(super) fn settle(view: &View<'_>, token: Token, rescued: &Rescued) -> Result
     Ok(Decision::of(body.map(|body| Draft::new(body).token(token)).into_iter().collect()))
 }
 
-/// What is let go is gone once git tidies up: that is for a person to say.
+/// Drops kept files. Only a person may: git's next clean-up deletes them.
 pub(super) fn forget(view: &View<'_>, token: Token, reason: &str) -> Result<Decision, Refusal> {
     let reason = Field::Reason.check(reason)?;
     let lease = rescued_lease(view, token)?;
     if !view.caller.actor.is_person() {
         let message = format!("only a person may drop a rescue; {} is not one", view.caller.actor);
-        return Err(Refusal::new(Code::PeopleOnly, message)
-            .task(view.id)
-            .next(Step::note(view.id, Reader::Person)));
+        return Err(people_only(view, message));
     }
-    let kept: Vec<KeptFiles> = match (lease.rescue.map(|rescue| rescue.state), view.kept) {
-        (Some(RescueState::Kept), kept) => kept.to_vec(),
-        _ => {
-            let message = format!("nothing is kept of the lease on {} with token {token}", view.id);
-            return Err(Refusal::new(Code::NotFound, message).task(view.id));
-        }
-    };
-    let dropped = Draft::new(Body::RescueDropped { kept }).token(token);
+    if lease.rescue.is_none_or(|rescue| rescue.state != RescueState::Kept) {
+        let message = format!("nothing is kept of the lease on {} with token {token}", view.id);
+        return Err(Refusal::new(Code::NotFound, message).task(view.id));
+    }
+    let dropped = Draft::new(Body::RescueDropped { kept: view.kept.to_vec() }).token(token);
     Ok(Decision::of(vec![dropped.text(Field::Reason, Some(reason))]))
 }
 

@@ -1,12 +1,12 @@
 //! Scopes (P3): a lease and the paths it reserves are granted, widened and renewed after a lapse together, or not at
-//! all. [`reserves`] says whether an act may do one of these, and with which paths: for those the engine takes
-//! the reservation lock and looks up what others reserve nearby. The view then has those live leases; what exactly
-//! collides is decided here. A path that was not looked up is refused, whatever the reason: a rule that forgets a verb
+//! all. [`reserves`] says whether an act may do one of these, and with which paths. For those the engine takes the
+//! reservation lock and looks up what others reserve nearby. The view then has those live leases, and the code here decides
+//! what exactly collides. A path that was not looked up is refused, whatever the reason: a verb that [`reserves`] forgets
 //! must not become a grant.
 //!
-//! Here is what an act may reserve and what it does to the lease's own paths. [`mod@collision`] compares it with what others reserve,
-//! [`kin`] is the exception within a conversation, [`yields`] what resting work gives up, [`merge`] what two worktrees will have to
-//! merge.
+//! This file decides what an act may reserve and what it does to the lease's own paths. [`mod@collision`] compares that with
+//! what others reserve, [`kin`] is the exception within a conversation, [`yields`] what resting work gives up, [`merge`] what
+//! two worktrees will have to merge.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use super::claim::{Revival, not_yours, renew_late};
 use super::standing::{Standing, held_refusal, is_holders_for_good, standing, standing_of_claimant};
 use super::{Decision, Renewal, View, constrained};
 
-use collision::unasked;
+use collision::not_looked_up;
 
 pub use collision::reserved_by;
 pub use merge::Merge;
@@ -42,12 +42,12 @@ mod yields;
 /// The most globs that one lease may reserve: a task that touches more files reserves their folders.
 pub const MAX_GLOBS: usize = 10_000;
 
-/// Another's live lease, with those of its reservations that may meet the ones asked for.
+/// Another task's live lease, with those of its reservations that may overlap the requested ones.
 #[derive(Clone, Debug)]
 pub struct Rival {
     /// The task's id.
     pub id: String,
-    /// Whether the task was opened for edits that belonged to none.
+    /// Whether the task was opened for edits that belonged to no task.
     pub is_ad_hoc: bool,
     pub lease: Lease,
     pub reserved: Vec<Reservation>,
@@ -60,70 +60,61 @@ impl Rival {
     }
 }
 
-/// What an act may come to reserve.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an act may reserve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserving {
     /// The paths of a lease that begins or grows.
     pub scope: Scope,
-    /// The caller's lease has lapsed and would be revived, with all that it reserved.
+    /// Whether the caller's lapsed lease would be revived, with all that it reserved.
     pub revives: bool,
-    /// What it reserves is counted, so all of it is looked up.
+    /// Whether the lease's files are counted, so that all its reservations must be looked up.
     pub counts: bool,
 }
 
 /// What was found near the requested paths.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// All that was looked for: what is to be reserved, with what a lease that would be revived had reserved.
+    /// All paths that were looked up: those to be reserved, and those of a lease that would be revived.
     pub asked: Scope,
-    /// What the current lease reserves: all of it where the lease would have to be revived, else what is near that;
-    /// and how many reservations it has in all.
+    /// The current lease's reservations: all of them if the lease would have to be revived, else those near the requested paths.
     pub own: Reservations,
+    /// How many reservations the current lease has in all.
     pub own_len: usize,
-    /// Whether `own` is all of it.
+    /// Whether `own` has all of the lease's reservations.
     pub is_whole: bool,
-    /// Live leases of other tasks that reserve something near.
+    /// Live leases of other tasks that reserve something nearby.
     pub rivals: Vec<Rival>,
-    /// Those of the caller's conversation's parts that have something near and are running.
+    /// The parts of the caller's conversation that have touched something nearby and are still running.
     pub running: BTreeSet<InstanceId>,
 }
 
-/// What an act may begin, widen or revive a reservation of; None: it reserves nothing, however long it waits for its turn.
-/// Whether there is something does not depend on the time, since it is asked before the wait for the reservation lock; what the
-/// it is does, and is asked again once the lock is held. The view needs no surroundings for it.
+/// The paths that an act may begin to reserve, widen or revive. None: it reserves nothing, however long it waits for the lock.
+/// Whether the answer is None must not depend on the time, since it is needed before the wait for the reservation lock. The
+/// paths may depend on it, and are computed again once the lock is held. Needs no [`View::around`].
 pub fn reserves(view: &View<'_>, act: &Act) -> Option<Reserving> {
     match act {
         Act::Claim(terms) | Act::Takeover(terms) => {
             let scope = reservations_of(view.task, terms).0.scope();
             // Swept or not: its holder may renew it late.
             let may_revive = view.lease.is_some_and(|lease| view.is_usable(lease));
-            let revives = match standing_of_claimant(view) {
-                Standing::Holder { lease, late } => late || is_in_doubt(view, lease),
-                _ => false,
-            };
+            let revives = revives(view, &standing_of_claimant(view));
             (may_revive || !scope.is_empty()).then_some(Reserving { scope, revives, counts: false })
         }
-        // Whoever is not the holder claims the task in passing, if it can be claimed.
+        // A caller that is not the holder claims the task in passing, if it can be claimed.
         Act::Move { verb, .. } => {
             let scope = &view.task.facts.scope;
             let claims = verb.claims_first()
                 && matches!(view.task.state, State::Open | State::InProgress)
                 && !is_holders_for_good(view);
-            (claims && !scope.is_empty()).then(|| Reserving {
-                scope: scope.clone(),
-                revives: false,
-                counts: false,
-            })
+            (claims && !scope.is_empty()).then(|| Reserving { scope: scope.clone(), ..Reserving::default() })
         }
         Act::AddScope { scope, .. } | Act::RemoveScope { scope } => Some(of_holder(view, scope.clone())),
-        // What is no path is refused by the decision.
+        // The decision refuses what is not a path.
         Act::Touch { paths, .. } => {
             Some(Reserving { counts: constrained::counts_files(view), ..of_holder(view, files(paths)) })
         }
-        // Nothing is reserved by it, but what it finds must not change before it is done.
-        Act::Yield(yielding) => {
-            Some(Reserving { scope: files(&yielding.paths), revives: false, counts: false })
-        }
+        // Yielding reserves nothing, but what it is based on must not change until it is recorded.
+        Act::Yield(yielding) => Some(Reserving { scope: files(&yielding.paths), ..Reserving::default() }),
         Act::Renew { .. } | Act::Attach(_) => Some(of_holder(view, Scope::default())),
         Act::Change(_)
         | Act::Handoff { .. }
@@ -147,27 +138,29 @@ pub fn reserves(view: &View<'_>, act: &Act) -> Option<Reserving> {
     }
 }
 
-/// Files by their paths. What is no path is left out.
+/// The literal globs of these paths. Leaves out what is not a path.
 fn files(paths: &[String]) -> Scope {
     paths.iter().filter_map(|path| Glob::literal(path).ok()).collect()
 }
 
-/// What a holder would reserve, who may have to revive its lease first.
+/// What a holder would reserve, which may have to revive its lease first.
 fn of_holder(view: &View<'_>, scope: Scope) -> Reserving {
-    let revives = match standing(view) {
-        Ok(Standing::Holder { lease, late }) => late || is_in_doubt(view, lease),
-        _ => false,
-    };
+    let revives = standing(view).is_ok_and(|standing| revives(view, &standing));
     Reserving { scope, revives, counts: false }
 }
 
-/// Whether a lease counts as live only because its process cannot be seen from here. Somebody who saw it die may have
-/// given its paths to another meanwhile, so whoever goes on under it is asked as after a lapse.
+/// Whether a holder that continues has to revive its lease, or may have to.
+fn revives(view: &View<'_>, standing: &Standing<'_>) -> bool {
+    matches!(standing, Standing::Holder { lease, late } if *late || is_in_doubt(view, lease))
+}
+
+/// Whether a lease counts as live only because its process cannot be seen from here. An observer that saw the process die may
+/// have granted its paths to another meanwhile, so a holder that continues is checked as after a lapse.
 pub(super) fn is_in_doubt(view: &View<'_>, lease: &Lease) -> bool {
     lease.grant.process.is_some() && view.seen != Seen::Alive
 }
 
-/// What a claim of a task on these terms reserves: what the task declares, and what the terms add.
+/// What a claim on these terms reserves: what the task declares, and what the terms add.
 pub fn reservations_of(task: &Task, terms: &Terms) -> (Reservations, Mode) {
     let mut reserved = Reservations::of(&task.facts.scope, &task.facts.scope_areas, None);
     reserved.extend(Reservations::of(&terms.scope, &terms.scope_areas, terms.touched.as_ref()));
@@ -175,7 +168,7 @@ pub fn reservations_of(task: &Task, terms: &Terms) -> (Reservations, Mode) {
     (reserved, mode)
 }
 
-/// The same as events have it: what one of them names was all declared, or all touched in one place.
+/// The same, divided into events: each one's paths are either all declared, or all touched in one worktree.
 pub(super) fn granted(task: &Task, terms: &Terms) -> Vec<(Scope, Areas, Option<Touched>)> {
     let (mut scope, mut areas) = (task.facts.scope.clone(), task.facts.scope_areas.clone());
     let touched = match &terms.touched {
@@ -186,19 +179,19 @@ pub(super) fn granted(task: &Task, terms: &Terms) -> Vec<(Scope, Areas, Option<T
             None
         }
     };
-    // What is not there needs no event.
+    // An empty declared scope needs no event of its own.
     let declared = Some((scope, areas, None)).filter(|(scope, ..)| !scope.is_empty() || touched.is_none());
     declared.into_iter().chain(touched).collect()
 }
 
 fn own<'a>(view: &View<'a>) -> Result<&'a Surroundings, Refusal> {
-    view.around.ok_or_else(|| unasked(view))
+    view.around.ok_or_else(|| not_looked_up(view))
 }
 
-/// Widens the caller's lease. After a lapse it is renewed with it, or not at all.
+/// Widens the caller's lease. After a lapse, the lease is renewed and widened together, or not at all.
 pub(super) fn add(view: &View<'_>, more: &Scope, areas: &Areas) -> Result<Decision, Refusal> {
     let around = own(view)?;
-    // A file that was touched is that file in one worktree; declared, it is that file in all.
+    // A touched file is reserved in one worktree, a declared one in all: only declared globs count as reserved already.
     let new: Scope = more.globs().iter().filter(|glob| !around.own.declares(glob)).cloned().collect();
     let mut areas = areas.clone();
     areas.retain(&new);
@@ -219,7 +212,7 @@ fn widen(view: &View<'_>, scope: Scope, areas: Areas, touched: Option<Touched>) 
     Ok(decision)
 }
 
-/// A lease never has more globs than can be compared in time.
+/// Refuses more globs than can be compared in reasonable time.
 pub(super) fn check_len(view: &View<'_>, len: usize) -> Result<(), Refusal> {
     if len <= MAX_GLOBS {
         return Ok(());
@@ -229,7 +222,7 @@ pub(super) fn check_len(view: &View<'_>, len: usize) -> Result<(), Refusal> {
         .next(Step::ReserveFolders(view.id.to_owned())))
 }
 
-/// Only globs that are written exactly as reserved.
+/// Releases globs of the caller's lease, each only if it is written exactly as reserved.
 pub(super) fn remove(view: &View<'_>, less: &Scope) -> Result<Decision, Refusal> {
     let (lease, mut decision) = held(view)?;
     let around = own(view)?;
@@ -246,8 +239,8 @@ pub(super) fn remove(view: &View<'_>, less: &Scope) -> Result<Decision, Refusal>
     Ok(decision)
 }
 
-/// First touch: paths that nobody reserved join the holder's scope; what it has already in this worktree, or what the project
-/// shares, needs nothing.
+/// First touch: paths that nobody reserved join the holder's scope. What it already reserves in this worktree, or what the
+/// project shares, needs no reservation.
 pub(super) fn touch(
     view: &View<'_>,
     paths: &[String],
@@ -263,20 +256,20 @@ pub(super) fn touch(
         let is_shared = view.policy.scope_shared.covers(&path);
         let Touched { worktree, part } = touched;
         let worktree = worktree.as_ref();
-        // What is declared is the whole conversation's.
+        // Declared paths belong to the whole conversation.
         let is_the_askers = |row: &Reservation| {
             let is_declared = row.basis.kind() == ReservationKind::Declared;
             part.is_none() || is_declared || row.basis.part() == part.as_ref()
         };
-        let is_mine = around.own.are_of(part.as_ref(), &path, worktree)
+        let is_mine = around.own.covers_for(part.as_ref(), &path, worktree)
             || around.rivals.iter().any(|rival| {
-                rival.lease.is_held_by(&view.caller.actor, &view.caller.instance)
+                view.is_callers(&rival.lease)
                     && rival
                         .reserved
                         .iter()
-                        .any(|row| is_the_askers(row) && row.is_good_in(worktree) && row.glob.matches(&path))
+                        .any(|row| is_the_askers(row) && row.applies_in(worktree) && row.glob.matches(&path))
             });
-        // Where files are counted, each is recorded, whatever was declared.
+        // If files are counted, each is recorded, even a declared one.
         let is_counted =
             !counts || around.own.rows().iter().any(|row| row.is_touched_in(worktree) && row.glob == glob);
         if !(is_shared || is_mine && is_counted) {
@@ -288,8 +281,8 @@ pub(super) fn touch(
     Ok(decision)
 }
 
-/// Touched files that were changed, each once. Somebody who no longer has the lease has changed nothing of it, and learns of the loss
-/// as of any other.
+/// Records that touched files were changed, each once. For a caller that lost its lease this records nothing; it learns of the
+/// loss as of any other.
 pub(super) fn change(view: &View<'_>, changed: &ChangedFiles) -> Result<Decision, Refusal> {
     let Ok(Standing::Holder { lease, .. }) = standing(view) else { return Ok(Decision::default()) };
     let worktree = changed.worktree.as_ref();
@@ -304,7 +297,7 @@ pub(super) fn change(view: &View<'_>, changed: &ChangedFiles) -> Result<Decision
     Ok(Decision::of(vec![Draft::new(body).token(lease.token)]))
 }
 
-/// The caller's lease, live, or with what revives it after a lapse.
+/// The caller's lease with a decision that keeps it alive: a renewal, or what revives it after a lapse.
 pub(super) fn held<'a>(view: &View<'a>) -> Result<(&'a Lease, Decision), Refusal> {
     match standing(view)? {
         Standing::Holder { lease, late: false } => {

@@ -1,5 +1,5 @@
-//! Seats: the rules of leases, applied to a role. The decision is [`super::decide`]'s; here its refusals are put in terms of
-//! seats, as a seat cannot be finished, noted on or exchanged for another.
+//! Seats: the rules of leases, applied to a role. [`super::decide`] decides; this file rewrites its refusals for seats, because
+//! a seat cannot be finished, noted on or exchanged for another.
 
 use crate::command::{Force, SeatAct};
 use crate::lease::Lease;
@@ -11,7 +11,7 @@ use super::claim::can_be_renewed;
 use super::standing::{Standing, held_refusal, standing};
 use super::{Decision, View, decide};
 
-/// The one decision about a seat. `view` is that of the seat as a task ([`crate::seat::Seat::as_task`]).
+/// Decides about a seat. `view` shows the seat as a task ([`crate::seat::Seat::as_task`]).
 pub fn decide_seat(
     view: &View<'_>,
     seat: &SeatName,
@@ -24,17 +24,17 @@ pub fn decide_seat(
     })
 }
 
-/// How much of a hold is asked for.
+/// How strong a hold the caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// For a write in the same transaction: the token is current. After a lapse it stays so until a higher one is granted.
+    /// The token is current, for a write in the same transaction. After a lapse it stays current until a higher one is granted.
     CurrentToken,
-    /// For somebody who only asks: nobody else could take it at this moment.
+    /// Nobody else could take the seat at this moment, for a mere query.
     LiveLease,
 }
 
-/// The caller's lease on a seat, or exit 5 if it was superseded, 4 if another holds it, 6 if its own has lapsed and a live one is
-/// needed, 7 if nobody holds it.
+/// Returns the caller's lease on a seat. Otherwise exit 5 if it was superseded, 4 if another holds the seat, 6 if the caller's
+/// lease has lapsed and a live one is needed, 7 if nobody holds the seat.
 pub fn holds_seat<'a>(view: &View<'a>, seat: &SeatName, need: Need) -> Result<&'a Lease, Refusal> {
     let refusal = match standing(view) {
         Ok(Standing::Holder { lease, late }) if !late || need == Need::CurrentToken => return Ok(lease),
@@ -57,7 +57,7 @@ fn nobody_holds(view: &View<'_>) -> Refusal {
     Refusal::new(Code::Nothing, format!("nobody holds {}", view.id)).next(Step::verb(Verb::Claim, view.id))
 }
 
-/// A refusal about the seat as a task, as one about the seat. `can_be_forced`: the same request can be made with force.
+/// Turns a refusal about the seat as a task into one about the seat. `can_be_forced`: the same request can be made with force.
 fn of_seat(mut refusal: Refusal, seat: &SeatName, can_be_forced: bool) -> Refusal {
     refusal.task = None;
     refusal.seat = Some(seat.to_string());
@@ -67,7 +67,7 @@ fn of_seat(mut refusal: Refusal, seat: &SeatName, can_be_forced: bool) -> Refusa
         let Override { by, needs_link } = *way;
         let by = match by {
             Forced::SameRequest if can_be_forced => Forced::SameRequest,
-            Forced::SameRequest | Forced::LiveCopy => return None,
+            Forced::SameRequest | Forced::ClaimInWorktree(_) | Forced::LiveCopy => return None,
             Forced::Takeover(_) | Forced::SeatTakeover(_) => Forced::SeatTakeover(seat.clone()),
         };
         Some(Box::new(Override { by, needs_link }))
@@ -75,7 +75,7 @@ fn of_seat(mut refusal: Refusal, seat: &SeatName, can_be_forced: bool) -> Refusa
     refusal
 }
 
-/// None: what cannot be done about a seat.
+/// The same step for a seat. None: seats have no such step.
 fn step_of_seat(step: Step, seat: &SeatName) -> Option<Step> {
     let what = match step {
         Step::Do(Verb::Claim, _) | Step::ClaimWithLimit(_) => OnSeat::Take,

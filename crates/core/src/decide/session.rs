@@ -1,4 +1,4 @@
-//! What is said of a session beside its stretches: what it used, by its holder; what was wrong with it, by a person.
+//! What is recorded of a session besides its stretches: usage and commits, by its holder; corrections, by a person.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::text::Field;
 use super::standing::{Standing, standing};
 use super::{Decision, View};
 
-/// The caller's own session on the task, whether it goes on or ended.
+/// Records what the caller's own session on the task used, whether the session is running or has ended.
 pub(super) fn record(view: &View<'_>, usage: &Usage) -> Result<Decision, Refusal> {
     standing(view)?;
     usage.check()?;
@@ -27,17 +27,17 @@ pub(super) fn record(view: &View<'_>, usage: &Usage) -> Result<Decision, Refusal
         return Err(Refusal::new(Code::NotAllowed, message).task(view.id).next(Step::log(view.id)));
     };
     let recorded = Draft::new(Body::SessionRecorded { usage: usage.clone() }).token(lease.token);
-    Ok(Decision { drafts: vec![recorded], ..Decision::default() })
+    Ok(Decision::of(vec![recorded]))
 }
 
-/// A commit under the caller's lease, live or late: the token is what counts. It is a sign of life, too.
+/// Records a commit under the caller's lease, live or lapsed: only the token matters. It is also a sign of life.
 pub(super) fn commit(view: &View<'_>, commit: &CommitId) -> Result<Decision, Refusal> {
     let Standing::Holder { lease, .. } = standing(view)? else {
         let message = format!("{} does not hold {}", view.caller.actor, view.id);
         return Err(Refusal::new(Code::NotAllowed, message).task(view.id).next(Step::log(view.id)));
     };
     let made = Draft::new(Body::CommitMade { commit: commit.clone() }).token(lease.token);
-    Ok(Decision { drafts: vec![made], ..Decision::default() })
+    Ok(Decision::of(vec![made]))
 }
 
 pub(super) fn correct(
@@ -65,7 +65,7 @@ pub(super) fn correct(
         );
         return Err(refused(Code::NotAllowed, message));
     }
-    // Parts of it may be different actors' after an earlier correction.
+    // After an earlier correction, parts of the session may belong to different actors.
     let mut less: BTreeMap<ActorName, Vec<Stretch>> = BTreeMap::new();
     for (actor, piece) in left(rows) {
         if let Some(taken) = correction.takes(&actor, piece) {
@@ -84,5 +84,5 @@ pub(super) fn correct(
         let corrected = Body::SessionCorrected { what: correction.what(), from, to: to.clone(), less };
         Draft::new(corrected).token(token).text(Field::Reason, Some(reason.clone()))
     });
-    Ok(Decision { drafts: drafts.collect(), ..Decision::default() })
+    Ok(Decision::of(drafts.collect()))
 }

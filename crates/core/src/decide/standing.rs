@@ -1,4 +1,4 @@
-//! A caller's standing towards a task: its holder, not its holder while another is, or free to act. The fence (P2).
+//! A caller's standing towards a task: it holds the task, another does, or nobody does. The fence (P2).
 
 use crate::actor::KnownBy;
 use crate::command::Force;
@@ -10,27 +10,27 @@ use crate::refusal::{Code, HolderNote, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
 use crate::time::{Moment, SECOND_MS, Span, rfc3339};
-use crate::transition::Verb;
 
+use super::claim::claim_or_why;
 use super::{View, overridden};
 
 pub(super) enum Standing<'a> {
-    /// The caller has the current token. `late`: after a lapse, swept or not.
+    /// The caller has the current token. `late`: its lease has lapsed, swept or not.
     Holder { lease: &'a Lease, late: bool },
-    /// Nobody holds it live. `lapsed`: a lease that must be ended first.
+    /// Nobody has a live lease. `lapsed`: a lapsed lease that must be ended first.
     Free { lapsed: Option<(&'a Lease, LapseCause)> },
-    /// A person's force freed it: the event that revokes its lease comes first.
+    /// A person's force freed the task: the event that revokes its lease comes first.
     Freed,
-    /// Somebody else holds it live.
+    /// Another has a live lease.
     Held(&'a Lease),
 }
 
-/// The caller's standing for any changing verb but `claim` and `takeover`, or exit 5.
+/// The caller's standing for any changing verb except `claim` and `takeover`, or exit 5.
 pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     if let Some(token) = view.caller.token {
         return match view.lease.filter(|lease| lease.token == token && view.is_usable(lease)) {
             Some(lease) if view.presents(lease) => Ok(holder(view, lease)),
-            // Tokens are small numbers: one that was left in an environment fits many a lease of somebody else.
+            // Tokens are small numbers: a stale one in an environment may equal the token of another's lease.
             Some(lease) if is_live(view, lease) => Ok(Standing::Held(lease)),
             _ => Err(fenced(view)),
         };
@@ -38,7 +38,7 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     let unclaimed = standing_of_claimant(view);
     let was_superseded =
         view.mine.is_some_and(|mine| mine.was_superseded(view.task.token, view.task.fenced_token));
-    // A person is one instance for ever: finished work is not fenced from them, since there is nothing to claim again.
+    // A person is one instance for ever, and finished work cannot be claimed again: the fence would never open for them.
     let is_past = view.caller.actor.is_person() && view.task.state.is_finished();
     if was_superseded && !is_past && !matches!(unclaimed, Standing::Holder { .. }) {
         return Err(fenced(view));
@@ -46,12 +46,12 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
     Ok(unclaimed)
 }
 
-/// The same for `claim` and `takeover`: a superseded caller starts over, and a presented token has no meaning.
+/// The caller's standing for `claim` and `takeover`: a superseded caller starts over, and a presented token has no meaning.
 pub(super) fn standing_of_claimant<'a>(view: &View<'a>) -> Standing<'a> {
     let Some(lease) = view.lease.filter(|lease| view.is_usable(lease)) else {
         return Standing::Free { lapsed: None };
     };
-    if lease.is_held_by(&view.caller.actor, &view.caller.instance) && is_inside(view, lease) {
+    if view.is_callers(lease) && is_inside(view, lease) {
         return holder(view, lease);
     }
     if lease.ended.is_some() {
@@ -71,7 +71,7 @@ fn holder<'a>(view: &View<'_>, lease: &'a Lease) -> Standing<'a> {
     Standing::Holder { lease, late: !is_live(view, lease) }
 }
 
-/// Whether the presented token is that of a lease that another actor got.
+/// Whether the presented token belongs to a lease that was granted to another actor.
 fn presents_anothers(view: &View<'_>, lease: &Lease) -> bool {
     view.caller.token == Some(lease.token) && lease.actor != view.caller.actor
 }
@@ -82,17 +82,16 @@ fn is_inside(view: &View<'_>, lease: &Lease) -> bool {
 }
 
 fn comes_from_its_process(view: &View<'_>, lease: &Lease) -> bool {
-    lease.grant.process.as_ref().is_none_or(|process| process.has_started(&view.caller.ancestry))
+    lease.grant.process.as_ref().is_none_or(|process| process.is_at_or_above(&view.caller.ancestry))
 }
 
-/// Whether the caller is the task's holder at any time, so that none of its verbs begins a lease.
+/// Whether the caller remains the task's holder however much time passes, so that none of its verbs begins a lease.
 pub(super) fn is_holders_for_good(view: &View<'_>) -> bool {
     let Some(lease) = view.lease.filter(|lease| view.is_usable(lease)) else { return false };
-    let is_named = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    view.presents(lease) || is_named && comes_from_its_process(view, lease)
+    view.presents(lease) || view.is_callers(lease) && comes_from_its_process(view, lease)
 }
 
-/// Standing with a person's override: the events to write first, and the person's standing after them.
+/// The caller's standing given a person's override: the events to write first, and the standing after them.
 pub(super) fn standing_or_forced<'a>(
     view: &View<'a>,
     force: Option<&Force>,
@@ -138,16 +137,14 @@ pub(super) fn holder_note(view: &View<'_>, lease: &Lease, live: bool) -> HolderN
     }
 }
 
-/// Exit 5: the caller's lease is no longer current. Names who has, or had, the task since.
+/// Exit 5: the caller's lease is no longer current. Names the actor that has, or had, the task since.
 pub(super) fn fenced(view: &View<'_>) -> Refusal {
     let (id, task) = (view.id, view.task);
     let refused = |message: String| Refusal::new(Code::Fenced, message).task(id);
     let mine = match (view.caller.token, view.mine) {
         (Some(token), _) if token > task.token || token == Token(0) => {
-            return may_claim(
-                view,
-                refused(format!("token {token} was never granted for {id}: its highest is {}", task.token)),
-            );
+            let message = format!("token {token} was never granted for {id}: its highest is {}", task.token);
+            return refused(message).next(Step::PresentNoToken).next(Step::show(id));
         }
         (Some(token), _) => format!("token {token}"),
         (None, Some(mine)) => format!("{}'s token {}", mine.actor, mine.token),
@@ -206,23 +203,23 @@ fn how_it_ended(how: EndKind) -> &'static str {
     }
 }
 
-/// The next steps of a fenced caller: to claim the task again only if it is available.
+/// Adds the next steps of a fenced caller: claiming the task again only if it is available.
 fn may_claim(view: &View<'_>, refusal: Refusal) -> Refusal {
     let is_held = matches!(standing_of_claimant(view), Standing::Held(_));
     let refusal = if is_held { refusal.next(Step::TakeAnother) } else { refusal };
     let refusal = refusal.next(Step::log(view.id));
     let is_open = matches!(view.task.state, State::Open | State::InProgress);
-    if is_open && !is_held { refusal.next(Step::verb(Verb::Claim, view.id)) } else { refusal }
+    if is_open && !is_held { refusal.next(claim_or_why(view)) } else { refusal }
 }
 
 pub(super) fn expires_in_s(view: &View<'_>, lease: &Lease) -> Option<i64> {
     lease.pulse.deadline.as_ref().map(|deadline| deadline.left_ms(view.now).max(0) / SECOND_MS)
 }
 
-/// Exit 4: somebody else holds it live.
+/// Exit 4: another has a live lease.
 pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     let id = view.id;
-    let itself = lease.is_held_by(&view.caller.actor, &view.caller.instance);
+    let itself = view.is_callers(lease);
     let mut refusal = Refusal::new(Code::Held, format!("{id} {}", held_by(view.now, lease, ""))).task(id);
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);
@@ -237,10 +234,14 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     } else if itself {
         refusal.message.push_str("; only that process and its children may use it");
     }
-    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::WaitFor(id.to_owned()))
+    let refusal = refusal.next(Step::TakeAnother);
+    // Whoever is held up by itself has nobody to write to.
+    let refusal =
+        if itself { refusal.next(Step::show(id)) } else { refusal.next(Step::note(id, Reader::Holder)) };
+    refusal.next(Step::WaitFor(id.to_owned()))
 }
 
-/// Where a lease's work is done, for a sentence about its files: another may have them in another worktree.
+/// Where a lease's work is done, for a sentence about its files: the same paths may be changed in other worktrees.
 pub(super) fn place(lease: &Lease) -> String {
     spoken_place(lease.grant.worktree.as_deref(), lease.grant.branch.as_deref())
 }
@@ -251,7 +252,7 @@ pub fn spoken_place(worktree: Option<&str>, branch: Option<&str>) -> String {
     worktree.into_iter().chain(branch).collect()
 }
 
-/// Who holds it, since when, where, and for how much longer.
+/// Words who holds the lease, since when, where, and for how much longer.
 pub(super) fn held_by(now: &Moment, lease: &Lease, place: &str) -> String {
     let held = Span::from_ms(now.since_ms(&lease.acquired()));
     let left_ms = lease.pulse.deadline.as_ref().map(|deadline| deadline.left_ms(now).max(0));

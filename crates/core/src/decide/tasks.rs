@@ -1,35 +1,25 @@
-//! Everything done to a task except claiming it: creation, edits, notes, the verbs of the table, redaction.
+//! A task's facts and texts: creation, edits, notes, acceptance lines, redaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::ActorName;
-use crate::command::{Edit, Force, NewTask, Terms};
-use crate::commit::Uncommitted;
-use crate::event::{Body, Draft, KeptFor};
-use crate::gate::{Demand, Gate, MAX_GATES, Work};
+use crate::command::{Edit, Force, NewTask};
+use crate::event::{Body, Draft};
+use crate::gate::{ChangedBy, Gate, MAX_GATES};
 use crate::ids::{Number, Version, is_reference};
-use crate::landing;
-use crate::lease::{Lease, LeaseEnd};
 use crate::quote::name;
-use crate::refusal::{Code, Reader, Refusal, Step};
+use crate::refusal::{Code, Refusal, Step};
 use crate::task::{
     Facts, MAX_ACCEPTANCE, MAX_REF_BYTES, MAX_REFS, MAX_RELATES, MAX_SCOPE, MAX_TAGS, NoteKind, State,
     check_word,
 };
 use crate::text::Field;
-use crate::transition::{self, Party, Verb, step};
 
-use super::claim::{acquire, not_possible, not_yours};
-use super::constrained;
-use super::gate;
 use super::graph::{cycle_refusal, may_link};
-use super::ready::{children_refusal, unmet_refusal};
-use super::standing::{
-    Standing, fenced, held_refusal, standing, standing_of_claimant, standing_or_forced, swept,
-};
-use super::{Decision, Named, Redactable, View, check_link, check_version, overridden};
+use super::standing::{Standing, standing, standing_of_claimant};
+use super::{Decision, Named, Redactable, View, check_link, check_version, overridden, people_only};
 
-/// A new task: its creation, then a line of acceptance each. The number is the store's.
+/// Creates a task: one event for the task, then one per acceptance line. The store assigns the number.
 pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Result<Vec<Draft>, Refusal> {
     let title = Field::Title.check(&new.title)?;
     let body = new.body.as_deref().map(|text| Field::Body.check(text)).transpose()?;
@@ -57,9 +47,9 @@ pub fn create(new: &NewTask, number: Number, named: &Named, now_ms: i64) -> Resu
     Ok([created].into_iter().chain(acceptance).collect())
 }
 
-/// More lines of acceptance, beside so many that the task has.
-fn accept(there: usize, lines: &[String]) -> Result<Vec<Draft>, Refusal> {
-    if there + lines.len() > MAX_ACCEPTANCE {
+/// Adds acceptance lines to a task that has `existing` ones.
+fn accept(existing: usize, lines: &[String]) -> Result<Vec<Draft>, Refusal> {
+    if existing + lines.len() > MAX_ACCEPTANCE {
         return Err(Refusal::usage(format!("a task has at most {MAX_ACCEPTANCE} acceptance lines")));
     }
     let draft = |line: &String| {
@@ -69,7 +59,7 @@ fn accept(there: usize, lines: &[String]) -> Result<Vec<Draft>, Refusal> {
     lines.iter().map(draft).collect()
 }
 
-/// Exit 6: a reference that only one task may have is another's.
+/// Exit 6: a reference that only one task may have belongs to another.
 fn check_taken(named: &Named) -> Result<(), Refusal> {
     match &named.taken {
         None => Ok(()),
@@ -184,16 +174,14 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
         ),
     ];
     if let Some((_, why)) = loosens.into_iter().find(|(loosens, _)| *loosens && !person) {
-        return Err(Refusal::new(Code::PeopleOnly, why)
-            .task(view.id)
-            .next(Step::note(view.id, Reader::Person)));
+        return Err(people_only(view, why));
     }
     check_taken(view.named)?;
     let acceptance = accept(view.task.acceptance.len(), &edit.acceptance)?;
     let title = edit.title.as_deref().map(|text| Field::Title.check(text)).transpose()?;
     let body = edit.body.as_ref().map(|body| body.as_deref().map(|text| Field::Body.check(text)).transpose());
     let body = body.transpose()?;
-    // What is said already need not be said again; what is not there need not be cleared.
+    // A text that stays the same is not recorded again, and a missing body is not cleared.
     let title = title.filter(|title| view.title != Some(title));
     let body = body.filter(|body| match body {
         Some(_) => body.as_deref() != view.body,
@@ -208,12 +196,12 @@ pub(super) fn edit(view: &View<'_>, edit: &Edit, force: Option<&Force>) -> Resul
     Ok(Decision::of(drafts))
 }
 
-/// Whether a gate was for the task and is not any more.
+/// Whether a gate applied to the task before the edit and no longer does.
 fn is_edited_away(gate: &Gate, old: &Facts, new: &Facts) -> bool {
-    gate.is_for(old, Work::Unknown) && !gate.is_for(new, Work::Unknown)
+    gate.is_for(old, ChangedBy::Unknown) && !gate.is_for(new, ChangedBy::Unknown)
 }
 
-/// The caller's standing for changes that do not concern the holder: forcing past the fence revokes nothing.
+/// The caller's standing for changes that do not affect the holder: forcing past the fence revokes nothing.
 pub(super) fn standing_beside<'a>(
     view: &View<'a>,
     force: Option<&Force>,
@@ -225,7 +213,7 @@ pub(super) fn standing_beside<'a>(
     }
 }
 
-/// The token of the caller's current lease, on an event that does not end it.
+/// Puts the token of the caller's current lease on an event that does not end the lease.
 pub(super) fn own_token(standing: &Standing<'_>, draft: Draft) -> Draft {
     match standing {
         Standing::Holder { lease, .. } => draft.token(lease.token),
@@ -245,7 +233,7 @@ pub(super) fn note(
     let link = link.map(check_link).transpose()?;
     if kind == NoteKind::Resolution {
         return Err(Refusal::usage(
-            "a resolution is what finishing a task says: note progress, a finding or a decision",
+            "only finishing a task writes a resolution: note progress, a finding or a decision",
         ));
     }
     let noted = own_token(&standing, Draft::new(Body::NoteAdded { kind, link }));
@@ -253,7 +241,7 @@ pub(super) fn note(
     Ok(Decision::of(drafts))
 }
 
-/// Like an edit. What is ticked already stays as it was said first.
+/// Ticks or unticks an acceptance line, by the rules of an edit. A line that is already ticked keeps its first tick.
 pub(super) fn tick(
     view: &View<'_>,
     line: u64,
@@ -299,36 +287,33 @@ pub(super) fn redact(
     };
     let is_own = |author: &ActorName| view.caller.actor.is_person() || view.caller.actor == *author;
     if !is_own(author) {
-        return Err(Refusal::new(
-            Code::PeopleOnly,
-            format!("{author} wrote that text: only its author or a person may erase it"),
-        )
-        .task(view.id)
-        .next(Step::note(view.id, Reader::Person)));
+        let message = format!("{author} wrote that text: only its author or a person may erase it");
+        return Err(people_only(view, message));
     }
     let gone: Vec<Field> =
         kept.iter().copied().filter(|field| fields.is_empty() || fields.contains(field)).collect();
     if gone.is_empty() {
+        let what = if fields.is_empty() { "text to erase" } else { "such text" };
         return Err(Refusal::new(
             Code::Nothing,
-            format!("event {version} of {} has no such text, or it is already erased", view.id),
+            format!("event {version} of {} has no {what}, or it was erased before", view.id),
         )
         .task(view.id)
         .next(Step::log(view.id)));
     }
     let mut elsewhere: BTreeMap<Version, BTreeSet<Field>> = BTreeMap::new();
     for copy in copies.iter().filter(|copy| gone.contains(&copy.of) && copy.version != version) {
-        // A title or body that came back, by whoever took a change back, is the author's still; otherwise what others
+        // A title or body that an undo restored still belongs to its author, whoever undid the change. Anything else that others
         // wrote is theirs, whatever its words.
-        let came_back = copy.version > version
+        let is_restored = copy.version > version
             && copy.field == copy.of
             && matches!(copy.field, Field::Title | Field::Body);
-        if is_own(&copy.author) || came_back {
+        if is_own(&copy.author) || is_restored {
             elsewhere.entry(copy.version).or_default().insert(copy.field);
         }
     }
     let versions: Vec<String> = elsewhere.keys().map(ToString::to_string).collect();
-    // The reason lies beside the last of them: the one that was asked for.
+    // The reason is stored with the last event only, so the requested redaction comes last.
     let elsewhere = elsewhere.into_iter().map(|(version, fields)| (version, Vec::from_iter(fields)));
     for (version, fields) in elsewhere.chain([(version, gone)]) {
         let redacted = Draft::new(Body::TextRedacted { version, fields });
@@ -338,214 +323,4 @@ pub(super) fn redact(
         || format!("the same words beside event {} of {} are erased, too", versions.join(", "), view.id);
     let notices = (!versions.is_empty()).then(notice).into_iter().collect();
     Ok(Decision { notices, ..Decision::of(drafts) })
-}
-
-/// What was found where a task is said to be done.
-#[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
-    pub(super) uncommitted: Option<&'a Uncommitted>,
-    pub(super) demand: Option<&'a Demand>,
-}
-
-/// The verbs of the table that have no terms of their own.
-pub(super) fn shift(
-    view: &View<'_>,
-    verb: Verb,
-    message: Option<&str>,
-    found: Found<'_>,
-    force: Option<&Force>,
-) -> Result<Decision, Refusal> {
-    let message = message.map(|text| Field::Note.check(text)).transpose()?;
-    let (mut drafts, lease) = may(view, verb, force)?;
-    if verb == Verb::Release && has_revoked(&drafts) {
-        // A person's force has released it.
-        return Ok(Decision::of(drafts));
-    }
-    let end = lease.map(|lease| end_of(view, lease));
-    let claimed = || LeaseEnd { renewals: 0, last_sign_ms: view.now.wall_ms, active_ms: 0 };
-    let awaits_landing = landing::awaits(view.task, view.policy.deps_met);
-    let body = match verb {
-        Verb::Accept => Body::TaskAccepted {},
-        Verb::Block => Body::TaskBlocked { lease: end },
-        Verb::Unblock => Body::TaskUnblocked {},
-        Verb::Submit => Body::TaskSubmitted { lease: end.unwrap_or_else(claimed) },
-        Verb::Approve => Body::TaskApproved { awaits_landing },
-        Verb::Reject => {
-            Body::TaskRejected { kept_for: view.task.submitter.as_ref().map(|actor| kept_for(view, actor)) }
-        }
-        Verb::Done => Body::TaskDone { lease: end.unwrap_or_else(claimed), awaits_landing },
-        Verb::Fail if claims_first(&drafts) => Body::TaskFailed { lease: Some(claimed()) },
-        Verb::Fail => Body::TaskFailed { lease: end },
-        Verb::Drop => Body::TaskDropped { lease: end },
-        Verb::Reopen => Body::TaskReopened {},
-        Verb::Release => Body::LeaseReleased { lease: end.ok_or_else(|| not_yours(view, verb))? },
-        Verb::Claim | Verb::Takeover | Verb::Lapse | Verb::Handoff | Verb::Reset | Verb::Retry => {
-            return Err(Refusal::new(Code::Unexpected, format!("{verb} is not a plain verb")));
-        }
-    };
-    if verb == Verb::Done && message.is_none() {
-        return Err(Refusal::usage(format!(
-            "{} cannot be finished without a note of what was done",
-            view.id
-        ))
-        .next(Step::GiveResolution(view.id.to_owned())));
-    }
-    let left = found.uncommitted.filter(|_| matches!(verb, Verb::Done | Verb::Submit));
-    let left = left.map(|left| constrained::all_committed(view, left)).transpose()?.flatten();
-    if let Some(demand) = found.demand.filter(|_| is_said_to_be_done(verb)) {
-        let asked = match claims_first(&drafts) {
-            true => gate::asked_for(view, demand, verb, force)?,
-            false => gate::asked_for(view, &demand.of_begun(), verb, force)?,
-        };
-        drafts.extend(asked);
-    }
-    if matches!(verb, Verb::Done | Verb::Approve) {
-        drafts.extend(finishable(view, force, claims_first(&drafts))?);
-    }
-    let token = if claims_first(&drafts) { Some(view.task.token.next()) } else { lease.map(|l| l.token) };
-    drafts.push(Draft { token, ..Draft::new(body) }.text(Field::Note, message));
-    let notices = if is_said_to_be_done(verb) { unticked(view) } else { None };
-    let notices = notices.into_iter().chain(left).collect();
-    Ok(Decision { notices, ..Decision::of(drafts) })
-}
-
-fn is_said_to_be_done(verb: Verb) -> bool {
-    matches!(verb, Verb::Done | Verb::Submit | Verb::Approve)
-}
-
-/// That not all of what was asked for is known to be true. It is said, and nobody is stopped.
-fn unticked(view: &View<'_>) -> Option<String> {
-    let open = view.task.unticked();
-    let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
-    let verb = if open.len() == 1 { "is" } else { "are" };
-    (!open.is_empty()).then(|| {
-        let all = view.task.acceptance.len();
-        format!(
-            "{} of {all} acceptance lines of {} {verb} not ticked: {}",
-            open.len(),
-            view.id,
-            lines.join(", ")
-        )
-    })
-}
-
-/// A task is done only when its dependencies and parts are. A claim in the same request has already checked the dependencies.
-fn finishable(view: &View<'_>, force: Option<&Force>, claimed: bool) -> Result<Vec<Draft>, Refusal> {
-    let mut drafts = Vec::new();
-    let unmet = unmet_refusal(view).filter(|_| !claimed).map(|refusal| ("dependencies", refusal));
-    for (rule, refusal) in unmet.into_iter().chain(children_refusal(view).map(|refusal| ("parts", refusal))) {
-        match force {
-            Some(force) => drafts.push(overridden(rule, force)),
-            None => return Err(refusal),
-        }
-    }
-    Ok(drafts)
-}
-
-fn claims_first(drafts: &[Draft]) -> bool {
-    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseAcquired { .. }))
-}
-
-/// Whether a person's force ends the live lease first.
-pub(super) fn has_revoked(drafts: &[Draft]) -> bool {
-    drafts.iter().any(|draft| matches!(draft.body, Body::LeaseRevoked { .. }))
-}
-
-pub(super) fn end_of(view: &View<'_>, lease: &Lease) -> LeaseEnd {
-    lease.end(view.now, view.presents(lease) || lease.is_held_by(&view.caller.actor, &view.caller.instance))
-}
-
-/// Kept for an actor for as long as the policy says, from now on.
-pub(super) fn kept_for(view: &View<'_>, actor: &ActorName) -> KeptFor {
-    let until = view.now.plus(view.policy.keep_ms);
-    KeptFor {
-        actor: actor.clone(),
-        until_wall_ms: until.wall_ms,
-        until_tick_ms: until.tick_ms,
-        domain: until.domain,
-    }
-}
-
-/// Whether the caller may use a verb now: the events that must come first, and the lease that the verb ends.
-pub(super) fn may<'a>(
-    view: &View<'a>,
-    verb: Verb,
-    force: Option<&Force>,
-) -> Result<(Vec<Draft>, Option<&'a Lease>), Refusal> {
-    let (mut drafts, standing) = standing_or_forced(view, force)?;
-    match standing {
-        Standing::Holder { lease, .. } => {
-            // A task that is only reserved, or whose lapse was swept, counts as in progress for its holder.
-            let from = if view.task.state == State::Open { State::InProgress } else { view.task.state };
-            let allowed = step(from, verb).ok_or_else(|| not_possible(view, verb))?;
-            check_party(view, allowed, verb, force, &mut drafts)?;
-            let ends_it = allowed.party == Party::Holder;
-            if ends_it && lease.ended.is_none() && lease.grant.reserve && verb != Verb::Release {
-                drafts.push(Draft::new(Body::TaskStarted {}).token(lease.token));
-            }
-            Ok((drafts, Some(lease).filter(|_| ends_it)))
-        }
-        Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { lapsed } => free(view, verb, force, drafts, Standing::Free { lapsed }),
-        Standing::Freed => free(view, verb, force, drafts, Standing::Freed),
-    }
-}
-
-/// The same for a task on which nobody else has a live lease (any more).
-fn free<'a>(
-    view: &View<'a>,
-    verb: Verb,
-    force: Option<&Force>,
-    mut drafts: Vec<Draft>,
-    standing: Standing<'a>,
-) -> Result<(Vec<Draft>, Option<&'a Lease>), Refusal> {
-    let (old, opens) = match standing {
-        Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
-        _ => (None, true),
-    };
-    let from = if opens { State::Open } else { view.task.state };
-    if verb == Verb::Release && has_revoked(&drafts) {
-        return Ok((drafts, None));
-    }
-    if let Some(allowed) = step(from, verb) {
-        drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
-        check_party(view, allowed, verb, force, &mut drafts)?;
-        return Ok((drafts, None));
-    }
-    let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
-    if claimable && verb.claims_first() {
-        // Its work has since been reset, and it does not know: it must not finish the task again in passing.
-        if view.mine.is_some_and(|mine| mine.token <= view.task.fenced_token) && force.is_none() {
-            return Err(fenced(view));
-        }
-        let claimed = acquire(view, standing, &Terms::default(), force)?;
-        drafts.extend(claimed.drafts);
-        return Ok((drafts, None));
-    }
-    Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
-}
-
-fn check_party(
-    view: &View<'_>,
-    step: transition::Step,
-    verb: Verb,
-    force: Option<&Force>,
-    drafts: &mut Vec<Draft>,
-) -> Result<(), Refusal> {
-    let submitted_it = view.task.submitter.as_ref() == Some(&view.caller.actor);
-    if step.party != Party::Reviewer || !(view.caller_worked_on_it || submitted_it) {
-        return Ok(());
-    }
-    match force {
-        Some(force) => {
-            drafts.push(overridden("reviewer", force));
-            Ok(())
-        }
-        None => Err(Refusal::new(
-            Code::NotAllowed,
-            format!("{} worked on {}: somebody else must {verb} it", view.caller.actor, view.id),
-        )
-        .task(view.id)
-        .next(Step::note(view.id, Reader::Reviewer))),
-    }
 }

@@ -1,8 +1,8 @@
-//! Undo: which acts take somebody's own last change back.
+//! Undo: which acts revert a caller's own last change.
 //!
-//! Nothing is ever taken out of the ledger. What was done is answered by what undoes it, as new events, through the same
-//! decisions as if somebody had asked for them one by one; where the table knows no way back, undo is refused and says why.
-//! It is only offered for the last thing that happened to a task: what others did since, they did knowing of it.
+//! Nothing is ever removed from the ledger. An undo adds new events, through the same decisions as if the caller had requested
+//! the reverse acts one by one. Where the table has no way back, undo is refused with the reason. Only the last change to a task
+//! can be undone: what others did since, they did knowing of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,11 +28,11 @@ pub struct LastChange<'a> {
     /// Title and body as they were before. None: there was none, or it was erased since.
     pub title: Option<String>,
     pub body: Option<String>,
-    /// On which terms a lease that it ended is asked for again.
+    /// The terms for claiming a lease that the change ended again.
     pub terms: Terms,
 }
 
-/// The acts that take the caller's last change back, in their order.
+/// The acts that revert the caller's last change, in order.
 pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusal> {
     let Some(last) = change.events.last() else { return Err(refused(change, "nothing has happened to it")) };
     let is_own = last.actor == caller.actor && (caller.actor.is_person() || last.instance == caller.instance);
@@ -46,12 +46,9 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
         return Err(refused(change, "it was an override, which stays on record as it is"));
     }
     if has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. })) {
-        return Err(refused(change, "it ended another's lease"));
+        return Err(refused(change, "it took over another holder's lease"));
     }
-    let moved = |verb| Act::Move { verb, message: None, uncommitted: None, demand: None };
-    // Whoever worked on it works on it again; a lease that was got only in passing is not got again.
-    let held_before = change.before.is_some_and(|before| before.leased);
-    let again = || held_before.then(|| Act::Claim(change.terms.clone()));
+    let moved = |verb| Act::moved(verb, None);
     let state = change.before.map(|before| before.state);
     let mut acts = match (&last.body, state) {
         (Body::TaskCreated { .. }, _) => vec![moved(Verb::Drop)],
@@ -68,6 +65,7 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
             vec![moved(Verb::Reopen)]
         }
         (Body::TaskDropped { .. }, Some(State::Blocked)) => vec![moved(Verb::Reopen), moved(Verb::Block)],
+        // The claim that follows is all.
         (Body::LeaseReleased { .. }, _) => Vec::new(),
         (Body::LeaseAcquired { .. }, _) => vec![moved(Verb::Release)],
         (Body::DepAdded { on }, _) => vec![Act::RemoveDeps { on: named(on) }],
@@ -88,7 +86,11 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
             | Body::TaskDropped { .. }
             | Body::LeaseReleased { .. }
     );
-    acts.extend(again().filter(|_| ends_a_lease));
+    // A caller that held the task before holds it again; a lease that was claimed only in passing is not restored.
+    let held_before = change.before.is_some_and(|before| before.leased);
+    if ends_a_lease && held_before {
+        acts.push(Act::Claim(change.terms.clone()));
+    }
     Ok(acts)
 }
 
@@ -98,11 +100,11 @@ fn named<'a>(uids: impl IntoIterator<Item = &'a Uid>) -> Vec<TaskRef> {
 
 fn no_way_back(body: &Body) -> &'static str {
     match body {
-        Body::NoteAdded { .. } => "a note stays; its words can be erased",
+        Body::NoteAdded { .. } => "notes stay; their text can be erased",
         Body::SessionRecorded { .. } => "what was used stays used",
-        Body::CommitMade { .. } => "a commit is git's to take back",
+        Body::CommitMade { .. } => "a commit is reverted with git",
         Body::GatePassed(_) | Body::GateFailed(_) => "a gate is judged again, and the last word counts",
-        Body::TaskLanded(_) => "what landed is git's to revert",
+        Body::TaskLanded(_) => "it has landed: revert it with git",
         Body::SessionCorrected { .. } => "a correction only takes away",
         Body::TextRedacted { .. } => "what was erased cannot be brought back",
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",
@@ -111,7 +113,7 @@ fn no_way_back(body: &Body) -> &'static str {
         Body::TaskAccepted {} => "an accepted task cannot become a proposal again; drop it instead",
         Body::TaskReopened {} => "a reopened task is finished again with a word on what was done",
         Body::TaskDropped { .. } => "reopening would make it open, which it was not before",
-        Body::LeaseHandedOff { .. } => "it is kept for another by now",
+        Body::LeaseHandedOff { .. } => "it is kept for another actor now",
         Body::TaskReset { .. } | Body::TaskRetried { .. } => "its state before that was not kept",
         _ => "there is no way back from it",
     }
@@ -122,7 +124,7 @@ fn refused(change: &LastChange<'_>, why: &str) -> Refusal {
     Refusal::new(Code::NotAllowed, message).task(change.id).next(Step::log(change.id))
 }
 
-/// The edit that makes a task's fields and texts what they were.
+/// The edit that restores a task's fields and texts.
 fn edited_back(change: &LastChange<'_>, title: bool, body: bool) -> Result<Edit, Refusal> {
     let Some(before) = change.before else { return Err(refused(change, "nothing was there before")) };
     let erased = || refused(change, "the words that it replaced were erased since");
@@ -140,7 +142,7 @@ fn edited_back(change: &LastChange<'_>, title: bool, body: bool) -> Result<Edit,
 }
 
 impl Edit {
-    /// What makes the first fields the second.
+    /// The edit that turns the first fields into the second.
     fn between(from: &Facts, to: &Facts) -> Edit {
         fn changed<T: Clone + PartialEq>(from: &T, to: &T) -> Option<T> {
             (from != to).then(|| to.clone())
@@ -164,8 +166,6 @@ impl Edit {
         let mut add_scope_areas = to.scope_areas.clone();
         add_scope_areas.retain(&add_scope);
         Edit {
-            title: None,
-            body: None,
             kind: changed(&from.kind, &to.kind),
             priority: changed(&from.priority, &to.priority),
             required_tier: changed(&from.required_tier, &to.required_tier),
@@ -176,7 +176,6 @@ impl Edit {
             remove_tags: only(from, to),
             add_gates: to.gates.difference(&from.gates).cloned().collect(),
             remove_gates: from.gates.difference(&to.gates).cloned().collect(),
-            defined: Vec::new(),
             refs,
             link: changed(&from.link, &to.link),
             parent: changed(&from.parent, &to.parent).map(|parent| parent.map(TaskRef::from)),
@@ -192,11 +191,10 @@ impl Edit {
                 .filter(|one| !from.constraints.iter().any(|other| other == *one))
                 .collect(),
             lift: kinds(from).difference(&kinds(to)).copied().collect(),
-            acceptance: Vec::new(),
             not_before: changed(&from.not_before_ms, &to.not_before_ms)
                 .map(|at_ms| at_ms.map(|ms| Schedule::At { ms })),
             max_attempts: changed(&from.max_attempts, &to.max_attempts),
-            if_version: None,
+            ..Edit::default()
         }
     }
 }
@@ -253,7 +251,7 @@ mod tests {
             })
     }
 
-    /// What the engine makes of the tasks that an edit names.
+    /// Resolves the tasks that an edit names, as the engine does.
     fn resolved(edit: &Edit) -> Named {
         let uid_of = |reference: &TaskRef| match reference {
             TaskRef::Part(part) => Uid(uuid::Uuid::parse_str(part).unwrap()),

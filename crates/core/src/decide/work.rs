@@ -1,4 +1,4 @@
-//! Work rides on the events of its lease: what waits on the next one, all of it on the one that ends the lease.
+//! Events of a lease carry its work: the next one carries the stretches that wait, the one that ends the lease all the rest.
 
 use crate::event::{Body, Draft};
 use crate::lease::{Lease, Liveness};
@@ -6,15 +6,15 @@ use crate::stretch::{Sign, Work, Worked};
 
 use super::View;
 
-/// Gives each draft the stretches that it tells of.
+/// Gives each draft the stretches that it records.
 pub(super) fn record(view: &View<'_>, drafts: &mut [Draft]) {
-    // Of a lease that was swept, the sweep has told all.
+    // The sweep of a lapsed lease has already recorded all its work.
     let Some(lease) = view.lease.filter(|lease| lease.ended.is_none()) else { return };
     let is_recorded = view.policy.records_work_of(&lease.actor);
     let mut work = if is_recorded { lease.pulse.work.clone() } else { Work::default() };
     let mut worked = lease.worked;
     for draft in drafts.iter_mut().filter(|draft| draft.token == Some(lease.token)) {
-        // Whoever comes back after a lapse begins again.
+        // A holder that continues after a lapse begins a new stretch.
         let begins_again = matches!(draft.body, Body::LeaseRenewed { .. });
         if begins_again || draft.body.lease_end_mut().is_some() {
             if is_recorded && is_sign_of_life(view, lease) && lease.measures_work() {
@@ -31,10 +31,9 @@ pub(super) fn record(view: &View<'_>, drafts: &mut [Draft]) {
     }
 }
 
-/// Whether what is decided is its holder's doing, in time: a lapse ends all work at the last sign of life before it.
+/// Whether the caller is the holder and its lease is live. A lapse ends all work at the last sign of life before it.
 fn is_sign_of_life(view: &View<'_>, lease: &Lease) -> bool {
-    let is_holder = view.presents(lease) || lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    is_holder && view.liveness(lease) == Liveness::Live
+    view.is_holder_of(lease) && view.liveness(lease) == Liveness::Live
 }
 
 fn sign<'a>(view: &View<'a>) -> Sign<'a> {

@@ -1,4 +1,4 @@
-//! What is missing, by a history of judgements that is as it may be.
+//! Which gates are missing, given any history of judgements.
 
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn row(version: u64, gate: &Gate, tree: &str, verdict: Verdict) -> JudgementRow 
 }
 
 proptest! {
-    /// The last judgement of this tree by this definition decides, whatever was judged else, and in whatever order it is read.
+    /// The last judgement of this tree by this definition decides, whatever else was judged, and in whatever order it is read.
     #[test]
     fn the_last_word_on_a_tree_counts(
         history in proptest::collection::vec((0..3_usize, 0..2_usize, any::<bool>()), 0..12),
@@ -103,18 +103,22 @@ fn a_gate_is_for_tasks_that_fit_all_it_says() {
         applies(Applies { tags: ["big".to_owned()].into(), paths: scope("docs/**"), ..Applies::default() });
     let named = applies(Applies { only_named: true, ..Applies::default() });
     let files = ["docs/a.md".to_owned()];
-    assert!(big.is_for(&facts, Work::Unknown) && !big.is_for(&Facts::default(), Work::Unknown));
+    assert!(big.is_for(&facts, ChangedBy::Unknown) && !big.is_for(&Facts::default(), ChangedBy::Unknown));
     assert!(
-        docs.is_for(&facts, Work::Files(&files)) && !docs.is_for(&facts, Work::Files(&["src/a".to_owned()]))
+        docs.is_for(&facts, ChangedBy::Files(&files))
+            && !docs.is_for(&facts, ChangedBy::Files(&["src/a".to_owned()]))
     );
-    assert!(both.is_for(&facts, Work::Files(&files)) && !both.is_for(&facts, Work::Files(&[])));
-    // Whoever declares nothing may change anything; whoever declares something else may not.
-    assert!(docs.is_for(&facts, Work::Declared));
-    assert!(!docs.is_for(&Facts { scope: scope("src/**"), ..facts.clone() }, Work::Declared));
-    assert!(!named.is_for(&facts, Work::Unknown));
+    assert!(both.is_for(&facts, ChangedBy::Files(&files)) && !both.is_for(&facts, ChangedBy::Files(&[])));
+    // A task that declares nothing may change anything; one that declares something else may not.
+    assert!(docs.is_for(&facts, ChangedBy::Declared));
+    assert!(!docs.is_for(&Facts { scope: scope("src/**"), ..facts.clone() }, ChangedBy::Declared));
+    assert!(!named.is_for(&facts, ChangedBy::Unknown));
     let naming = Facts { gates: ["tests".parse().unwrap()].into(), ..Facts::default() };
-    assert!(named.is_for(&naming, Work::Unknown));
-    assert_eq!(named.is_for(&Facts { ad_hoc: true, ..naming }, Work::Unknown), named.stage == Stage::Land);
+    assert!(named.is_for(&naming, ChangedBy::Unknown));
+    assert_eq!(
+        named.is_for(&Facts { ad_hoc: true, ..naming }, ChangedBy::Unknown),
+        named.stage == Stage::Land
+    );
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! What a graph of work reveals: an order, the longest chain, and the tasks that block the most others.
 //!
-//! Nodes are numbers, the best first: where two are equal otherwise, the lower one wins. `ahead[n]` are those that wait for
-//! n directly; they must not contain a cycle. Everything here is linear in nodes and edges (and sorting), except the
-//! bottlenecks: counting what depends on each of many nodes is not linear, so that search has a budget.
+//! Nodes are numbers; of two nodes that are otherwise equal, the lower one wins. `ahead[n]` are the nodes that wait for n
+//! directly. Everything here is linear in nodes and edges (and sorting), except the bottlenecks: counting what depends on each
+//! of many nodes is not linear, so that search has a budget.
 
 use std::cmp::Reverse;
 
 /// How many edges a search for bottlenecks may follow before it gives up being complete: about a second.
 pub const BUDGET: usize = 50_000_000;
 
-/// Every node after all those that it waits for; what is part of a circle, or behind one, is left out.
+/// A topological order: every node after all those that it waits for. Nodes in a cycle, or behind one, are left out.
 pub fn in_order(ahead: &[Vec<usize>]) -> Vec<usize> {
     let mut waits_for = vec![0_usize; ahead.len()];
     for to in ahead.iter().flatten() {
@@ -30,7 +30,7 @@ pub fn in_order(ahead: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// The longest chain in which each node waits for the one before it. Of several, the one whose first node has the better
-/// priority; if that is the same, the one that goes on better.
+/// priority; if that is equal, the one whose rest is better.
 pub fn longest_chain<P: Ord>(ahead: &[Vec<usize>], priority: impl Fn(usize) -> P) -> Vec<usize> {
     let order = in_order(ahead);
     let mut length = vec![0_usize; ahead.len()];
@@ -42,7 +42,7 @@ pub fn longest_chain<P: Ord>(ahead: &[Vec<usize>], priority: impl Fn(usize) -> P
     for node in order {
         by_length[length[node]].push(node);
     }
-    // Chains of one length are compared by their first node, then by how they go on: the place of that is known already.
+    // Chains of one length are compared by their first node, then by their rest, whose rank is already known.
     let mut place = vec![0_usize; ahead.len()];
     let mut follows = vec![None; ahead.len()];
     for level in by_length.iter_mut().skip(1) {
@@ -64,20 +64,20 @@ pub fn longest_chain<P: Ord>(ahead: &[Vec<usize>], priority: impl Fn(usize) -> P
     chain
 }
 
-/// What holds up most.
+/// The nodes that hold up the most others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bottlenecks {
-    /// Nodes, and how many wait for each, directly or through others; the most first. Every number is exact.
+    /// Nodes, and how many others wait for each, directly or indirectly; the most first. Every number is exact.
     pub most: Vec<(usize, usize)>,
-    /// Whether nothing can hold up more than these: false if the budget ran out before all others were ruled out.
+    /// Whether no other node holds up more than these: false if the budget ran out before all others were ruled out.
     pub complete: bool,
 }
 
-/// The `count` nodes for which the most others wait, directly or through others. Follows at most `budget` edges.
+/// The `count` nodes for which the most others wait, directly or indirectly. Follows at most `budget` edges.
 ///
-/// Nobody waits for a node but those that come later in some order, nor more than the sum over its neighbours. By that
-/// bound nodes are looked at, the highest first, until no other can reach the list any more. In graphs that look like
-/// plans this counts a few dozen nodes; a dense one can use the budget up.
+/// The number of nodes that wait for a node is bounded by the number of nodes after it in a topological order, and by the sum
+/// over its successors. Nodes are counted by that bound, the highest first, until no other can reach the list any more. In
+/// graphs that look like plans this counts a few dozen nodes; a dense one can use up the budget.
 pub fn bottlenecks(ahead: &[Vec<usize>], count: usize, budget: usize) -> Bottlenecks {
     let order = in_order(ahead);
     let mut bound = vec![0_usize; ahead.len()];
@@ -107,13 +107,13 @@ pub fn bottlenecks(ahead: &[Vec<usize>], count: usize, budget: usize) -> Bottlen
 }
 
 struct Counter {
-    /// The node for which each was seen last.
+    /// For each node, the search that saw it last.
     seen_by: Vec<usize>,
     left: usize,
 }
 
 impl Counter {
-    /// How many can be reached from a node. None: the budget ran out.
+    /// How many nodes can be reached from a node. None: the budget ran out.
     fn behind(&mut self, ahead: &[Vec<usize>], node: usize) -> Option<usize> {
         let (mut stack, mut behind) = (vec![node], 0);
         while let Some(at) = stack.pop() {

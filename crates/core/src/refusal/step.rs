@@ -1,4 +1,4 @@
-//! The safe next step after a refusal, as data: each interface puts it in its own words, or leaves out what it cannot do.
+//! The safe next step after a refusal, as data: each interface words it, or leaves out what it cannot do.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -33,11 +33,11 @@ pub enum Step {
     Graph(Id),
     /// See what its lease reserves.
     Reserved(Id),
-    /// See what was kept of what its holders left uncommitted.
+    /// See what was rescued of its holders' uncommitted files.
     Rescued(Id),
-    /// See what was kept of any task.
+    /// See what was rescued of any task.
     AllRescued,
-    /// Bring the last content of a file back that a hook saw.
+    /// Restore the last content of a file that a hook saw.
     BringBack(String),
     ListActors,
     /// See all that a reset would touch.
@@ -45,7 +45,7 @@ pub enum Step {
 
     /// A verb of the transition table.
     Do(Verb, Id),
-    /// Claim it and go on in its own branch, in its worktree.
+    /// Claim it and continue on its own branch, in its worktree.
     ClaimInWorktree(Id),
     ClaimNext,
     /// Claim it as soon as it is free.
@@ -87,9 +87,11 @@ pub enum Step {
     LongerReference,
 
     /// Say which agent, person or pipeline calls.
-    Identify(Kind),
+    Identify(CallerKind),
     /// An agent acts under its own name.
     UseOwnName,
+    /// Repeat it without the token, or with the one that was granted.
+    PresentNoToken,
     /// Say which conversation calls.
     NameInstance,
 
@@ -123,7 +125,7 @@ pub enum Step {
 
     /// What can be done about a worktree: of a task's id, or at a path.
     Worktree(OnWorktree, String),
-    /// See which gates it has to pass, and what came of them.
+    /// See which gates it has to pass, and their verdicts.
     Gates(Id),
     /// Run the gates that it has still to pass.
     RunGates(Id),
@@ -132,13 +134,13 @@ pub enum Step {
         task: Id,
         gate: String,
     },
-    /// Say that a gate is passed, which nobody can by running something.
+    /// Pass a gate that needs a judge instead of a command.
     PassGate {
         task: Id,
         gate: String,
         by: Reader,
     },
-    /// Ask whoever may judge a gate to pass it: the caller may not.
+    /// Ask somebody who may judge a gate to pass it: the caller may not.
     AskToPass {
         task: Id,
         gate: String,
@@ -150,21 +152,21 @@ pub enum Step {
     FinishByLanding(Id),
     /// Find out whether it would land: its gates are run on the merged result, and nothing moves.
     TryToLand(Id),
-    /// A person has the project say that everyone only adds to this file, so that both sides are kept.
+    /// A person configures the project so that merges keep both sides of this file, to which everyone only adds.
     KeepBothSides(String),
-    /// A person reads and approves the commands of these names that the repository configures.
+    /// A person reads and approves these commands, which the repository configures.
     ApproveCommands(Vec<String>),
     /// See which commands the repository configures.
     Commands,
 
-    /// Something outside onus: it is true in every interface, and names nothing of any.
+    /// Something outside onus: it is true in every interface, and mentions nothing specific to one.
     Plain(Cow<'static, str>),
 }
 
 /// What can be done about a worktree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnWorktree {
-    /// Make one for a task, or go on in the one that has its branch.
+    /// Make one for a task, or continue in the one that has its branch.
     Add,
     Show,
     List,
@@ -202,7 +204,7 @@ pub enum Reader {
 
 /// The kind of caller that has not given its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CallerKind {
     Agent,
     Person,
     Pipeline,
@@ -220,11 +222,13 @@ pub struct Override {
 pub enum Forced {
     /// The same request, forced.
     SameRequest,
+    /// A forced claim with a worktree.
+    ClaimInWorktree(Id),
     /// A forced takeover: claiming is not forced.
     Takeover(Id),
-    /// The same for a seat.
+    /// A forced takeover of a seat.
     SeatTakeover(SeatName),
-    /// A copy of a store in which leases are live.
+    /// A forced copy of a store in which leases are live.
     LiveCopy,
 }
 
@@ -290,6 +294,7 @@ impl Step {
             Step::RepeatWithKey,
             Step::LongerReference,
             Step::UseOwnName,
+            Step::PresentNoToken,
             Step::NameInstance,
             Step::Init,
             Step::Join,
@@ -324,7 +329,7 @@ impl Step {
             Step::Commands,
             Step::plain("free some space"),
         ];
-        all.extend(Verb::ALL.map(|verb| Step::Do(verb, id())));
+        all.extend(Verb::ALL.iter().map(|verb| Step::Do(*verb, id())));
         all.extend(
             [Reader::Holder, Reader::Person, Reader::Reviewer].map(|to| Step::Note { task: id(), to }),
         );
@@ -350,7 +355,7 @@ impl Step {
             (OnWorktree::Prune, String::new()),
         ];
         all.extend(on_worktree.map(|(what, named)| Step::Worktree(what, named)));
-        all.extend([Kind::Agent, Kind::Person, Kind::Pipeline].map(Step::Identify));
+        all.extend([CallerKind::Agent, CallerKind::Person, CallerKind::Pipeline].map(Step::Identify));
         let globs = ["src/a.rs", "src/**", "it's [!a] {b,c}", "«x»"].map(Glob::literal);
         all.extend(globs.into_iter().flatten().map(|glob| Step::GiveBack { task: id(), glob }));
         all

@@ -5,24 +5,24 @@
 //! it has no special character. **Two globs can match a common path only if their anchors meet:** they are
 //! equal, or one is a folder (or nothing) that the other begins with.
 //!
-//! Braces leave several such parts open. `each` follows them: `{src,tests}/auth/*.rs` has the anchors `src/auth/` and
-//! `tests/auth/`, of which every path it matches begins with one, and it has a row in the index for each.
+//! Braces allow several such parts. `each` follows them: `{src,tests}/auth/*.rs` has the anchors `src/auth/` and
+//! `tests/auth/`. Every path it matches begins with one of them, and the glob has a row in the index for each.
 //!
 //! So, in an index of anchors in byte order, everything that can meet a glob lies
 //!
-//! - from each of its own anchors on, up to and without [`range_end`]: one range;
+//! - from each of its own anchors up to [`range_end`], exclusive: one range;
 //! - at each of their [`ancestors`]: as many point look-ups as the anchor has folders.
 
 use super::pattern::{Pattern, Step};
 
-/// The most anchors that a glob may have. One with more ways through its braces keeps the anchor before them.
+/// The most anchors that a glob may have. A glob with more ways through its braces keeps only the anchor before them.
 pub const MAX_ANCHORS: usize = 16;
 
-/// The most bytes of an anchor that a store indexes: servers put limits on what an index holds.
+/// The most bytes of an anchor that a store indexes: servers limit the size of index entries.
 pub const MAX_ANCHOR_BYTES: usize = 1024;
 
-/// An anchor short enough to be indexed: the path itself, or the deepest folder above it that is. A folder above an anchor
-/// is one too, only a less telling one.
+/// An anchor short enough to be indexed: the path itself, or the deepest folder above it that is short enough. A folder above
+/// an anchor is also an anchor, only less selective.
 pub(super) fn bounded(path: &str) -> &str {
     if path.len() <= MAX_ANCHOR_BYTES {
         return path;
@@ -43,7 +43,7 @@ pub fn ancestors(anchor: &str) -> impl Iterator<Item = &str> {
     std::iter::once("").chain(folders).filter(move |above| above.len() < anchor.len())
 }
 
-/// Where the anchors end that meet this one and are not above it. `None`: they go on to the index's end.
+/// Where the anchors end that meet this one and are not above it. `None`: at the end of the index.
 pub fn range_end(anchor: &str) -> Option<String> {
     match anchor.strip_suffix('/') {
         // The character after `/`.

@@ -1,5 +1,5 @@
-//! How long a search may take. The search counts its steps here, and stops when there are too many; the caller checks
-//! before it believes the result.
+//! A limit on the steps of a search. The search counts its steps here and stops when there are too many; the caller checks
+//! the budget before it trusts the result.
 
 #[derive(Debug)]
 pub(super) struct Budget {

@@ -1,13 +1,13 @@
-//! Sets of characters: what `[a-z]` and `[!a-z]` match, and which characters an example path is made of.
+//! Sets of characters: what `[a-z]` and `[!a-z]` match, and which characters an example path may have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::path::UNSHOWN;
 
-/// What no class matches: the separator, and control characters, which paths are rid of ([`super::path`]).
+/// What no class matches: the separator, and control characters, which are removed from paths ([`super::path`]).
 const NEVER: [(char, char); 3] = [('\0', '\u{1f}'), ('/', '/'), ('\u{7f}', '\u{9f}')];
 
-/// Ranges of characters, ends included: sorted, apart from one another, without [`NEVER`].
+/// Ranges of characters, ends included: sorted, disjoint, without [`NEVER`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class(Vec<(char, char)>);
 
@@ -56,9 +56,8 @@ fn previous(c: char) -> Option<char> {
     ('\0'..=c).nth_back(1)
 }
 
-/// One character for each way in which classes and single characters can tell characters apart, the pleasantest
-/// first, and `/` last. Two characters that no class and no single separates behave alike everywhere, so trying one
-/// of them is trying both.
+/// One representative for each set of characters that no class and no single character distinguishes, the most readable first,
+/// and `/` last. Characters of one set behave alike everywhere, so it is enough to try one of them.
 pub(super) struct Alphabet {
     classes: Vec<Class>,
     singles: BTreeSet<char>,
@@ -84,7 +83,7 @@ impl Alphabet {
         Alphabet { classes: classes.into_iter().cloned().collect(), singles, cuts }
     }
 
-    /// About how many steps it takes to spell it out.
+    /// About how many steps [`spell`](Alphabet::spell) takes.
     pub(super) fn work(&self) -> usize {
         self.cuts.len() * (self.classes.len() + 1)
     }
@@ -100,7 +99,7 @@ impl Alphabet {
             if low.is_control() || low == '/' {
                 continue;
             }
-            let best = pleasantest(low, high);
+            let best = most_readable(low, high);
             if self.singles.contains(&low) {
                 all.push(best);
                 continue;
@@ -115,8 +114,8 @@ impl Alphabet {
     }
 }
 
-/// What to take where there is a choice. A full stop comes last: it is the one that can keep a name from being one.
-const PLEASANT: [(char, char); 16] = [
+/// Which characters to prefer. A full stop comes last: it can make a name invalid.
+const READABLE: [(char, char); 16] = [
     ('a', 'z'),
     ('0', '9'),
     ('A', 'Z'),
@@ -135,13 +134,13 @@ const PLEASANT: [(char, char); 16] = [
     (UNSHOWN, UNSHOWN),
 ];
 
-/// The pleasantest character of a range, and its rank.
-fn pleasantest(low: char, high: char) -> (usize, char) {
-    let choice = PLEASANT.iter().enumerate().find_map(|(rank, (from, to))| {
+/// The most readable character of a range, and its rank.
+fn most_readable(low: char, high: char) -> (usize, char) {
+    let choice = READABLE.iter().enumerate().find_map(|(rank, (from, to))| {
         let first = low.max(*from);
         (first <= high.min(*to)).then_some((rank, first))
     });
-    let rank = PLEASANT.len() + usize::from(low == '.');
+    let rank = READABLE.len() + usize::from(low == '.');
     choice.unwrap_or((rank, low))
 }
 

@@ -1,4 +1,4 @@
-//! A glob: text that was checked once and matches paths from then on.
+//! A glob: a text that was checked once and then matches paths.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,10 +17,9 @@ use super::{Fault, ScopeError, anchor, head};
 /// The most bytes a glob may have, unless it is a plain path ([`MAX_PATH_BYTES`]).
 pub const MAX_GLOB_BYTES: usize = 1024;
 
-/// Paths of the repository, described. See [`super`] for what the characters mean.
+/// A pattern for paths of the repository. See [`super`] for what the characters mean.
 ///
-/// Two globs are equal if they are written alike; plain paths are always written alike. They sort by anchor, then by
-/// text.
+/// Two globs are equal if their texts are; a plain path has only one text. They sort by anchor, then by text.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -28,13 +27,12 @@ pub const MAX_GLOB_BYTES: usize = 1024;
 pub struct Glob {
     text: String,
     anchor: String,
-    /// What follows the anchor. Nothing: the anchor is the path.
+    /// What follows the anchor. None: the anchor is the whole path.
     pub(super) pattern: Option<Box<Pattern>>,
 }
 
 impl Glob {
-    /// The glob of one path, whatever characters are in it. The path is brought to its one spelling: `./a//b` is
-    /// `a/b`.
+    /// The glob of one path, whatever characters it has. The path is normalized: `./a//b` is `a/b`.
     pub fn literal(path: &str) -> Result<Glob, ScopeError> {
         path::normal(path).map(|path| Glob::of_path(path.into_owned()))
     }
@@ -52,7 +50,7 @@ impl Glob {
         &self.anchor
     }
 
-    /// The same with a choice: every matching path begins with one of these. What a store indexes.
+    /// The anchors that a store indexes: every matching path begins with one of these.
     pub fn anchors(&self) -> Vec<String> {
         match &self.pattern {
             None => vec![anchor::bounded(&self.anchor).to_owned()],
@@ -68,17 +66,17 @@ impl Glob {
         }
     }
 
-    /// The path, if it is the glob of one without special characters.
+    /// The path, if the glob has no special characters.
     pub fn path(&self) -> Option<&str> {
         self.pattern.is_none().then_some(self.anchor.as_str())
     }
 
-    /// Whether this path, in its one spelling, is among those described. What is no path never is.
+    /// Whether it matches this normalized path. It never matches what is not a path.
     pub fn matches(&self, path: &str) -> bool {
         path::seen(path).is_some_and(|path| self.admits(&path, &mut Budget::unlimited()))
     }
 
-    /// The same for what is known to be a path.
+    /// Like [`matches`](Glob::matches), for a text that is known to be a path.
     pub(super) fn admits(&self, path: &str, budget: &mut Budget) -> bool {
         match &self.pattern {
             None => self.anchor == path,
@@ -88,7 +86,7 @@ impl Glob {
         }
     }
 
-    /// Whether the beginnings and the ends that all their paths have allow a common one.
+    /// Whether a common path is possible, judged by how all matching paths of each begin and end.
     pub(super) fn may_meet(&self, other: &Glob) -> bool {
         let begin_alike = |one: &str, two: &str| one.starts_with(two) || two.starts_with(one);
         let end_alike = |one: &str, two: &str| one.ends_with(two) || two.ends_with(one);
@@ -102,7 +100,7 @@ impl Glob {
     }
 }
 
-/// The text of a path as a glob.
+/// The text of the glob that matches this path.
 fn escaped(path: &str) -> Cow<'_, str> {
     let special = |c: char| matches!(c, '\\' | '*' | '?' | '[' | '{' | '}');
     if !path.starts_with('!') && !path.contains(special) {
@@ -124,11 +122,11 @@ impl FromStr for Glob {
     fn from_str(text: &str) -> Result<Glob, ScopeError> {
         let refuse = |fault| ScopeError::not_a_glob(text, fault);
         let too_long = |max| refuse(Fault::TooLong { bytes: text.len(), max });
-        // Even a path of nothing but backslashes has no more bytes than that.
+        // Even a path of nothing but backslashes, each escaped, has no more bytes than that.
         if text.len() > 2 * MAX_PATH_BYTES {
             return Err(too_long(MAX_PATH_BYTES));
         }
-        // Whoever ends in `/` means the folder.
+        // A trailing `/` means everything in the folder.
         let text = if text.ends_with('/') { format!("{text}**") } else { text.to_owned() };
         match parse(&text).map_err(refuse)? {
             Parsed { anchor, pattern: None } if anchor.len() > MAX_PATH_BYTES => {

@@ -2,20 +2,20 @@
 //!
 //! A glob's head is what the last name of every path it matches begins with: `login_` of `src/**/login_*.rs`, the
 //! whole name if it has no special character, nothing of `src/**`. **Two globs can match a common path only if one's head
-//! begins with the other's.** It is read off the text alone, so a store can skip a row without parsing its
-//! glob; where it is uncertain, the head is shorter than it could be.
+//! begins with the other's.** It follows from the text alone, so a store can skip a row without parsing its glob. In doubt,
+//! the head is shorter than it could be.
 
 /// The head of the glob with this text.
 pub fn head(glob: &str) -> &str {
     let name = glob.rsplit('/').next().unwrap_or(glob);
-    // Braces that were opened before this name have other names in their other alternatives.
+    // Braces that were opened before this name may have other names in their other alternatives.
     let mut open = 0_usize;
     for byte in name.bytes() {
         match byte {
             b'{' => open += 1,
             b'}' if open == 0 => return "",
             b'}' => open -= 1,
-            // Whether a brace counts depends on what is around it.
+            // Whether a brace is special depends on what is around it.
             b'\\' => return "",
             b'[' if name.contains('}') => return "",
             _ => {}
@@ -24,7 +24,7 @@ pub fn head(glob: &str) -> &str {
     name.find(['*', '?', '[', '{']).map_or(name, |end| &name[..end])
 }
 
-/// The heads of some globs: the shortest alone, since whatever meets a longer one meets them.
+/// The heads of some globs: only the shortest, since whatever meets a longer one meets them, too.
 #[derive(Clone, Debug, Default)]
 pub struct Heads<'a> {
     /// Sorted; none begins with another.
@@ -35,7 +35,7 @@ impl Heads<'_> {
     /// Whether a glob with this head can match a path that one of these matches.
     pub fn meet(&self, head: &str) -> bool {
         let at = self.shortest.partition_point(|mine| *mine <= head);
-        // What `head` begins with can only be the last that is not greater: those between would begin with it, too.
+        // Only the last one that is not greater can be a prefix of `head`: any other prefix would also be a prefix of that one.
         at.checked_sub(1).is_some_and(|before| head.starts_with(self.shortest[before]))
             || self.shortest.get(at).is_some_and(|after| after.starts_with(head))
     }

@@ -1,34 +1,34 @@
 //! Scopes: which paths of the repository a lease reserves, and whether two of them collide (P3).
 //!
 //! A scope is a list of [`Glob`]s. Two scopes collide if some path is matched by a glob of each and is not among the
-//! paths that the project shares; [`overlap`](fn@overlap) answers that exactly, and proves it by a shortest such path. Guesses
-//! would do harm both ways: a missed collision loses work, an invented one stops it.
+//! paths that the project shares. [`overlap`](fn@overlap) decides that exactly, and proves it by a shortest such path. A guess
+//! would do harm either way: a missed collision loses work, an invented one stops it.
 //!
 //! **Globs** are relative to the repository's root and name paths, not folders: `src/auth` is one file,
-//! `src/auth/**` (or `src/auth/`, which is understood as that) everything below. Case counts.
+//! `src/auth/**` (or `src/auth/`, which means the same) everything below. They are case-sensitive.
 //!
 //! | in a glob | matches |
 //! | --- | --- |
-//! | `*` | any characters but `/`, also none and also a leading `.` |
+//! | `*` | any characters except `/`, also none and also a leading `.` |
 //! | `**` | as a whole segment: any number of folders, also none (`**/x` is `x` too); at the end at least one name |
-//! | `?` | one character (Unicode scalar value) but `/` |
+//! | `?` | one character (Unicode scalar value) except `/` |
 //! | `[a-z]`, `[!a-z]`, `[^a-z]` | one character in, or not in, the ranges; never `/` |
 //! | `{a,b/c}` | one of these, which may be empty, have `/` in them, and be nested |
 //! | `\` | takes the next character literally |
 //!
-//! A glob without a `/` is not looked for at every depth, as `.gitignore` would, and a `**` that is not a whole
-//! segment is refused, not taken for `*`.
+//! Unlike in `.gitignore`, a glob without a `/` does not match at every depth, and a `**` that is not a whole segment is
+//! refused instead of being taken for `*`.
 //!
-//! **No library does this.** `globset` matches and cannot intersect; `regex-automata` would have to determinise each
-//! glob first, over bytes, which is exponential for `*a*a*a…`, and offers no product either. What is needed is small:
+//! **No library does this.** `globset` matches but cannot intersect; `regex-automata` would have to determinise each
+//! glob first, over bytes, which is exponential for `*a*a*a…`, and has no product either. What is needed is small:
 //! a nondeterministic automaton per glob (`pattern.rs`), a walk through pairs of steps, shortest first (`overlap.rs`),
 //! and, only when the first example found is a shared path, the sets of steps that the shared globs are in
-//! (`shared.rs`). Most pairs never get that far: [`anchor`]s, [`head`](fn@head)s and tails distinguish them, and a path against
-//! a glob is only a match.
+//! (`shared.rs`). Most pairs need none of this: [`anchor`]s, [`head`](fn@head)s and tails rule them out, and comparing a path
+//! with a glob is a simple match.
 //!
-//! **Limits:** [`MAX_GLOB_BYTES`] per glob, [`MAX_PATH_BYTES`] per path, and [`MAX_STEPS`] of search per question,
-//! with [`STEPS_A_PAIR`] more for each pair of globs that had to be looked at. Beyond that the answer is
-//! [`ScopeError::TooComplex`]: bounded, whatever the globs are.
+//! **Limits:** [`MAX_GLOB_BYTES`] per glob, [`MAX_PATH_BYTES`] per path, and [`MAX_STEPS`] per search, with
+//! [`STEPS_A_PAIR`] more for each pair of globs that had to be compared. Beyond that the answer is
+//! [`ScopeError::TooComplex`]. So the time is bounded, whatever the globs are.
 
 pub mod anchor;
 mod budget;
@@ -76,12 +76,12 @@ impl Scope {
         &self.globs
     }
 
-    /// No scope reserves nothing.
+    /// Whether it reserves nothing.
     pub fn is_empty(&self) -> bool {
         self.globs.is_empty()
     }
 
-    /// Whether it was not there before.
+    /// Adds a glob. Returns whether it is new.
     pub fn insert(&mut self, glob: Glob) -> bool {
         match self.globs.binary_search(&glob) {
             Ok(_) => false,
@@ -92,26 +92,32 @@ impl Scope {
         }
     }
 
-    /// Whether it was there.
+    /// Removes a glob. Returns whether it was in the scope.
     pub fn remove(&mut self, glob: &Glob) -> bool {
         self.globs.binary_search(glob).map(|at| self.globs.remove(at)).is_ok()
     }
 
-    /// Whether this very glob is in it.
+    /// Whether it has exactly this glob.
     pub fn has(&self, glob: &Glob) -> bool {
         self.globs.binary_search(glob).is_ok()
     }
 
-    /// Whether some glob matches the path. Thousands of files that were touched cost a few look-ups.
+    /// Whether some glob matches the path.
     pub fn covers(&self, path: &str) -> bool {
-        path::seen(path).is_some_and(|path| {
-            anchor::ancestors(&path).chain([&*path]).any(|anchor| {
-                let from = self.globs.partition_point(|glob| glob.anchor() < anchor);
-                let mut alike = self.globs.iter().skip(from).take_while(|glob| glob.anchor() == anchor);
-                alike.any(|glob| glob.admits(&path, &mut Budget::unlimited()))
-            })
-        })
+        covers_where(&self.globs, path, |_| true)
     }
+}
+
+/// Whether one of these rows, which are sorted by their globs, counts and matches the path. Even among thousands of touched
+/// files this takes only a few look-ups.
+fn covers_where<R: AsRef<Glob>>(rows: &[R], path: &str, counts: impl Fn(&R) -> bool) -> bool {
+    path::seen(path).is_some_and(|path| {
+        anchor::ancestors(&path).chain([&*path]).any(|anchor| {
+            let from = rows.partition_point(|row| row.as_ref().anchor() < anchor);
+            let mut alike = rows.iter().skip(from).take_while(|row| row.as_ref().anchor() == anchor);
+            alike.any(|row| counts(row) && row.as_ref().admits(&path, &mut Budget::unlimited()))
+        })
+    })
 }
 
 impl From<Vec<Glob>> for Scope {
@@ -142,7 +148,7 @@ impl Extend<Glob> for Scope {
     }
 }
 
-/// Why a glob or a path cannot be in a scope, or a question about scopes cannot be answered.
+/// Why a glob or a path cannot be in a scope, or two scopes cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     #[error("'{glob}' is not a glob: {fault}")]

@@ -1,13 +1,13 @@
-//! Whether two lists of globs can match a common path, and the shortest that proves it.
+//! Whether two lists of globs can match a common path, and the shortest path that proves it.
 //!
 //! Two patterns are walked through together: from each pair of steps, along every kind of character that both take.
-//! Pairs are visited by the length of what was read, each once, so the first that is an end for both has a shortest
-//! path behind it. There are no more pairs than one pattern has steps times those of the other.
+//! Pairs are visited by the length of what was read, each once, so the first pair that is an end for both gives a shortest
+//! path. The number of pairs is at most the product of the patterns' lengths.
 //!
-//! Shared paths come in only when the example found is one. Then a third part of the state is what the shared globs
-//! make of the text so far, which can be exponential; two things keep it small. A set that takes everything
-//! from here on is not followed. And a pair of steps that was visited with fewer shared steps is not visited again with
-//! more: whatever could be found there was found already.
+//! Shared paths matter only if the example found is one. Then the state also includes the steps that the shared globs are in
+//! after the text so far, which can be exponential. Two things keep it small: a set that takes everything from here on is not
+//! followed, and a pair of steps that was visited with fewer shared steps is not visited again with more, since whatever could
+//! be found there was already found.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use super::pattern::{Pattern, Step};
 use super::shared::{self, SetId, Shared};
 use super::{Glob, ScopeError};
 
-/// How many steps of search one question may take, in all.
+/// How many steps one search may take in all.
 pub const MAX_STEPS: u64 = 1 << 18;
 
-/// How many more it may take for every pair of globs that anchors, heads and tails could not tell apart: few need more.
+/// How many more steps it may take for every pair of globs that anchors, heads and tails could not rule out: few pairs need more.
 pub const STEPS_A_PAIR: u64 = 1 << 10;
 
 /// Proof that two scopes collide.
@@ -41,7 +41,7 @@ pub fn overlap<B: AsRef<Glob>>(a: &[Glob], b: &[B], shared: &[Glob]) -> Result<O
     overlap_where(a, b, shared, |_, _| true)
 }
 
-/// The same for pairs of which a common path counts.
+/// Like [`overlap`], but only for pairs that count.
 pub(crate) fn overlap_where<A: AsRef<Glob>, B: AsRef<Glob>>(
     a: &[A],
     b: &[B],
@@ -112,7 +112,7 @@ fn common(
     Ok(end.map(|end| format!("{base}{end}")))
 }
 
-/// A pair of steps, and what was read to come here.
+/// A pair of steps, and the state of what was read to reach it.
 #[derive(Clone, Copy)]
 struct Place {
     outer: u32,
@@ -121,8 +121,8 @@ struct Place {
     set: SetId,
 }
 
-/// How a place was reached first: from which other, and by which character, if by any. Where the search begins, it
-/// is from the first of all, by none.
+/// How a place was first reached: from which visit, and by which character, if any. A start of the search is reached from the
+/// first visit, by none.
 struct Visit {
     place: Place,
     from: usize,
@@ -134,7 +134,7 @@ struct Search<'a> {
     inner: &'a Pattern,
     shared: Shared,
     visits: Vec<Visit>,
-    /// The pairs of steps that were visited with no shared glob left, a bit each.
+    /// The pairs of steps that were visited with no shared glob left, one bit each.
     bare: Vec<u64>,
     /// The others, with the sets that they were visited with.
     with: HashMap<usize, Vec<SetId>>,
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
             self.visit(&mut layer, 0, None, place, budget);
         }
         for _ in 0..below {
-            // All of a layer before any of the next: a place must not count as visited later than it could be.
+            // All of a layer before any of the next, so that every place is first visited by a shortest text.
             if let Some(end) = self.spread(&mut layer, budget)? {
                 return Ok(Some(self.read(end)));
             }
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Adds to a layer whatever can be reached from it without a character. Ends early where both patterns end.
+    /// Adds to a layer whatever can be reached from it without a character. Returns early if both patterns end.
     fn spread(&mut self, layer: &mut Vec<usize>, budget: &mut Budget) -> Result<Option<usize>, Exhausted> {
         let mut i = 0;
         while let Some(at) = layer.get(i).copied() {
@@ -202,7 +202,7 @@ impl<'a> Search<'a> {
             for outer in self.outer.leads(place.outer).into_iter().flatten() {
                 self.visit(layer, at, None, Place { outer, ..place }, budget);
             }
-            // Where the outer pattern has to go on first, the inner one waits.
+            // While the outer pattern can move without a character, the inner one waits.
             if !self.outer.only_leads(place.outer) {
                 for inner in self.inner.leads(place.inner).into_iter().flatten() {
                     self.visit(layer, at, None, Place { inner, ..place }, budget);
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// The characters to try where neither pattern asks for a certain one.
+    /// The characters to try where neither pattern requires a certain one.
     fn letters(&self, budget: &mut Budget) -> Result<Vec<char>, Exhausted> {
         let classes =
             || -> [&[Class]; 3] { [&self.outer.classes, &self.inner.classes, self.shared.classes()] };
@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// What was read on the way to a place.
+    /// The text that was read on the way to a visit.
     fn read(&self, mut at: usize) -> String {
         let mut chars = Vec::new();
         while let Some(visit) = self.visits.get(at) {

@@ -1,17 +1,17 @@
-//! From a glob's text to its pattern, or to a fault that says what to write instead.
+//! Parses a glob's text into its pattern, or into a fault that says what to write instead.
 //!
-//! One pass makes the steps. A second one walks through every way that braces leave open and looks at what only
-//! shows there: `{.,x}{.,y}` hides a `..`, `a/{b,}/c` an empty segment, `{a,}**` a `**` that is not a whole segment.
+//! The first pass makes the steps. A second one follows every way through the braces, because some faults only show there:
+//! `{.,x}{.,y}` hides a `..`, `a/{b,}/c` an empty segment, `{a,}**` a `**` that is not a whole segment.
 
 use super::Fault;
 use super::class::Class;
 use super::path::Progress;
 use super::pattern::{Pattern, Step};
 
-/// What a glob's text says.
+/// A parsed glob.
 pub(super) struct Parsed {
     pub(super) anchor: String,
-    /// Nothing, if the anchor is all there is: one path.
+    /// None: the anchor is the whole path.
     pub(super) pattern: Option<Pattern>,
 }
 
@@ -49,7 +49,7 @@ fn check_segments<'a>(mut segments: impl Iterator<Item = &'a str>) -> Result<(),
     })
 }
 
-/// Braces that were opened: the fork that may still get another alternative, and the jumps behind each that ended.
+/// Open braces: the fork that may still get another alternative, and the jumps after each alternative that ended.
 struct Braces {
     fork: usize,
     jumps: Vec<usize>,
@@ -59,17 +59,18 @@ struct Braces {
 struct Parser<'a> {
     rest: &'a str,
     pattern: Pattern,
-    /// Where the steps begin that every match ends with.
+    /// Where the literal steps begin with which every match ends.
     tail_from: usize,
     open: Vec<Braces>,
 }
 
 impl Parser<'_> {
-    /// The characters before the first that is special, without their backslashes.
+    /// The characters before the first special one, without their backslashes.
     fn plain(&mut self) -> Result<String, Fault> {
         let mut plain = String::with_capacity(self.rest.len());
-        while let Some(c) = self.rest.chars().next().filter(|c| !matches!(c, '*' | '?' | '[' | '{' | '}')) {
-            self.rest = &self.rest[c.len_utf8()..];
+        while !self.rest.starts_with(['*', '?', '[', '{', '}'])
+            && let Some(c) = self.next()
+        {
             plain.push(self.literal(c)?);
         }
         Ok(plain)
@@ -211,8 +212,8 @@ impl Parser<'_> {
     }
 }
 
-/// Follows every way through the braces once. What was read of the current segment is kept as far as the text alone
-/// says it; nothing, behind a `**` that has no `/` of its own.
+/// Follows every way through the braces once. Tracks what was read of the current segment, as far as the text determines it.
+/// None: after a `**` that has no `/` of its own.
 fn check_ways(pattern: &Pattern) -> Result<(), Fault> {
     let bit = |read: Option<Progress>| read.map_or(16_u8, |progress| 1 << progress as u8);
     let mut seen = vec![0_u8; pattern.steps.len()];

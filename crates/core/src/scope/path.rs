@@ -1,9 +1,9 @@
-//! What a path is, for scopes: relative to the repository's root, `/` between segments, no segment empty, `.` or
-//! `..`. Everything that matches or is offered as an example is such a path.
+//! What scopes accept as a path: relative to the repository's root, `/` between segments, no segment empty, `.` or `..`.
+//! Everything that matches or is given as an example is such a path.
 //!
-//! Git's paths are bytes, globs are characters. What cannot be shown becomes U+FFFD here: a caller reads
-//! bytes that are not UTF-8 lossily, and control characters are replaced below. Two oddly named files may then look
-//! the same, and reserving one reserves the other: that refuses too much, never too little.
+//! Git's paths are bytes, globs are characters. What cannot be shown becomes U+FFFD: callers convert bytes that are not UTF-8
+//! lossily, and control characters are replaced here. Two oddly named files may then look the same, and reserving one reserves
+//! the other. That refuses too much, never too little.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(super) const UNSHOWN: char = char::REPLACEMENT_CHARACTER;
 /// The most bytes a path may have: what Linux allows.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// How much of the current segment was read: enough to know whether the whole can still be a path.
+/// What was read of the current segment: enough to know whether the whole can still be a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Start,
@@ -25,7 +25,7 @@ pub(super) enum Progress {
 }
 
 impl Progress {
-    /// After one more character; nothing, if no path goes on like that.
+    /// The progress after one more character. None: no path continues like that.
     pub(super) fn after(self, c: char) -> Option<Progress> {
         match (self, c) {
             (Progress::Name, '/') => Some(Progress::Start),
@@ -37,14 +37,14 @@ impl Progress {
     }
 }
 
-/// The path as globs see it, or nothing if the text is no path.
+/// The path as globs see it. None: the text is not a path.
 pub(super) fn seen(text: &str) -> Option<Cow<'_, str>> {
     let is_path = text.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
     is_path.then(|| shown(text))
 }
 
-/// The one spelling of a path that somebody named: `./a//b` is `a/b`. A `..` is refused, not resolved: where it
-/// leads depends on symbolic links.
+/// The normalized spelling of a path: `./a//b` is `a/b`. A `..` is refused, not resolved, because where it leads depends on
+/// symbolic links.
 pub(super) fn normal(text: &str) -> Result<Cow<'_, str>, ScopeError> {
     let refuse = |fault| Err(ScopeError::not_a_path(text, fault));
     if text.len() > MAX_PATH_BYTES {

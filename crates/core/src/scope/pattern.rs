@@ -1,6 +1,6 @@
-//! What a glob with special characters is made of: a small nondeterministic automaton, one step for about one
-//! character of its text. Braces are forks in it and are never multiplied out, so `{a,b}{a,b}{a,b}…` grows by its
-//! length and not by its meaning.
+//! The pattern of a glob with special characters: a small nondeterministic automaton, about one step per character of its
+//! text. Braces are forks in it and are never multiplied out, so `{a,b}{a,b}{a,b}…` grows with its length and not with the
+//! number of its alternatives.
 //!
 //! Every text that is run through it is (the rest of) a path, which keeps the steps simple: `**` at the end may
 //! take any characters at all, since a path neither ends in `/` nor has `//` in it.
@@ -22,9 +22,9 @@ pub(super) enum Step {
     Deep,
     /// `**/`: what the next two steps take, or nothing.
     Folders,
-    /// Goes on with the next step, and with that one.
+    /// Continues with the next step, and also with that one.
     Fork(u32),
-    /// Goes on with that step.
+    /// Continues with that step.
     Jump(u32),
     End,
 }
@@ -34,7 +34,7 @@ pub(super) enum Step {
 pub(super) struct Pattern {
     pub(super) steps: Vec<Step>,
     pub(super) classes: Vec<Class>,
-    /// What every path that it matches ends with.
+    /// The text with which every matching path ends.
     pub(super) tail: String,
 }
 
@@ -59,7 +59,7 @@ impl Pattern {
         matches!(self.step(at), Step::Folders | Step::Fork(_) | Step::Jump(_))
     }
 
-    /// Where a step leads that takes this character.
+    /// Where a step leads by taking this character.
     pub(super) fn take(&self, at: u32, c: char) -> Option<u32> {
         match self.step(at) {
             Step::Char(one) => (one == c).then_some(at + 1),
@@ -73,12 +73,12 @@ impl Pattern {
         }
     }
 
-    /// Whether every way to end a path from this step on is matched.
+    /// Whether every rest of a path is matched from this step on.
     pub(super) fn takes_all(&self, at: u32) -> bool {
         self.step(at) == Step::Deep && self.step(at + 1) == Step::End
     }
 
-    /// The steps that can be next after `text`, begun at the first step.
+    /// The steps that can be reached from the first step by reading `text`.
     pub(super) fn run(&self, text: &str, budget: &mut Budget) -> Vec<u32> {
         let mut reached = Reached { at: Vec::with_capacity(8), since: vec![0; self.steps.len()], round: 1 };
         reached.add(0);
@@ -115,7 +115,7 @@ impl Pattern {
         self.takes_all(0) || self.run(rest, budget).into_iter().any(|at| self.step(at) == Step::End)
     }
 
-    /// Adds another pattern behind what is here, preceded by `lead`, and says where it begins.
+    /// Appends another pattern, preceded by `lead`, and returns where it begins.
     pub(super) fn append(&mut self, lead: &str, other: Option<&Pattern>) -> u32 {
         let start = self.steps.len() as u32;
         self.steps.extend(lead.chars().map(Step::Char));

@@ -1,47 +1,34 @@
-//! What a lease reserves, row by row: a glob, and what it is. Somebody *declared* it, by itself or by the name of an area, and
-//! then it holds in every worktree of the repository; or a file was *touched*, in one worktree.
+//! What a lease reserves, row by row: a glob and its basis. Either it was *declared*, directly or by the name of an area, and
+//! holds in every worktree of the repository; or it is a file that was *touched* in one worktree.
 //!
-//! [`collide`] is the one place that says which reservations of two live leases exclude one another (P3).
+//! [`collide`] alone decides which reservations of two live leases exclude one another (P3).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::actor::InstanceId;
-use crate::ids::shortened;
+use crate::ids::{checked_text, shortened};
 use crate::policy::AcrossWorktrees;
 use crate::refusal::Refusal;
 use crate::task::{is_word, words};
 use crate::text::hex;
 
 use super::overlap::{Witness, overlap_where};
-use super::{Glob, Scope, ScopeError, anchor, path};
+use super::{Glob, Scope, ScopeError, covers_where};
 
-/// The name of an area: a set of globs that a project gives a name to.
+/// The name of an area: a set of globs that a project has named.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct AreaName(String);
 
-impl AreaName {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for AreaName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl FromStr for AreaName {
     type Err = Refusal;
 
-    /// Written into messages as it is, so it has nothing in it that would have to be quoted.
+    /// Messages contain the name unquoted, so it has no characters that would need quoting.
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
         if is_word(text) && text.chars().all(is_plain) {
@@ -54,46 +41,24 @@ impl FromStr for AreaName {
     }
 }
 
-impl TryFrom<String> for AreaName {
-    type Error = Refusal;
+checked_text!(AreaName);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<AreaName> for String {
-    fn from(name: AreaName) -> String {
-        name.0
-    }
-}
-
-/// Which worktree, beyond its path: a digest of the machine and of what identifies the worktree there. The same path on two
-/// machines is two worktrees, and one that was moved is still the same.
+/// Identifies a worktree: a digest of the machine and of what identifies the worktree there. The same path on two machines is two
+/// worktrees, and a worktree that was moved is still the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct WorktreeId(String);
 
 impl WorktreeId {
-    /// 128 bits are enough to tell worktrees apart.
+    /// 128 bits are enough to distinguish worktrees.
     pub const LEN: usize = 32;
 
-    /// `machine`: the machine's mark, empty if it has none. `own`: what tells the worktree from others on that machine.
+    /// `machine`: the machine's mark, empty if it has none. `own`: what distinguishes the worktree from others on that machine.
     pub fn new(machine: &str, own: &str) -> WorktreeId {
         let mut digest = hex(&Sha256::digest(format!("onus: worktree\n{machine}\n{own}")));
         digest.truncate(Self::LEN);
         WorktreeId(digest)
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for WorktreeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -110,21 +75,9 @@ impl FromStr for WorktreeId {
     }
 }
 
-impl TryFrom<String> for WorktreeId {
-    type Error = Refusal;
+checked_text!(WorktreeId);
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<WorktreeId> for String {
-    fn from(id: WorktreeId) -> String {
-        id.0
-    }
-}
-
-/// Which of some globs were named by an area, and by which. The globs are what counts; the names are for people.
+/// Which of some globs were named by an area, and by which. Only the globs decide; the names are for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Areas(BTreeMap<AreaName, Scope>);
@@ -144,7 +97,7 @@ impl Areas {
         }
     }
 
-    /// Keeps only what is said of globs of this scope.
+    /// Keeps only the globs of this scope.
     pub fn retain(&mut self, scope: &Scope) {
         for globs in self.0.values_mut() {
             *globs = globs.globs().iter().filter(|glob| scope.has(glob)).cloned().collect();
@@ -173,17 +126,17 @@ pub struct Touched {
 }
 
 words! {
-    /// What a reserved glob is.
+    /// How a glob was reserved.
     ReservationKind("kind of reservation") {
         Declared = "declared",
         Touched = "touched",
     }
 }
 
-/// How a glob came to be reserved.
+/// How a glob was reserved, with the details.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Basis {
-    /// For every worktree of the repository. `area`: the name that stood for it.
+    /// For every worktree of the repository. `area`: the area that named it.
     Declared {
         area: Option<AreaName>,
     },
@@ -225,7 +178,7 @@ impl Basis {
 pub struct Reservation {
     pub glob: Glob,
     pub basis: Basis,
-    /// A file that was not only touched: the tool that was about to change it has.
+    /// Whether the tool that touched the file has also changed it.
     pub is_changed: bool,
 }
 
@@ -236,7 +189,7 @@ impl AsRef<Glob> for Reservation {
 }
 
 impl Reservation {
-    /// A row as it begins.
+    /// A new row, not changed yet.
     pub fn new(glob: Glob, basis: Basis) -> Reservation {
         Reservation { glob, basis, is_changed: false }
     }
@@ -246,14 +199,14 @@ impl Reservation {
         self.basis.kind() == ReservationKind::Touched && self.basis.worktree() == worktree
     }
 
-    /// What tells it from the other rows of its lease: a file is touched once in each worktree by the conversation and by each
-    /// of its parts, and declared once.
+    /// Its identity among the rows of its lease: a file is declared once, and touched once per worktree by the conversation and
+    /// by each of its parts.
     fn key(&self) -> (&Glob, ReservationKind, Option<&WorktreeId>, Option<&InstanceId>) {
         (&self.glob, self.basis.kind(), self.basis.worktree(), self.basis.part())
     }
 
-    /// Whether it stands for its path in this worktree.
-    pub fn is_good_in(&self, worktree: Option<&WorktreeId>) -> bool {
+    /// Whether it reserves its paths in this worktree.
+    pub fn applies_in(&self, worktree: Option<&WorktreeId>) -> bool {
         match &self.basis {
             Basis::Declared { .. } => true,
             Basis::Touched(touched) => touched.worktree.as_ref() == worktree,
@@ -261,10 +214,10 @@ impl Reservation {
     }
 }
 
-/// Whether two rows that match a common path are a merge to come, and exclude one another only if the project says so: each is a
-/// file that was touched, in worktrees that are known to be two.
+/// Whether two rows that match a common path are a merge to come, which excludes only if the project says so: both are touched
+/// files, in worktrees that are known to differ.
 ///
-/// A worktree that is not known may be any, the other's too: then the two files are taken for one.
+/// An unknown worktree may be any, also the other's: then the two files count as one.
 pub fn is_merge(one: &Reservation, other: &Reservation) -> bool {
     match (&one.basis, &other.basis) {
         (Basis::Touched(one), Basis::Touched(other)) => {
@@ -279,7 +232,7 @@ pub fn collide(one: &Reservation, other: &Reservation, across: AcrossWorktrees) 
     across == AcrossWorktrees::Refuse || !is_merge(one, other)
 }
 
-/// A shortest path that stands in the way of two leases with these reservations; none, if nothing does.
+/// A shortest path in which two leases with these reservations collide. None: they do not collide.
 pub fn collision(
     ours: &[Reservation],
     theirs: &[Reservation],
@@ -289,7 +242,7 @@ pub fn collision(
     overlap_where(ours, theirs, shared, |one, other| collide(one, other, across))
 }
 
-/// The files that both have touched, in worktrees of their own: whoever merges them later meets both changes.
+/// The files that both have touched, in worktrees of their own, so that both changes will have to be merged.
 pub fn merges<'r>(
     ours: &'r [Reservation],
     theirs: &'r [Reservation],
@@ -307,7 +260,7 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// The rows of what an event or a request names: all of it was touched in one place, or all was declared.
+    /// The rows of what an event or a request names: all touched in one worktree, or all declared.
     pub fn of(scope: &Scope, areas: &Areas, touched: Option<&Touched>) -> Reservations {
         let row = |glob: &Glob| {
             let basis = match touched {
@@ -338,18 +291,18 @@ impl Reservations {
         }
     }
 
-    /// Takes a glob out, however it came to be there.
+    /// Removes a glob, however it was reserved.
     pub fn remove(&mut self, glob: &Glob) {
         self.rows.retain(|row| row.glob != *glob);
     }
 
-    /// These files, touched in this worktree, were changed.
+    /// Marks these files, touched in this worktree, as changed.
     pub fn change(&mut self, files: &Scope, worktree: Option<&WorktreeId>) {
         let rows = self.rows.iter_mut().filter(|row| row.is_touched_in(worktree) && files.has(&row.glob));
         rows.for_each(|row| row.is_changed = true);
     }
 
-    /// These files, touched in this worktree, are no longer reserved.
+    /// Removes these files, touched in this worktree.
     pub fn give_up(&mut self, files: &Scope, worktree: &WorktreeId) {
         self.rows.retain(|row| !row.is_touched_in(Some(worktree)) || !files.has(&row.glob));
     }
@@ -360,7 +313,7 @@ impl Reservations {
         &self.rows[from..until]
     }
 
-    /// Whether this very glob is in it.
+    /// Whether it has exactly this glob.
     pub fn has(&self, glob: &Glob) -> bool {
         !self.of_glob(glob).is_empty()
     }
@@ -371,28 +324,17 @@ impl Reservations {
 
     /// Whether a row matches the path, in whatever worktree.
     pub fn covers(&self, path: &str) -> bool {
-        self.matching(path, |_| true)
+        covers_where(&self.rows, path, |_| true)
     }
 
-    /// Whether a row stands for the path in this worktree.
+    /// Whether a row reserves the path in this worktree.
     pub fn holds(&self, path: &str, worktree: Option<&WorktreeId>) -> bool {
-        self.matching(path, |row| row.is_good_in(worktree))
+        covers_where(&self.rows, path, |row| row.applies_in(worktree))
     }
 
-    /// Whether the holder itself, or this part of it, has the path in this worktree. What is declared is the holder's.
-    pub fn are_of(&self, part: Option<&InstanceId>, path: &str, worktree: Option<&WorktreeId>) -> bool {
-        self.matching(path, |row| row.is_good_in(worktree) && row.basis.part() == part)
-    }
-
-    /// Thousands of files that were touched cost a few look-ups, as in [`Scope::covers`].
-    fn matching(&self, path: &str, counts: impl Fn(&Reservation) -> bool) -> bool {
-        path::seen(path).is_some_and(|path| {
-            anchor::ancestors(&path).chain([&*path]).any(|anchor| {
-                let from = self.rows.partition_point(|row| row.glob.anchor() < anchor);
-                let mut alike = self.rows.iter().skip(from).take_while(|row| row.glob.anchor() == anchor);
-                alike.any(|row| counts(row) && row.glob.admits(&path, &mut super::Budget::unlimited()))
-            })
-        })
+    /// Whether the holder itself, or this part of it, has the path in this worktree. Declared paths belong to the holder.
+    pub fn covers_for(&self, part: Option<&InstanceId>, path: &str, worktree: Option<&WorktreeId>) -> bool {
+        covers_where(&self.rows, path, |row| row.applies_in(worktree) && row.basis.part() == part)
     }
 }
 

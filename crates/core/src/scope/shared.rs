@@ -1,7 +1,7 @@
-//! The paths that are shared, followed along while an example is looked for.
+//! The shared globs, tracked during the search for an example path.
 //!
-//! An example must be matched by *no* shared glob, in whatever way. So every step that any of them can be in is kept,
-//! as a set; sets are made as they are met, and numbered.
+//! An example must be matched by *no* shared glob. So the search keeps the set of all steps that any of them can be in; sets are
+//! built on demand, and numbered.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ pub(super) const NONE: SetId = 0;
 
 #[derive(Default)]
 pub(super) struct Shared {
-    /// All of them, behind one another.
+    /// All shared globs, one after another.
     pattern: Pattern,
     sets: Vec<Set>,
     ids: HashMap<Vec<u32>, SetId>,
@@ -33,7 +33,7 @@ struct Set {
 }
 
 impl Shared {
-    /// Those that can match a path beginning with `base`, and the set they are in after it; no set, if all such paths
+    /// The shared globs that can match a path beginning with `base`, and the set that they are in after it. None: all such paths
     /// are shared.
     pub(super) fn after_base<'a>(
         globs: impl Iterator<Item = &'a Glob>,
@@ -62,12 +62,12 @@ impl Shared {
         &self.pattern.classes
     }
 
-    /// The characters that it tells from all others.
+    /// The characters that it distinguishes from all others.
     pub(super) fn chars(&self) -> impl Iterator<Item = char> {
         self.pattern.steps.iter().filter_map(|step| if let Step::Char(c) = step { Some(*c) } else { None })
     }
 
-    /// The set after one more character; none, if from here on everything is shared.
+    /// The set after one more character. None: from here on everything is shared.
     pub(super) fn after(&mut self, set: SetId, c: char, budget: &mut Budget) -> Option<SetId> {
         if set == NONE {
             return Some(NONE);
@@ -87,7 +87,7 @@ impl Shared {
         self.sets.get(set as usize).is_some_and(|set| set.ends)
     }
 
-    /// Whether whatever is shared in `set` is so in `other` too.
+    /// Whether whatever is shared in `set` is also shared in `other`.
     pub(super) fn within(&self, set: SetId, other: SetId, budget: &mut Budget) -> bool {
         let (steps, others) = (self.steps(set), self.steps(other));
         budget.spend(others.len());

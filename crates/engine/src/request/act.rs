@@ -1,5 +1,7 @@
 //! One act on one task: lock it, read what the decision is based on, let the core decide, carry it out.
 
+use std::borrow::Cow;
+
 use onus_core::actor::{PendingKind, PendingNotice};
 use onus_core::command::{Act, Command, Edit, Force, Look, Terms};
 use onus_core::decide::{Decision, Merge, decide, is_lost};
@@ -22,31 +24,21 @@ const MERGES_TOLD: usize = 20;
 
 impl UnitOfWork<'_> {
     pub(super) fn on_task(&mut self, uid: Uid, act: &Act, force: Option<&Force>) -> Result<Outcome> {
-        let named;
-        let act = match act {
-            Act::Claim(terms) => {
-                named = Act::Claim(self.bound(terms));
-                &named
-            }
-            Act::Takeover(terms) => {
-                named = Act::Takeover(self.bound(terms));
-                &named
-            }
+        let act = &*match act {
+            Act::Claim(terms) => Cow::Owned(Act::Claim(self.bound(terms))),
+            Act::Takeover(terms) => Cow::Owned(Act::Takeover(self.bound(terms))),
             Act::Handoff { to, reason } => {
-                named = Act::Handoff { to: self.introduced(to)?, reason: reason.clone() };
-                &named
+                Cow::Owned(Act::Handoff { to: self.ensure_actor(to)?, reason: reason.clone() })
             }
             Act::Assign { to, keep_ms, reason } => {
-                let to = self.introduced(to)?;
-                named = Act::Assign { to, keep_ms: *keep_ms, reason: reason.clone() };
-                &named
+                let to = self.ensure_actor(to)?;
+                Cow::Owned(Act::Assign { to, keep_ms: *keep_ms, reason: reason.clone() })
             }
             Act::Correct { token, correction: Correction::Reassign { to }, reason } => {
-                let correction = Correction::Reassign { to: self.introduced(to)? };
-                named = Act::Correct { token: *token, correction, reason: reason.clone() };
-                &named
+                let correction = Correction::Reassign { to: self.ensure_actor(to)? };
+                Cow::Owned(Act::Correct { token: *token, correction, reason: reason.clone() })
             }
-            act => act,
+            act => Cow::Borrowed(act),
         };
         self.lock_for(uid, act)?;
         let task = self.locked(uid)?;
@@ -59,8 +51,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// A conversation speaks for its sub-agents: their shells and its own cannot be told apart in every harness, and what one of
-    /// them was told to do about its task it must be able to do.
+    /// A conversation acts for its sub-agents: not every harness lets us tell their shells from its own, and
+    /// a sub-agent must be able to do what it was told to do about its task.
     fn for_part(
         &mut self,
         task: Task,
@@ -81,7 +73,7 @@ impl UnitOfWork<'_> {
         outcome
     }
 
-    /// Locks all that an act may change beside the task itself, before the task is locked.
+    /// Locks everything that an act may change besides the task itself, before the task is locked.
     fn lock_for(&mut self, uid: Uid, act: &Act) -> Result<()> {
         match act {
             Act::AddDeps { on } | Act::RemoveDeps { on } => {
@@ -96,12 +88,12 @@ impl UnitOfWork<'_> {
                 if let Some(parent) = parent {
                     ends.push(self.resolve(parent)?);
                 }
-                // The parent that it had is among its neighbours.
+                // Its previous parent is among its neighbours.
                 self.write.lock_tasks(&ends, Reach::Neighbours)?;
             }
-            // Of two that ask for a reference that is one task's only, the second finds the first.
+            // Of two requests for a unique reference, the second finds the first one's.
             Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
-            // The neighbours count a task that is finished, or no longer is.
+            // The neighbours count whether a task is finished.
             Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. }
             | Act::SettleLanding { .. }
             | Act::FoundLanded(_)
@@ -113,7 +105,8 @@ impl UnitOfWork<'_> {
         Ok(())
     }
 
-    /// An agent whose process is registered holds what it claims as long as that process lives.
+    /// Binds a claim to the caller's registered process: an agent holds what it claims as long as that
+    /// process lives.
     pub(super) fn bound(&self, terms: &Terms) -> Terms {
         let mut terms = terms.clone();
         match &mut terms.process {
@@ -127,7 +120,7 @@ impl UnitOfWork<'_> {
     pub(super) fn registered(&self) -> Option<Process> {
         let process = self.before.process.as_ref().filter(|_| !self.caller.actor.is_person())?;
         let ancestry = self.request.identity.ancestry.processes();
-        let is_there = (self.outside.observe)(process) != Seen::Dead && process.has_started(&ancestry);
+        let is_there = (self.outside.observe)(process) != Seen::Dead && process.is_at_or_above(&ancestry);
         is_there.then(|| Process { unique: self.policy.unique_machines, ..process.clone() })
     }
 
@@ -139,7 +132,7 @@ impl UnitOfWork<'_> {
         Ok(decision)
     }
 
-    /// Whoever loses its lease by these events has to be told, whenever it comes back.
+    /// Records that these events take its lease from a holder, which has to be told when it comes back.
     pub(super) fn remember_loss(
         &mut self,
         task: &Task,
@@ -161,7 +154,7 @@ impl UnitOfWork<'_> {
         lease.and_then(|lease| lease.grant.process.as_ref()).map_or(Seen::Unseen, &self.outside.observe)
     }
 
-    /// Whoever begins on a task in a checkout that does not have its branch is told where its work is.
+    /// Tells a caller that begins on a task in a checkout of another branch where the task's work is.
     fn work_elsewhere(&self, task: &Task, act: &Act) -> Option<Notice> {
         let (Act::Claim(terms) | Act::Takeover(terms)) = act else { return None };
         let (own, here) = (task.branch.as_ref()?, terms.branch.as_deref()?);
@@ -203,7 +196,8 @@ impl UnitOfWork<'_> {
         Ok(Outcome { token: token.filter(|_| got_lease), notices, unchanged, ..Outcome::on(effect, uid) })
     }
 
-    /// Files that others have touched in worktrees of their own: the caller is told now, each of them with its next answer.
+    /// Files that others have touched in worktrees of their own: the caller is told now, each of them with
+    /// its next answer.
     fn foresee(&mut self, uid: Uid, token: Option<Token>, merges: Vec<Merge>) -> Result<Vec<Notice>> {
         let Some(lease) = token.filter(|_| !merges.is_empty()) else { return Ok(Vec::new()) };
         let lease = self.write.lease(uid, lease)?;
@@ -237,7 +231,7 @@ impl UnitOfWork<'_> {
         Ok(notices)
     }
 
-    /// The words go after their event is written: what was erased is in it.
+    /// Erases texts after the event that says so is written: it names what is erased.
     pub(super) fn erase(&mut self, texts: Vec<TextKey>) -> Result<()> {
         for text in texts {
             self.write.erase(text)?;

@@ -10,7 +10,7 @@ use super::{Effect, Outcome, Result, UnitOfWork};
 
 impl UnitOfWork<'_> {
     pub(super) fn register(&mut self, actor: &ActorName, tier: Tier) -> Result<()> {
-        // It was new before the project's row was waited for.
+        // Another request may have registered it while this one waited for the project's row.
         self.write.lock_project()?;
         if self.write.alias(actor)?.is_some() || self.write.actor(actor)?.is_some() {
             return Err(StoreError::Again.into());
@@ -19,7 +19,7 @@ impl UnitOfWork<'_> {
     }
 
     /// The actor behind a name that somebody else gave; registered if it is new.
-    pub(super) fn introduced(&mut self, name: &ActorName) -> Result<ActorName> {
+    pub(super) fn ensure_actor(&mut self, name: &ActorName) -> Result<ActorName> {
         let name = self.write.alias(name)?.unwrap_or_else(|| name.clone());
         if self.write.actor(&name)?.is_none() {
             self.register(&name, Tier::DEFAULT)?;

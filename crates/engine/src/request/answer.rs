@@ -12,28 +12,24 @@ use crate::view::{ActorView, InstanceView, Notice, TaskView, shown};
 use crate::{Answer, Reply};
 
 impl UnitOfWork<'_> {
-    /// What a request ends with. `task`: the one that its answer shows.
+    /// Reads what every request ends with. `task`: the one that its answer shows.
     pub(super) fn closing(&mut self, task: Option<Uid>) -> Result<ClosingRows> {
         let mut snapshot = self.snapshot();
         let task = task.map(|uid| snapshot.task(uid)).transpose()?.flatten();
         let shown = match task {
-            Some(task) if task.leased => {
-                let lease = snapshot.lease(task.uid, task.token)?;
-                Some(shown(&task, lease.as_ref()))
-            }
-            Some(task) => Some(shown(&task, None)),
+            Some(task) => Some(shown(&task, snapshot.current_lease(&task)?.as_ref())),
             None => None,
         };
         let (actor, instance) = (&self.caller.actor, &self.caller.instance);
         let begun = self.rows.begun();
-        Ok(self.write.closing(actor, instance, self.before.seen_at_ms, shown.as_ref(), &begun)?)
+        Ok(self.write.closing(actor, instance, self.seen_before_ms, shown.as_ref(), &begun)?)
     }
 
     pub(super) fn reply(&mut self, outcome: Outcome, rows: &ClosingRows, replayed: bool) -> Result<Reply> {
         let (actor, instance) = (self.caller.actor.clone(), self.caller.instance.clone());
-        let record = self.before.clone();
+        let refused = self.seen_before_ms.filter(|_| self.before.wants.is_some());
         let News { mut notices, losses, pending } =
-            self.snapshot().news((&actor, &instance), &record, rows, outcome.task)?;
+            self.snapshot().news((&actor, &instance), refused, rows, outcome.task)?;
         if !replayed && self.request.command.is_heard() {
             for (task, token) in losses {
                 self.write.drop_loss(task, token)?;
@@ -91,7 +87,7 @@ impl UnitOfWork<'_> {
         let mut snapshot = self.snapshot();
         let task = snapshot.task(uid)?.ok_or_else(|| StoreError::Damaged("a task vanished".to_owned()))?;
         let Some(details) = details else { return Ok(snapshot.task_view(&task)?) };
-        let lease = if task.leased { snapshot.lease(task.uid, task.token)? } else { None };
+        let lease = snapshot.current_lease(&task)?;
         Ok(snapshot.task_view_of(&task, lease.as_ref(), details)?)
     }
 

@@ -1,5 +1,5 @@
-//! A commit that was made: recorded under the caller's leases that it belongs to, and noted on the tasks that it says it resolves.
-//! Nothing of it can fail a commit: what cannot be recorded any more is not.
+//! A commit that was made: recorded under the caller's leases that it belongs to, and noted on the tasks that
+//! it says it resolves. Nothing here can fail a commit: what can no longer be recorded is left out.
 
 use onus_core::command::{Act, Committed};
 use onus_core::ids::{Uid, Version};
@@ -41,7 +41,7 @@ impl UnitOfWork<'_> {
         Ok(Outcome::of(Effect::Present(Vec::new())))
     }
 
-    /// Whether the caller has said that of a commit before: one that is amended or moved says it again.
+    /// Whether the caller has already noted this on the task: an amended or moved commit says it again.
     fn is_noted(&mut self, task: Uid, id: &str) -> Result<bool> {
         for record in self.write.notes(task)? {
             if record.actor != self.caller.actor.as_str() {
@@ -56,18 +56,8 @@ impl UnitOfWork<'_> {
         Ok(false)
     }
 
-    /// Does it if it may be done.
+    /// Performs the act, unless it is refused.
     fn try_to(&mut self, task: Uid, act: &Act) -> Result<()> {
-        let first = self.first;
-        self.write.savepoint()?;
-        match self.on_task(task, act, None) {
-            Ok(_) => Ok(self.write.release()?),
-            Err(Stop::Refused(_)) => {
-                self.undo_part()?;
-                self.first = first;
-                Ok(())
-            }
-            Err(stop) => Err(stop),
-        }
+        self.try_part(|work| work.on_task(task, act, None)).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision may look at: read under the task's lock, then handed to the core as its view.
+//! What a decision may look at: read under the task's lock, then given to the core as its view.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use onus_core::decide::{
     Copied, Named, ObstacleKind, Redactable, Reserving, Surroundings, Upstream, View, reserves,
 };
 use onus_core::gate::JudgementRow;
-use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
-use onus_core::lease::{Lease, Seen};
+use onus_core::ids::{Number, TaskRef, Uid, Version};
+use onus_core::lease::{Lease, Liveness, Seen};
 use onus_core::policy::Policy;
 use onus_core::rescue::{KeptFiles, RescueState};
 use onus_core::scope::{Glob, Scope};
@@ -23,10 +23,10 @@ use onus_store::Direction;
 use super::{Result, UnitOfWork};
 use crate::snapshot::Snapshot;
 
-/// How many of the tasks that another waits for a refusal may choose from.
+/// How many of the tasks that another waits for are read for a refusal.
 const WAITS: u64 = 20;
 
-/// How many judgements of one task are looked at: more than anybody runs before the work has changed.
+/// How many judgements of one task are read: more than anybody makes before the work has changed.
 pub(crate) const MOST_JUDGED: u64 = 500;
 
 /// The parts of a [`View`] that were read.
@@ -52,13 +52,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// What any question about a task needs.
+    /// Reads what any question about a task needs.
     pub(crate) fn of(
         snapshot: &mut Snapshot<'_>,
         caller: &Caller,
         task: &Task,
     ) -> onus_store::Result<Evidence> {
-        let lease = if task.token > Token(0) { snapshot.lease(task.uid, task.token)? } else { None };
+        let lease = snapshot.last_lease(task)?;
         let mine = match &lease {
             None => None,
             Some(lease) if lease.is_held_by(&caller.actor, &caller.instance) => Some(lease.clone()),
@@ -85,7 +85,7 @@ impl Evidence {
         })
     }
 
-    /// Looks around for what collides with what an act may come to reserve.
+    /// Reads what collides with what an act may reserve.
     pub(crate) fn look_around(
         &mut self,
         snapshot: &mut Snapshot<'_>,
@@ -120,7 +120,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// What the current lease has of these files. Nothing is reserved by it, so nothing is locked for it.
+    /// Reads what the current lease reserves of these files. This reserves nothing, so it needs no lock.
     fn look_at_own(&mut self, snapshot: &mut Snapshot<'_>, paths: &[String]) -> onus_store::Result<()> {
         let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
         let near = snapshot.read.scopes_near(&asked)?.into_iter();
@@ -165,11 +165,12 @@ impl Evidence {
 }
 
 impl UnitOfWork<'_> {
-    /// Without an act: what any decision needs.
+    /// Reads what a decision about this act needs; without an act, what any decision needs.
     pub(super) fn evidence(&mut self, task: &Task, act: Option<&Act>) -> Result<Evidence> {
         let caller = self.caller.clone();
         if let Some(Act::Yield(_)) = act {
-            // Whoever goes on moves its deadline under this lock: from now on the lease stays as it is read.
+            // A holder that continues moves its deadline under this lock: from now on the lease stays as it
+            // is read.
             self.lock_scopes()?;
         }
         let mut evidence = Evidence::of(&mut self.snapshot(), &caller, task)?;
@@ -178,7 +179,7 @@ impl UnitOfWork<'_> {
             self.caller.process = self.registered();
         }
         if evidence.seen == Seen::Dead {
-            // The death was seen after the clock was read: what follows from it must not be dated before it.
+            // The death was seen after the clock was read: its consequences must not be dated before it.
             self.now = self.write.now();
         }
         let lost = evidence.lease.as_ref().filter(|lease| {
@@ -235,7 +236,8 @@ impl UnitOfWork<'_> {
         Ok(evidence)
     }
 
-    /// Whether a lease is late, its own or a rival's, is asked after the wait for this lock.
+    /// Locks reservations. Whether a lease is late, the task's own or a rival's, is judged by the clock after
+    /// the wait.
     fn lock_scopes(&mut self) -> Result<()> {
         self.write.lock_scopes()?;
         self.now = self.write.now();
@@ -277,7 +279,7 @@ impl UnitOfWork<'_> {
         Ok(self.write.text(TextKey { stream: task.uid, version, field })?.map(|stored| stored.text))
     }
 
-    /// The tasks that an act speaks of, and the circle it would close.
+    /// The tasks that an act refers to, and the cycle it would close.
     fn name_tasks(&mut self, task: &Task, act: &Act) -> Result<Named> {
         let mut named = Named::default();
         match act {
@@ -302,7 +304,7 @@ impl UnitOfWork<'_> {
                 if let Some(Some(parent)) = parent {
                     let parent = self.resolve(parent)?;
                     named.parent = Some(parent);
-                    // The parent will wait for its part.
+                    // The parent will wait for its child.
                     named.cycle = self.circle(parent, task.uid)?;
                 }
                 named.relate = self.resolve_all(relate)?;
@@ -314,7 +316,8 @@ impl UnitOfWork<'_> {
         Ok(named)
     }
 
-    /// The first of these references that is to be one task's only and is another's than `own`, with that task's id.
+    /// The first of these references that must be unique and already belongs to another task than `own`, with
+    /// that task's id.
     pub(super) fn taken_ref<'r>(
         &mut self,
         refs: impl Iterator<Item = (&'r String, &'r String)>,
@@ -337,7 +340,7 @@ impl UnitOfWork<'_> {
         references.iter().map(|reference| self.resolve(reference)).collect()
     }
 
-    /// The ids along the circle that would close if `task` had to wait for `other`, too.
+    /// The ids along the cycle that would close if `task` had to wait for `other`, too.
     pub(super) fn circle(&mut self, task: Uid, other: Uid) -> Result<Option<Vec<String>>> {
         if !self.write.does_wait_for(other, task)? {
             return Ok(None);
@@ -360,7 +363,7 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// Whether what was judged before decides the act.
+/// Whether earlier judgements decide the act.
 fn asks_for_gates(act: &Act) -> bool {
     match act {
         Act::Claim(terms) | Act::Takeover(terms) => terms.demand.is_some(),
@@ -370,7 +373,7 @@ fn asks_for_gates(act: &Act) -> bool {
     }
 }
 
-/// Some of what a task waits for, as its row counts them.
+/// Some of the tasks that a task waits for, if its counters say that there are any.
 fn waits_for(snapshot: &mut Snapshot<'_>, task: &Task) -> onus_store::Result<Vec<Upstream>> {
     let mut found = Vec::new();
     if task.counts.unmet > 0 {
@@ -383,15 +386,19 @@ fn waits_for(snapshot: &mut Snapshot<'_>, task: &Task) -> onus_store::Result<Vec
     }
     let mut waits_for = Vec::with_capacity(found.len());
     for (task, kind) in found {
-        let lease = if task.leased { snapshot.lease(task.uid, task.token)? } else { None };
+        let lease = snapshot.current_lease(&task)?;
+        let lease = lease.filter(|lease| snapshot.liveness(lease) == Liveness::Live);
+        let is_kept = task.kept.as_ref().is_some_and(|kept| !kept.until.has_come(snapshot.now));
         waits_for.push(Upstream {
             id: snapshot.id(task.number),
             state: task.state,
             kind,
             holder: lease.map(|lease| lease.actor.to_string()),
-            waits: task.counts.unmet > 0
+            waits: is_kept
+                || task.counts.unmet > 0
                 || task.counts.open_children > 0
                 || task.facts.not_before_ms.is_some(),
+            is_used_up: snapshot.policy.has_used_up_attempts(&task),
         });
     }
     Ok(waits_for)

@@ -1,4 +1,4 @@
-//! What concerns more than one task: new tasks with their links, whole plans, reset and retry.
+//! Requests about more than one task: new tasks with their links, whole plans, reset and retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,6 @@ use onus_core::{graph, plan};
 use onus_store::{Direction, Reach, StoreError};
 
 use super::{Effect, Outcome, Result, Stop, UnitOfWork};
-use crate::view::TouchedView;
 
 impl UnitOfWork<'_> {
     pub(super) fn add(&mut self, new: &NewTask) -> Result<Outcome> {
@@ -24,7 +23,7 @@ impl UnitOfWork<'_> {
         let uid = (self.outside.new_uid)(self.now.wall_ms);
         let named = self.named(new, &BTreeMap::new())?;
         self.create(uid, new, &named)?;
-        // Nothing waits for a new task but the parent it was given: only through that one a circle can close.
+        // Nothing waits for a new task except its parent: only through that one can a cycle close.
         if let Some(parent) = named.parent {
             for upstream in &named.deps {
                 if let Some(mut circle) = self.circle(parent, *upstream)? {
@@ -37,8 +36,8 @@ impl UnitOfWork<'_> {
         Ok(Outcome::on(Effect::Task, uid))
     }
 
-    /// Locks what new tasks are linked with: numbers first, then the edges, then the tasks that are there. `ends`: those of
-    /// them that a plan names by what is known of its own entries.
+    /// Locks what new tasks are linked with: numbers first, then the edges, then the existing tasks. `ends`:
+    /// existing tasks that a plan's own entries stand for.
     fn lock_links<'n>(
         &mut self,
         new: impl Iterator<Item = &'n NewTask>,
@@ -52,14 +51,14 @@ impl UnitOfWork<'_> {
         self.write.lock_graph()?;
         for link in links {
             if let TaskLink::Task(reference) = link {
-                // What names nothing is refused when it is its turn.
+                // A reference that names nothing is refused later, when its task is created.
                 ends.extend(self.write.resolve(reference)?);
             }
         }
         Ok(self.write.lock_tasks(&Vec::from_iter(ends), Reach::Rows)?)
     }
 
-    /// Of two that ask for a reference that is one task's only, the second finds the first.
+    /// Locks unique references: of two requests for the same one, the second finds the first one's.
     fn lock_refs<'n>(&mut self, mut new: impl Iterator<Item = &'n NewTask>) -> Result<()> {
         if new.any(|new| self.policy.has_unique(new.facts.refs.keys())) {
             self.write.next_number()?;
@@ -102,7 +101,8 @@ impl UnitOfWork<'_> {
         })
     }
 
-    /// All tasks of a plan, or none. Their uids are given first, so that they can name one another in any order.
+    /// Creates all tasks of a plan, or none. Their uids are assigned first, so that they can refer to one
+    /// another in any order.
     pub(super) fn add_plan(&mut self, plan: &[PlannedTask]) -> Result<Outcome> {
         let order = plan::order(plan, &self.project.prefix)?;
         let mut uids = Vec::with_capacity(plan.len());
@@ -121,7 +121,8 @@ impl UnitOfWork<'_> {
                 None => new.extend(uids.last()),
             }
         }
-        // One that becomes known from now on meets the same origin when it is created, and all of this is run again.
+        // If one of the origins becomes known from now on, creating its task conflicts with it, and the whole
+        // request is run again.
         let known = uids.iter().copied().filter(|uid| !new.contains(uid)).collect();
         self.lock_refs(plan.iter().map(|planned| &planned.task))?;
         self.lock_links(plan.iter().map(|planned| &planned.task), known)?;
@@ -143,7 +144,7 @@ impl UnitOfWork<'_> {
                 let mut named = work.named(&plan[index].task, &by_name)?;
                 named.relate.remove(&uid);
                 grown.extend(named.parent.filter(|parent| !new.contains(parent)));
-                // What is created further down is named once it exists.
+                // Dependencies on tasks that are created later are added once these exist.
                 let (now, then) =
                     named.deps.iter().copied().partition(|on| !new.contains(on) || there.contains(on));
                 named.deps = now;
@@ -161,8 +162,9 @@ impl UnitOfWork<'_> {
             let mut task = self.write.lock_task(uid)?;
             self.append_to_task(uid, &mut task, vec![Draft::new(Body::DepAdded { on })])?;
         }
-        // Nothing that was there waits for a new task but the parents that grew: any circle goes through one of them.
-        if let Some(circle) = graph::circle_from(grown, |uid| self.write.waits_for(uid))? {
+        // No existing task waits for a new one except the parents that got new children: any cycle goes
+        // through one of them.
+        if let Some(circle) = graph::cycle_from(grown, |uid| self.write.waits_for(uid))? {
             let mut labels = Vec::with_capacity(circle.len());
             for uid in circle {
                 labels.push(match uids.iter().position(|planned| *planned == uid && new.contains(&uid)) {
@@ -175,9 +177,9 @@ impl UnitOfWork<'_> {
         Ok(Outcome { task: first, existing: first.is_none(), ..Outcome::of(Effect::Tasks(uids)) })
     }
 
-    /// What a plan that is asked for again became, in its order. `first`: the first task that was created for it.
-    /// What has an origin is found by that; the others were numbered in the order of their creation, which names the
-    /// first one's as its cause.
+    /// The tasks of a plan that is requested again, in its order. `first`: the first task that was created
+    /// for it. Tasks with an origin are found by that; the others were numbered in the order of their
+    /// creation, and their first events name the first one's as their cause.
     pub(super) fn planned_again(&mut self, plan: &[PlannedTask], first: Option<Uid>) -> Result<Vec<Uid>> {
         let mut created = Vec::new();
         let cause = match first {
@@ -210,7 +212,7 @@ impl UnitOfWork<'_> {
         Ok(uids.into_iter().flatten().collect())
     }
 
-    /// The task and all downstream of it, back to open: every one of them, or none.
+    /// Puts a task and everything downstream back to open: all of them, or none.
     pub(super) fn reset(&mut self, root: Uid, reason: &str, force: Option<&Force>) -> Result<Outcome> {
         let mut plan = Vec::new();
         let mut held: Option<(Refusal, u64)> = None;
@@ -236,17 +238,17 @@ impl UnitOfWork<'_> {
                 refusal.message.push_str(&format!("; others hold {} more of the tasks to reset", count - 1));
             }
             let id = self.id_of(root)?;
-            // To claim a task is not what was asked for.
+            // Claiming a task is not what the caller wants here.
             refusal.next.retain(|step| matches!(step, Step::Note { .. }));
             refusal.next.insert(0, Step::PreviewReset(id));
             return Err(refusal.into());
         }
         let mut touched = Vec::with_capacity(plan.len());
         for (task, drafts) in plan {
-            touched.push(self.touched(&task)?);
+            touched.push(self.snapshot().touched_view(&task)?);
             let (uid, mut row) = (task.uid, Some(task));
             self.append_to_task(uid, &mut row, drafts)?;
-            // An override may come first; what caused the rest is the reset.
+            // The cause of what follows is the reset itself, even if an override came before it.
             if let Some(row) = row.filter(|_| uid == root) {
                 let record = self.write.event(uid, row.version)?;
                 self.first = record.and_then(|record| record.uid.parse().ok()).or(self.first);
@@ -255,7 +257,8 @@ impl UnitOfWork<'_> {
         Ok(Outcome::on(Effect::Reset(touched), root))
     }
 
-    /// Another attempt; what dead holders keep downstream is freed, what living ones hold is left alone.
+    /// Begins another attempt. Downstream leases of dead holders are freed, those of live ones are left
+    /// alone.
     pub(super) fn retry(
         &mut self,
         root: Uid,
@@ -284,7 +287,7 @@ impl UnitOfWork<'_> {
         Ok(Outcome::on(Effect::Task, root))
     }
 
-    /// A task, then all downstream of it, each locked with those that count something of it.
+    /// A task, then everything downstream, each locked with the rows that count something of it.
     fn locked_closure(&mut self, root: Uid) -> Result<Vec<Uid>> {
         self.write.lock_graph()?;
         let mut closure = vec![root];
@@ -293,7 +296,7 @@ impl UnitOfWork<'_> {
         Ok(closure)
     }
 
-    /// A task's row as it is until the commit, and the time from when on it is.
+    /// Locks a task's row until the commit and reads it, and then the clock.
     pub(super) fn locked(&mut self, uid: Uid) -> Result<Task> {
         let task = self.lock(uid)?;
         Ok(task.ok_or_else(|| StoreError::Damaged("a task vanished under its lock".to_owned()))?)
@@ -301,7 +304,8 @@ impl UnitOfWork<'_> {
 
     pub(super) fn lock(&mut self, uid: Uid) -> Result<Option<Task>> {
         if let Some(task) = self.rows.task(uid).cloned() {
-            // Locked already: the clock's reading holds, unless something else was waited for since.
+            // Already locked: the clock reading holds, unless the transaction has waited for something else
+            // since.
             if self.write.has_waited() {
                 self.now = self.write.now();
             }
@@ -313,9 +317,5 @@ impl UnitOfWork<'_> {
             self.rows.locked(task.clone());
         }
         Ok(task)
-    }
-
-    fn touched(&mut self, task: &Task) -> Result<TouchedView> {
-        Ok(self.snapshot().touched_view(task)?)
     }
 }

@@ -16,12 +16,13 @@ use onus_core::scope::{Basis, Glob, Reservation, ReservationKind, Scope, Touched
 use onus_core::task::Facts;
 use onus_core::text::Field;
 use onus_core::transition::Verb;
-use onus_store::{EventQuery, Reach, Seats, StoreError, Wanted};
+use onus_store::{EventQuery, Reach, StoreError, Wanted};
 
 use super::{Effect, Outcome, Result, Stop, UnitOfWork};
+use crate::notices::first_of;
 use crate::view::Notice;
 
-/// How many files a title names, and how many the note of finished ad-hoc work does.
+/// How many files a title names, and how many the note of finished ad-hoc work names.
 const TITLE_FILES: usize = 3;
 const NOTE_FILES: usize = 200;
 
@@ -30,13 +31,14 @@ impl UnitOfWork<'_> {
         self.caller.whole.clone_from(&guard.whole);
         let outcome = self.guarded(guard)?;
         if let Some(part) = &guard.touched.part {
-            self.is_running(part)?;
+            self.mark_running(part)?;
         }
         Ok(outcome)
     }
 
-    /// A part of the caller is on files of its own from now. A part that holds a lease shows signs of life itself.
-    fn is_running(&mut self, part: &InstanceId) -> Result<()> {
+    /// Records that a sub-agent of the caller is working on files of its own. One that holds a lease gives
+    /// signs of life itself.
+    fn mark_running(&mut self, part: &InstanceId) -> Result<()> {
         let known = self.write.instance(&self.caller.actor, part)?;
         if known.as_ref().is_some_and(KnownInstance::is_live) {
             return Ok(());
@@ -46,7 +48,7 @@ impl UnitOfWork<'_> {
         Ok(self.write.put_instance(&KnownInstance { ended_at_ms: None, ..known })?)
     }
 
-    /// Whatever parts of a conversation still ran have ended, as far as anybody knows.
+    /// Ends the sub-agents of a conversation that still ran, as far as anybody knows.
     pub(super) fn end_parts(&mut self, actor: &ActorName, whole: &InstanceId) -> Result<()> {
         for part in self.write.running_parts(actor, whole)? {
             self.write.put_instance(&KnownInstance { ended_at_ms: Some(self.now.wall_ms), ..part })?;
@@ -55,46 +57,40 @@ impl UnitOfWork<'_> {
     }
 
     fn guarded(&mut self, guard: &Guard) -> Result<Outcome> {
-        self.heed_loss()?;
-        self.heed_token()?;
+        self.check_no_loss()?;
+        self.check_token()?;
         let held = self.tasks_held()?;
         if let Some(lease) = self.lease_for(&held, guard)? {
-            let first = self.first;
-            self.write.savepoint()?;
             let touch = Act::Touch {
                 paths: guard.paths.clone(),
                 touched: guard.touched.clone(),
                 extent: guard.extent.clone(),
             };
-            match self.on_task(lease.task, &touch, None) {
+            match self.try_part(|work| work.on_task(lease.task, &touch, None))? {
                 Ok(outcome) => {
-                    self.write.release()?;
-                    self.got(&guard.paths);
+                    self.forget_fulfilled_wish(&guard.paths);
                     return Ok(Outcome {
                         effect: Effect::Guarded { adopted: false, is_shown: !guard.is_brief },
                         ..outcome
                     });
                 }
-                Err(Stop::Refused(refusal)) => {
-                    self.undo_part()?;
-                    self.first = first;
+                Err(refusal) => {
                     if !self.is_left_behind(lease)? {
                         return match self.has_outlived_its_process(lease) {
                             true => self.resume(lease, guard),
                             false => Err(refusal.into()),
                         };
                     }
-                    // The task that follows needs a number, and numbers are locked before tasks.
+                    // The next task needs a number, and numbers are locked before tasks.
                     self.write.next_number()?;
                     self.finish_ad_hoc(lease)?;
                 }
-                Err(stop) => return Err(stop),
             }
         }
         match self.policy.unclaimed {
             Unclaimed::Adopt => self.adopt(guard),
             Unclaimed::Warn => {
-                // Whether it collides is found out as if it were adopted.
+                // Adopt the files to find out whether they collide, then undo it.
                 self.write.savepoint()?;
                 let collision = self.adopt(guard).err();
                 self.undo_part()?;
@@ -122,8 +118,9 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// The lease that the files join: in a task's own worktree that task's, else the latest, but what one of them declares is
-    /// nobody else's. A part is recorded there, so that its siblings know.
+    /// The lease that the files join: in a task's own worktree, that task's; otherwise the latest, unless
+    /// another of the leases declares all of the files. A sub-agent is recorded with the files, so that its
+    /// siblings know.
     fn lease_for<'l>(&mut self, held: &'l [Lease], guard: &Guard) -> Result<Option<&'l Lease>> {
         if held.len() < 2 {
             return Ok(held.last());
@@ -143,8 +140,8 @@ impl UnitOfWork<'_> {
         Ok(declared.or(held.last()))
     }
 
-    /// Whoever lost a task since it was last seen here learns that before it writes on.
-    fn heed_loss(&mut self) -> Result<()> {
+    /// Refuses a caller that lost a task since it was last seen here: it must learn that before it writes on.
+    fn check_no_loss(&mut self) -> Result<()> {
         let (actor, instance) = (self.caller.actor.clone(), self.caller.instance.clone());
         let mut lost = self.write.leases_lost_by(&actor, &instance)?;
         // Files belong to tasks: a lost seat is news, and keeps nobody from writing.
@@ -163,8 +160,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// A token that is presented for a task must be current, whatever else its holder has.
-    fn heed_token(&mut self) -> Result<()> {
+    /// Refuses a token presented for a task unless it is current, whatever else its holder has.
+    fn check_token(&mut self) -> Result<()> {
         let Some((Some(reference), token)) = self.request.identity.token.clone() else { return Ok(()) };
         let task = match self.resolve(&reference) {
             Ok(uid) => self.locked(uid)?,
@@ -173,7 +170,7 @@ impl UnitOfWork<'_> {
         };
         let lease = self.write.lease(task.uid, token)?.filter(|lease| lease.actor == self.caller.actor);
         if lease.is_some_and(|lease| !lease.was_superseded(task.token, task.fenced_token)) {
-            // Whoever has finished by itself lost nothing.
+            // A holder that finished by itself lost nothing.
             return Ok(());
         }
         self.caller.token = Some(token);
@@ -181,26 +178,28 @@ impl UnitOfWork<'_> {
         Ok(check_fence(&self.view(&task, &evidence))?)
     }
 
-    /// Ad-hoc work whose lease lapsed and cannot be renewed (held too long, its process is gone and the conversation goes on
-    /// in another, or somebody has one of its files now) is finished, and a new one begun.
+    /// Whether this is ad-hoc work whose lease lapsed and cannot be renewed: it was held too long, its
+    /// process is gone and the conversation continues in another, or somebody has one of its files now. Then
+    /// it is finished, and new work is begun.
     fn is_left_behind(&mut self, lease: &Lease) -> Result<bool> {
         let is_live = lease.liveness(&self.now, self.seen(Some(lease))) == Liveness::Live;
         Ok(!is_live && self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc))
     }
 
-    /// Whether the conversation goes on in another process than the lease was bound to.
+    /// Whether the conversation continues in another process than the lease was bound to.
     fn has_outlived_its_process(&self, lease: &Lease) -> bool {
         let seen = self.seen(Some(lease));
         let is_live = lease.liveness(&self.now, seen) == Liveness::Live;
         !is_live && matches!(seen, Seen::Dead | Seen::EarlierBoot { .. })
     }
 
-    /// A planned task goes on where its conversation does, if claim's whole check passes for all that it reserved. The lease is a
-    /// new one: whatever the dead process left running has the old token, and is fenced.
+    /// Continues a planned task in the conversation's new process, if everything that it reserved passes the
+    /// whole check of a claim. The lease is a new one: whatever the dead process left running has the old
+    /// token, and is fenced.
     fn resume(&mut self, lease: &Lease, guard: &Guard) -> Result<Outcome> {
         let mut terms =
             Terms { ttl_ms: lease.grant.ttl_ms, shared: lease.grant.mode == Mode::Shared, ..bound_to(guard) };
-        // What was declared is declared again, and each file touched where it was touched.
+        // Declare again what was declared, and touch each file where it was touched.
         let mut touched: BTreeMap<Touched, Vec<String>> = BTreeMap::new();
         for Reservation { glob, basis, .. } in self.write.scope_of(lease.task, lease.token)? {
             match basis {
@@ -220,7 +219,7 @@ impl UnitOfWork<'_> {
                 self.on_task(lease.task, &Act::Touch { paths, touched, extent: guard.extent.clone() }, None)?;
             outcome.notices.extend(again.notices);
         }
-        self.got(&guard.paths);
+        self.forget_fulfilled_wish(&guard.paths);
         let id = self.snapshot().id_of(lease.task)?;
         let message = format!("you continue {id}: the process that held it for you is gone");
         outcome.notices.push(Notice::info(message).next(Step::show(&id)));
@@ -229,7 +228,7 @@ impl UnitOfWork<'_> {
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {
         let scope = asked(guard)?;
-        let title = format!("ad hoc: {}", one_line(&some_of(&guard.paths, TITLE_FILES)));
+        let title = format!("ad hoc: {}", one_line(&first_of(&guard.paths, TITLE_FILES)));
         let facts = Facts { ad_hoc: true, ..Facts::default() };
         let new = NewTask { facts, ..NewTask::titled(shortened(title, Field::Title.max_bytes())) };
         let uid = self.add(&new)?.task.ok_or_else(|| Refusal::new(Code::Unexpected, "no task was added"))?;
@@ -250,20 +249,20 @@ impl UnitOfWork<'_> {
                 at_ms: self.now.wall_ms,
             })?;
         }
-        self.got(&guard.paths);
+        self.forget_fulfilled_wish(&guard.paths);
         Ok(Outcome { effect: Effect::Guarded { adopted: true, is_shown: true }, ..outcome })
     }
 
-    /// What it wanted and was refused, it has now.
-    fn got(&mut self, paths: &[String]) {
+    /// Forgets what the caller wanted and was refused, if it has it now.
+    fn forget_fulfilled_wish(&mut self, paths: &[String]) {
         let has_it = |wants: &Wanted| wants.path.as_ref().is_some_and(|path| paths.contains(path));
         if self.before.wants.as_ref().is_some_and(has_it) {
             self.before.wants = None;
         }
     }
 
-    /// Files that a tool has changed are marked in whatever the conversation or a part of it holds: by which of them a file was
-    /// touched makes no difference to whether it was changed.
+    /// Marks files that a tool has changed, in every lease of the conversation and its sub-agents: which of
+    /// them touched a file makes no difference to whether it was changed.
     pub(super) fn changed(&mut self, changed: &ChangedFiles) -> Result<Outcome> {
         let files: Scope = changed.paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
         let whole = self.caller.instance.clone();
@@ -277,7 +276,7 @@ impl UnitOfWork<'_> {
         held.retain(|_, lease| lease.actor == self.caller.actor && whole.is_one_with(&lease.instance));
         self.write.lock_tasks(&held.keys().copied().collect::<Vec<_>>(), Reach::Rows)?;
         for (task, lease) in held {
-            self.speak_for(&lease.instance);
+            self.act_as(&lease.instance);
             self.on_task(task, &Act::Change(changed.clone()), None)?;
         }
         self.caller.instance = whole;
@@ -301,8 +300,8 @@ impl UnitOfWork<'_> {
             self.write.lock_tasks(&tasks, Reach::Neighbours)?;
         }
         for lease in held {
-            // What a part of the conversation holds, only that part ends.
-            self.speak_for(&lease.instance);
+            // Only the sub-agent that holds a lease ends it.
+            self.act_as(&lease.instance);
             match presence {
                 Presence::Here | Presence::TurnBegun | Presence::Asks | Presence::ToolOver { .. } => {}
                 Presence::TurnOver => resting.push(lease),
@@ -320,9 +319,9 @@ impl UnitOfWork<'_> {
                 }
             }
         }
-        // After all that needs the row of a task: what rests locks what is reserved.
+        // After everything that needs a task's row: resting locks what is reserved.
         for lease in &resting {
-            self.speak_for(&lease.instance);
+            self.act_as(&lease.instance);
             self.rest(lease)?;
         }
         self.caller.instance = whole;
@@ -335,27 +334,24 @@ impl UnitOfWork<'_> {
         Ok(Outcome::of(Effect::Present(ended)))
     }
 
-    /// The caller, or a part of it. Turns are the whole conversation's: its parts are measured by their signs of life.
-    pub(super) fn speak_for(&mut self, instance: &InstanceId) {
+    /// Acts as the caller or as a sub-agent of it. Turns are the whole conversation's: sub-agents are
+    /// measured by their signs of life.
+    pub(super) fn act_as(&mut self, instance: &InstanceId) {
         self.caller.in_turn = self.before.in_turn && *instance == self.request.identity.instance;
         self.caller.instance = instance.clone();
     }
 
-    /// What the caller's sub-agents hold. Not every harness tells when one of them stops: they rest and end with the whole, and
-    /// one that works on in the background shows it by its next action.
+    /// The leases of the caller's sub-agents. Not every harness reports when one of them stops: they rest and
+    /// end with the whole conversation, and one that continues in the background shows it by its next action.
     fn leases_of_parts(&mut self) -> Result<Vec<Lease>> {
         let parts = format!("{}/", self.caller.instance);
-        let mut leases: Vec<Lease> =
-            self.write.open_leases(u64::from(u32::MAX))?.into_iter().map(|(_, lease)| lease).collect();
-        for seat in self.write.seats(Seats::Leased, u64::from(u32::MAX))? {
-            leases.extend(self.write.lease(seat.uid, seat.token)?);
-        }
+        let mut leases = self.write.unended_leases()?;
         leases
             .retain(|lease| lease.actor == self.caller.actor && lease.instance.as_str().starts_with(&parts));
         Ok(leases)
     }
 
-    /// From now on the lease is not worked on and its TTL counts, until its holder goes on.
+    /// From now on the lease is not worked on and its TTL counts, until its holder continues.
     fn rest(&mut self, lease: &Lease) -> Result<()> {
         let now = self.lock_deadlines()?;
         let Some(lease) = self.write.lock_leases(&[(lease.task, lease.token)])?.pop() else {
@@ -378,7 +374,8 @@ impl UnitOfWork<'_> {
         self.set_pulses(vec![(lease.task, lease.token, pulse)])
     }
 
-    /// True: it was ad-hoc work, and it has ended: done, or dropped if nothing came of it as far as its tools reported.
+    /// Ends ad-hoc work: as done, or as dropped if its tools reported no change. False: it is not ad-hoc
+    /// work, or cannot be ended any more.
     fn finish_ad_hoc(&mut self, lease: &Lease) -> Result<bool> {
         if !self.write.task(lease.task)?.is_some_and(|task| task.facts.ad_hoc) {
             return Ok(false);
@@ -393,13 +390,14 @@ impl UnitOfWork<'_> {
         };
         let files: Vec<String> = files.into_iter().collect();
         let note = match files.is_empty() {
-            false => format!("{what}: {}", some_of(&files, NOTE_FILES)),
+            false => format!("{what}: {}", first_of(&files, NOTE_FILES)),
             true => "no change was reported".to_owned(),
         };
         self.finish(lease, verb, Some(shortened(note, Field::Note.max_bytes())))
     }
 
-    /// The files that were changed under a lease, as the ledger has it: what the lease no longer reserves was changed all the same.
+    /// The files that were changed under a lease, according to the ledger: a file that the lease no longer
+    /// reserves was still changed.
     fn changed_under(&mut self, lease: &Lease) -> Result<BTreeSet<String>> {
         let query = EventQuery {
             stream: Some(lease.task),
@@ -419,25 +417,36 @@ impl UnitOfWork<'_> {
         Ok(files)
     }
 
-    pub(super) fn undo_part(&mut self) -> Result<()> {
+    /// Runs a part of the request. If it is refused, only this part is undone.
+    pub(super) fn try_part<T>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<std::result::Result<T, Refusal>> {
+        let first = self.first;
+        self.write.savepoint()?;
+        match part(self) {
+            Ok(done) => {
+                self.write.release()?;
+                Ok(Ok(done))
+            }
+            Err(Stop::Refused(refusal)) => {
+                self.undo_part()?;
+                self.first = first;
+                Ok(Err(refusal))
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn undo_part(&mut self) -> Result<()> {
         self.rows.forget();
         Ok(self.write.undo()?)
     }
 
-    /// False: that is not possible any more, and is left as it is.
+    /// False: that is no longer possible, and nothing was changed.
     fn finish(&mut self, lease: &Lease, verb: Verb, message: Option<String>) -> Result<bool> {
-        self.write.savepoint()?;
-        match self.on_task(lease.task, &Act::Move { verb, message, uncommitted: None, demand: None }, None) {
-            Ok(_) => {
-                self.write.release()?;
-                Ok(true)
-            }
-            Err(Stop::Refused(_)) => {
-                self.undo_part()?;
-                Ok(false)
-            }
-            Err(stop) => Err(stop),
-        }
+        let act = Act::moved(verb, message);
+        Ok(self.try_part(|work| work.on_task(lease.task, &act, None))?.is_ok())
     }
 }
 
@@ -451,7 +460,7 @@ fn asked(guard: &Guard) -> std::result::Result<Scope, Refusal> {
         .map_err(Refusal::from)
 }
 
-/// The terms of a lease that lasts as long as the agent's process, where the agent works.
+/// The terms of a lease that lasts as long as the agent's process, in the agent's worktree.
 fn bound_to(guard: &Guard) -> Terms {
     Terms {
         process: guard.process.clone(),
@@ -462,7 +471,7 @@ fn bound_to(guard: &Guard) -> Terms {
     }
 }
 
-/// Files by their own names, where a glob is one.
+/// Files by their own names; globs that are not files as they are.
 fn files_of(scope: &Scope) -> impl Iterator<Item = String> {
     scope.globs().iter().map(|glob| glob.path().unwrap_or(glob.as_str()).to_owned())
 }
@@ -471,7 +480,7 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
-/// Cut to what can be kept.
+/// Truncates a text to what can be stored.
 fn shortened(mut text: String, most_bytes: usize) -> String {
     const CUT: &str = "…";
     if text.len() > most_bytes {
@@ -480,13 +489,4 @@ fn shortened(mut text: String, most_bytes: usize) -> String {
         text.push_str(CUT);
     }
     text
-}
-
-/// The first of some names, and how many more there are.
-fn some_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
-    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
-    match names.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }

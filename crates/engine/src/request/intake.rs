@@ -1,4 +1,4 @@
-//! An ask that came by some channel: the one task of its origin.
+//! An ask from a channel: the one task of its origin.
 
 use onus_core::command::{Act, Intake};
 use onus_core::ids::{Uid, Version};
@@ -8,7 +8,8 @@ use onus_core::text::{Field, TextKey};
 use super::{Effect, Outcome, Result, UnitOfWork};
 
 impl UnitOfWork<'_> {
-    /// Creates the task, or finds it. What the channel says differently by now is recorded only if that is asked for.
+    /// Creates the task, or finds it. What the channel says differently by now is recorded only if `refresh`
+    /// is set.
     pub(super) fn intake(&mut self, intake: &Intake) -> Result<Outcome> {
         let outcome = self.add(&intake.new)?;
         let found = outcome.task.filter(|_| outcome.existing);
@@ -26,7 +27,7 @@ impl UnitOfWork<'_> {
         if !intake.refresh {
             return Ok(asked(outcome, Vec::new()));
         }
-        // What is compared must not change before it is edited.
+        // Lock: what is compared must not change before it is edited.
         let task = self.locked(uid)?;
         let title = self.kept(uid, Some(task.title_version), Field::Title)?;
         let body = self.kept(uid, task.body_version, Field::Body)?;
@@ -49,7 +50,7 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// What of a task an intake changed, as its answer says it.
+/// What an intake changed of a task, for its answer.
 pub(super) fn named(changed: &[AskField]) -> Vec<String> {
     changed.iter().map(ToString::to_string).collect()
 }

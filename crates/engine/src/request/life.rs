@@ -1,4 +1,4 @@
-//! Signs of life: a caller that changes something shows that it lives, which renews its leases.
+//! Signs of life: a caller that changes something shows that it is alive, which renews its leases.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl UnitOfWork<'_> {
         let now = self.lock_deadlines()?;
         let Some(lease) = self.write.lease(task, token)? else { return Ok(()) };
         if now.is_some() && !self.is_live(&lease, now.as_ref()) {
-            // It lapsed while this waited: whether it may go on is another question.
+            // It lapsed while this waited: whether it may continue has to be decided again.
             return Err(StoreError::Again.into());
         }
         let now = now.unwrap_or_else(|| self.now.clone());
@@ -38,7 +38,7 @@ impl UnitOfWork<'_> {
         Ok(self.write.pulse(&pulses)?)
     }
 
-    /// Before deadlines are moved. None: nothing was waited for, and the time is what it was.
+    /// Must come before deadlines are moved. None: it did not wait, and the time is unchanged.
     pub(super) fn lock_deadlines(&mut self) -> Result<Option<Moment>> {
         Ok(if self.write.lock_deadlines()? { Some(self.write.now()) } else { None })
     }
@@ -48,53 +48,56 @@ impl UnitOfWork<'_> {
         lease.ended.is_none() && liveness == Liveness::Live
     }
 
-    /// A changing command shows that the caller lives: the live ones of the leases that it holds are renewed.
-    /// `progressed`: the task on which something came of it.
+    /// Renews the live leases that the caller holds: a changing command shows that it is alive. `progressed`:
+    /// the task on which it made progress.
     pub(super) fn sign_of_life(&mut self, progressed: Option<Uid>, held: &mut [Lease]) -> Result<()> {
-        // One known only by its folder may be another conversation: it renews nothing silently.
+        // A caller known only by its folder may be another conversation: it renews nothing silently.
         if self.caller.known_by == KnownBy::Worktree {
             return Ok(());
         }
-        // First the one that was worked on, whose row is waited for; of the others none is, so that no two wait for
-        // one another.
+        // First the lease that was worked on, whose row may be waited for. The other rows are never waited
+        // for, so no two callers wait for one another.
         if let Some(lease) = held.iter_mut().find(|lease| progressed == Some(lease.task))
             && self.is_live(lease, None)
         {
-            // Another command of this caller may have the row, and come to nothing.
+            // Another command of this caller may have locked the row, and still be refused.
             self.pulse(lease.task, lease.token, None, true)?;
             let work = self.policy.work_after(lease, self.sign(&self.now));
             lease.pulse = beat(lease, &self.now, None, true, work);
         }
         let policy = self.policy;
-        self.live_on_beside(progressed, held, |lease, sign| policy.work_after(lease, sign))
+        self.renew_others(progressed, held, |lease, sign| policy.work_after(lease, sign))
     }
 
-    /// A turn begins: every lease of the caller's is worked on from now.
+    /// A turn begins: every lease of the caller is worked on from now.
     pub(super) fn turn_begun(&mut self, held: &mut [Lease]) -> Result<()> {
-        self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
-            true => lease.pulse.work.clone().in_new_turn(&lease.pulse.last, sign),
-            false => lease.pulse.work.clone(),
-        })
+        self.renew_measuring(held, Work::in_new_turn)
     }
 
-    /// A person is asked: every lease of the caller's waits from now.
+    /// A person is asked: every lease of the caller waits from now.
     pub(super) fn asking(&mut self, held: &mut [Lease]) -> Result<()> {
-        self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
-            true => lease.pulse.work.clone().asking(&lease.pulse.last, sign),
-            false => lease.pulse.work.clone(),
-        })
+        self.renew_measuring(held, Work::asking)
     }
 
-    /// A tool has run for so long.
+    /// A tool has run for this long.
     pub(super) fn tool_over(&mut self, held: &mut [Lease], ran_ms: i64) -> Result<()> {
-        self.live_on_beside(None, held, |lease, sign| match lease.measures_work() {
-            true => lease.pulse.work.clone().after_tool(&lease.pulse.last, sign, ran_ms),
+        self.renew_measuring(held, |work, last, sign| work.after_tool(last, sign, ran_ms))
+    }
+
+    /// Renews all leases. `change`: what becomes of the work of those that measure it, since their last sign of life.
+    fn renew_measuring(
+        &mut self,
+        held: &mut [Lease],
+        change: impl Fn(Work, &Moment, Sign<'_>) -> Work,
+    ) -> Result<()> {
+        self.renew_others(None, held, |lease, sign| match lease.measures_work() {
+            true => change(lease.pulse.work.clone(), &lease.pulse.last, sign),
             false => lease.pulse.work.clone(),
         })
     }
 
-    /// Renews all but the one that was worked on.
-    fn live_on_beside(
+    /// Renews all but the lease that was worked on.
+    fn renew_others(
         &mut self,
         progressed: Option<Uid>,
         held: &mut [Lease],
@@ -107,11 +110,11 @@ impl UnitOfWork<'_> {
             return Ok(());
         }
         let (now, due) = match self.lock_deadlines()? {
-            // Nothing was waited for: each is as this transaction has just read it.
+            // It did not wait: each lease is as this transaction has just read it.
             None => (self.now.clone(), due),
             Some(now) => {
                 let keys: Vec<_> = due.iter().map(|lease| (lease.task, lease.token)).collect();
-                // Whoever has one just now is at work on it: that is a sign of life, or its end.
+                // A transaction that has locked one is working on it: that is a sign of life, or its end.
                 let mut locked = self.write.lock_leases(&keys)?;
                 locked.retain(|lease| self.is_live(lease, Some(&now)) && self.is_due(lease));
                 (now, locked)
@@ -146,25 +149,18 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// What was news to the caller is no longer, if it hears the answer.
+    /// Records that the caller was seen, if it hears the answer: then what was news to it no longer is.
     pub(super) fn remember_caller(&mut self) -> Result<()> {
-        let seen_at_ms = self.before.seen_at_ms.filter(|_| !self.request.command.is_heard());
+        let seen_at_ms = self.seen_before_ms.filter(|_| !self.request.command.is_heard());
         let known = KnownInstance {
-            actor: self.caller.actor.clone(),
-            instance: self.caller.instance.clone(),
-            process: self.before.process.clone(),
-            group: self.before.group,
             seen_at_ms: seen_at_ms.unwrap_or(self.now.wall_ms),
-            in_turn: self.before.in_turn,
-            wants: self.before.wants.clone(),
-            registered_at_ms: self.before.registered_at_ms,
             ended_at_ms: match self.request.command {
                 Command::Presence(Presence::Gone) => Some(self.now.wall_ms),
-                // A hook speaks for it: it goes on.
+                // A hook acts for it, so it is still running.
                 Command::Presence(_) | Command::Guard(_) | Command::Look(_) | Command::Changed(_) => None,
                 _ => self.before.ended_at_ms,
             },
-            read: self.before.read.clone(),
+            ..self.before.clone()
         };
         Ok(self.write.put_instance(&known)?)
     }

@@ -1,31 +1,36 @@
-//! What a look at a worktree found changed: those concerned are told, and what nobody has joins the writer's work.
+//! What a look at a worktree found changed: those concerned are told, and files that nobody has join the
+//! writer's work.
 //!
-//! **Nobody is blamed for another's write.** A change has suspects: the conversations whose commands ran while it happened. What
-//! is told is just that, as somebody without hooks may have written meanwhile. One suspect counts as the writer. If there are several, the holder of the file hears that it changed, and no more can be said. If the only
-//! one is the holder itself, there is nothing to say. If no command ran, one that was left in the background may have: then the
-//! holder hears it where others have run commands in this worktree.
+//! **Nobody is blamed for another's write.** A change has suspects: the conversations whose commands ran
+//! while it happened. Exactly that is reported, since somebody without hooks may have written at the same
+//! time. A single suspect counts as the writer. If there are several, the holder of the file is told that it
+//! changed, and no more can be said. If the only suspect is the holder itself, there is nothing to report. If
+//! no command ran, one left in the background may have written: then the holder is told if others have run
+//! commands in this worktree.
 //!
-//! **Whose a file is, the leases say, as for an edit.** A file that another touched in a worktree of its own is not another's here: it
-//! joins, and both hear of the merge to come. A conversation and its parts are not others to each other. What was yielded is
-//! no longer its former owner's. What joins has been changed already, and so is what the writer had touched before.
+//! **Leases say whose a file is, as for an edit.** A file that another conversation touched in a worktree of
+//! its own is not another's here: it joins, and both are told of the merge to come. A conversation and its
+//! sub-agents are not others to each other. A yielded file no longer belongs to its former holder. Files that
+//! join were already changed, as were those that the writer had touched before.
 
 use onus_core::actor::{ActorName, InstanceId, PendingKind, PendingNotice};
-use onus_core::command::{Act, ChangedFiles, FileChange, Guard, Look, Party};
+use onus_core::command::{Act, ChangedFiles, FileChange, Guard, Look, Runner};
 use onus_core::decide::Rival;
 use onus_core::lease::Lease;
 use onus_core::policy::ScopeMode;
 use onus_core::quote;
 use onus_core::scope::{Basis, Glob, Reservation, Scope, collide};
 
-use super::{Effect, Outcome, Result, Stop, UnitOfWork};
+use super::{Effect, Outcome, Result, UnitOfWork};
+use crate::notices::first_of;
 use crate::snapshot::Snapshot;
 use crate::view::Notice;
 
-/// What a look comes to.
+/// The result of a look.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) strays: Vec<PendingNotice>,
-    /// What nobody has, and joins the caller's work.
+    /// Files that nobody has, which join the caller's work.
     pub(crate) joining: Vec<String>,
 }
 
@@ -44,7 +49,7 @@ impl Snapshot<'_> {
             ScopeMode::Strict | ScopeMode::Warn => self.rivals(&seen)?,
         };
         let (shared, across) = (&self.policy.scope_shared, self.policy.across_worktrees);
-        // Whether a lease has a file that is changed in this worktree.
+        // Whether a lease reserves a file that is changed in this worktree.
         let has = |held: &Rival, path: &str| {
             let Ok(glob) = Glob::literal(path) else { return false };
             let here = Reservation::new(glob, Basis::Touched(touched.clone()));
@@ -80,7 +85,7 @@ impl Snapshot<'_> {
                 true => held
                     .reserved
                     .iter()
-                    .any(|row| row.glob.matches(path) && row.is_good_in(touched.worktree.as_ref())),
+                    .any(|row| row.glob.matches(path) && row.applies_in(touched.worktree.as_ref())),
                 false => has(held, path),
             };
             !shared.covers(path) && !holders.iter().any(is_had)
@@ -89,13 +94,13 @@ impl Snapshot<'_> {
         Ok(findings)
     }
 
-    /// Parties under the names that leases have. Two commands of one conversation are one suspect.
-    fn behind(&mut self, parties: &[Party]) -> onus_store::Result<Vec<Party>> {
-        let mut behind: Vec<Party> = Vec::with_capacity(parties.len());
-        for party in parties {
-            let actor = self.read.alias(&party.actor)?.unwrap_or_else(|| party.actor.clone());
-            if !behind.iter().any(|known| known.actor == actor && known.conversation == party.conversation) {
-                behind.push(Party { actor, ..party.clone() });
+    /// Runners under the actor names that leases have. Two commands of one conversation are one suspect.
+    fn behind(&mut self, runners: &[Runner]) -> onus_store::Result<Vec<Runner>> {
+        let mut behind: Vec<Runner> = Vec::with_capacity(runners.len());
+        for runner in runners {
+            let actor = self.read.alias(&runner.actor)?.unwrap_or_else(|| runner.actor.clone());
+            if !behind.iter().any(|known| known.actor == actor && known.conversation == runner.conversation) {
+                behind.push(Runner { actor, ..runner.clone() });
             }
         }
         Ok(behind)
@@ -119,36 +124,22 @@ impl UnitOfWork<'_> {
         Ok(outcome)
     }
 
-    /// What the caller had touched before is changed now. Where that cannot be said any more, nothing is.
+    /// Marks what the caller had touched before as changed. If that is no longer possible, nothing is marked.
     fn mark(&mut self, changed: &ChangedFiles) -> Result<()> {
-        let first = self.first;
-        self.write.savepoint()?;
-        match self.changed(changed) {
-            Ok(_) => Ok(self.write.release()?),
-            Err(Stop::Refused(_)) => {
-                self.undo_part()?;
-                self.first = first;
-                Ok(())
-            }
-            Err(stop) => Err(stop),
-        }
+        self.try_part(|work| work.changed(changed)).map(drop)
     }
 
-    /// Files that were changed already join the caller's work, if they may. Otherwise the caller hears why not.
+    /// Adds files that were already changed to the caller's work, if possible. Otherwise the caller is told
+    /// why not.
     fn join(&mut self, guard: &Guard) -> Result<Outcome> {
-        let first = self.first;
-        self.write.savepoint()?;
-        match self.guard_changed(guard) {
+        match self.try_part(|work| work.guard_changed(guard))? {
             Ok(mut outcome) => {
-                self.write.release()?;
                 let whose = if outcome.task.is_some() { "reserved for you now" } else { "not reserved" };
                 let message = format!("while your command ran, {} changed: {whose}", listed(&guard.paths));
                 outcome.notices.insert(0, Notice::info(message));
                 Ok(outcome)
             }
-            Err(Stop::Refused(refusal)) => {
-                self.undo_part()?;
-                self.first = first;
+            Err(refusal) => {
                 let mut outcome = Outcome::of(Effect::Guarded { adopted: false, is_shown: false });
                 let message = format!(
                     "while your command ran, {} changed: not reserved, {}",
@@ -158,11 +149,10 @@ impl UnitOfWork<'_> {
                 outcome.notices.push(Notice::info(message));
                 Ok(outcome)
             }
-            Err(stop) => Err(stop),
         }
     }
 
-    /// The task is locked by then: nothing is locked after what is reserved.
+    /// The task is already locked here: after reservations are locked, nothing else may be.
     fn guard_changed(&mut self, guard: &Guard) -> Result<Outcome> {
         let outcome = self.guard(guard)?;
         if let Some(task) = outcome.task {
@@ -174,25 +164,23 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// Whose command changed a lease's file: None if there is nothing to tell its holder, `Some(None)` if that cannot be told.
-fn writer<'a>(lease: &Lease, suspects: &'a [Party], lingering: &[Party]) -> Option<Option<&'a Party>> {
+/// Whose command changed a lease's file. None: there is nothing to tell its holder; `Some(None)`: nobody can
+/// tell.
+fn writer<'a>(lease: &Lease, suspects: &'a [Runner], lingering: &[Runner]) -> Option<Option<&'a Runner>> {
     match suspects {
-        [] => lingering.iter().any(|party| !is_of(lease, &party.actor, &party.conversation)).then_some(None),
+        [] => {
+            lingering.iter().any(|runner| !is_of(lease, &runner.actor, &runner.conversation)).then_some(None)
+        }
         [only] => (!is_of(lease, &only.actor, &only.conversation)).then_some(Some(only)),
         _ => Some(None),
     }
 }
 
-/// Whether a lease is a conversation's own, or its parts'.
+/// Whether a lease belongs to a conversation or its sub-agents.
 fn is_of(lease: &Lease, actor: &ActorName, whole: &InstanceId) -> bool {
     lease.actor == *actor && (lease.instance == *whole || whole.has_part(&lease.instance))
 }
 
 fn listed(paths: &[String]) -> String {
-    const MOST: usize = 5;
-    let named: Vec<String> = paths.iter().take(MOST).map(|path| quote::name(path)).collect();
-    match paths.len() - named.len() {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
+    first_of(&paths.iter().map(|path| quote::name(path)).collect::<Vec<_>>(), 5)
 }

@@ -34,7 +34,6 @@ use onus_store::{CallerRows, KnownInstance, StoreError, Window, Write};
 
 use crate::execution::{Purpose, SignOfLife};
 use crate::landing::Unsettled;
-use crate::notices::CallerRecord;
 use crate::orphans::Orphan;
 use crate::view::{Notice, TouchedView};
 use crate::{Identity, Outside, Reply, Request};
@@ -45,9 +44,9 @@ pub(crate) use target::resolve;
 /// Why a request ends without an answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It was refused: undo it alone.
+    /// It was refused: undo only this request.
     Refused(Refusal),
-    /// The store failed: nothing in the batch can be kept.
+    /// The store failed: nothing of the batch can be kept.
     Failed(StoreError),
     /// A dead holder's processes must be ended first: then the batch is run again.
     Orphan(Orphan),
@@ -56,7 +55,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// The same for a question, which grants nothing and so meets no orphans.
+    /// The same for a query, which grants nothing and so meets no orphans.
     pub(crate) fn of_reader(self) -> std::result::Result<Refusal, StoreError> {
         match self {
             Stop::Refused(refusal) => Ok(refusal),
@@ -92,17 +91,19 @@ pub(crate) struct UnitOfWork<'a> {
     project: Project,
     actor: Actor,
     caller: Caller,
-    /// When the caller was last seen before this request, for what is news to it.
-    before: CallerRecord,
+    /// The caller's instance as recorded before this request, and what this request changes of it.
+    before: KnownInstance,
+    /// When the caller was last seen before this request: decides what is news to it. None: never.
+    seen_before_ms: Option<i64>,
     /// The first event of this request: the cause of those that follow.
     first: Option<Uid>,
-    /// The reasons that lie beside an event of this request already.
+    /// The reasons already stored with an event of this request.
     said: BTreeSet<String>,
     /// Leases that were lost, whose files are to be kept once this is committed.
     due: Vec<(Uid, Token)>,
     /// Things the caller should know.
     remarks: Vec<String>,
-    /// Process groups that were ended for this batch.
+    /// Process groups already ended for this batch.
     pub(crate) ended_groups: &'a [u32],
     pub(crate) purpose: Purpose,
 }
@@ -111,7 +112,7 @@ pub(crate) struct UnitOfWork<'a> {
 struct Outcome {
     effect: Effect,
     task: Option<Uid>,
-    /// The lease it got.
+    /// The lease it obtained.
     token: Option<Token>,
     notices: Vec<Notice>,
     existing: bool,
@@ -120,7 +121,7 @@ struct Outcome {
 
 enum Effect {
     Task,
-    /// What of a task that was there an ask changed.
+    /// What an ask changed of an existing task.
     Asked(Vec<AskField>),
     Tasks(Vec<Uid>),
     Reset(Vec<TouchedView>),
@@ -140,7 +141,7 @@ enum Effect {
     },
     Present(Vec<Uid>),
     Sealed,
-    /// The kinds of the events that were taken back.
+    /// The kinds of the events that were undone.
     Undone(Vec<String>),
 }
 
@@ -183,7 +184,9 @@ impl<'a> UnitOfWork<'a> {
         let CallerRows { project, name: actor, actor: known, instance: seen } =
             write.caller(actor, instance)?;
         let now = write.now();
-        let before = CallerRecord::from(seen);
+        let seen_before_ms = seen.as_ref().map(|seen| seen.seen_at_ms);
+        let before =
+            seen.unwrap_or_else(|| KnownInstance::seen(actor.clone(), instance.clone(), now.wall_ms));
         let caller = Caller {
             actor: actor.clone(),
             instance: instance.clone(),
@@ -208,6 +211,7 @@ impl<'a> UnitOfWork<'a> {
             actor: row,
             caller,
             before,
+            seen_before_ms,
             first: None,
             said: BTreeSet::new(),
             due: Vec::new(),
@@ -233,7 +237,7 @@ impl<'a> UnitOfWork<'a> {
         let progressed = outcome.task.filter(|_| request.command.is_progress());
         let mut rows = self.closing(outcome.shown())?;
         match request.command.itself() {
-            // Whoever says that it rests is not woken by saying so.
+            // Reporting the end of a turn does not wake the caller's leases.
             Command::Presence(Presence::TurnOver | Presence::Gone) | Command::Used(_) => {}
             Command::Presence(Presence::TurnBegun) => self.turn_begun(&mut rows.held)?,
             Command::Presence(Presence::Asks) => self.asking(&mut rows.held)?,
@@ -248,8 +252,8 @@ impl<'a> UnitOfWork<'a> {
         self.reply(outcome, &rows, false)
     }
 
-    /// The sign of life that an earlier request of a batch owes.
-    pub(crate) fn live_on(mut self) -> Result<()> {
+    /// Gives the sign of life that an earlier request of a batch owes.
+    pub(crate) fn give_owed_sign(mut self) -> Result<()> {
         let mut held = self.write.leases_held_by(&self.caller.actor, &self.caller.instance)?;
         self.sign_of_life(None, &mut held)
     }
@@ -288,11 +292,11 @@ impl<'a> UnitOfWork<'a> {
             Command::SetTier { actor, tier } => self.set_tier(actor, *tier),
             Command::AddAlias { actor, alias } => self.add_alias(actor, alias),
             Command::RegisterInstance { actor, instance, process, group } => {
-                let actor = self.introduced(actor)?;
-                // One that goes on in another process has not heard what happened meanwhile.
+                let actor = self.ensure_actor(actor)?;
+                // A conversation that continues in another process has not heard what happened meanwhile.
                 let before = self.write.instance(&actor, instance)?;
                 if before.as_ref().is_none_or(|before| before.process.as_ref() != Some(process)) {
-                    // A part whose end nobody reported does not outlive its process.
+                    // A sub-agent whose end nobody reported does not outlive its process.
                     self.end_parts(&actor, instance)?;
                 }
                 let known = KnownInstance {
@@ -322,7 +326,7 @@ impl<'a> UnitOfWork<'a> {
             }
             Command::SealTimesheet { month, zone, since_ms, until_ms } => {
                 let window = Window { since_ms: *since_ms, until_ms: *until_ms };
-                // Two that seal at once: the second finds the first.
+                // If two seal at once, the second finds the first one's seal.
                 self.write.lock_project()?;
                 let actors = self.snapshot().hours_to_seal(month, window)?;
                 let (month, zone) = (month.clone(), zone.clone());

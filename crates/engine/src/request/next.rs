@@ -1,4 +1,4 @@
-//! `claim --next`: the best task that the caller may take, in one transaction.
+//! `claim --next`: the best task that the caller may claim, in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use onus_core::decide::can_be_taken_over;
 use onus_core::ids::Uid;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::Task;
-use onus_store::Patience;
+use onus_store::OnLocked;
 
 use super::{Outcome, Result, Stop, UnitOfWork};
 use crate::snapshot::Snapshot;
 
 impl UnitOfWork<'_> {
-    /// Fresh work first, then what lapsed. A person's task is never handed out.
+    /// Fresh work first, then lapsed leases. A person's task is never handed out.
     pub(super) fn claim_next(&mut self, terms: &Terms) -> Result<Outcome> {
         let act = Act::Claim(terms.clone());
-        let (fresh, left_out) = self.claim_fresh(terms, &act, Patience::Skip)?;
+        let (fresh, left_out) = self.claim_fresh(terms, &act, OnLocked::Skip)?;
         if let Some(outcome) = fresh {
             return Ok(outcome);
         }
@@ -29,8 +29,8 @@ impl UnitOfWork<'_> {
                 return Ok(outcome);
             }
         }
-        // What others had locked may not have become theirs.
-        if left_out && let (Some(outcome), _) = self.claim_fresh(terms, &act, Patience::Wait)? {
+        // Tasks that others had locked may not have become theirs.
+        if left_out && let (Some(outcome), _) = self.claim_fresh(terms, &act, OnLocked::Wait)? {
             return Ok(outcome);
         }
         Err(Refusal::new(Code::Nothing, format!("there is nothing for {} to claim now", self.actor.name))
@@ -39,16 +39,17 @@ impl UnitOfWork<'_> {
             .into())
     }
 
-    /// The first fresh task that can be had, and whether some could not be looked at.
+    /// Claims the first fresh task possible. Also returns whether some were skipped because others had locked
+    /// them.
     fn claim_fresh(
         &mut self,
         terms: &Terms,
         act: &Act,
-        patience: Patience,
+        on_locked: OnLocked,
     ) -> Result<(Option<Outcome>, bool)> {
         let (mut passed_over, mut any_left_out) = (BTreeSet::new(), false);
         loop {
-            let (best, left_out) = self.best_fresh(terms, &passed_over, patience)?;
+            let (best, left_out) = self.best_fresh(terms, &passed_over, on_locked)?;
             any_left_out |= left_out;
             let Some(uid) = best else { return Ok((None, any_left_out)) };
             if let Some(outcome) = self.try_claim(uid, act)? {
@@ -67,19 +68,24 @@ impl UnitOfWork<'_> {
         &mut self,
         terms: &Terms,
         passed_over: &BTreeSet<Uid>,
-        patience: Patience,
+        on_locked: OnLocked,
     ) -> Result<(Option<Uid>, bool)> {
         let (rows, project, now, actor) = (&self.rows, &self.project, &self.now, &self.actor);
         let (policy, observe) = (self.policy, &self.outside.observe);
         let mut best = None;
-        let left_out =
-            self.write.walk_free(&actor.name, actor.tier, now.wall_ms, patience, &mut |read, task| {
+        let left_out = self.write.walk_ready_locked(
+            &actor.name,
+            actor.tier,
+            now.wall_ms,
+            on_locked,
+            &mut |read, task| {
                 let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
                 let fits =
                     !passed_over.contains(&task.uid) && snapshot.is_ready(&task, Some(actor), terms)?;
                 best = Some(task).filter(|_| fits);
                 Ok(!fits)
-            })?;
+            },
+        )?;
         let uid = best.as_ref().map(|task| task.uid);
         if let Some(task) = best {
             self.rows.locked(task);
@@ -87,7 +93,8 @@ impl UnitOfWork<'_> {
         Ok((uid, left_out))
     }
 
-    /// None: it cannot be had after all, as when another took it between the index and the lock.
+    /// None: it cannot be claimed after all, for example because another took it between the index and the
+    /// lock.
     fn try_claim(&mut self, uid: Uid, act: &Act) -> Result<Option<Outcome>> {
         let Some(task) = self.lock(uid)? else { return Ok(None) };
         match self.decide(&task, act, None) {

@@ -1,8 +1,8 @@
-//! Events: each is stamped into its stream's chain, and its changes are applied to the rows.
+//! Records events: each is stamped into its stream's chain, and its changes are applied to the rows.
 
 use onus_core::apply::{Change, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
-use onus_core::event::{Body, Draft, Event, say_once};
+use onus_core::event::{Body, Draft, Event, store_reasons_once};
 use onus_core::ids::{Uid, Version};
 use onus_core::task::Task;
 use onus_core::text::{Field, Salt, digest};
@@ -11,7 +11,8 @@ use onus_store::StoreError;
 use super::{Result, UnitOfWork};
 
 impl UnitOfWork<'_> {
-    /// Stamps each draft into the task's chain and applies it. `task` is the row before, then after.
+    /// Stamps each draft into the task's chain and applies it. `task` is the row before, and the row after on
+    /// return.
     pub(super) fn append_to_task(
         &mut self,
         uid: Uid,
@@ -19,7 +20,7 @@ impl UnitOfWork<'_> {
         mut drafts: Vec<Draft>,
     ) -> Result<()> {
         self.settle_first(task.as_ref(), &drafts)?;
-        say_once(&mut drafts, &mut self.said);
+        store_reasons_once(&mut drafts, &mut self.said);
         for draft in drafts {
             let (version, head) =
                 task.as_ref().map_or((Version(0), String::new()), |task| (task.version, task.head.clone()));
@@ -59,11 +60,7 @@ impl UnitOfWork<'_> {
         let (event, texts) = self.stamp(None, project.version, project.head.clone(), draft);
         let changes = apply_to_project(Some(&project), &event)
             .map_err(|error| StoreError::Damaged(error.to_string()))?;
-        self.write.append(&event, &texts)?;
-        for change in &changes {
-            self.write.apply(change)?;
-        }
-        Ok(())
+        self.record(&event, &texts, &changes)
     }
 
     pub(super) fn stamp(
@@ -93,7 +90,7 @@ impl UnitOfWork<'_> {
             hash: String::new(),
         };
         event.hash = Record::from_event(&event).hash;
-        // Registering an actor is not why it acts.
+        // Registering an actor is not the cause of what it does.
         if task.is_some() {
             self.first.get_or_insert(uid);
         }

@@ -1,5 +1,5 @@
-//! Idempotency (P8): a key applies one request once. The kept record names the result and contains no text; the answer to
-//! a replay is rendered again.
+//! Idempotency (P8): a key applies one request once. The kept record refers to the result and contains no
+//! text; the answer to a replay is rendered again.
 
 use serde::Serialize as _;
 
@@ -15,12 +15,13 @@ use onus_store::{EventQuery, KeptRequest, StoreError};
 use super::{Effect, Outcome, Result, Stop, UnitOfWork};
 use crate::Reply;
 
-/// The most bytes an idempotency key may have.
+/// The maximum length of an idempotency key, in bytes.
 const MAX_KEY: usize = 200;
 
 impl UnitOfWork<'_> {
-    /// The digest of a request. It is of what was asked for, not of how it was spelled: tasks by their uids, actors by
-    /// their own names, sets in one order. `task`: the one it is about, or became.
+    /// The digest of a request. It covers what was requested, not how it was spelled: tasks by their uids,
+    /// actors by their own names, sets in one order. `task`: the task that the request is about, or that it
+    /// created.
     fn fingerprint(&mut self, salt: &Salt, task: Option<Uid>) -> Result<String> {
         let mut command = self.request.command.clone();
         for reference in command.named_tasks_mut() {
@@ -36,22 +37,28 @@ impl UnitOfWork<'_> {
         let mut writer = serde_json::Serializer::new(&mut text);
         // Plain data: serializing it into memory cannot fail.
         let _ = command.serialize(&mut writer);
-        // What an added task became was not part of the request.
+        // The task that a request created was not part of the request.
         let named = task.filter(|_| {
             matches!(
                 command.itself(),
                 Command::OnTask { .. } | Command::Reset { .. } | Command::Retry { .. } | Command::Undo { .. }
             )
         });
+        // Whoever names no task means the one that it holds then, which may be another the next time.
+        let held = match command.itself() {
+            Command::OnTask { task: None, .. }
+            | Command::Reset { task: None, .. }
+            | Command::Retry { task: None, .. }
+            | Command::Undo { task: None, .. } => " held",
+            _ => "",
+        };
         let text = String::from_utf8_lossy(&text);
-        Ok(digest(
-            salt,
-            &format!("{} {text} {}", command.verb(), named.map(|uid| uid.to_string()).unwrap_or_default()),
-        ))
+        let named = named.map(|uid| uid.to_string()).unwrap_or_default();
+        Ok(digest(salt, &format!("{} {text} {named}{held}", command.verb())))
     }
 
-    /// The same for a request that may be another one than was applied under its key. None: it names a task that there is not,
-    /// so it is another.
+    /// The digest of a request that may differ from the one that was applied under its key. None: it names a
+    /// task that does not exist, so it differs.
     fn fingerprint_again(&mut self, kept: &KeptRequest) -> Result<Option<String>> {
         let named = match self.request.command.itself() {
             Command::OnTask { task: Some(reference), .. }
@@ -70,7 +77,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Whether the task had this reference in another system once. A request may take away the very one it names its task by.
+    /// Whether the task once had this reference in another system. A request may remove the very reference by
+    /// which it names its task.
     fn was_named_by(&mut self, task: Option<Uid>, reference: &TaskRef) -> Result<bool> {
         let (Some(task), TaskRef::External { system, reference }) = (task, reference) else {
             return Ok(false);
@@ -91,7 +99,8 @@ impl UnitOfWork<'_> {
         let Some(kept) = self.write.request(&actor, key)? else { return Ok(None) };
         let same_verb = kept.verb == self.request.command.verb();
         let Some(digest) = &kept.digest else {
-            // Whether this is the same request cannot be told: applying or dropping it could both be wrong.
+            // It is impossible to tell whether this is the same request: both applying and dropping it could
+            // be wrong.
             return Err(Refusal::new(
                 Code::KeyReused,
                 format!(
@@ -154,8 +163,9 @@ impl UnitOfWork<'_> {
         self.reply(outcome, &rows, true).map(Some)
     }
 
-    /// Exit 5 unless the lease that a replayed request got is still the task's current one, and live: whoever asks again
-    /// takes the answer for a lease that it holds. A lapsed one may go on, but by a request that checks it.
+    /// Exit 5 unless the lease that a replayed request obtained is still the task's current one, and live:
+    /// the caller takes the answer for a lease that it holds. A lapsed one may continue, but by a request
+    /// that checks it.
     pub(super) fn check_still_current(&mut self, uid: Uid, token: Token) -> Result<()> {
         let lease = self.write.lease(uid, token)?;
         if lease.as_ref().is_some_and(|lease| !lease.is_of_a_task()) {
@@ -178,7 +188,8 @@ impl UnitOfWork<'_> {
                 .next(Step::NewKey)
                 .next(Step::log(&id))
                 .into()),
-            // The key is the actor's, the lease one instance's: another must not take it for its own.
+            // The key is the actor's, but the lease one instance's: another instance must not take it for its
+            // own.
             Some(lease) if !lease.is_held_by(&self.caller.actor, &self.caller.instance) => {
                 self.on_task(uid, &Act::Renew { ttl_ms: None, progress: false }, None).map(drop)
             }
@@ -189,7 +200,7 @@ impl UnitOfWork<'_> {
     /// The same for a seat.
     fn check_seat_still_current(&mut self, uid: Uid, token: Token) -> Result<()> {
         let seat = self.write.seat(uid)?.ok_or_else(|| StoreError::Damaged("a seat vanished".to_owned()))?;
-        // By the holder, not by the token: the key is the actor's, the lease one instance's.
+        // By the holder, not by the token: the key is the actor's, but the lease one instance's.
         self.caller.token = Some(token).filter(|token| *token != seat.token);
         match self.check_seat(&seat, Need::LiveLease) {
             Err(Stop::Refused(refusal)) => {

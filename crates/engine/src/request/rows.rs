@@ -1,5 +1,5 @@
-//! The rows that a request locked or wrote. They are its own until its transaction ends: it answers from them and does not
-//! ask the store again.
+//! The rows that a request locked or wrote. Nobody else changes them before its transaction ends, so it
+//! answers from them and does not query the store again.
 
 use std::collections::BTreeMap;
 
@@ -29,27 +29,27 @@ impl Rows {
         self.leases.get(&(task, token)).map(|(_, scope)| scope)
     }
 
-    /// The leases that this request began and that are as it began them.
+    /// The leases that this request began and has not changed since.
     pub(crate) fn begun(&self) -> Vec<Lease> {
         self.leases.values().map(|(lease, _)| lease.clone()).collect()
     }
 
-    /// A row that was locked.
+    /// Remembers a row that was locked.
     pub(super) fn locked(&mut self, task: Task) {
         self.tasks.insert(task.uid, task);
     }
 
-    /// A part of the request was undone, and with it what it locked and wrote.
+    /// Forgets everything: a part of the request was undone, and with it what that part locked and wrote.
     pub(super) fn forget(&mut self) {
         *self = Rows::default();
     }
 
-    /// The pulse of a lease was changed.
+    /// Forgets a lease that is no longer as this request began it.
     pub(super) fn forget_lease(&mut self, task: Uid, token: Token) {
         self.leases.remove(&(task, token));
     }
 
-    /// What a change that was written does to them.
+    /// Applies a written change to the remembered rows.
     pub(super) fn learn(&mut self, change: &Change) {
         match change {
             Change::PutTask(task) | Change::MoveTask(task) => self.locked((**task).clone()),
@@ -71,7 +71,7 @@ impl Rows {
             | Change::RemoveScope { task, token, .. }
             | Change::YieldFiles { task, token, .. }
             | Change::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
-            // These count in other rows, too.
+            // These change counters in other rows, too.
             Change::AddDeps { .. }
             | Change::RemoveDeps { .. }
             | Change::Met { .. }

@@ -1,9 +1,9 @@
-//! Seats: taken, renewed, released and taken over as tasks are, and asked for by commands that need one.
+//! Seats: taken, renewed, released and taken over like tasks, and required by some commands.
 
 use onus_core::apply::apply_to_seat;
 use onus_core::command::{Act, Command, Force, SeatAct};
 use onus_core::decide::{Decision, Need, decide_seat, holds_seat};
-use onus_core::event::{Body, Draft, say_once};
+use onus_core::event::{Body, Draft, store_reasons_once};
 use onus_core::ids::{Token, Uid, Version};
 use onus_core::refusal::{Code, OnSeat, Refusal, Step};
 use onus_core::seat::{Seat, SeatName};
@@ -28,8 +28,8 @@ impl UnitOfWork<'_> {
         self.seat_changed(seat, &act, decision)
     }
 
-    /// A write by whoever holds the seat under this token: the row stays locked until the commit, so nobody takes it over
-    /// between the comparison and the write.
+    /// Runs a command of the holder of a seat under this token. The row stays locked until the commit, so
+    /// nobody takes the seat over between the comparison and the write.
     pub(super) fn seated(&mut self, name: &SeatName, token: Token, command: &Command) -> Result<Outcome> {
         let seat = self.lock_seat(name)?.ok_or_else(|| no_such_seat(name))?;
         self.caller.token = Some(token);
@@ -37,7 +37,7 @@ impl UnitOfWork<'_> {
         self.perform(command)
     }
 
-    /// Whether the caller, under the token that it presents, holds a seat.
+    /// Checks that the caller holds a seat under the token that it presents.
     pub(super) fn check_seat(&mut self, seat: &Seat, need: Need) -> Result<()> {
         let evidence = self.evidence_of_seat(seat, None)?;
         let task = seat.as_task();
@@ -45,7 +45,7 @@ impl UnitOfWork<'_> {
         Ok(())
     }
 
-    /// The seat, locked. Whoever takes one that there is not creates it.
+    /// The locked seat. Taking a seat that does not exist creates it.
     fn seat_for(&mut self, name: &SeatName, act: &SeatAct) -> Result<Seat> {
         match (self.lock_seat(name)?, act) {
             (Some(seat), _) => Ok(seat),
@@ -54,7 +54,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// The seat's row as it is until the commit, and the time from when on it is.
+    /// Locks a seat's row until the commit and reads it, and then the clock.
     fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>> {
         let seat = self.write.lock_seat(name)?;
         self.now = self.write.now();
@@ -63,7 +63,7 @@ impl UnitOfWork<'_> {
 
     fn create_seat(&mut self, name: &SeatName) -> Result<Seat> {
         let number = self.write.next_seat()?;
-        // Of two that create it at once, the second finds it here.
+        // Of two requests that create it at once, the second finds it here.
         if let Some(seat) = self.lock_seat(name)? {
             return Ok(seat);
         }
@@ -118,9 +118,10 @@ impl UnitOfWork<'_> {
         })
     }
 
-    /// Stamps each draft into the seat's chain and applies it. `seat` is the row before, then after.
+    /// Stamps each draft into the seat's chain and applies it. `seat` is the row before, and the row after on
+    /// return.
     fn append_to_seat(&mut self, uid: Uid, seat: &mut Option<Seat>, mut drafts: Vec<Draft>) -> Result<()> {
-        say_once(&mut drafts, &mut self.said);
+        store_reasons_once(&mut drafts, &mut self.said);
         for draft in drafts {
             let (version, head) =
                 seat.as_ref().map_or((Version(0), String::new()), |seat| (seat.version, seat.head.clone()));

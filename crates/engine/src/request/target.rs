@@ -10,7 +10,7 @@ use onus_store::Read;
 use super::{Result, Stop, UnitOfWork};
 
 impl UnitOfWork<'_> {
-    /// The task a command is about: the one it names, or the one that the caller holds.
+    /// The task a command is about: the one it names, or the only one that the caller holds.
     pub(super) fn target(&mut self, reference: Option<&TaskRef>) -> Result<Uid> {
         if let Some(reference) = reference {
             return self.resolve(reference);
@@ -23,11 +23,8 @@ impl UnitOfWork<'_> {
                 Err(Refusal::usage("name a task: you hold none").next(Step::Ready).into())
             }
             many => {
-                let mut refusal = Refusal::new(
-                    Code::Ambiguous,
-                    format!("name a task: {} holds {}", self.caller.actor, many.len()),
-                )
-                .next(Step::Status);
+                let message = format!("name a task: you hold {}", many.len());
+                let mut refusal = Refusal::new(Code::Ambiguous, message).next(Step::Status);
                 for lease in many.iter().take(10) {
                     let task = self.write.task(lease.task)?;
                     refusal.candidates.extend(task.map(|task| self.project.prefix.id(task.number)));
@@ -37,7 +34,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Exit 5 for a caller that lost its task and was not told of it yet: it names none because it believes to hold it.
+    /// Exit 5 for a caller that lost its task and has not been told yet: it names no task because it believes
+    /// that it holds one.
     fn check_not_superseded(&mut self) -> Result<()> {
         let lost = self.write.leases_lost_by(&self.caller.actor, &self.caller.instance)?;
         for lease in lost.iter().filter(|lease| lease.is_of_a_task()) {
@@ -48,7 +46,7 @@ impl UnitOfWork<'_> {
         Ok(())
     }
 
-    /// A file that is touched joins the latest of the caller's tasks.
+    /// The task that a touched file joins: the caller's latest.
     pub(super) fn latest_held(&mut self) -> Result<Uid> {
         let held = self.tasks_held()?;
         match held.last() {
@@ -82,7 +80,7 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// The one task a reference names: exit 3 if none, exit 2 with the candidates if several.
+/// The one task that a reference names: exit 3 if none, exit 2 with the candidates if several.
 pub(crate) fn resolve(
     read: &mut dyn Read,
     project: &Project,

@@ -1,4 +1,4 @@
-//! Taking the caller's own last change back: found in the ledger, undone by acts like any other.
+//! Undoes the caller's own last change: found in the ledger, undone by acts like any other.
 
 use onus_core::apply::TaskFold;
 use onus_core::command::Terms;
@@ -12,7 +12,7 @@ use onus_store::{EventQuery, Reach, StoreError};
 
 use super::{Effect, Outcome, Result, UnitOfWork};
 
-/// How many of the latest events are looked through for the caller's last change.
+/// How many of the latest events are searched for the caller's last change.
 const LATEST: u64 = 500;
 
 impl UnitOfWork<'_> {
@@ -21,11 +21,11 @@ impl UnitOfWork<'_> {
             Some(_) => self.target(task)?,
             None => self.changed_last()?,
         };
-        // What undoes it may change edges and neighbours: all of them are locked before anything is read.
+        // Undoing may change edges and neighbours: all of them are locked before anything is read.
         self.write.lock_graph()?;
         self.write.lock_tasks(&[uid], Reach::Neighbours)?;
         let now = self.locked(uid)?;
-        // A superseded caller is told that first, not whose change came last.
+        // A superseded caller is told that first, not whose change was last.
         self.caller.token = self.token_for(uid)?;
         let evidence = self.evidence(&now, None)?;
         check_fence(&self.view(&now, &evidence))?;
@@ -55,8 +55,8 @@ impl UnitOfWork<'_> {
         Ok(Outcome { effect: Effect::Undone(undone), ..outcome })
     }
 
-    /// The terms of the lease that there was before, for the one that is asked for again. Where its work is done is the caller's
-    /// word now; so is the process that it is bound to.
+    /// The terms of the previous lease, for claiming it again. The worktree and the process are the caller's
+    /// current ones.
     fn terms_of_before(&mut self, fold: &TaskFold, asked: &Terms) -> Result<Terms> {
         let Some(lease) = fold.task.as_ref().and_then(|task| fold.leases.get(&task.token)) else {
             return Ok(asked.clone());
@@ -69,7 +69,7 @@ impl UnitOfWork<'_> {
             shared: lease.grant.mode == Mode::Shared,
             constraints: lease.grant.constraints.clone(),
             reason: self.write.text(reason)?.map(|stored| stored.text),
-            // What it reserved beside what the task declares is reserved again.
+            // What it reserved besides the task's declared scope is reserved again.
             scope: fold.scopes.get(&lease.token).map(|reserved| reserved.scope()).unwrap_or_default(),
             ..asked.clone()
         })
@@ -82,7 +82,7 @@ impl UnitOfWork<'_> {
         let is_person = self.caller.actor.is_person();
         let own = self.write.events(&query)?.into_iter().rev();
         let own = own.filter(|record| record.actor == actor && (is_person || record.instance == instance));
-        // Seats have streams of their own, which are no task's.
+        // Seats have streams of their own, which belong to no task.
         let streams: Vec<Uid> = own.filter_map(|record| record.task?.parse().ok()).collect();
         for uid in streams {
             if self.write.task(uid)?.is_some() {
@@ -101,7 +101,7 @@ impl UnitOfWork<'_> {
         for record in self.write.events(&query)? {
             events.push(record.to_event().map_err(|error| damaged(error.to_string()))?);
         }
-        // All events of a request name its first as their cause.
+        // All events of a request have its first one as their cause.
         let first_of = |event: &Event| event.cause.unwrap_or(event.uid);
         let first = events.last().map(first_of);
         let begins = events.iter().position(|event| Some(first_of(event)) == first).unwrap_or_default();

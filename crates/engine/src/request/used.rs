@@ -1,9 +1,9 @@
-//! What a conversation used of models, as its transcript tells it: each answer counts for the session that the conversation had
-//! when it came.
+//! What a conversation used of models, according to its transcript: each answer counts for the session that
+//! the conversation had at the time.
 //!
-//! How far the transcript was read is kept in the instance registry, and changes in the transaction that records what was
-//! read. A reading that is repeated, after a crash or beside another, starts from a memory that is no longer the instance's:
-//! then it counts nothing.
+//! How far the transcript was read is kept in the instance registry, and changes in the transaction that
+//! records what was read. A reading that is repeated, after a crash or concurrently, starts from a position
+//! that is no longer the instance's, and counts nothing.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl UnitOfWork<'_> {
         let Some(oldest_ms) = ages.max() else { return Ok(done) };
         let actor = self.caller.actor.clone();
         let itself = self.caller.instance.clone();
-        // A part that has no lease of its own works on its conversation's.
+        // A sub-agent without a lease of its own works on its conversation's.
         let mut leases = Vec::new();
         for holder in [Some(&itself), reading.whole.as_ref()].into_iter().flatten() {
             leases = self.write.leases_held_by(&actor, holder)?;
@@ -51,9 +51,9 @@ impl UnitOfWork<'_> {
         self.write.lock_tasks(&tasks, Reach::Rows)?;
         for ((task, _), usage) in sums {
             let holder = leases.iter().find(|lease| lease.task == task).map(|lease| lease.instance.clone());
-            self.speak_for(&holder.unwrap_or_else(|| itself.clone()));
+            self.act_as(&holder.unwrap_or_else(|| itself.clone()));
             match self.on_task(task, &Act::RecordUsage(usage), None) {
-                // A superseded holder changes nothing any more (P2).
+                // A superseded holder can no longer change anything (P2).
                 Ok(_) | Err(Stop::Refused(_)) => {}
                 Err(stop) => return Err(stop),
             }

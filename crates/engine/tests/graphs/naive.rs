@@ -25,7 +25,7 @@ pub(super) fn open_dependents(tasks: &Tasks, id: &str) -> u64 {
     tasks.values().filter(|task| task.deps.iter().any(|on| on == id) && !is_finished(task)).count() as u64
 }
 
-/// What hangs downstream of a task, by its dependents' dependents and so on.
+/// Everything downstream of a task: its dependents, their dependents and so on.
 pub(super) fn downstream(tasks: &Tasks, root: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::from([root.to_owned()]);
     loop {
@@ -42,7 +42,8 @@ pub(super) fn downstream(tasks: &Tasks, root: &str) -> BTreeSet<String> {
     }
 }
 
-/// Whether some task waits for itself, through dependencies and parts: take away what waits for nothing, again and again.
+/// Whether some task waits for itself, through dependencies and parts: remove what waits for nothing, again
+/// and again.
 pub(super) fn has_circle(tasks: &Tasks) -> bool {
     let mut left: BTreeSet<&str> = tasks.keys().map(String::as_str).collect();
     loop {

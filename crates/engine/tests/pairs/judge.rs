@@ -1,7 +1,8 @@
-//! Who judges a race: it reads the ledger and the rows as they lie in the database, and knows what is promised. The clock stood
-//! still, so a lease that was live before the race lives until an event ends it, and one that had lapsed is dead until an
-//! event renews it. Events of one task are in order by their versions; those of different tasks by `seq`: whoever reserves
-//! writes its events under the reservation lock, after it has seen what was committed, so a violation cannot hide in that order.
+//! Judges a race: reads the ledger and the rows from the database, and knows what is promised. The clock
+//! stood still, so a lease that was live before the race lives until an event ends it, and one that had
+//! lapsed is dead until an event renews it. Events of one task are ordered by their versions; those of
+//! different tasks by `seq`: whoever reserves writes its events under the reservation lock, after it has seen
+//! what was committed, so a violation cannot hide in that order.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Known {
     }
 }
 
-/// An event as it lies there.
+/// An event as stored.
 struct Line {
     seq: i64,
     task: String,
@@ -90,7 +91,7 @@ fn lines(client: &mut postgres::Client, project: &str, after: i64) -> Vec<Line> 
 }
 
 impl Judge {
-    /// What has happened so far is taken as it is.
+    /// Takes everything that has happened so far as given.
     pub(crate) fn of(client: &mut postgres::Client, project: &str, now_ms: i64) -> Judge {
         let mut judge = Judge { tasks: BTreeMap::new(), seq: 0, now_ms };
         for line in lines(client, project, 0) {
@@ -106,7 +107,7 @@ impl Judge {
         judge
     }
 
-    /// What happened since.
+    /// Reads what happened since.
     pub(crate) fn judge(mut self, stage: &mut Stage) -> Verdict {
         for line in lines(&mut stage.looker, &stage.name, self.seq) {
             self.fence(&line)?;
@@ -117,7 +118,7 @@ impl Judge {
         self.rows(stage)
     }
 
-    /// P2: under the current token, by its holder, or by nobody who was superseded.
+    /// P2: every event is under the current token and by its holder, and never by a superseded one.
     fn fence(&self, line: &Line) -> Verdict {
         let Some(known) = self.tasks.get(&line.task) else { return Ok(()) };
         let told = || format!("{} by {} ({}), token {:?}", line.kind, line.actor, line.instance, line.token);
@@ -146,7 +147,7 @@ impl Judge {
         Ok(())
     }
 
-    /// P1: a lease begins where none is, under a token that was never used.
+    /// P1: a lease begins only if there is none, under a token that was never used.
     fn grant(&self, line: &Line) -> Verdict {
         let known = self.tasks.get(&line.task).filter(|_| line.kind == "lease.acquired");
         let (Some(known), Some(token)) = (known, line.token) else { return Ok(()) };
@@ -198,7 +199,7 @@ impl Judge {
         }
     }
 
-    /// P3: what is reserved is nobody else's, also for the moment of a claim in passing.
+    /// P3: what is reserved is nobody else's, even for the moment of a claim in passing.
     fn disjoint(&self, line: &Line) -> Verdict {
         if !matches!(line.kind.as_str(), "lease.acquired" | "lease.renewed" | "scope.added") {
             return Ok(());

@@ -1,14 +1,16 @@
-//! Races that nobody wrote down: pairs of all verbs, by two or three callers, over tasks whose leases are live, lapsed,
-//! swept, released or never were, with scopes that overlap, and over one seat; on a PostgreSQL server, where writers really are beside one another.
+//! Generated races: pairs of all verbs, by two or three callers, over tasks whose leases are live, lapsed,
+//! swept, released or never existed, with scopes that overlap, and over one seat; on a PostgreSQL server,
+//! where writers really run concurrently.
 //!
-//! **No race is left to luck.** The engine asks the test for the time, for uids and for what can be seen of processes, inside its
-//! transaction. So one caller is stopped in the middle of it, at any such question; the other runs until it has ended or
-//! waits for a lock; then the first goes on. (`stage.rs`.) The clock stands still meanwhile: whatever is decided, is decided
-//! about the same leases.
+//! **No race is left to luck.** Inside its transaction, the engine asks the test for the time, for uids and
+//! for what can be seen of processes. So one caller is stopped in the middle of it, at any such question; the
+//! other runs until it has ended or waits for a lock; then the first continues (`stage.rs`). The clock stands
+//! still meanwhile: all decisions are about the same leases.
 //!
-//! **What came of it is judged by the ledger and the rows**, read over another connection, by rules that know none of the code
-//! (`judge.rs`). A refusal is as good as a grant, but nobody may be told that something unexpected happened (exit 1) or
-//! that the store is busy (8): that would be a deadlock, or a wait that had no end.
+//! **The outcome is judged by the ledger and the rows**, read over another connection, by rules that share no
+//! code with the engine (`judge.rs`). A refusal is as good as a grant, but nobody may be told that something
+//! unexpected happened (exit 1) or that the store is busy (8): that would be a deadlock, or a wait without
+//! end.
 //!
 //! `RACE_PAIRS=1000 cargo test -p onus-engine --test engine pairs:: -- --nocapture` is the long run; `RACE_SEED` repeats one. A violation
 //! names its seed, its number and both requests; `RACE_ONLY=n` runs that pair alone.
@@ -74,7 +76,7 @@ pub(crate) enum Deed {
     UnderSeat,
 }
 
-/// Those that can begin, widen or revive a reservation come first: `TAKING` of them.
+/// Deeds that can begin, widen or revive a reservation come first: `TAKING` of them.
 const DEEDS: [Deed; 32] = [
     Deed::Claim,
     Deed::ClaimWithScope,
@@ -113,7 +115,7 @@ const TAKING: usize = 12;
 /// Those of seats come last.
 const OF_SEATS: usize = 5;
 
-/// Globs, and which files of a universe of four each has.
+/// Globs, and which files of a universe of four each matches.
 pub(crate) const GLOBS: [(&str, u8); 7] = [
     ("src/**", 0b0111),
     ("src/a", 0b0001),
@@ -125,7 +127,7 @@ pub(crate) const GLOBS: [(&str, u8); 7] = [
 ];
 const FILES: [&str; 3] = ["src/a", "src/b", "docs/x"];
 
-/// Numbers that follow from a seed.
+/// A sequence of numbers determined by a seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -146,7 +148,7 @@ impl Dice {
     }
 }
 
-/// One caller and what it asks for.
+/// One caller and its request.
 pub(crate) struct Part {
     pub(crate) deed: Deed,
     pub(crate) by: Identity,
@@ -159,15 +161,15 @@ impl std::fmt::Debug for Part {
     }
 }
 
-/// Somebody's part in a race on this stage.
+/// A caller's part in a race on this stage.
 fn part(dice: &mut Dice, stage: &Stage, deed: Deed) -> Part {
     let left: Vec<usize> = (0..stage.tasks.len()).filter(|task| stage.tasks[*task].is_left).collect();
-    // What others left is what most verbs have a rule of their own for.
+    // Most verbs have a rule of their own for what others left.
     let takes_over = DEEDS[..TAKING].contains(&deed) && !left.is_empty() && dice.one_in(2);
     let task = if takes_over { left[dice.below(left.len())] } else { dice.below(stage.tasks.len()) };
     let id = &stage.tasks[task].id;
     let callers = stage.callers();
-    // Whoever had it, half of the time: late, stale and rightful holders.
+    // Half of the time by its current or former holder: late, stale and rightful holders.
     let is_of_a_seat = DEEDS[DEEDS.len() - OF_SEATS..].contains(&deed);
     let holder = if is_of_a_seat { &stage.seat_holder } else { &stage.tasks[task].holder };
     let by = match holder {
@@ -245,8 +247,8 @@ fn part(dice: &mut Dice, stage: &Stage, deed: Deed) -> Part {
     Part { deed, by, batch }
 }
 
-/// Every ordered pair of deeds, shuffled; pairs of which both take something come up every third time, and so do those of which
-/// both want the seat.
+/// Every ordered pair of deeds, shuffled; pairs in which both take something come up every third time, and so
+/// do those in which both want the seat.
 fn pairs(dice: &mut Dice, count: usize) -> Vec<(Deed, Deed)> {
     let mut shuffled = |of: &mut dyn Iterator<Item = (Deed, Deed)>| {
         let mut pairs: Vec<(Deed, Deed)> = of.collect();
@@ -320,7 +322,7 @@ fn of_any_two_at_once_no_promise_is_broken() {
     let deadlocks = play.deadlocks();
     eprintln!("seed {seed}: {count} pairs, {} kinds of them, {deadlocks} deadlocks; {seen:?}", tried.len());
     if only.is_none() {
-        // Or it showed nothing.
+        // Otherwise it showed nothing.
         assert!(seen.values().all(|times| *times > 0), "{seen:?}");
     }
 }

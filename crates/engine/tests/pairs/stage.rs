@@ -1,5 +1,5 @@
-//! Where races are run: a project of its own for each, a clock that stands still, and a gate at which a caller is stopped
-//! inside its transaction.
+//! Where races run: each has a project of its own, a clock that stands still, and a gate at which a caller is
+//! stopped inside its transaction.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -37,7 +37,7 @@ struct Passed {
     has_ended: bool,
 }
 
-/// Nobody is stopped for longer, whatever goes wrong.
+/// Nobody is stopped for longer than this, whatever goes wrong.
 const LONGEST_STOP: Duration = Duration::from_secs(20);
 
 impl Gate {
@@ -67,7 +67,8 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until its caller is stopped, has ended, or `also` says that it waits elsewhere. True: it is stopped.
+    /// Waits until its caller is stopped, has ended, or `also` says that it waits elsewhere. True: it is
+    /// stopped.
     fn settles(&self, mut also: impl FnMut() -> bool) -> bool {
         let until = Instant::now() + LONGEST_STOP;
         let mut passed = self.passed.lock().unwrap();
@@ -86,7 +87,7 @@ impl Gate {
     }
 }
 
-/// What it is about is order, not disks.
+/// These tests are about order, not disks.
 pub(crate) fn server() -> Server {
     Server::start_with("fsync = off\nsynchronous_commit = off\nfull_page_writes = off")
 }
@@ -105,14 +106,14 @@ impl Play {
         postgres::Client::connect(&self.database, postgres::NoTls).unwrap()
     }
 
-    /// How often the server had to end one of two who waited for one another.
+    /// How often the server had to end one of two transactions that waited for one another.
     pub(crate) fn deadlocks(&self) -> i64 {
         let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
         self.client().query_one(sql, &[]).unwrap().get(0)
     }
 }
 
-/// A task of the stage, and who has or had it.
+/// A task of the stage, and its current or former holder.
 pub(crate) struct Prop {
     pub(crate) id: String,
     pub(crate) holder: Option<Identity>,
@@ -130,7 +131,7 @@ pub(crate) struct Stage {
     pub(crate) name: String,
     pub(crate) looker: postgres::Client,
     pub(crate) tasks: Vec<Prop>,
-    /// Who has the seat, or had it.
+    /// The current or former holder of the seat.
     pub(crate) seat_holder: Option<Identity>,
     address: String,
     now_ms: Arc<AtomicI64>,
@@ -172,7 +173,7 @@ fn player(mut store: PostgresStore, now_ms: &Arc<AtomicI64>) -> Player {
 }
 
 impl Stage {
-    /// A project with some tasks, in any state that leases come to.
+    /// A project with some tasks, in any state that leases can reach.
     pub(crate) fn set(play: &Play, dice: &mut Dice) -> Stage {
         let name = fresh_name();
         let now_ms = Arc::new(AtomicI64::new(1_700_000_000_000));
@@ -201,7 +202,7 @@ impl Stage {
             now_ms,
             founder,
         };
-        // Who is new waits for the project's row: all are known, so that nothing but the race is between them.
+        // New actors wait for the project's row: all are registered, so that only the race is between them.
         for caller in stage.callers() {
             let register = Command::RegisterActor { actor: caller.actor, tier: None };
             stage.tell(&who("human:founder", ""), register).unwrap();
@@ -209,7 +210,7 @@ impl Stage {
         for _ in 0..2 + dice.below(3) {
             stage.add(dice);
         }
-        // First those that lapse, then those that live on.
+        // First those that lapse, then those that stay live.
         let fates: Vec<usize> = (0..stage.tasks.len()).map(|_| dice.below(10)).collect();
         for (task, fate) in fates.iter().enumerate().filter(|(_, fate)| **fate < 5) {
             stage.claim(dice, task, *fate);
@@ -268,10 +269,10 @@ impl Stage {
         self.tasks.push(Prop { id: task.id, holder: None, is_left: false });
     }
 
-    /// Somebody claims it, if its paths are free.
+    /// Lets somebody claim it, if its paths are free.
     fn claim(&mut self, dice: &mut Dice, task: usize, fate: usize) {
         let by = agent(1 + dice.below(3));
-        // What a lease reserves beyond what its task declares is known to the lease alone.
+        // Only the lease knows what it reserves beyond what its task declares.
         let scope = if dice.one_in(2) { dice.scope() } else { Default::default() };
         let process = (fate == 5).then(|| process(7, 1));
         let act = Act::Claim(Terms { process, scope, ..Terms::default() });
@@ -281,7 +282,7 @@ impl Stage {
         }
     }
 
-    /// Somebody takes the seat, which nobody has.
+    /// Lets somebody take the seat, which nobody has.
     fn take_seat(&mut self, dice: &mut Dice) {
         let by = agent(1 + dice.below(3));
         self.tell(&by, on_seat(SeatAct::Take(SeatTerms::default()))).unwrap();
@@ -292,7 +293,7 @@ impl Stage {
     fn sweep(&mut self, task: usize) {
         let (person, id) = (who("human:founder", ""), self.tasks[task].id.clone());
         for step in [Verb::Block, Verb::Unblock] {
-            // One that could not be claimed has nothing to sweep, and is left as it is.
+            // A task that could not be claimed has nothing to sweep, and is left as it is.
             let _ = self.tell(&person, on(&id, verb(step)));
         }
     }
@@ -309,10 +310,10 @@ impl Stage {
         Judge::of(&mut self.looker, &self.name, now_ms)
     }
 
-    /// The first is stopped inside its transaction, then the second, if there is a third; the last runs until it has ended or
-    /// waits; then they go on, the last that was stopped first.
+    /// The first is stopped inside its transaction, then the second, if there is a third; the last runs until
+    /// it has ended or waits; then they continue, the last stopped first.
     pub(crate) fn race(&mut self, dice: &mut Dice, parts: &[Part]) -> Race {
-        // Alone, each would ask so many questions; one that waits for another asks more.
+        // Alone, each would ask this many questions; one that waits for another asks more.
         let players: Vec<(Player, usize)> = parts
             .iter()
             .map(|part| {
@@ -367,7 +368,7 @@ impl Stage {
         player(store, &self.now_ms)
     }
 
-    /// The ledger is whole, and every row is its fold.
+    /// Checks that the ledger is intact, and every row is its fold.
     pub(crate) fn is_whole(&mut self, told: &str) {
         let engine = &mut self.founder.engine;
         engine.verify(&[], &mut |_| {}).unwrap_or_else(|refusal| panic!("{told}\n{refusal:?}"));
@@ -392,10 +393,10 @@ fn requests(part: &Part) -> Vec<Request> {
 }
 
 impl Player {
-    /// How many questions the last of its requests asks. Nothing of it stays.
+    /// How many questions its last request asks. Its changes are rolled back.
     fn rehearsed(&mut self, part: &Part) -> usize {
         let Some(request) = requests(part).pop() else { return 0 };
-        // What it would be answered is not what is asked.
+        // Its answer does not matter here.
         let _ = self.engine.rehearse(&request);
         self.gate.passed.lock().unwrap().questions
     }

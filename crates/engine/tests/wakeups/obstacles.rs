@@ -1,4 +1,4 @@
-//! What may stand in a waiter's way, and the ways in which each of it goes.
+//! What may keep a waiter from its task, and the ways in which each obstacle goes away.
 
 /// Who waits for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ pub(crate) enum End {
     ScopeRemoved,
     /// What the waiter's task declares was changed.
     ScopeEdited,
-    TimeOver,
+    TimedOut,
     ClaimedAndReleased,
     Accepted,
     Unblocked,
@@ -109,7 +109,7 @@ impl End {
 
     /// Whether it comes by itself, after a time.
     pub(crate) fn is_time(self) -> bool {
-        matches!(self, End::Ttl | End::MaxHold | End::TimeOver)
+        matches!(self, End::Ttl | End::MaxHold | End::TimedOut)
     }
 
     /// Whether it comes without a commit.
@@ -149,7 +149,8 @@ impl Obstacle {
         all
     }
 
-    /// Whether it keeps such a waiter waiting: what waiting cannot cure is refused at once to whoever names the task.
+    /// Whether it keeps such a waiter waiting: a request that names the task is refused at once for what
+    /// waiting cannot fix.
     pub(crate) fn hinders(self, asks: Asks) -> bool {
         asks == Asks::Next
             || matches!(
@@ -162,18 +163,18 @@ impl Obstacle {
             )
     }
 
-    /// Whether one who names the task can wait although this is there.
+    /// Whether a waiter that names the task can wait in spite of this.
     fn lets_wait(self, asks: Asks) -> bool {
         self.hinders(asks) || self == Obstacle::Part
     }
 
-    /// Whether it is about the state of the task itself, of which there is one.
+    /// Whether it is about the state of the task itself: a task has only one.
     pub(crate) fn is_state(self) -> bool {
         use Obstacle::*;
         matches!(self, Held(_) | Kept | Proposed | Blocked | Review | Failed | Done | Dropped)
     }
 
-    /// The ways in which it goes, so that the waiter hears of it.
+    /// The ways in which it goes away, so that the waiter learns of it.
     fn ends(self, asks: Asks) -> Vec<End> {
         let of_holder = |holder: Holder, end: &End| match end {
             End::Killed => holder.is_bound(),
@@ -183,7 +184,7 @@ impl Obstacle {
         };
         match self {
             Obstacle::Held(holder) => {
-                // What a person held is never handed out by itself; what is finished is not handed out at all.
+                // What a person held is never handed out; what is finished is not handed out at all.
                 let lapse = |end: &End| matches!(end, End::Killed | End::Ttl | End::MaxHold);
                 let is_for_next =
                     |end: &End| !(end.leaves_it_unclaimable() || holder.is_person() && lapse(end));
@@ -195,7 +196,7 @@ impl Obstacle {
                 of_leases.chain([End::ScopeRemoved, End::ScopeEdited]).collect()
             }
             // Not a reset: it ends claims, not assignments.
-            Obstacle::Kept => vec![End::TimeOver, End::ClaimedAndReleased, End::HandedToWaiter],
+            Obstacle::Kept => vec![End::TimedOut, End::ClaimedAndReleased, End::HandedToWaiter],
             Obstacle::Proposed => vec![End::Accepted],
             Obstacle::Blocked => vec![End::Unblocked, End::Reset],
             Obstacle::Review => vec![End::Rejected, End::Reset],
@@ -204,7 +205,7 @@ impl Obstacle {
             Obstacle::Dropped => vec![End::Reopened],
             Obstacle::Dependency => vec![End::Done, End::Approved, End::DepRemoved],
             Obstacle::Part => vec![End::Done, End::Dropped, End::Moved],
-            Obstacle::Scheduled => vec![End::TimeOver, End::Unscheduled],
+            Obstacle::Scheduled => vec![End::TimedOut, End::Unscheduled],
             Obstacle::Tier => vec![End::TierLowered, End::ActorRaised],
         }
     }
@@ -218,7 +219,7 @@ pub(crate) struct Case {
     pub(crate) obstacles: Vec<(Obstacle, End)>,
 }
 
-/// Everything that can be put together.
+/// All combinations.
 pub(crate) fn all_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for asks in [Asks::ById, Asks::Next] {
@@ -229,7 +230,7 @@ pub(crate) fn all_cases() -> Vec<Case> {
             .collect();
         for (obstacle, end) in alone.iter().copied().filter(|(obstacle, _)| obstacle.hinders(asks)) {
             for on in [On::Declared, On::OwnPaths, On::Shared, On::Person] {
-                // The terms speak of paths; and what is declared cannot be edited where nothing is.
+                // The terms are about paths; and a scope that was not declared cannot be edited.
                 let is_about_paths = matches!(obstacle, Obstacle::Paths(_));
                 let fits = match on {
                     On::Declared | On::Person => true,

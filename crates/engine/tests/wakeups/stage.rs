@@ -1,4 +1,4 @@
-//! One case on its stage: a store, a task, what is in its way, and somebody who waits.
+//! One case on its stage: a store, a task, its obstacles, and a waiter.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::process::{Child, Stdio};
@@ -24,7 +24,7 @@ use onus_store::{
 
 use super::obstacles::{Asks, Case, End, Holder, Obstacle, On};
 
-/// On a server a death counts where the project vouches for its machines.
+/// On a server, a death counts only if the project vouches for its machines.
 fn vouching() -> Policy {
     Policy { unique_machines: true, ..Policy::default() }
 }
@@ -35,11 +35,11 @@ pub(crate) enum Kind {
     Postgres,
 }
 
-/// When the first and the second obstacle go by themselves, if they do.
+/// When the first and the second obstacle go away by themselves, if they do.
 const AFTER_MS: [i64; 2] = [1_500, 3_000];
 const HOUR_MS: i64 = 3_600_000;
 
-/// A store that tells when its watch sleeps, and what woke it.
+/// A store that reports when its watch sleeps, and what woke it.
 struct Watched {
     inner: AnyStore,
     sleep: Arc<Sleep>,
@@ -181,7 +181,7 @@ fn edit(change: impl FnOnce(&mut Edit)) -> Act {
 }
 
 impl Scene {
-    /// `times`: how much longer than usual it takes until something goes by itself.
+    /// `times`: how much longer than usual it takes until something goes away by itself.
     pub(crate) fn new(kind: Kind, case: &Case, times: u32) -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let name = fresh_name();
@@ -220,7 +220,7 @@ impl Scene {
         if case.asks == Asks::ById {
             scene.request.command = on(&scene.task, Act::Claim(terms));
         }
-        // The state of the task comes first: a claim would be refused later.
+        // The state of the task comes first: later, a claim would be refused.
         scene.in_the_way.resize_with(case.obstacles.len(), InTheWay::default);
         for of_state in [true, false] {
             for (place, (obstacle, end)) in case.obstacles.iter().enumerate() {
@@ -296,9 +296,9 @@ impl Scene {
         id
     }
 
-    /// Somebody takes a task, and has it until `end`.
+    /// Lets somebody take a task, and hold it until `end`.
     fn hold(&mut self, task: &str, holder: Holder, end: End, after_ms: i64) -> InTheWay {
-        // Each task has a holder of its own: what one does is no sign of life of another.
+        // Each task has a holder of its own: what one does is not a sign of life of another.
         let kind = if holder.is_person() { "human" } else { "agent" };
         let mut identity = who(&format!("{kind}:holder-of-{}", task.to_lowercase()));
         let process = holder.is_bound().then(Sleeper::new);
@@ -332,21 +332,21 @@ impl Scene {
                 return InTheWay { other: Some(other), ..held };
             }
             Obstacle::Kept => {
-                let keep_ms = if end == End::TimeOver { after_ms } else { HOUR_MS };
+                let keep_ms = if end == End::TimedOut { after_ms } else { HOUR_MS };
                 let policy = Policy { keep_ms, ..vouching() };
                 let to = "agent:absent".parse().unwrap();
                 let act = Act::Handoff { to, reason: "theirs".into() };
                 self.run_under(policy, &founder(), on(&task, act));
             }
             Obstacle::Proposed => {
-                // A task is proposed when it is added: this one takes the first one's place.
+                // A task is proposed when it is added: this one replaces the first.
                 self.run(&founder(), on(&task, verb(Verb::Drop)));
                 let new = NewTask { propose: true, ..NewTask::titled("what is waited for") };
                 self.task = self.add(new);
             }
             Obstacle::Blocked => moved(self, &founder(), Verb::Block),
             Obstacle::Review => {
-                // A rejected task is kept for whoever submitted it: that is the waiter.
+                // A rejected task is kept for whoever submitted it: here, the waiter.
                 let mut earlier = self.request.identity.clone();
                 if !earlier.actor.is_person() {
                     earlier.instance = "earlier".parse().unwrap();
@@ -368,7 +368,7 @@ impl Scene {
                 return InTheWay { other: Some(other), ..nothing };
             }
             Obstacle::Scheduled => {
-                let ms = if end == End::TimeOver { after_ms } else { HOUR_MS };
+                let ms = if end == End::TimedOut { after_ms } else { HOUR_MS };
                 let act = edit(|edit| edit.not_before = Some(Some(Schedule::In { ms })));
                 self.run(&founder(), forced(&task, act));
             }
@@ -380,7 +380,7 @@ impl Scene {
         nothing
     }
 
-    /// Lets an obstacle go.
+    /// Lets an obstacle go away.
     pub(crate) fn clear(&mut self, place: usize, obstacle: Obstacle, end: End) {
         let InTheWay { holder, process, other, over } = std::mem::take(&mut self.in_the_way[place]);
         let task = self.task.clone();
@@ -389,7 +389,7 @@ impl Scene {
         let by = holder.clone().unwrap_or_else(founder);
         let handed = |to: ActorName| Act::Handoff { to, reason: "yours".into() };
         let command = match end {
-            End::Ttl | End::MaxHold | End::TimeOver => {
+            End::Ttl | End::MaxHold | End::TimedOut => {
                 std::thread::sleep(over.unwrap().saturating_duration_since(Instant::now()));
                 self.in_the_way[place] = InTheWay { process, ..InTheWay::default() };
                 return;
@@ -446,7 +446,7 @@ impl Scene {
             End::Unscheduled => forced(&task, edit(|edit| edit.not_before = Some(None))),
             End::TierLowered => forced(&task, edit(|edit| edit.required_tier = Some(Tier(0)))),
         };
-        // What concerns the task of the waiter is a person's to change; a lease is its holder's.
+        // A person changes what concerns the waiter's task; a holder changes its own lease.
         let is_of_lease =
             matches!(obstacle, Obstacle::Held(_) | Obstacle::Paths(_)) && end != End::ScopeEdited;
         let by = if is_of_lease { by } else { founder() };
@@ -454,7 +454,7 @@ impl Scene {
         self.in_the_way[place].process = process;
     }
 
-    /// What the waiter would be told if it asked now.
+    /// The answer that the waiter would get now.
     pub(crate) fn rehearse(&mut self) -> String {
         match self.engine.rehearse(&self.request) {
             Ok(_) => "that it may have it".to_owned(),

@@ -1,4 +1,4 @@
-//! A world whose clock, processes and ids the test decides, around the real engine and a real store.
+//! A world whose clock, processes and ids the test controls, around the real engine and a real store.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
@@ -20,8 +20,8 @@ use onus_core::task::Facts;
 use onus_core::time::{ClockDomain, Moment, SERVER, Tick};
 use onus_core::transition::Verb;
 use onus_engine::{
-    Ancestry, Answer, Due, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, Settling, TaskView,
-    Tried, Unsettled,
+    Ancestry, Answer, Due, Engine, Identity, LeaseView, Looked, Outside, Reply, Request, SettleResult,
+    TaskView, Tried, Unsettled,
 };
 use onus_store::conformance::server::Server;
 use onus_store::{AnyStore, SqliteStore, Store};
@@ -38,13 +38,15 @@ pub struct Fate {
     /// Whether the store's clock is a server's, and what the callers' own says then.
     pub by_server: bool,
     pub own: Tick,
-    /// What git says of files, in whichever worktree; of others it cannot be asked.
+    /// What git says about files, in any worktree; it cannot be asked about others.
     pub files: BTreeMap<String, Looked>,
-    /// What comes of keeping uncommitted files, in this order; then it cannot be tried. And what was to be kept.
+    /// The results of keeping uncommitted files, in this order; after them, it cannot be tried. And what was
+    /// to be kept.
     pub rescued: Vec<Tried>,
     pub due: Vec<Due>,
-    /// What git's references show of landings, in this order; then they are elsewhere. And what was asked about.
-    pub settled: Vec<Settling>,
+    /// What git's references show of landings, in this order; after them, they are elsewhere. And what was
+    /// asked about.
+    pub settled: Vec<SettleResult>,
     pub unsettled: Vec<Unsettled>,
     uids: u64,
 }
@@ -162,7 +164,7 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
         settle: Box::new(move |begun| {
             let mut fate = settler.lock().unwrap();
             fate.unsettled.push(begun.clone());
-            if fate.settled.is_empty() { Settling::Elsewhere } else { fate.settled.remove(0) }
+            if fate.settled.is_empty() { SettleResult::Elsewhere } else { fate.settled.remove(0) }
         }),
         look: Box::new(move |_, paths| {
             let fate = looked.lock().unwrap();
@@ -306,7 +308,7 @@ impl<S: Store> World<S> {
         fate.wall_ms += 6_000 + step_ms;
     }
 
-    /// The ledger is whole, and every row is its fold.
+    /// Checks that the ledger is intact, and every row is its fold.
     #[track_caller]
     pub fn is_whole(&mut self) {
         self.engine.verify(&[], &mut |_| {}).unwrap();

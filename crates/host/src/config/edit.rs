@@ -1,8 +1,8 @@
-//! One key in one file, changed: comments, order and everything else stay as they are.
+//! Changes one key in one file. Comments, order and everything else stay as they are.
 //!
-//! Nothing is written that would be refused when it is read: the text that comes out is understood first. The file appears as
-//! a whole or not at all, and a repository's is never reached through a link that leaves its work tree. Two that edit one file at
-//! once do so one after the other: its folder is locked, since the file itself is replaced.
+//! Nothing is written that would be refused when it is read: the new text is parsed first. The file is replaced atomically, and a
+//! repository's file is never reached through a link that leaves its work tree. Concurrent edits of one file are serialized by a
+//! lock on its folder, since the file itself is replaced.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use super::{SHARED_FILE, key, user_file};
 use crate::Host;
 use crate::gates::Preset;
 
-/// Whose file.
+/// Whose file is edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Repository,
     User,
 }
 
-/// What was changed.
+/// A change that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
     pub file: PathBuf,
     /// The file is new.
     pub created: bool,
-    /// What the key is set to now, as a file has it.
+    /// The key's new value, as in the file.
     pub value: Option<serde_json::Value>,
 }
 
-/// Where a key is in a file.
+/// The position of a key in a file.
 struct KeyPlace {
     tables: Vec<String>,
     last: String,
@@ -84,7 +84,7 @@ pub fn set(host: &Host, owner: Owner, name: &str, values: &[String]) -> Result<E
             let is_last = depth + 1 == place.tables.len();
             let item = table.entry(name).or_insert_with(|| {
                 let mut made = Table::new();
-                // [area.auth] needs no [area] above it.
+                // No [area] header is written above [area.auth].
                 made.set_implicit(!is_last);
                 Item::Table(made)
             });
@@ -93,7 +93,7 @@ pub fn set(host: &Host, owner: Owner, name: &str, values: &[String]) -> Result<E
         }
         match table.get_mut(&place.last).and_then(Item::as_value_mut) {
             Some(old) => {
-                // A comment behind it stays.
+                // Keeps a comment after it.
                 let decor = old.decor().clone();
                 *old = value.clone();
                 *old.decor_mut() = decor;
@@ -125,7 +125,7 @@ pub(crate) fn add_gates(host: &Host, gates: &[Preset]) -> Result<Edited, Refusal
     })
 }
 
-/// Takes a key out, and a table that is empty then.
+/// Removes a key, and its table if that becomes empty.
 pub fn unset(host: &Host, owner: Owner, name: &str) -> Result<Edited, Refusal> {
     let place = named(name, owner)?;
     edit(host, owner, |document| {
@@ -137,12 +137,12 @@ pub fn unset(host: &Host, owner: Owner, name: &str) -> Result<Edited, Refusal> {
     })
 }
 
-/// Whether it was there.
+/// Removes a key. Returns whether it was there.
 fn take(table: &mut dyn TableLike, tables: &[String], last: &str) -> bool {
     let Some((first, rest)) = tables.split_first() else { return table.remove(last).is_some() };
     let Some(inner) = table.get_mut(first).and_then(Item::as_table_like_mut) else { return false };
     let was_there = take(inner, rest, last);
-    // A table that nobody commented on goes with its last key.
+    // An empty table is removed, too, unless it has a comment.
     let is_bare = inner.is_empty()
         && table.get(first).and_then(Item::as_table).is_none_or(|table| {
             let above = table.decor().prefix().and_then(|above| above.as_str()).unwrap_or_default();
@@ -222,7 +222,7 @@ fn edit_at(
         let after = changed(file, layer, seen.text.as_deref().unwrap_or_default(), &change)?;
         Ok::<_, Refusal>((seen, after))
     };
-    // What is refused makes no folders.
+    // The first pass makes sure that no folders are made for a change that is refused.
     let (Seen { real, .. }, _) = edited()?;
     make_folders(&real)?;
     let _lock = lock_folder(&real);
@@ -233,7 +233,7 @@ fn edit_at(
     Ok(Edited { file: file.to_owned(), created: text.is_none(), value: None })
 }
 
-/// Waits until nobody else edits a file in this folder. None: the file system has no such locks.
+/// Waits until nobody else edits a file in this folder. None if the file system has no such locks.
 fn lock_folder(file: &Path) -> Option<File> {
     let folder = File::open(file.parent()?).ok()?;
     folder.lock().ok()?;
@@ -247,7 +247,7 @@ fn changed(
     before: &str,
     change: impl Fn(&mut DocumentMut) -> Result<(), Refusal>,
 ) -> Result<String, Refusal> {
-    // What cannot be understood is refused with its place, before anything is changed in it.
+    // A file that cannot be parsed is refused, with the position, before it is changed.
     layer.parse(before)?;
     let mut document: DocumentMut =
         before.parse().map_err(|_| Refusal::usage(format!("{} cannot be edited", file.display())))?;

@@ -1,7 +1,7 @@
-//! One file with settings: read with a bound, understood, or refused with its place.
+//! Reads one configuration file with a size limit, and parses it or refuses it with a position.
 //!
-//! A refusal names the file, the line and the column, and what to write. Of a repository's file it shows nothing else: agents
-//! read it, too, and what stands there is a stranger's.
+//! A refusal names the file, the line and the column, and what to write. It quotes nothing from a repository's file: agents
+//! read refusals, too, and the file's content may be a stranger's.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use super::SHARED_FILE;
 use super::keys::{KEYS, Key, Kind, check, nearest};
 use super::tables::{Reader, TABLES, Table, Tables};
 
-/// A file.
+/// A configuration file.
 #[derive(Clone, Copy)]
 pub(super) enum Layer<'a> {
     /// The user's own.
     User(&'a Path),
-    /// What everybody who works in this folder's repository shares: anybody may have written it.
+    /// The one that everybody who works in this repository shares, and that anybody may have written.
     Repository(&'a Path),
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) values: Vec<(&'static Key, String)>,
@@ -68,7 +68,7 @@ impl Layer<'_> {
         }
     }
 
-    /// What this text would say, were it in the file.
+    /// Parses text as if it were in the file.
     pub(super) fn parse(self, text: &str) -> Result<Settings, Refusal> {
         self.understand(text).map_err(|Fault { place, why }| {
             let before = text.get(..place.start).unwrap_or(text);
@@ -85,7 +85,7 @@ impl Layer<'_> {
     fn understand(self, text: &str) -> Result<Settings, Fault> {
         let table = DeTable::parse(text).map_err(|error| {
             let why = match error.message() {
-                // The parser's own words, in every version that is built with.
+                // The parser's own wording.
                 message if message.starts_with("duplicate key") => {
                     "it is set twice: remove one of the two, or put both into one table"
                 }
@@ -112,7 +112,7 @@ impl Layer<'_> {
         let sections = || KEYS.iter().filter_map(|key| key.name.split_once('.')).map(|(section, _)| section);
         if table.is_none() && !sections().any(|section| section == name) {
             let near = nearest(name, sections().chain(TABLES.iter().map(|table| table.name)));
-            let near = near.unwrap_or_default();
+            let Some(near) = near else { return Err(Fault::at(place, "unknown table")) };
             let list =
                 TABLES.iter().find(|table| table.name == near && matches!(table.read, Reader::List(_)));
             let near = list.map_or(near, |table| table.form);
@@ -146,8 +146,9 @@ impl Layer<'_> {
     /// The key of this name, if it may be set here.
     pub(super) fn key(self, name: &str) -> Result<&'static Key, String> {
         let Some(key) = Key::named(name) else {
-            let near = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or_default();
-            return Err(format!("unknown key; the nearest is {near}"));
+            let near = nearest(name, KEYS.iter().map(|key| key.name));
+            let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
+            return Err(format!("unknown key{near}"));
         };
         if !self.is_own() && !key.shared {
             let why = "belongs to a user, not a repository: set it in the user's file";
@@ -184,7 +185,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Whether it is the user's own, which may be shown to them.
+    /// Whether it is the user's own, so that its content may be shown.
     fn is_own(self) -> bool {
         matches!(self, Layer::User(_))
     }

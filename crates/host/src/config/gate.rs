@@ -1,10 +1,10 @@
-//! `[[gate]]`: what a project's tasks must pass, one table each.
+//! Reads `[[gate]]` tables: the checks that a project's tasks must pass.
 
 use std::collections::BTreeSet;
 
 use onus_core::actor::ActorName;
 use onus_core::gate::{Applies, Gate, GateCommand, GateKey, GateKind, MAX_GATES, Stage};
-use onus_core::scope::{AreaName, Glob, Scope};
+use onus_core::scope::{AreaName, Scope};
 use onus_core::task::{MAX_SCOPE, TaskType, is_word};
 use onus_core::text::Field;
 use onus_core::time::Span;
@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::Fault;
-use super::tables::{Tables, only, strings};
+use super::tables::{Tables, flag, glob, only, strings};
 
 const FORM: &str = "[gate]";
 const FIELDS: [&str; 16] = [
@@ -33,10 +33,10 @@ const FIELDS: [&str; 16] = [
     "tests",
     "by",
 ];
-/// What only those have that are run.
+/// Fields that only gates have that are run.
 const OF_COMMANDS: [&str; 5] = ["run", "shell", "timeout", "folder", "env"];
 const DEFAULT_TIMEOUT_MS: u64 = 10 * 60 * 1000;
-/// Names that `trust` knows for other commands of a repository.
+/// Names that `onus trust` uses for other commands of a repository.
 const TAKEN: [&str; 2] = ["setup", "pr"];
 
 pub(super) fn gates(tables: &mut Tables, value: &Spanned<DeValue<'_>>) -> Result<(), Fault> {
@@ -99,11 +99,14 @@ impl<'t, 'v> Fields<'t, 'v> {
         })
     }
 
-    /// Refuses what a gate of this kind cannot have, and asks for what it needs.
+    /// Refuses fields that a gate of this kind cannot have, and the lack of those that it needs.
     fn belongs(&self, kind: GateKind, stage: Stage) -> Result<(), Fault> {
         let found = |name: &&str| self.fields.get(*name);
         if let Some(place) = OF_COMMANDS.iter().find_map(found).filter(|_| !kind.is_run()) {
-            return Err(Fault::at(place, "nothing is run for a gate of this kind: a judge passes it"));
+            return Err(Fault::at(
+                place,
+                "nothing is run for a gate of this kind: a person or a reviewer passes it",
+            ));
         }
         if let Some(place) = self.fields.get("tests").filter(|_| kind != GateKind::RedGreen) {
             return Err(Fault::at(place, "only a gate of kind \"red-green\" has tests"));
@@ -146,7 +149,7 @@ impl<'t, 'v> Fields<'t, 'v> {
                 ));
             }
         };
-        // Of a shell's command, the line is what matters.
+        // For a shell command, its line is checked.
         let says = if argv.first().is_some_and(|first| first == "sh") { argv.last() } else { argv.first() };
         if says.is_none_or(|word| word.trim().is_empty()) {
             let place = self.fields.get("run").or_else(|| self.fields.get("shell")).unwrap_or(self.item);
@@ -174,15 +177,8 @@ impl<'t, 'v> Fields<'t, 'v> {
 
     fn applies(&self) -> Result<Applies, Fault> {
         let types = "types must be a list of \"epic\", \"feature\", \"story\", \"task\" or \"bug\"";
-        let only_named = match self.fields.get("only_named").map(|value| (value, value.get_ref())) {
-            None => false,
-            Some((_, DeValue::Boolean(only))) => *only,
-            Some((value, _)) => {
-                return Err(Fault::at(value, "only_named must be true or false, without quotes"));
-            }
-        };
         Ok(Applies {
-            only_named,
+            only_named: flag(self.fields, "only_named")?,
             types: self.words("types", types, |word| word.parse::<TaskType>().ok())?,
             tags: self.words("tags", "tags must be a list of tags", |word| {
                 is_word(word).then(|| word.to_owned())
@@ -217,12 +213,7 @@ impl<'t, 'v> Fields<'t, 'v> {
         if globs.is_empty() || globs.len() > MAX_SCOPE {
             return Err(Fault::at(value, format!("{name} has 1 to {MAX_SCOPE} globs")));
         }
-        let glob = |(place, text): (&Spanned<DeValue<'_>>, String)| {
-            text.parse::<Glob>().map_err(|_| {
-                Fault::at(place, "it must be a glob from the repository's root, such as \"src/**\"")
-            })
-        };
-        globs.into_iter().map(glob).collect()
+        globs.iter().map(|(place, text)| glob(place, text)).collect()
     }
 
     fn text(&self, name: &str, wanted: &str) -> Result<Option<(&'t Spanned<DeValue<'v>>, String)>, Fault> {

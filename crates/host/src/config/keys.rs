@@ -1,4 +1,4 @@
-//! Every key with one value: what it may be, who may set it, and what it does.
+//! Every key with one value: which values it takes, who may set it, and what it does.
 
 use onus_core::actor::ActorName;
 use onus_core::landing::{DepsMet, LandStyle};
@@ -10,10 +10,11 @@ use onus_store::{mask, may_hold_a_password};
 
 use crate::strictness::Strictness;
 
-/// What a value must look like.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
+    Actor,
     Span,
     Count,
     Flag,
@@ -24,16 +25,16 @@ pub enum Kind {
     LandStyle,
     DepsMet,
     AcrossWorktrees,
-    /// One on a line.
+    /// One per line.
     Globs,
-    /// One on a line.
+    /// One per line.
     Words,
-    /// A command's words, one on a line.
+    /// A command's words, one per line.
     Argv,
-    /// The same, in which placeholders stand for what it is about.
+    /// A command's words with placeholders, one per line.
     Template,
     Switch,
-    /// What an hour costs, by actor: one on a line.
+    /// What an hour costs, by actor: one per line.
     Rates,
 }
 
@@ -42,20 +43,21 @@ impl Kind {
         matches!(self, Kind::Globs | Kind::Words | Kind::Argv | Kind::Template | Kind::Rates)
     }
 
-    /// What stands between the items of a list in the environment.
+    /// The separator of a list's items in the environment.
     pub(super) fn separator(self) -> Option<char> {
         match self {
             Kind::Globs | Kind::Words => Some(':'),
-            // An actor's name has a colon.
+            // An actor's name contains a colon.
             Kind::Rates => Some(','),
             _ => None,
         }
     }
 
-    /// What to write instead of a value that does not fit.
+    /// Describes valid values, for a refusal.
     pub(super) fn wanted(self) -> &'static str {
         match self {
             Kind::Text => "text without control characters",
+            Kind::Actor => "human:NAME, agent:NAME or ci:NAME",
             Kind::Span => "a duration such as 90s, 15m or 2h",
             Kind::Count => "a whole number",
             Kind::Flag => "true or false",
@@ -86,405 +88,178 @@ pub struct Key {
     pub kind: Kind,
     /// Whether a repository may set it for everybody.
     pub shared: bool,
-    /// Which counts where the user's own file says something else than the repository's.
+    /// Which value counts if the user's own file and the repository's disagree.
     pub strictness: Strictness,
     pub about: &'static str,
 }
 
-/// Where the store is: the one key that may hold a password.
+/// The address of the store, the one key that may contain a password.
 pub(super) const STORE: &str = "store.path";
 
 pub const KEYS: &[Key] = &[
-    Key {
-        name: "identity.actor",
-        env: "ONUS_ACTOR",
-        default: None,
-        kind: Kind::Text,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "who you are if no flag or harness says so: human:NAME, agent:NAME or ci:NAME",
-    },
-    Key {
-        name: STORE,
-        env: "ONUS_STORE",
-        default: None,
-        kind: Kind::Text,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "the store's file or postgres://USER@HOST/DATABASE; default: the repository's own file",
-    },
-    Key {
-        name: "project.name",
-        env: "ONUS_PROJECT",
-        default: None,
-        kind: Kind::Text,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "which project of a PostgreSQL store this is, so that all clones agree",
-    },
-    Key {
-        name: "store.wait",
-        env: "ONUS_STORE_WAIT",
-        default: Some("10s"),
-        kind: Kind::Span,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "how long a write waits for other writers, or for the server, before exit 8",
-    },
-    Key {
-        name: "lease.ttl",
-        env: "ONUS_LEASE_TTL",
-        default: Some("60m"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "how long an agent's lease lasts without a sign of life",
-    },
-    Key {
-        name: "lease.max_hold",
-        env: "ONUS_LEASE_MAX_HOLD",
-        default: Some("8h"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::LessButNotZero,
-        about: "the longest an agent may hold a task (0: no limit)",
-    },
-    Key {
-        name: "lease.stale_after",
-        env: "ONUS_LEASE_STALE_AFTER",
-        default: Some("8h"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "after how long without a sign of life a person's lease is marked stale",
-    },
-    Key {
-        name: "lease.keep",
-        env: "ONUS_LEASE_KEEP",
-        default: Some("60m"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "how long a task is kept for one actor after a handoff or rejection",
-    },
-    Key {
-        name: "lease.indefinite_per_actor",
-        env: "ONUS_LEASE_INDEFINITE_PER_ACTOR",
-        default: Some("1"),
-        kind: Kind::Count,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "how many leases without a TTL one agent may hold",
-    },
-    Key {
-        name: "lease.indefinite_per_store",
-        env: "ONUS_LEASE_INDEFINITE_PER_STORE",
-        default: Some("5"),
-        kind: Kind::Count,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "how many leases without a TTL all agents together may hold",
-    },
-    Key {
-        name: "lease.unique_machines",
-        env: "ONUS_LEASE_UNIQUE_MACHINES",
-        default: Some("false"),
-        kind: Kind::Flag,
-        shared: true,
-        strictness: Strictness::Before(&["false", "true"]),
-        about: "set to true if running machines are never cloned: then, on PostgreSQL, a death seen on the holder's machine \
-                ends its lease at once",
-    },
-    Key {
-        name: "lease.stalled_after",
-        env: "ONUS_LEASE_STALLED_AFTER",
-        default: Some("2h"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "after how long without progress an agent that shows signs of life is called stalled",
-    },
-    Key {
-        name: "sessions.idle",
-        env: "ONUS_SESSIONS_IDLE",
-        default: Some("30m"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "the longest silence that counts as work, for people and for agents whose turns are not known",
-    },
-    Key {
-        name: "sessions.people",
-        env: "ONUS_SESSIONS_PEOPLE",
-        default: Some("on"),
-        kind: Kind::Switch,
-        shared: true,
-        strictness: Strictness::Before(&["off", "on"]),
-        about: "whether people's work is recorded: off keeps no hours of theirs",
-    },
-    Key {
-        name: "timesheet.billable",
-        env: "ONUS_TIMESHEET_BILLABLE",
-        default: None,
-        kind: Kind::Words,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "tags, and ids of tasks, whose hours are paid for: of tasks with such a tag, and of such tasks with all their parts",
-    },
-    Key {
-        name: "timesheet.rates",
-        env: "ONUS_TIMESHEET_RATES",
-        default: None,
-        kind: Kind::Rates,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "what an hour of an actor's work costs: a list such as [\"human:ada=90.50\"]; in the environment separated by commas",
-    },
-    Key {
-        name: "retry.max_attempts",
-        env: "ONUS_RETRY_MAX_ATTEMPTS",
-        default: Some("3"),
-        kind: Kind::Count,
-        shared: true,
-        strictness: Strictness::Less,
-        about: "how often a failed task may be retried, unless the task says otherwise",
-    },
-    Key {
-        name: "run.keep_output",
-        env: "ONUS_RUN_KEEP_OUTPUT",
-        default: Some("true"),
-        kind: Kind::Flag,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "whether onus run keeps the last lines of a failed command's output as a note",
-    },
-    Key {
-        name: "scope.mode",
-        env: "ONUS_SCOPE_MODE",
-        default: Some("strict"),
-        kind: Kind::ScopeMode,
-        shared: true,
-        strictness: Strictness::Before(&["strict", "warn", "off"]),
-        about: "what happens when two leases want the same path: strict refuses, warn warns, off does not check",
-    },
-    Key {
-        name: "scope.shared",
-        env: "ONUS_SCOPE_SHARED",
-        default: None,
-        kind: Kind::Globs,
-        shared: true,
-        strictness: Strictness::Common,
-        about: "globs of paths that never conflict, such as lock files: a list; in the environment separated by :",
-    },
-    Key {
-        name: "scope.across_worktrees",
-        env: "ONUS_SCOPE_ACROSS_WORKTREES",
-        default: Some("tell"),
-        kind: Kind::AcrossWorktrees,
-        shared: true,
-        strictness: Strictness::Before(&["refuse", "tell", "ignore"]),
-        about: "what happens when two leases touch one file in two worktrees: tell tells both holders, refuse refuses the \
-                second, ignore says nothing",
-    },
-    Key {
-        name: "guard.unclaimed",
-        env: "ONUS_GUARD_UNCLAIMED",
-        default: Some("adopt"),
-        kind: Kind::Unclaimed,
-        shared: true,
-        strictness: Strictness::Before(&["refuse", "adopt", "warn"]),
-        about: "what happens when an agent without a task changes a file: adopt opens a task, warn warns, refuse refuses",
-    },
-    Key {
-        name: "guard.people",
-        env: "ONUS_GUARD_PEOPLE",
-        default: Some("warn"),
-        kind: Kind::GuardPeople,
-        shared: true,
-        strictness: Strictness::Before(&["refuse", "warn", "off"]),
-        about: "what happens when a person commits or pushes what another has reserved: warn warns, refuse refuses, off says nothing",
-    },
-    Key {
-        name: "guard.token_trailer",
-        env: "ONUS_GUARD_TOKEN_TRAILER",
-        default: Some("false"),
-        kind: Kind::Flag,
-        shared: true,
-        strictness: Strictness::Before(&["true", "false"]),
-        about: "whether commits carry Onus-Token beside Onus-Task",
-    },
-    Key {
-        name: "guard.tree_budget",
-        env: "ONUS_GUARD_TREE_BUDGET",
-        default: Some("200ms"),
-        kind: Kind::Span,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "how long git may take to list what an agent's command changed, at most 5s (0: it is not asked)",
-    },
-    Key {
-        name: "rescue.max_file",
-        env: "ONUS_RESCUE_MAX_FILE",
-        default: Some("32"),
-        kind: Kind::Count,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "MiB, at most 48: a larger uncommitted file is not kept when its holder loses the task",
-    },
-    Key {
-        name: "rescue.max_total",
-        env: "ONUS_RESCUE_MAX_TOTAL",
-        default: Some("256"),
-        kind: Kind::Count,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "MiB: how much is kept of one lease at most, the smallest files first",
-    },
-    Key {
-        name: "worktree.root",
-        env: "ONUS_WORKTREE_ROOT",
-        default: None,
-        kind: Kind::Text,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "the folder in which REPOSITORY.onus/ with tasks' worktrees is made; default: beside the repository",
-    },
-    Key {
-        name: "worktree.target",
-        env: "ONUS_WORKTREE_TARGET",
-        default: None,
-        kind: Kind::Text,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "the branch that tasks' branches begin at and are to land in; default: origin's main branch, else the main \
-                checkout's",
-    },
-    Key {
-        name: "worktree.fetch",
-        env: "ONUS_WORKTREE_FETCH",
-        default: Some("false"),
-        kind: Kind::Flag,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "whether the target is fetched from origin before a worktree is made",
-    },
-    Key {
-        name: "worktree.setup",
-        env: "ONUS_WORKTREE_SETUP",
-        default: None,
-        kind: Kind::Argv,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "a command that makes a new worktree ready, once a person has approved it (onus trust); in the environment \
-                one word per line",
-    },
-    Key {
-        name: "worktree.setup_env",
-        env: "ONUS_WORKTREE_SETUP_ENV",
-        default: None,
-        kind: Kind::Words,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "variables that the set-up command gets besides those that every program needs",
-    },
-    Key {
-        name: "worktree.setup_timeout",
-        env: "ONUS_WORKTREE_SETUP_TIMEOUT",
-        default: Some("10m"),
-        kind: Kind::Span,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "how long the set-up command may take",
-    },
-    Key {
-        name: "land.style",
-        env: "ONUS_LAND_STYLE",
-        default: Some("merge"),
-        kind: Kind::LandStyle,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "how a task's branch becomes part of its target: merge (a commit with both as parents; the default), squash (one \
-                commit), rebase (each commit again)",
-    },
-    Key {
-        name: "land.union",
-        env: "ONUS_LAND_UNION",
-        default: None,
-        kind: Kind::Globs,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "globs of files to which everyone only adds lines: where two sides conflict in one, the lines of both are kept; what \
-                lands goes by the target's own onus.toml",
-    },
-    Key {
-        name: "land.remote",
-        env: "ONUS_LAND_REMOTE",
-        default: None,
-        kind: Kind::Text,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "the remote whose branch is the target: it is fetched before each landing, and pushed to",
-    },
-    Key {
-        name: "land.pr",
-        env: "ONUS_LAND_PR",
-        default: None,
-        kind: Kind::Template,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "a command that opens a pull request for a pushed branch, once a person has approved it (onus trust): {branch}, \
-                {target}, {id} and {title} stand for the task's",
-    },
-    Key {
-        name: "deps.met",
-        env: "ONUS_DEPS_MET",
-        default: None,
-        kind: Kind::DepsMet,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "when a task with a branch of its own counts as done for those that depend on it: done or landed; default: landed \
-                where [land] is configured",
-    },
-    Key {
-        name: "refs.unique",
-        env: "ONUS_REFS_UNIQUE",
-        default: None,
-        kind: Kind::Words,
-        shared: true,
-        strictness: Strictness::Neither,
-        about: "systems such as jira in which a reference is one task's only",
-    },
-    Key {
-        name: "force.needs_link",
-        env: "ONUS_FORCE_NEEDS_LINK",
-        default: Some("false"),
-        kind: Kind::Flag,
-        shared: true,
-        strictness: Strictness::Before(&["true", "false"]),
-        about: "whether every override must link to a decision or approval",
-    },
-    Key {
-        name: "seal.signers",
-        env: "ONUS_SEAL_SIGNERS",
-        default: None,
-        kind: Kind::Text,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "an ssh allowed_signers file; with it, verify --seal accepts only files signed by someone in it",
-    },
-    Key {
-        name: "ui.color",
-        env: "ONUS_UI_COLOR",
-        default: Some("auto"),
-        kind: Kind::Color,
-        shared: false,
-        strictness: Strictness::Neither,
-        about: "auto, always or never; NO_COLOR is honoured too",
-    },
+    Key::of_user("identity.actor", "ONUS_ACTOR", Kind::Actor)
+        .about("who you are if no flag or harness says so: human:NAME, agent:NAME or ci:NAME"),
+    Key::of_user(STORE, "ONUS_STORE", Kind::Text)
+        .about("the store's file or postgres://USER@HOST/DATABASE; default: the repository's own file"),
+    Key::shared("project.name", "ONUS_PROJECT", Kind::Text)
+        .about("which project of a PostgreSQL store this is, so that all clones agree"),
+    Key::of_user("store.wait", "ONUS_STORE_WAIT", Kind::Span)
+        .default("10s")
+        .about("how long a write waits for other writers, or for the server, before exit 8"),
+    Key::shared("lease.ttl", "ONUS_LEASE_TTL", Kind::Span)
+        .stricter(Strictness::Less)
+        .default("60m")
+        .about("how long an agent's lease lasts without a sign of life"),
+    Key::shared("lease.max_hold", "ONUS_LEASE_MAX_HOLD", Kind::Span)
+        .stricter(Strictness::LessButNotZero)
+        .default("8h")
+        .about("the longest an agent may hold a task (0: no limit)"),
+    Key::shared("lease.stale_after", "ONUS_LEASE_STALE_AFTER", Kind::Span)
+        .stricter(Strictness::Less)
+        .default("8h")
+        .about("after how long without a sign of life a person's lease is marked stale"),
+    Key::shared("lease.keep", "ONUS_LEASE_KEEP", Kind::Span)
+        .default("60m")
+        .about("how long a task is kept for one actor after a handoff or rejection"),
+    Key::shared("lease.indefinite_per_actor", "ONUS_LEASE_INDEFINITE_PER_ACTOR", Kind::Count)
+        .stricter(Strictness::Less)
+        .default("1")
+        .about("how many leases without a TTL one agent may hold"),
+    Key::shared("lease.indefinite_per_store", "ONUS_LEASE_INDEFINITE_PER_STORE", Kind::Count)
+        .stricter(Strictness::Less)
+        .default("5")
+        .about("how many leases without a TTL all agents together may hold"),
+    Key::shared("lease.unique_machines", "ONUS_LEASE_UNIQUE_MACHINES", Kind::Flag)
+        .stricter(Strictness::Before(&["false", "true"]))
+        .default("false")
+        .about(
+            "set to true if running machines are never cloned: then, on PostgreSQL, a death seen on \
+             the holder's machine ends its lease at once",
+        ),
+    Key::shared("lease.stalled_after", "ONUS_LEASE_STALLED_AFTER", Kind::Span)
+        .stricter(Strictness::Less)
+        .default("2h")
+        .about("after how long without progress an agent that shows signs of life is called stalled"),
+    Key::shared("sessions.idle", "ONUS_SESSIONS_IDLE", Kind::Span).default("30m").about(
+        "the longest silence that counts as work, for people and for agents whose turns are not known",
+    ),
+    Key::shared("sessions.people", "ONUS_SESSIONS_PEOPLE", Kind::Switch)
+        .stricter(Strictness::Before(&["off", "on"]))
+        .default("on")
+        .about("whether people's work is recorded: off keeps no hours of theirs"),
+    Key::shared("timesheet.billable", "ONUS_TIMESHEET_BILLABLE", Kind::Words).about(
+        "tags, and ids of tasks, whose hours are paid for: of tasks with such a tag, and of such \
+             tasks with all their parts",
+    ),
+    Key::of_user("timesheet.rates", "ONUS_TIMESHEET_RATES", Kind::Rates).about(
+        "what an hour of an actor's work costs: a list such as [\"human:ada=90.50\"]; in the \
+             environment separated by commas",
+    ),
+    Key::shared("retry.max_attempts", "ONUS_RETRY_MAX_ATTEMPTS", Kind::Count)
+        .stricter(Strictness::Less)
+        .default("3")
+        .about("how often a failed task may be retried, unless the task says otherwise"),
+    Key::of_user("run.keep_output", "ONUS_RUN_KEEP_OUTPUT", Kind::Flag)
+        .default("true")
+        .about("whether onus run keeps the last lines of a failed command's output as a note"),
+    Key::shared("scope.mode", "ONUS_SCOPE_MODE", Kind::ScopeMode)
+        .stricter(Strictness::Before(&["strict", "warn", "off"]))
+        .default("strict")
+        .about(
+            "what happens when two leases want the same path: strict refuses, warn warns, off does not check",
+        ),
+    Key::shared("scope.shared", "ONUS_SCOPE_SHARED", Kind::Globs).stricter(Strictness::Common).about(
+        "globs of paths that never conflict, such as lock files: a list; in the environment \
+             separated by :",
+    ),
+    Key::shared("scope.across_worktrees", "ONUS_SCOPE_ACROSS_WORKTREES", Kind::AcrossWorktrees)
+        .stricter(Strictness::Before(&["refuse", "tell", "ignore"]))
+        .default("tell")
+        .about(
+            "what happens when two leases touch one file in two worktrees: tell tells both holders, \
+             refuse refuses the second, ignore says nothing",
+        ),
+    Key::shared("guard.unclaimed", "ONUS_GUARD_UNCLAIMED", Kind::Unclaimed)
+        .stricter(Strictness::Before(&["refuse", "adopt", "warn"]))
+        .default("adopt")
+        .about(
+            "what happens when an agent without a task changes a file: adopt opens a task, warn \
+             warns, refuse refuses",
+        ),
+    Key::shared("guard.people", "ONUS_GUARD_PEOPLE", Kind::GuardPeople)
+        .stricter(Strictness::Before(&["refuse", "warn", "off"]))
+        .default("warn")
+        .about(
+            "what happens when a person commits or pushes what another has reserved: warn warns, \
+             refuse refuses, off says nothing",
+        ),
+    Key::shared("guard.token_trailer", "ONUS_GUARD_TOKEN_TRAILER", Kind::Flag)
+        .stricter(Strictness::Before(&["true", "false"]))
+        .default("false")
+        .about("whether commits carry Onus-Token beside Onus-Task"),
+    Key::of_user("guard.tree_budget", "ONUS_GUARD_TREE_BUDGET", Kind::Span).default("200ms").about(
+        "how long git may take to list what an agent's command changed, at most 5s (0: it is not asked)",
+    ),
+    Key::of_user("rescue.max_file", "ONUS_RESCUE_MAX_FILE", Kind::Count)
+        .default("32")
+        .about("MiB, at most 48: a larger uncommitted file is not kept when its holder loses the task"),
+    Key::of_user("rescue.max_total", "ONUS_RESCUE_MAX_TOTAL", Kind::Count)
+        .default("256")
+        .about("MiB: how much is kept of one lease at most, the smallest files first"),
+    Key::of_user("worktree.root", "ONUS_WORKTREE_ROOT", Kind::Text).about(
+        "the folder in which REPOSITORY.onus/ with tasks' worktrees is made; default: beside the \
+             repository",
+    ),
+    Key::shared("worktree.target", "ONUS_WORKTREE_TARGET", Kind::Text).about(
+        "the branch that tasks' branches begin at and are to land in; default: origin's main \
+             branch, else the main checkout's",
+    ),
+    Key::of_user("worktree.fetch", "ONUS_WORKTREE_FETCH", Kind::Flag)
+        .default("false")
+        .about("whether the target is fetched from origin before a worktree is made"),
+    Key::shared("worktree.setup", "ONUS_WORKTREE_SETUP", Kind::Argv).about(
+        "a command that makes a new worktree ready, once a person has approved it (onus trust); \
+             in the environment one word per line",
+    ),
+    Key::shared("worktree.setup_env", "ONUS_WORKTREE_SETUP_ENV", Kind::Words)
+        .about("variables that the set-up command gets besides those that every program needs"),
+    Key::shared("worktree.setup_timeout", "ONUS_WORKTREE_SETUP_TIMEOUT", Kind::Span)
+        .default("10m")
+        .about("how long the set-up command may take"),
+    Key::shared("land.style", "ONUS_LAND_STYLE", Kind::LandStyle).default("merge").about(
+        "how a task's branch becomes part of its target: merge (a commit with both as parents; \
+             the default), squash (one commit), rebase (each commit again)",
+    ),
+    Key::shared("land.union", "ONUS_LAND_UNION", Kind::Globs).about(
+        "globs of files to which everyone only adds lines: where two sides conflict in one, the \
+             lines of both are kept; what lands goes by the target's own onus.toml",
+    ),
+    Key::shared("land.remote", "ONUS_LAND_REMOTE", Kind::Text)
+        .about("the remote whose branch is the target: it is fetched before each landing, and pushed to"),
+    Key::shared("land.pr", "ONUS_LAND_PR", Kind::Template).about(
+        "a command that opens a pull request for a pushed branch, once a person has approved it \
+             (onus trust): {branch}, {target}, {id} and {title} stand for the task's",
+    ),
+    Key::shared("deps.met", "ONUS_DEPS_MET", Kind::DepsMet).about(
+        "when a task with a branch of its own counts as done for those that depend on it: done or \
+             landed; default: landed where [land] is configured",
+    ),
+    Key::shared("refs.unique", "ONUS_REFS_UNIQUE", Kind::Words)
+        .about("systems such as jira in which a reference is one task's only"),
+    Key::shared("force.needs_link", "ONUS_FORCE_NEEDS_LINK", Kind::Flag)
+        .stricter(Strictness::Before(&["true", "false"]))
+        .default("false")
+        .about("whether every override must link to a decision or approval"),
+    Key::of_user("seal.signers", "ONUS_SEAL_SIGNERS", Kind::Text).about(
+        "an ssh allowed_signers file; with it, verify --seal accepts only files signed by someone in it",
+    ),
+    Key::of_user("ui.color", "ONUS_UI_COLOR", Kind::Color)
+        .default("auto")
+        .about("auto, always or never; NO_COLOR is honoured too"),
 ];
 
-/// A key's value as it may be shown. Where a store is said to be, only what is plainly a path stays as it is; elsewhere what
-/// looks like an address that went astray does not.
+/// A key's value without secrets. The store's address is masked unless it is plainly a path; any other value, if it looks like a
+/// misplaced address.
 pub(super) fn shown(name: &str, value: &str) -> String {
     if name == STORE || may_hold_a_password(value) { mask(value) } else { value.to_owned() }
 }
@@ -501,15 +276,15 @@ pub(super) fn rate(line: &str) -> Option<(ActorName, i64)> {
     Some((actor.trim().parse().ok()?, hundredths))
 }
 
-/// One glob on a line.
+/// Parses globs, one per line.
 pub(super) fn globs(text: &str) -> Result<Scope, ScopeError> {
     text.lines().filter(|line| !line.is_empty()).map(str::parse).collect()
 }
 
-/// What stands for something in the command that opens a pull request.
+/// The placeholders in the command that opens a pull request.
 const PLACEHOLDERS: [&str; 4] = ["branch", "target", "id", "title"];
 
-/// Refuses what looks like one and is none: the command would be run with the word itself. Other braces are the command's own.
+/// Refuses an unknown placeholder, which would be passed to the command literally. Other braces belong to the command.
 fn known_placeholders(value: &str) -> Result<(), String> {
     let is_of_a_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let words = value.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(word, _)| word));
@@ -531,6 +306,7 @@ fn is_argv(value: &str) -> bool {
 pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
         Kind::Text => !value.chars().any(char::is_control),
+        Kind::Actor => value.parse::<ActorName>().is_ok(),
         Kind::Span => {
             let span = value.parse::<Span>().map_err(|refusal| refusal.message)?;
             if span.ms == 0 && key.name == "lease.ttl" {
@@ -571,6 +347,29 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
 }
 
 impl Key {
+    /// A key that only a user may set, for themselves.
+    const fn of_user(name: &'static str, env: &'static str, kind: Kind) -> Key {
+        let strictness = Strictness::Neither;
+        Key { name, env, default: None, kind, shared: false, strictness, about: "" }
+    }
+
+    /// A key that a repository may set for everybody.
+    const fn shared(name: &'static str, env: &'static str, kind: Kind) -> Key {
+        Key { shared: true, ..Key::of_user(name, env, kind) }
+    }
+
+    const fn stricter(self, strictness: Strictness) -> Key {
+        Key { strictness, ..self }
+    }
+
+    const fn default(self, default: &'static str) -> Key {
+        Key { default: Some(default), ..self }
+    }
+
+    const fn about(self, about: &'static str) -> Key {
+        Key { about, ..self }
+    }
+
     pub fn named(name: &str) -> Option<&'static Key> {
         KEYS.iter().find(|key| key.name == name)
     }
@@ -581,14 +380,11 @@ impl Key {
     }
 }
 
-/// Of these names the one that was probably meant: with the fewest letters to change.
+/// The known name that was probably meant: the one with the smallest edit distance, if the name is a plausible misspelling, or a
+/// part, of it.
 pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let name: String = name.chars().take(64).collect();
-    known.into_iter().min_by_key(|known| strsim::damerau_levenshtein(&name, known))
-}
-
-/// Whether one may have been meant by the other: a slip, or a part of it.
-pub(super) fn is_near(name: &str, known: &str) -> bool {
-    let name: String = name.chars().take(64).collect();
-    known.contains(&name) || strsim::damerau_levenshtein(&name, known) <= known.len() / 3
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, known);
+    let near = known.into_iter().min_by_key(|known| distance(known))?;
+    (near.contains(&name) || distance(near) <= near.len() / 3).then_some(near)
 }

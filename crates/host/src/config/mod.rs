@@ -1,19 +1,19 @@
 //! Configuration: flags > environment > the repository's `onus.toml` > the user's file > defaults.
 //!
-//! Where a repository and a user's own file disagree about something that can be strict, the stricter counts
-//! ([`Strictness`]): a clone from anywhere cannot loosen what its user wants. To be looser in one place, a user sets it in the
-//! environment.
+//! If a repository's file and a user's own disagree about something that can be strict, the stricter value counts
+//! ([`Strictness`]): a clone from anywhere cannot loosen its user's settings. To be looser in one place, a user sets the
+//! environment variable.
 //!
-//! Each key with one value is a line of [`KEYS`], each table with structure a line of [`TABLES`] and a typed reader; what is not
-//! there is refused, with its place. Identity and the store's address belong to a user and a machine, never to a repository.
+//! Each key with one value is an entry of [`KEYS`]; each structured table is an entry of [`TABLES`] with a typed reader. Anything
+//! else is refused, with its position. Identity and the store's address belong to a user and a machine, never to a repository.
 //!
 //! | file | story |
 //! | --- | --- |
-//! | `keys.rs` | the keys, and what their values may be |
-//! | `tables.rs` | tables that a project fills, such as its areas |
-//! | `gate.rs` | one of them: the checks that its tasks must pass |
-//! | `file.rs` | one file: read, understood, or refused with line and column |
-//! | `edit.rs` | one key in one file, changed with everything else left as it is |
+//! | `keys.rs` | the keys, and their valid values |
+//! | `tables.rs` | tables of a project, such as its areas |
+//! | `gate.rs` | the table of checks that tasks must pass |
+//! | `file.rs` | parses one file, or refuses it with line and column |
+//! | `edit.rs` | changes one key in one file, and nothing else |
 //! | `places.rs` | where the user's files are |
 
 mod edit;
@@ -42,7 +42,7 @@ use onus_repo::rescue::Limits;
 use crate::strictness::{Settled, Strictness};
 
 use file::{Layer, Settings};
-use keys::{check, globs, is_near, nearest, shown};
+use keys::{check, globs, nearest, shown};
 
 pub(crate) use edit::add_gates;
 pub use edit::{Edited, Owner, set, unset};
@@ -50,10 +50,10 @@ pub use keys::{KEYS, Key, Kind};
 pub use places::{state_folder, user_file};
 pub use tables::{Area, IntakeChannel, TABLES, Table, Tables};
 
-/// The repository's own settings, at its root.
+/// The repository's own configuration file, at its root.
 pub const SHARED_FILE: &str = "onus.toml";
 
-/// How many names a refusal lists.
+/// The most names that a refusal lists.
 const MAX_NAMED: usize = 20;
 
 /// Where a value came from.
@@ -61,7 +61,7 @@ const MAX_NAMED: usize = 20;
 pub enum Source {
     Env(&'static str),
     File(PathBuf),
-    /// What both have in common.
+    /// The intersection of two files' values.
     Files(PathBuf, PathBuf),
     Default,
 }
@@ -78,7 +78,7 @@ impl std::fmt::Display for Source {
 }
 
 impl Source {
-    /// Whether this file has a say in it.
+    /// Whether the value comes from this file.
     pub fn is_of(&self, file: &Path) -> bool {
         match self {
             Source::File(one) => one == file,
@@ -88,12 +88,12 @@ impl Source {
     }
 }
 
-/// The key of this name, or the nearest in a refusal.
+/// The key of this name, or a refusal that suggests the nearest.
 pub fn key(name: &str) -> Result<&'static Key, Refusal> {
     Key::named(name).ok_or_else(|| {
         let forms = TABLES.iter().map(|table| table.form);
         let near = nearest(name, KEYS.iter().map(|key| key.name).chain(forms));
-        let near = near.filter(|near| is_near(name, near)).map(|near| format!("; the nearest is {near}"));
+        let near = near.map(|near| format!("; the nearest is {near}"));
         Refusal::usage(format!("unknown key '{}'{}", shortened(name), near.unwrap_or_default()))
             .next(Step::HelpOn("config"))
     })
@@ -103,11 +103,11 @@ pub fn key(name: &str) -> Result<&'static Key, Refusal> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandSettings {
     pub style: LandStyle,
-    /// Files to which everyone only adds.
+    /// Files to which everyone only adds lines.
     pub union: Scope,
-    /// Where the target is, if not here.
+    /// The remote that has the target, if it is not here.
     pub remote: Option<String>,
-    /// What opens a pull request.
+    /// The command that opens a pull request.
     pub pr: Option<Definition>,
 }
 
@@ -123,24 +123,24 @@ pub struct WorktreeSettings {
 #[derive(Clone, Debug)]
 pub struct Config {
     values: BTreeMap<&'static str, (String, Source)>,
-    /// What was said, too, and does not count because it is looser.
+    /// Values that do not count because another is stricter.
     looser: BTreeMap<&'static str, Vec<(String, Source)>>,
     tables: Tables,
     /// The repository's file, which defines the tables.
     shared: Option<PathBuf>,
 }
 
-/// The gates that this text of an `onus.toml` defines: landing reads them from the target's tree.
+/// The gates that the text of an `onus.toml` defines, which landing reads from the target's tree.
 pub fn gates_in(text: &str) -> Result<Vec<Gate>, Refusal> {
     Ok(Layer::Repository(Path::new("")).parse(text)?.tables.gates)
 }
 
-/// Whether this text of an `onus.toml` can be understood: what lands there stops everybody if not.
+/// Checks that the text of an `onus.toml` is valid: an invalid one that lands stops everybody.
 pub fn check_text(text: &str) -> Result<(), Refusal> {
     Layer::Repository(Path::new("")).parse(text).map(drop)
 }
 
-/// The files to which everyone only adds, as this text of an `onus.toml` names them: what lands is decided by the target's own.
+/// The files to which everyone only adds lines, from the text of an `onus.toml`: for a landing, the target's own decides.
 pub fn union_in(text: &str) -> Result<Scope, Refusal> {
     let parsed = Layer::Repository(Path::new("")).parse(text)?;
     let said =
@@ -149,8 +149,8 @@ pub fn union_in(text: &str) -> Result<Scope, Refusal> {
 }
 
 impl Config {
-    /// Reads all layers: the file of the folder `repository`, the user's, the environment. A file that is not there is no
-    /// error; one that cannot be understood is.
+    /// Reads all layers: the file of the folder `repository`, the user's, the environment. A missing file is not an error; an
+    /// invalid one is.
     pub fn load(
         repository: Option<&Path>,
         user: Option<&Path>,
@@ -172,7 +172,7 @@ impl Config {
             for (key, value) in values {
                 config.lay(key, value, file.path());
             }
-            // No table may be in more than one of them.
+            // Only the repository's file may have tables.
             if let Layer::Repository(_) = file {
                 config.tables = tables;
             }
@@ -188,7 +188,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Lays a file's value over what is there: a default, or what the user's own file says.
+    /// Adds a file's value on top of a default or the user's own value.
     fn lay(&mut self, key: &'static Key, value: String, file: PathBuf) {
         let Some((own, Source::File(from))) = self.values.get(key.name).filter(|(own, _)| *own != value)
         else {
@@ -210,7 +210,7 @@ impl Config {
         }
     }
 
-    /// What a file says about a key, and does not count because another is stricter.
+    /// The values of a key that do not count because another is stricter.
     pub fn looser(&self, name: &str) -> &[(String, Source)] {
         self.looser.get(name).map_or(&[], Vec::as_slice)
     }
@@ -219,12 +219,12 @@ impl Config {
         self.values.get(name).map(|(value, source)| (value.as_str(), source))
     }
 
-    /// The same as it may be shown: without a password.
+    /// A value without a password, so that it may be shown.
     pub fn shown(&self, name: &str) -> Option<(String, &Source)> {
         self.get(name).map(|(value, source)| (shown(name, value), source))
     }
 
-    /// What the project defines by name, and the file that does.
+    /// The project's tables, and the file that defines them.
     pub fn tables(&self) -> (&Tables, Option<&Path>) {
         (&self.tables, self.shared.as_deref())
     }
@@ -233,21 +233,23 @@ impl Config {
         !self.tables.areas.is_empty()
     }
 
-    /// An area, and the globs that it stands for, as they are written in the file.
+    /// An area and its globs, as written in the file.
     pub fn area(&self, name: &str) -> Result<(&AreaName, &[String]), Refusal> {
         let areas = &self.tables.areas;
         if let Some((area, Area { paths })) = areas.iter().find(|(area, _)| area.as_str() == name) {
             return Ok((area, paths));
         }
         let said = format!("unknown area '{}'", shortened(name));
-        let Some(near) = nearest(name, areas.keys().map(AreaName::as_str)) else {
+        if areas.is_empty() {
             return Err(Refusal::usage(format!(
                 "{said}: {SHARED_FILE} defines none; write [area.NAME] there, and below it paths = [\"src/**\"]"
             )));
-        };
+        }
+        let near = nearest(name, areas.keys().map(AreaName::as_str));
+        let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
         let known: Vec<&str> = areas.keys().take(MAX_NAMED).map(AreaName::as_str).collect();
         let more = if areas.len() > MAX_NAMED { ", …" } else { "" };
-        Err(Refusal::usage(format!("{said}; the nearest is {near}; defined: {}{more}", known.join(", "))))
+        Err(Refusal::usage(format!("{said}{near}; defined: {}{more}", known.join(", "))))
     }
 
     /// The checks that tasks must pass here.
@@ -255,12 +257,12 @@ impl Config {
         &self.tables.gates
     }
 
-    /// What the project says about a channel that asks come by.
+    /// The project's settings for a channel of intake.
     pub fn intake(&self, channel: &str) -> Option<&IntakeChannel> {
         self.tables.intake.get(channel)
     }
 
-    /// What reads what a channel delivers (None: plain text, its reference beside it), and whether its asks are trusted.
+    /// The mapper for what a channel delivers (None for plain text with a separate reference), and whether its asks are trusted.
     pub fn channel<'a>(&'a self, name: &'a str) -> Result<(Option<Mapper<'a>>, bool), Refusal> {
         let table = self.intake(name);
         let trusted = table.is_some_and(|table| table.trust);
@@ -268,7 +270,7 @@ impl Config {
             (Some(channel), _) => Ok((Mapper::of(channel), trusted)),
             (None, Some(paths)) => Ok((Some(Mapper::Paths(name, paths)), trusted)),
             (None, None) => {
-                let known = Channel::ALL.map(Channel::as_str).into_iter().chain(self.own_channels());
+                let known = Channel::ALL.iter().map(|channel| channel.as_str()).chain(self.own_channels());
                 Err(Refusal::usage(format!(
                     "unknown channel '{}': use one of {}, or define it in {SHARED_FILE}, as [intake.NAME] with reference and title",
                     shortened(name),
@@ -278,7 +280,7 @@ impl Config {
         }
     }
 
-    /// The channels that a project added to those that onus knows by itself.
+    /// The channels that the project added to the built-in ones.
     pub fn own_channels(&self) -> impl Iterator<Item = &str> {
         let own = self.tables.intake.iter().filter(|(_, channel)| channel.paths.is_some());
         own.map(|(name, _)| name.as_str())
@@ -286,6 +288,23 @@ impl Config {
 
     fn text(&self, name: &str) -> &str {
         self.get(name).map_or("", |(value, _)| value)
+    }
+
+    fn said(&self, name: &str) -> Option<String> {
+        self.get(name).map(|(value, _)| value.to_owned())
+    }
+
+    /// The items of a list.
+    fn words(&self, name: &str) -> Option<Vec<String>> {
+        self.get(name).map(|(value, _)| value.lines().map(str::to_owned).collect())
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
+    fn duration(&self, name: &str) -> Duration {
+        Duration::from_millis(u64::try_from(self.span_ms(name)).unwrap_or_default())
     }
 
     fn span_ms(&self, name: &str) -> i64 {
@@ -312,14 +331,14 @@ impl Config {
             scope_shared: globs(self.text("scope.shared")).unwrap_or_default(),
             across_worktrees: self.text("scope.across_worktrees").parse().unwrap_or(AcrossWorktrees::Tell),
             unclaimed: self.text("guard.unclaimed").parse().unwrap_or(Unclaimed::Adopt),
-            unique_machines: self.text("lease.unique_machines") == "true",
+            unique_machines: self.is_on("lease.unique_machines"),
             refs_unique: self.text("refs.unique").lines().map(str::to_lowercase).collect(),
-            force_needs_link: self.text("force.needs_link") == "true",
+            force_needs_link: self.is_on("force.needs_link"),
             deps_met: self.deps_met(),
         }
     }
 
-    /// Whether tasks land here, and whether those who depend on one wait for that.
+    /// When a dependency counts as met; None if tasks do not land here.
     fn deps_met(&self) -> Option<DepsMet> {
         let said = self.get("deps.met").and_then(|(value, _)| value.parse().ok());
         let is_said = |key: &&str| self.get(key).is_some_and(|(_, source)| *source != Source::Default);
@@ -329,13 +348,11 @@ impl Config {
 
     /// How tasks' branches land here.
     pub fn landing(&self) -> LandSettings {
-        let said = |name| self.get(name).map(|(value, _)| value.to_owned());
-        let argv = said("land.pr").map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
         LandSettings {
             style: self.text("land.style").parse().unwrap_or(LandStyle::Merge),
             union: globs(self.text("land.union")).unwrap_or_default(),
-            remote: said("land.remote"),
-            pr: argv.filter(|argv| !argv.is_empty()).map(|argv| Definition {
+            remote: self.said("land.remote"),
+            pr: self.words("land.pr").filter(|argv| !argv.is_empty()).map(|argv| Definition {
                 kind: onus_repo::approval::Kind::PullRequest,
                 name: "pr".to_owned(),
                 argv,
@@ -346,61 +363,57 @@ impl Config {
         }
     }
 
-    /// Which hours are paid for, and how much.
+    /// Which hours are billable, and at what rate.
     pub fn billing(&self) -> Billing {
-        let billable =
-            self.get("timesheet.billable").map(|(value, _)| value.lines().map(str::to_owned).collect());
-        Billing { billable, rates: self.text("timesheet.rates").lines().filter_map(keys::rate).collect() }
+        let rates = self.text("timesheet.rates").lines().filter_map(keys::rate).collect();
+        Billing { billable: self.words("timesheet.billable"), rates }
     }
 
     pub fn keeps_output(&self) -> bool {
-        self.text("run.keep_output") == "true"
+        self.is_on("run.keep_output")
     }
 
-    /// What a project and its user say about worktrees.
+    /// How worktrees are made here.
     pub fn worktrees(&self) -> WorktreeSettings {
-        let said = |name| self.get(name).map(|(value, _)| value.to_owned());
-        let words = |name| said(name).map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
-        let setup = words("worktree.setup").filter(|argv| !argv.is_empty()).map(|argv| Definition {
+        let setup = self.words("worktree.setup").filter(|argv| !argv.is_empty()).map(|argv| Definition {
             kind: onus_repo::approval::Kind::SetUp,
             name: "setup".to_owned(),
             argv,
-            env: words("worktree.setup_env").unwrap_or_default().into_iter().collect(),
+            env: self.words("worktree.setup_env").unwrap_or_default().into_iter().collect(),
             folder: String::new(),
             timeout_ms: u64::try_from(self.span_ms("worktree.setup_timeout")).unwrap_or_default(),
         });
         WorktreeSettings {
-            root: said("worktree.root"),
-            target: said("worktree.target"),
-            fetch: self.text("worktree.fetch") == "true",
+            root: self.said("worktree.root"),
+            target: self.said("worktree.target"),
+            fetch: self.is_on("worktree.fetch"),
             setup,
         }
     }
 
     pub fn store_wait(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.span_ms("store.wait")).unwrap_or_default())
+        self.duration("store.wait")
     }
 
-    /// How long a look at the tree may take. Zero: none is taken. An agent waits for it.
+    /// How long examining the tree may take while an agent waits. Zero: it is not examined.
     pub fn tree_budget(&self) -> Duration {
-        let budget_ms = u64::try_from(self.span_ms("guard.tree_budget")).unwrap_or_default();
-        Duration::from_millis(budget_ms).min(Duration::from_secs(5))
+        self.duration("guard.tree_budget").min(Duration::from_secs(5))
     }
 
-    /// What happens when a person commits what is another's.
+    /// What happens when a person commits what somebody else has reserved.
     pub fn guard_people(&self) -> GuardPeople {
         self.text("guard.people").parse().unwrap_or(GuardPeople::Warn)
     }
 
-    /// Whether commits say under which token they were made.
+    /// Whether commits name the token under which they were made.
     pub fn has_token_trailer(&self) -> bool {
-        self.text("guard.token_trailer") == "true"
+        self.is_on("guard.token_trailer")
     }
 
-    /// What is too large to be kept when a holder left it uncommitted.
+    /// The size limits of a rescue.
     pub fn rescue_limits(&self) -> Limits {
         let bytes = |key| self.count(key).saturating_mul(1 << 20);
-        // Git's answer to one question has an end.
+        // The output of one call of git is limited, so a file must be smaller than that.
         Limits { max_file: bytes("rescue.max_file").min(48 << 20), max_total: bytes("rescue.max_total") }
     }
 
@@ -457,7 +470,7 @@ mod tests {
             if let Ok(config) = Config::load(Some(folder.path()), None, &|_| None) {
                 assert!(config.policy().ttl_ms > 0);
             }
-            // The same text in a target's tree: it says which gates bind others.
+            // The same text in a target's tree, where it defines the gates for others.
             let text = String::from_utf8_lossy(bytes);
             let gates = gates_in(&text).unwrap_or_default();
             assert!(gates.len() <= onus_core::gate::MAX_GATES);

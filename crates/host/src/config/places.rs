@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-/// The user's own file.
+/// The user's own configuration file.
 pub fn user_file(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
     Some(folder.join("onus").join("config.toml"))
 }
 
-/// The folder for what onus remembers for a user.
+/// The user's state folder.
 pub fn state_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = set("XDG_STATE_HOME").filter(|path| path.is_absolute());

@@ -1,7 +1,7 @@
-//! Tables that a project fills. Each is a line of [`TABLES`], a typed field of [`Tables`], and a function that reads the
-//! one into the other; what such a function does not know, it refuses where it stands.
+//! Configuration tables of a project. Each is a line of [`TABLES`], a typed field of [`Tables`], and a function that reads the
+//! one into the other, and refuses what it does not know with its position.
 //!
-//! They say what a project *is*, so they are the repository's: a user's own file has none.
+//! They describe the project, so they belong to the repository: a user's own file has none.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use super::keys::nearest;
 /// A kind of table.
 #[derive(Debug)]
 pub struct Table {
-    /// What stands first in its header.
+    /// The first word of its header.
     pub name: &'static str,
-    /// How one is written.
+    /// How its header is written.
     pub form: &'static str,
     pub about: &'static str,
     pub(super) read: Reader,
@@ -36,7 +36,7 @@ pub(super) enum Reader {
     List(fn(&mut Tables, &Spanned<DeValue<'_>>) -> Result<(), Fault>),
 }
 
-/// All that the tables of a file say.
+/// The content of a file's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     pub areas: BTreeMap<AreaName, Area>,
@@ -67,19 +67,19 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
-/// A part of the repository that has a name.
+/// A named part of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
     /// Globs, as they are written.
     pub paths: Vec<String>,
 }
 
-/// A way by which asks come in.
+/// A channel of intake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntakeChannel {
-    /// Its asks need nobody to accept them.
+    /// Whether its asks become tasks without anybody accepting them.
     pub trust: bool,
-    /// Where its JSON has which field; None for a channel that onus knows by itself.
+    /// The paths of its JSON fields; None for a channel that is built in.
     pub paths: Option<Paths>,
 }
 
@@ -104,12 +104,7 @@ fn areas(tables: &mut Tables, table: &DeTable<'_>) -> Result<(), Fault> {
             return Err(Fault::at(name, format!("an area has 1 to {MAX_SCOPE} globs")));
         }
         for (path, text) in &paths {
-            if text.parse::<Glob>().is_err() {
-                return Err(Fault::at(
-                    path,
-                    "it must be a glob from the repository's root, such as \"src/**\"",
-                ));
-            }
+            glob(path, text)?;
         }
         let paths = paths.into_iter().map(|(_, text)| text).collect();
         tables.areas.insert(area, Area { paths });
@@ -117,13 +112,13 @@ fn areas(tables: &mut Tables, table: &DeTable<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a channel's table may have beside `trust`.
+/// The keys of a channel's table besides `trust`.
 const PATHS: [&str; 8] = ["reference", "title", "body", "link", "author", "labels", "type", "priority"];
 
 fn intake(tables: &mut Tables, table: &DeTable<'_>) -> Result<(), Fault> {
     for (name, content) in table {
         let channel = name.get_ref();
-        // A name is part of an origin, which has it before its first colon.
+        // In an origin, the channel's name ends at the first colon.
         if !is_word(channel) || channel.contains(':') {
             return Err(Fault::at(
                 name,
@@ -135,11 +130,7 @@ fn intake(tables: &mut Tables, table: &DeTable<'_>) -> Result<(), Fault> {
         };
         let known: Vec<&'static str> = PATHS.into_iter().chain(["trust"]).collect();
         only(fields, "intake.NAME", &known)?;
-        let trust = match fields.get("trust").map(|value| (value, value.get_ref())) {
-            None => false,
-            Some((_, DeValue::Boolean(trust))) => *trust,
-            Some((value, _)) => return Err(Fault::at(value, "trust must be true or false, without quotes")),
-        };
+        let trust = flag(fields, "trust")?;
         let paths = match Channel::named(channel) {
             Some(_) => {
                 if let Some((field, _)) = fields.iter().find(|(field, _)| field.get_ref() != "trust") {
@@ -181,18 +172,35 @@ fn paths(name: &Spanned<impl Sized>, fields: &DeTable<'_>) -> Result<Paths, Faul
     })
 }
 
-/// Refuses a field that nothing reads. `form`: the table, as people write it.
+/// Refuses an unknown field. `form`: the table, as people write it.
 pub(super) fn only(fields: &DeTable<'_>, form: &str, known: &[&'static str]) -> Result<(), Fault> {
     match fields.keys().find(|field| !known.contains(&&**field.get_ref())) {
         Some(field) => {
-            let near = nearest(field.get_ref(), known.iter().copied()).unwrap_or_default();
-            Err(Fault::at(field, format!("unknown key in [{form}]; the nearest is {near}")))
+            let hint = match nearest(field.get_ref(), known.iter().copied()) {
+                Some(near) => format!("the nearest is {near}"),
+                None => format!("use {}", known.join(", ")),
+            };
+            Err(Fault::at(field, format!("unknown key in [{form}]; {hint}")))
         }
         None => Ok(()),
     }
 }
 
-/// The items of a list, each with its place.
+/// A field that is true or false; false if it is missing.
+pub(super) fn flag(fields: &DeTable<'_>, name: &str) -> Result<bool, Fault> {
+    match fields.get(name).map(|value| (value, value.get_ref())) {
+        None => Ok(false),
+        Some((_, DeValue::Boolean(flag))) => Ok(*flag),
+        Some((value, _)) => Err(Fault::at(value, format!("{name} must be true or false, without quotes"))),
+    }
+}
+
+pub(super) fn glob(place: &Spanned<DeValue<'_>>, text: &str) -> Result<Glob, Fault> {
+    let wanted = "it must be a glob from the repository's root, such as \"src/**\"";
+    text.parse().map_err(|_| Fault::at(place, wanted))
+}
+
+/// The items of a list of strings, each with its position.
 pub(super) fn strings<'t>(
     value: &'t Spanned<DeValue<'_>>,
     wanted: &str,

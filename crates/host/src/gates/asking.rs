@@ -1,45 +1,44 @@
-//! What is asked for: which gates are defined where a task's work is, and what is there to be judged.
+//! Which gates a task has to pass: those defined where its work is, and the tree there that they judge.
 //!
-//! **Where a task's work is:** in the checkout that its lease is attached to, if that is one of this repository's here; else where its own
-//! branch is checked out; else in that branch alone; and a task that has neither is worked on wherever it is spoken of.
+//! **Where a task's work is:** in the checkout that its lease is attached to, if that is a checkout of this repository here; else where
+//! its own branch is checked out; else in that branch alone. A task that has neither is worked on wherever the command is given.
 //!
-//! **What is judged there:** [`onus_repo::judged::tree_in`], for those who run gates and for those who ask whether they passed alike, so
-//! that what was judged is found again. Before work there is nothing to judge: what `before` gates came to belongs to no tree.
+//! **What is judged there:** [`onus_repo::judged::tree_in`], both to run gates and to find out whether they passed, so
+//! that judgements are found again. Before work there is nothing to judge: the result of a `before` gate belongs to no tree.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use onus_core::command::{Act, Command, Terms};
-use onus_core::gate::{Demand, Gate, GateKey, GateKind, Stage, TreeId, Work};
+use onus_core::gate::{ChangedBy, Demand, Gate, GateKey, GateKind, Stage, TreeId};
 use onus_core::ids::{TaskRef, shortened};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::transition::Verb;
-use onus_engine::{Engine, Identity, Landable, TaskView};
+use onus_engine::{AnyEngine, Identity, Landable, TaskView};
 use onus_repo::judged::{base_of, changed_between, tree_in, tree_of_branch};
 use onus_repo::landing::Lander;
 use onus_repo::worktrees::Worktrees;
 use onus_repo::{Place, Unreadable, discover, read_inside};
-use onus_store::AnyStore;
 
 use crate::Host;
 use crate::config::{SHARED_FILE, gates_in};
 use crate::worktree::marked;
 
-/// What cannot be told is no tree that anybody judged.
+/// Stands for a tree that could not be determined; no judgement has it.
 const UNKNOWN: &str = "unknown";
 
 /// Where a task's work is.
 #[derive(Clone, Debug)]
 pub enum Workplace {
     Checkout(Place),
-    /// Nobody has its branch checked out here. The place is any checkout of the repository.
+    /// Its branch is not checked out here. The place is any checkout of the repository.
     Branch(Place, String),
     /// There is no git here.
     Folder(PathBuf),
 }
 
 impl Workplace {
-    /// Where commands can be run, if anywhere.
+    /// The folder in which commands can be run, if any.
     pub fn root(&self) -> Option<&Path> {
         match self {
             Workplace::Checkout(place) => Some(&place.root),
@@ -48,7 +47,7 @@ impl Workplace {
         }
     }
 
-    /// What is there to be judged. None: there is no git here.
+    /// The tree to be judged; None outside git.
     pub fn tree(&self) -> Result<Option<TreeId>, Refusal> {
         match self {
             Workplace::Checkout(place) => tree_in(place).map(Some).map_err(|error| {
@@ -128,7 +127,7 @@ impl Host {
         }
     }
 
-    /// The gates of a task: those of where its work is, and for its landing those of its target, as the lander reads them.
+    /// The gates of a task: those defined where its work is, and for its landing those of its target, as the lander reads them.
     pub fn gates_of(&self, task: &TaskView, workplace: &Workplace) -> Result<Vec<Gate>, Refusal> {
         let mut gates = self.gates_at(workplace)?;
         let at_target = || {
@@ -148,7 +147,7 @@ impl Host {
         Ok(gates)
     }
 
-    /// Gates that a task is to name: one that the project does not define is refused.
+    /// Checks the gates that a task is to name: one that the project does not define is refused.
     pub fn known_gates(&self, keys: Vec<GateKey>) -> Result<BTreeSet<GateKey>, Refusal> {
         let gates = self.config.gates();
         match keys.iter().find(|key| !gates.iter().any(|gate| gate.key == **key)) {
@@ -163,11 +162,9 @@ impl Host {
             Stage::Land => self.gates_of(&task.view, workplace)?,
             Stage::Before | Stage::Done => self.gates_at(workplace)?,
         };
-        let known = all.iter().map(|gate| gate.key.clone()).collect();
-        let gates: Vec<Gate> = all.into_iter().filter(|gate| gate.stage == stage).collect();
-        let mut demand = Demand { gates, known, ..Demand::default() };
+        let mut demand = at_stage(&all, stage);
         let facts = &task.task.facts;
-        let may_apply = |gate: &&Gate| gate.is_for(facts, Work::Unknown);
+        let may_apply = |gate: &&Gate| gate.is_for(facts, ChangedBy::Unknown);
         if stage == Stage::Before || !demand.gates.iter().any(|gate| may_apply(&gate)) {
             return Ok(demand);
         }
@@ -177,16 +174,16 @@ impl Host {
             && let (Some(place), Some(base), Some(tree)) =
                 (workplace.place(), workplace.base(&task.view), &demand.tree)
         {
-            // Nobody knows what cannot be told: then a gate is for every task.
+            // If the changes are unknown, a gate applies to every task.
             demand.changed = changed_between(place, &base, tree).ok();
         }
         Ok(demand)
     }
 
-    /// The same command, with the gates that are asked for where it is given. Without gates nothing is read.
+    /// Adds to a command the gates that it requires here. Without gates nothing is read.
     pub(crate) fn with_gates(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         identity: &Identity,
         mut command: Command,
     ) -> Command {
@@ -207,54 +204,54 @@ impl Host {
     fn ask_before(&self, terms: &mut Terms) {
         let all = self.config.gates();
         if !all.is_empty() {
-            let gates = all.iter().filter(|gate| gate.stage == Stage::Before).cloned().collect();
-            let known = all.iter().map(|gate| gate.key.clone()).collect();
-            terms.demand = Some(Demand { gates, known, ..Demand::default() });
+            terms.demand = Some(at_stage(all, Stage::Before));
         }
     }
 
-    /// Whoever approves is the review; whoever submits asks for judges, and has run what can be run.
+    /// What a task has to pass to be done, submitted or approved. Approving is the review itself; submitting asks for judges, so only
+    /// gates that can be run must have passed.
     fn asked_at_the_end(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         identity: &Identity,
         task: Option<&TaskRef>,
         verb: Verb,
     ) -> Option<Demand> {
-        // A task's worktree may define gates that this checkout does not have yet; without any here it is not looked for.
-        if self.config.gates().is_empty() {
+        // A task's worktree may define gates that this checkout lacks, but without any here it is not searched.
+        let all = self.config.gates();
+        if all.is_empty() {
             return None;
         }
-        // Whatever is wrong with the request itself, its answer says.
+        // If the request itself is wrong, its answer will say so.
         let task = engine.landable(Some(identity), task).ok()?.value;
         let workplace = self.workplace(&task.view);
-        let mut demand = self.demand(&task, &workplace, Stage::Done).unwrap_or_else(|_| Demand {
-            gates: self.config.gates().iter().filter(|gate| gate.stage == Stage::Done).cloned().collect(),
-            known: self.config.gates().iter().map(|gate| gate.key.clone()).collect(),
-            tree: Some(UNKNOWN.to_owned()),
-            ..Demand::default()
-        });
-        if verb != Verb::Approve {
-            // On a task that nobody holds it is also a claim.
-            let all = self.config.gates().iter();
-            demand.gates.extend(all.filter(|gate| gate.stage == Stage::Before).cloned());
-        }
+        let demand = self.demand(&task, &workplace, Stage::Done);
+        let mut demand = demand
+            .unwrap_or_else(|_| Demand { tree: Some(UNKNOWN.to_owned()), ..at_stage(all, Stage::Done) });
         if verb == Verb::Approve {
-            let all = self.config.gates().iter();
-            let reviews = all.filter(|gate| gate.stage == Stage::Land && gate.kind == GateKind::Review);
-            demand.gates.extend(reviews.cloned());
+            let is_review = |gate: &&Gate| gate.stage == Stage::Land && gate.kind == GateKind::Review;
+            demand.gates.extend(all.iter().filter(is_review).cloned());
             if demand.tree.is_none() && !demand.gates.is_empty() {
                 demand.tree = workplace.tree().ok().flatten();
             }
+        } else {
+            // On a task that nobody holds, the command is also a claim.
+            demand.gates.extend(at_stage(all, Stage::Before).gates);
         }
         demand.gates.retain(|gate| match verb {
             Verb::Submit => gate.kind.is_run() || gate.stage == Stage::Before,
-            // A task without a branch of its own may have been left behind by what others did since it was submitted.
+            // Without a branch of its own, others may have changed the tree since the task was submitted.
             Verb::Approve => gate.kind == GateKind::Review || task.view.branch.is_some(),
             _ => true,
         });
         Some(demand)
     }
+}
+
+/// What the gates of one stage demand, before a tree is known.
+fn at_stage(all: &[Gate], stage: Stage) -> Demand {
+    let gates = all.iter().filter(|gate| gate.stage == stage).cloned().collect();
+    Demand { gates, known: all.iter().map(|gate| gate.key.clone()).collect(), ..Demand::default() }
 }
 
 pub fn unknown_gate(key: &str, gates: &[Gate]) -> Refusal {

@@ -1,8 +1,8 @@
-//! One gate, run on a work tree.
+//! Runs one gate on a work tree.
 //!
-//! A red-green gate is run twice: on the work's base with only the work's tests laid over it, where it must fail, and on the work itself,
-//! where it must pass. A test that passes without the work proves nothing about it. The base is checked out in a scratch worktree, which
-//! goes away afterwards, also if we are killed ([`onus_repo::worktrees`]).
+//! A red-green gate is run twice: on the work's base with only the work's tests added, where it must fail, and on the work itself,
+//! where it must pass. A test that passes without the work proves nothing about it. The base is checked out in a scratch worktree,
+//! which is removed afterwards, even if this process is killed ([`onus_repo::worktrees`]).
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub struct On<'a> {
 }
 
 impl Host {
-    /// Runs a gate of any kind that is run, on a work tree.
+    /// Runs a gate on a work tree, whatever its kind.
     pub fn run_gate_on(
         &self,
         gate: &Gate,

@@ -1,4 +1,5 @@
-//! What gates wrote, kept where they ran: one file each, numbered, for its user's eyes alone. The oldest go when there are too many.
+//! The logs of gates, kept on the machine where they ran: one numbered file each, readable only by the user. The oldest are deleted
+//! when there are too many.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use onus_core::gate::GateKey;
 use onus_store::OWN_FOLDER;
 
-/// How many logs are kept, and how much they may be together. One is a little more than a MiB at most.
+/// The most logs that are kept, and their total size. One is a little more than a MiB at most.
 const MOST: usize = 200;
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -34,16 +35,16 @@ impl Logs {
                     self.prune();
                     return Ok(name);
                 }
-                // Somebody else was faster, with the same gate.
+                // Another process was faster, with the same gate.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A log by its name; None: it is not here, or not any more.
+    /// Reads a log by its name; None if it is not here, or no longer.
     pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        // Names come from the store, which others write too.
+        // Names come from the store, which others write to, too.
         if number_of(name).is_none() || Path::new(name).components().count() != 1 {
             return Ok(None);
         }
@@ -54,7 +55,7 @@ impl Logs {
         }
     }
 
-    /// By number, the newest last.
+    /// All logs by number, newest last.
     fn all(&self) -> Vec<(u64, String)> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -63,7 +64,7 @@ impl Logs {
         all
     }
 
-    /// What cannot be removed stays: it is tried again with the next.
+    /// Deletes the oldest logs. A failure is ignored: the next call tries again.
     fn prune(&self) {
         let mut bytes = 0;
         for (place, (_, name)) in self.all().iter().rev().enumerate() {

@@ -1,13 +1,13 @@
-//! Gates, as they are run and asked for here.
+//! Gates: which ones a task has to pass, and how they are run.
 //!
 //! | file | story |
 //! | --- | --- |
-//! | `asking.rs` | what is asked for: the gates of a project, and the tree that is there to be judged |
-//! | `running.rs` | a command that a repository configures, run from beginning to end: gates and set-up commands |
-//! | `judging.rs` | one gate of a task, judged: run, red and green, and recorded |
-//! | `rounds.rs` | the gates of a task, run where its work is, and recorded |
-//! | `presets.rs` | what a project of a known kind would want |
-//! | `logs.rs` | what they wrote, kept beside the store, bounded |
+//! | `asking.rs` | which gates a task has to pass, and the tree that they judge |
+//! | `running.rs` | runs a command that a repository configures: gates and set-up commands |
+//! | `judging.rs` | runs one gate on a work tree, red-green gates twice |
+//! | `rounds.rs` | runs a task's gates where its work is, and records the results |
+//! | `presets.rs` | suggests gates for a project of a known kind |
+//! | `logs.rs` | keeps a bounded number of logs beside the store |
 
 mod asking;
 mod judging;
@@ -19,7 +19,7 @@ mod running;
 pub use asking::{Workplace, unknown_gate};
 pub use judging::On;
 pub use presets::{Preset, presets};
-pub use rounds::{Came, Round, Wanted};
+pub use rounds::{GateOutcome, Round, Wanted};
 
 pub use running::{Judged, Live, Running, definition, judge};
 

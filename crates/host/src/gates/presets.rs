@@ -1,5 +1,5 @@
-//! Gates that a project of a known kind would want: found by the files at its root, written only if that is asked for. Nothing of it
-//! runs before a person approved it.
+//! Suggests gates for a project of a known kind, by the files at its root. They are written only on request, and none runs before a
+//! person approved it.
 
 use std::path::Path;
 
@@ -48,13 +48,13 @@ pub fn presets(root: &Path) -> Vec<Preset> {
         found.push(preset("tests", "The tests pass", &["go", "test", "./..."]));
         found.push(preset("lint", "Vet finds nothing", &["go", "vet", "./..."]));
     }
-    // A repository of several kinds: the first of each key.
+    // In a repository of several kinds, the first of each key counts.
     let mut keys = std::collections::BTreeSet::new();
     found.retain(|preset| keys.insert(preset.key));
     found
 }
 
-/// The scripts that a package has, run by the package manager whose lock file is there.
+/// The scripts of a package, run by the package manager whose lock file exists.
 fn of_node(root: &Path) -> Vec<Preset> {
     let managers = [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn")];
     let manager = managers.iter().find(|(lock, _)| root.join(lock).is_file()).map_or("npm", |(_, name)| name);
@@ -68,7 +68,7 @@ fn of_node(root: &Path) -> Vec<Preset> {
 }
 
 impl Host {
-    /// What could be added here: nothing where a project defines gates already.
+    /// The gates that could be added here; none if the project defines gates already.
     pub fn gate_presets(&self) -> Vec<Preset> {
         match self.config.gates().is_empty() {
             true => presets(self.shared_folder()),
@@ -76,7 +76,7 @@ impl Host {
         }
     }
 
-    /// Writes them into the project's file.
+    /// Writes presets into the project's file.
     pub fn add_presets(&self, presets: &[Preset]) -> Result<Edited, Refusal> {
         if presets.is_empty() {
             return Err(Refusal::usage(format!(

@@ -1,52 +1,53 @@
-//! The gates of a task, run where its work is and recorded: one after the other, or several at once.
+//! Runs the gates of a task where its work is, one after the other or several at once, and records the results.
 //!
-//! A result belongs to the tree that was there before the first gate began. If the files have changed when a gate ends, nobody knows
-//! what it judged, and nothing is recorded.
+//! A result belongs to the tree before the first gate began. If files have changed when a gate ends, it is unknown what it
+//! judged, and nothing is recorded.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use onus_core::command::{Act, Command};
-use onus_core::gate::{Demand, Gate, Run, Stage, TreeId, Verdict, Why};
+use onus_core::command::Act;
+use onus_core::gate::{Demand, Gate, GateKind, Run, Stage, TreeId, Verdict, Why};
 use onus_core::ids::TaskRef;
-use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::refusal::{Code, Reader, Refusal, Step};
 use onus_dispatch::{Interrupts, Renewal, Watch};
-use onus_engine::{Engine, Identity, Landable, Request};
+use onus_engine::{AnyEngine, Identity, Landable};
 use onus_repo::judged::changed_between;
 use onus_repo::worktrees::Info;
-use onus_store::{Access, AnyStore};
+use onus_store::Access;
 
 use super::asking::{Workplace, unknown_gate};
 use super::judging::On;
-use super::running::{Judged, Live, judge};
+use super::running::{Judged, Live, judge, nothing_to_run};
 use crate::Host;
-use crate::worktrees::told_of;
+use crate::host::on_task;
+use crate::worktrees::worktree_env;
 
 const RENEW_EVERY: Duration = Duration::from_secs(15);
 
-/// How many files are named that changed while a gate ran.
+/// The most changed files that are named.
 const MOST_NAMED: usize = 3;
 
 /// Which gates of a task are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// None: of done.
+    /// By default, done.
     pub stage: Option<Stage>,
-    /// These; without any, what is missing.
+    /// These gates; if empty, those that have not passed.
     pub named: Vec<String>,
-    /// Also what has passed.
+    /// Also gates that have passed.
     pub all: bool,
 }
 
-/// What is to be run, on what.
+/// Gates to run, and on what.
 #[derive(Debug)]
 pub struct Round {
     pub task: Landable,
     pub workplace: Workplace,
     pub demand: Demand,
     pub gates: Vec<Gate>,
-    /// What a judge has to pass, and nobody has.
+    /// Gates that a judge has still to pass.
     pub for_judges: Vec<Gate>,
 }
 
@@ -64,18 +65,18 @@ impl Round {
     }
 }
 
-/// What one gate came to.
+/// The result of one gate.
 #[derive(Debug)]
-pub struct Came {
+pub struct GateOutcome {
     pub gate: Gate,
     pub result: Result<(Verdict, Run), Refusal>,
 }
 
 impl Host {
-    /// What a task has to pass, and what of it is to be run now. What cannot be run is refused before anything is.
+    /// Finds out what a task has to pass, and what to run now. What cannot be run is refused before anything runs.
     pub fn plan_gates(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         identity: Option<&Identity>,
         task: Option<&TaskRef>,
         wanted: &Wanted,
@@ -113,8 +114,9 @@ impl Host {
         };
         let (gates, judged): (Vec<Gate>, Vec<Gate>) = chosen.into_iter().partition(|gate| gate.kind.is_run());
         if let (false, Some(gate)) = (wanted.named.is_empty(), judged.first()) {
-            let message = format!("gate {} is passed by a judge: there is nothing to run", gate.key);
-            return Err(Refusal::usage(message).next(Step::Gates(task.view.id)));
+            let by = if gate.kind == GateKind::Review { Reader::Reviewer } else { Reader::Person };
+            let (id, key) = (task.view.id, gate.key.to_string());
+            return Err(nothing_to_run(gate).next(Step::PassGate { task: id, gate: key, by }));
         }
         self.approved_gates(&gates)?;
         if !gates.is_empty() && workplace.root().is_none() {
@@ -127,7 +129,7 @@ impl Host {
         Ok(Round { task, workplace, demand, gates, for_judges })
     }
 
-    /// Runs them, at most so many at once, and records what each came to. `told` hears of each as it ends.
+    /// Runs the gates, at most `jobs` at once, and records each result. `told` is called as each ends.
     pub fn run_round(
         &self,
         identity: &Identity,
@@ -135,8 +137,8 @@ impl Host {
         jobs: usize,
         live: &(dyn Fn(&Gate) -> Live + Sync),
         interrupts: Option<&Interrupts>,
-        told: &(dyn Fn(&Came) + Sync),
-    ) -> Vec<Came> {
+        told: &(dyn Fn(&GateOutcome) + Sync),
+    ) -> Vec<GateOutcome> {
         let queue: Mutex<VecDeque<(usize, &Gate)>> = Mutex::new(round.gates.iter().enumerate().collect());
         let next = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
         let work = || {
@@ -144,11 +146,11 @@ impl Host {
             while let Some((place, gate)) = next() {
                 let result = self.run_one(identity, round, gate, live(gate), interrupts);
                 let stopped = matches!(&result, Err(refusal) if refusal.code != Code::Gate);
-                let came = Came { gate: gate.clone(), result };
+                let came = GateOutcome { gate: gate.clone(), result };
                 told(&came);
                 done.push((place, came));
                 if stopped {
-                    // The others would fare no better.
+                    // The others would fail for the same reason.
                     while next().is_some() {}
                 }
             }
@@ -180,7 +182,7 @@ impl Host {
         let tree = demand.tree.as_deref();
         let on = On { root, place: workplace.place(), tree, base: base.as_deref() };
         let port_base = workplace.place().and_then(|place| Info::of(place.git_dir.as_deref()?)?.port_base);
-        let mut told = told_of(root, port_base);
+        let mut told = worktree_env(root, port_base);
         told.push(("ONUS_GATE".to_owned(), gate.key.to_string()));
         let mut renewing = self.renewing(identity, task);
         let renew = renewing.as_mut().map(|renew| renew as &mut dyn FnMut() -> Renewal);
@@ -198,7 +200,7 @@ impl Host {
         Ok((verdict, run))
     }
 
-    /// Refuses a result that is of no tree.
+    /// Refuses a result if files changed while the gate ran.
     fn unchanged(&self, workplace: &Workplace, gate: &Gate, before: Option<&TreeId>) -> Result<(), Refusal> {
         let Some(before) = before else { return Ok(()) };
         let now = workplace.tree()?;
@@ -221,7 +223,7 @@ impl Host {
             .next(Step::plain("have git ignore what it makes, or run it again when nobody changes files")))
     }
 
-    /// Renews the caller's lease while gates run; None: the caller holds none.
+    /// Renews the caller's lease while gates run; None if the caller holds none.
     fn renewing(&self, identity: &Identity, task: &Landable) -> Option<impl FnMut() -> Renewal + use<'_>> {
         let lease = task.view.lease.as_ref()?;
         let is_own = lease.live
@@ -230,8 +232,7 @@ impl Host {
         let (identity, task) = (identity.clone(), TaskRef::from(task.task.uid));
         is_own.then_some(move || {
             let act = Act::Renew { ttl_ms: None, progress: true };
-            let command = Command::OnTask { task: Some(task.clone()), act, force: None };
-            let request = Request { identity: identity.clone(), command, key: None };
+            let request = on_task(identity.clone(), task.clone(), act);
             match self.engine(Access::Write).and_then(|mut engine| engine.run(&request)) {
                 Ok(_) => Renewal::Kept { next_in: RENEW_EVERY, trusted_for: None },
                 Err(refusal) if refusal.code == Code::Fenced => Renewal::Fenced { why: refusal.message },
@@ -241,7 +242,7 @@ impl Host {
     }
 }
 
-/// Whether the same gate came out differently before, on the same tree.
+/// Whether the same gate had the opposite result before, on the same tree.
 fn came_out_otherwise(round: &Round, gate: &Gate, verdict: Verdict) -> bool {
     let Round { task, demand, .. } = round;
     match (demand.tree.is_some(), demand.standing(gate, &task.judged)) {

@@ -1,22 +1,23 @@
-//! Running a command that a repository configures: approved, with a clean environment, in a folder of the work tree, within its
-//! time, until nothing of it is left ([`onus_dispatch::Errand`]). Gates and set-up commands have no other way.
+//! Runs a command that a repository configures: approved, with a clean environment, in a folder of the work tree, with a time
+//! limit, until none of its processes is left ([`onus_dispatch::Errand`]). All gates and set-up commands run this way.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onus_core::command::{Act, Command as Asked, Judging};
-use onus_core::gate::{Gate, Judgement, Run, TreeId, Verdict};
+use onus_core::command::{Act, Judging};
+use onus_core::gate::{Gate, GateKind, Judgement, Run, TreeId, Verdict};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::time::Span;
 use onus_dispatch::{Ended, Errand, Log, Outcome, Prefixed, Watch, to_stderr};
-use onus_engine::{Engine, Identity, Reply, Request};
+use onus_engine::{Engine, Identity, Reply};
 use onus_repo::approval::{Definition, Kind, environment};
 use onus_store::Store;
 
 use super::logs::Logs;
 use crate::Host;
+use crate::host::on_task;
 
 /// How long a command may take to end when it is stopped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -25,14 +26,14 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Live {
     Silent,
-    /// To our standard error, unchanged.
+    /// To standard error, unchanged.
     Plain,
-    /// The same by whole lines, each with this before it: several commands run at once.
+    /// To standard error by whole lines, each with this prefix, since several commands run at once.
     Prefixed(String),
 }
 
 impl Live {
-    /// A remark of ours between what commands write.
+    /// Writes a remark between the output of commands.
     fn say(&self, text: &str) {
         match self {
             Live::Silent => {}
@@ -42,10 +43,10 @@ impl Live {
     }
 }
 
-/// One place that a gate's command is run in.
+/// One folder that a gate's command is run in.
 pub(super) struct Part<'a> {
     pub(super) root: &'a Path,
-    /// What is there, if there is more than one.
+    /// What the folder contains; empty if there is only one.
     pub(super) heading: String,
     pub(super) must_fail: bool,
 }
@@ -60,7 +61,7 @@ impl Part<'_> {
     }
 }
 
-/// A command that the user approved, where it is to run.
+/// A command that the user approved, and where to run it.
 pub(crate) struct Command<'a> {
     pub(crate) definition: &'a Definition,
     /// The work tree.
@@ -70,7 +71,7 @@ pub(crate) struct Command<'a> {
     pub(crate) live: Live,
 }
 
-/// Runs it to its end. Returns what it wrote, too.
+/// Runs a command to its end. Also returns its output.
 pub(crate) fn run(command: Command<'_>, watch: Watch<'_>) -> Result<(Ended, Log), Refusal> {
     let Command { definition, root, told, mut live } = command;
     let mut env: Vec<(OsString, OsString)> = environment(&definition.env, std::env::vars_os());
@@ -105,7 +106,7 @@ pub(crate) fn run(command: Command<'_>, watch: Watch<'_>) -> Result<(Ended, Log)
     Ok((ended, log))
 }
 
-/// Where in a work tree a command runs. A link does not lead out of it.
+/// The folder in a work tree that a command runs in. A link that leads out of it is refused.
 fn folder_in(root: &Path, definition: &Definition) -> Result<PathBuf, Refusal> {
     let wrong = |why: &str| {
         let message = format!("{}: its folder {why}", definition.name);
@@ -122,7 +123,7 @@ fn folder_in(root: &Path, definition: &Definition) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// How a command ended that did not succeed; None: it did.
+/// How a command failed, in words; None if it succeeded.
 pub(crate) fn outcome_in_words(outcome: &Outcome, definition: &Definition) -> Option<String> {
     match outcome {
         Outcome::Exited(0) => None,
@@ -149,7 +150,7 @@ pub struct Running<'a> {
     pub live: Live,
 }
 
-/// A gate's command, as it is approved.
+/// A gate's command, in the form that is approved.
 pub fn definition(gate: &Gate) -> Option<Definition> {
     let command = gate.command.as_ref()?;
     Some(Definition {
@@ -162,17 +163,25 @@ pub fn definition(gate: &Gate) -> Option<Definition> {
     })
 }
 
+/// Refuses to run a gate that somebody passes.
+pub(super) fn nothing_to_run(gate: &Gate) -> Refusal {
+    let who = match gate.kind {
+        GateKind::Review => "a reviewer",
+        _ if gate.by.is_empty() => "a person",
+        _ => "a person, or an actor that it names,",
+    };
+    Refusal::usage(format!("gate {} runs no command: {who} passes it", gate.key))
+}
+
 impl Host {
     /// A gate's command, which must have been approved.
     pub fn approved_gate(&self, gate: &Gate) -> Result<Definition, Refusal> {
-        let definition = definition(gate).ok_or_else(|| {
-            Refusal::usage(format!("gate {} is passed by a judge: there is nothing to run", gate.key))
-        })?;
+        let definition = definition(gate).ok_or_else(|| nothing_to_run(gate))?;
         self.require_approved(&definition)?;
         Ok(definition)
     }
 
-    /// All of them, or a refusal that names every one that is not approved.
+    /// Refuses gates that are not approved, naming all of them.
     pub(super) fn approved_gates(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let mut first = None;
         let mut keys = Vec::new();
@@ -188,7 +197,7 @@ impl Host {
         let Some(refusal) = first else { return Ok(()) };
         let [_, _, ..] = keys.as_slice() else { return Err(refusal) };
         let message = format!(
-            "gates {}: their commands were never approved in this clone, or have changed since",
+            "gates {} have not been approved in this clone, or have changed since they were",
             keys.join(", ")
         );
         let keys = keys.into_iter().map(str::to_owned).collect();
@@ -204,13 +213,13 @@ impl Host {
         }
     }
 
-    /// Runs a gate's command in a work tree, and keeps what it wrote. A gate that was stopped in the middle was not judged.
+    /// Runs a gate's command in a work tree, and keeps its output. A gate that was stopped early is not judged.
     pub fn run_gate(&self, running: Running<'_>, watch: Watch<'_>) -> Result<(Verdict, Run), Refusal> {
         let whole = Part { root: running.root, heading: String::new(), must_fail: false };
         self.run_parts(running, &[whole], watch)
     }
 
-    /// Runs a gate's command in one place after another, until one does not come out as it must.
+    /// Runs a gate's command in one folder after another, until one does not have the required result.
     pub(super) fn run_parts(
         &self,
         running: Running<'_>,
@@ -239,7 +248,7 @@ impl Host {
             };
             timed_out = ended.outcome == Outcome::OutOfTime;
             if let Some(why) = came_to {
-                // That a command failed, whoever reads its output knows.
+                // A plain exit code needs no remark, since the output shows the failure.
                 if parts.len() > 1 || exit.is_none() {
                     let said = format!("[onus: {why}]\n");
                     whole.push(said.as_bytes());
@@ -253,28 +262,28 @@ impl Host {
             exit,
             timed_out,
             duration_ms: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
-            // A log that cannot be kept is no reason to run it again.
+            // Failing to keep the log must not fail the gate.
             log: self.gate_logs().and_then(|logs| logs.keep(&gate.key, &whole.bytes()).ok()),
             machine: crate::worktree::this_machine(),
         };
         Ok((verdict, run))
     }
 
-    /// Where the logs of this clone's gates are: beside its store, or with what onus keeps for the user.
+    /// The logs of this clone's gates: beside its store, or in the user's state folder.
     fn gate_logs(&self) -> Option<Logs> {
         let common = self.place.as_ref().and_then(|place| place.common_dir.as_ref());
         let folder = common.map(|common| common.join("onus")).or_else(|| self.state_folder())?;
         Some(Logs::at(folder.join("gates")))
     }
 
-    /// What a gate wrote when it was run; None: it is not here any more, or was run elsewhere.
+    /// The output of a gate's run; None if it is no longer kept, or is on another machine.
     pub fn gate_log(&self, run: &Run) -> Option<Vec<u8>> {
         let name = run.log.as_ref().filter(|_| run.machine == crate::worktree::this_machine())?;
         self.gate_logs()?.read(name).ok()?
     }
 }
 
-/// Why a part did not come out as it must; None: it did.
+/// Why a part did not have the required result; None if it did.
 fn part_came_to(
     gate: &Gate,
     definition: &Definition,
@@ -297,22 +306,21 @@ fn part_came_to(
             Ok(Some("it passes without the work: its tests prove nothing".to_owned()))
         }
         (Outcome::Exited(_) | Outcome::Killed(_), true) => Ok(None),
-        // What neither failed nor passed.
+        // It neither failed nor passed, which never counts as the required result.
         (Outcome::OutOfTime | Outcome::NotStarted(..), _) | (_, false) => {
             Ok(words.map(|why| format!("it {why}")))
         }
     }
 }
 
-/// Records what a gate came to.
+/// Records the result of a gate.
 pub fn judge<S: Store>(
     engine: &mut Engine<S>,
     identity: &Identity,
     task: &TaskRef,
     judged: Judged<'_>,
 ) -> Result<Reply, Refusal> {
-    let command = Asked::OnTask { task: Some(task.clone()), act: judged.act(), force: None };
-    engine.run(&Request { identity: identity.clone(), command, key: None })
+    engine.run(&on_task(identity.clone(), task.clone(), judged.act()))
 }
 
 impl Judged<'_> {
@@ -323,15 +331,15 @@ impl Judged<'_> {
     }
 }
 
-/// What a gate came to, on what.
+/// The result of a gate, on a tree.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
     pub gate: &'a Gate,
     pub verdict: Verdict,
     pub tree: Option<TreeId>,
-    /// How it was run, for those that are.
+    /// How it was run, for gates that are run.
     pub run: Option<Run>,
-    /// It came out differently before, with the same tree.
+    /// It had the opposite result before, on the same tree.
     pub flaky: bool,
     pub message: Option<String>,
 }

@@ -1,27 +1,27 @@
-//! Gates of a landing: those of the target's own tree, run on what the target would be.
+//! Gates of a landing: those of the target's own tree, run on the merged result.
 //!
-//! A branch that is judged does not choose its judges: what it changes about gates counts from the next landing on.
+//! A branch does not choose the gates that it is judged by: its changes to gates count from the next landing on.
 //!
 //! A gate that fails may not be the branches' fault. It is run again on the bare target: if it fails there, too, the target is
-//! red, and nobody is sent back for it. If it passes there, it is run once more on the result: one that passes then is flaky, and is
-//! recorded as that.
+//! red, and no task is reopened for it. If it passes there, it is run once more on the result: a gate that passes then is flaky, and
+//! is recorded as such.
 
 use std::path::Path;
 
-use onus_core::command::{Act, Command, Judging};
 use onus_core::commit::CommitId;
-use onus_core::gate::{Demand, Gate, GateKey, GateKind, Judgement, Run, Stage, Verdict};
-use onus_core::ids::TaskRef;
+use onus_core::gate::{Demand, Gate, GateKey, GateKind, Run, Stage, Verdict};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::Scope;
 use onus_engine::{Identity, Request};
-use onus_repo::landing::Scratch;
+use onus_repo::worktrees::Scratch;
 
 use super::report::Ran;
 use super::round::Built;
 use super::{Candidate, Landings, refused};
 use crate::config::{SHARED_FILE, check_text};
+use crate::gates::Judged;
+use crate::host::on_task;
 
 /// A gate that is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ pub struct Running<'a> {
     /// Where the result is checked out.
     pub folder: &'a Path,
     pub commit: &'a CommitId,
-    /// What it was before.
+    /// The target before the landing.
     pub base: &'a CommitId,
-    /// What is checked, in words.
+    /// What is checked, for people.
     pub what: &'a str,
     /// The tasks that have to pass it.
     pub tasks: &'a [String],
@@ -41,17 +41,17 @@ pub struct Running<'a> {
 /// Runs a gate, if the user approved its command.
 pub type GateRun<'a> = dyn FnMut(&Running<'_>) -> Result<(Verdict, Run), Refusal> + 'a;
 
-/// What the gates of a round came to.
+/// The outcome of a round's gates.
 #[derive(Debug)]
 pub(super) enum Checked {
     Passed,
     /// These fail on the bare target.
     Red(Vec<GateKey>),
-    /// These fail on the result, and on nothing else.
+    /// These fail only on the result.
     Failed(Vec<GateKey>),
 }
 
-/// What a target's own tree asks of what lands there.
+/// What a target's own tree requires of what lands there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) gates: Vec<Gate>,
@@ -61,20 +61,20 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What one task has to pass, given what it changes and what the target would be.
-    pub(super) fn demand(&self, changed: &[String], tree: &str, read: &str) -> Demand {
+    /// What one task has to pass, given what it changes and the target's tree after the landing.
+    pub(super) fn demand(&self, changed: &[String], tree: &str, reviewed: &str) -> Demand {
         Demand {
             gates: self.gates.clone(),
             known: self.known.clone(),
             tree: Some(tree.to_owned()),
-            read: Some(read.to_owned()),
+            reviewed: Some(reviewed.to_owned()),
             changed: Some(changed.to_vec()),
         }
     }
 }
 
 impl Landings<'_> {
-    /// The gates of the target's tree.
+    /// Reads the requirements of the target's tree.
     pub(super) fn asked(&self, tip: &CommitId) -> Result<Asked, Refusal> {
         let text = self.lander.file_at(tip, SHARED_FILE).map_err(refused)?;
         let Some(text) = text else { return Ok(Asked::default()) };
@@ -88,7 +88,7 @@ impl Landings<'_> {
         Ok(Asked { gates, known, union })
     }
 
-    /// Why nobody could work here any more, were this the target: onus could not read its `onus.toml`.
+    /// Refuses a result whose `onus.toml` onus could not read: as the target, it would stop everybody's work here.
     pub(super) fn unreadable(&self, candidate: &Candidate, result: &CommitId) -> Option<Refusal> {
         let read = self.lander.file_at(result, SHARED_FILE).map_err(|error| error.to_string());
         let why = match read {
@@ -98,12 +98,12 @@ impl Landings<'_> {
         let id = candidate.id();
         let message =
             format!("{id} does not land: onus could not read what it makes of {SHARED_FILE}: {why}");
-        let how = format!("mend {SHARED_FILE} on {}, commit, and land again", quote::name(&candidate.branch));
+        let how = format!("fix {SHARED_FILE} on {}, commit, and land again", quote::name(&candidate.branch));
         Some(Refusal::new(Code::NotAllowed, message).task(id).next(Step::plain(how)))
     }
 
-    /// What a candidate lacks that landing does not give it: judgements of people and reviewers, and what was asked for when it was
-    /// called done, if its branch has moved since.
+    /// What a candidate lacks and landing does not provide: judgements of people and reviewers, and gates of stage done, if its
+    /// branch has moved since it was done.
     pub(super) fn lacks(&self, candidate: &Candidate, demand: &Demand) -> Option<Refusal> {
         let missing = demand.missing(&candidate.of.task.facts, &candidate.of.judged);
         let judged: Vec<_> =
@@ -111,7 +111,7 @@ impl Landings<'_> {
         (!judged.is_empty()).then(|| onus_core::decide::missing_refusal(candidate.id(), &judged))
     }
 
-    /// Runs what has not passed on this result yet, and records it of every task that has to pass it.
+    /// Runs the gates that have not passed on this result yet, and records the outcome for every task that has to pass them.
     pub(super) fn check(
         &mut self,
         tip: &CommitId,
@@ -135,29 +135,21 @@ impl Landings<'_> {
         if needed.is_empty() {
             return Ok(Checked::Passed);
         }
-        let scratch = self.lander.scratch(&self.root, &last.commit)?;
-        let mut checked = Checked::Passed;
-        let mut failed = Ok(());
+        let scratch = self.lander.worktrees().scratch(&self.root, last.commit.as_str())?;
+        let mut checked = Ok(Checked::Passed);
         for gate in &needed {
-            match self.judge(gate, (&scratch, tip), built, ran, run) {
-                Ok(Checked::Passed) => {}
-                Ok(other) => {
-                    checked = other;
-                    break;
-                }
-                Err(refusal) => {
-                    failed = Err(refusal);
-                    break;
-                }
+            checked = self.judge(gate, (&scratch, tip), built, ran, run);
+            if !matches!(checked, Ok(Checked::Passed)) {
+                break;
             }
         }
         let removed = scratch.remove();
-        failed?;
+        let checked = checked?;
         removed?;
         Ok(checked)
     }
 
-    /// One gate, run as often as it takes to know whose fault it is.
+    /// Runs one gate as often as it takes to know whose fault a failure is.
     fn judge(
         &mut self,
         gate: &Gate,
@@ -183,7 +175,7 @@ impl Landings<'_> {
             self.record(gate, verdict, how, false, built)?;
             return Ok(Checked::Passed);
         }
-        // The bare target has no work whose tests could fail without it.
+        // A red-green gate cannot be run on the bare target, which has no work with tests.
         if gate.kind != GateKind::RedGreen {
             scratch.move_to(tip.as_str())?;
             if run(&bare, tip)?.0 == Verdict::Failed {
@@ -192,7 +184,7 @@ impl Landings<'_> {
         }
         scratch.move_to(last.commit.as_str())?;
         let (again, how_again) = run("the merged result, again", &last.commit)?;
-        // It failed once: that is recorded, too, so that nobody has to believe the second run.
+        // The first failure is recorded, too, so that nobody has to trust the second run alone.
         self.record(gate, Verdict::Failed, how, false, built)?;
         self.record(gate, again, how_again, again == Verdict::Passed, built)?;
         Ok(match again {
@@ -213,23 +205,15 @@ impl Landings<'_> {
             .iter()
             .filter(|part| part.asks(gate))
             .map(|part| {
-                let judgement = Judgement {
-                    gate: gate.key.clone(),
-                    definition: gate.digest(),
-                    tree: part.demand.tree.clone(),
-                    flaky,
-                    run: Some(run.clone()),
-                };
-                let judging = Judging { gate: gate.clone(), verdict, judgement, message: None };
-                let task = Some(TaskRef::from(part.candidate.of.task.uid));
-                let command = Command::OnTask { task, act: Act::Judge(judging), force: None };
-                Request { identity: self.identity_for(&part.candidate), command, key: None }
+                let (tree, run) = (part.demand.tree.clone(), Some(run.clone()));
+                let judged = Judged { gate, verdict, tree, run, flaky, message: None };
+                on_task(self.identity_for(&part.candidate), part.candidate.of.task.uid, judged.act())
             })
             .collect();
         for answer in self.engine.execute(&requests) {
             match answer {
                 Ok(_) => {}
-                // Whatever became of that task meanwhile, it is noticed before anything moves.
+                // The task has changed hands meanwhile, which is noticed before anything moves.
                 Err(refusal) if matches!(refusal.code, Code::Held | Code::Fenced) => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -237,7 +221,7 @@ impl Landings<'_> {
         Ok(())
     }
 
-    /// Who acts on a task: its holder under its token, anybody on what is done.
+    /// The identity that acts on a task: its holder under its token; on a task that is done, anybody.
     pub(super) fn identity_for(&self, candidate: &Candidate) -> Identity {
         match candidate.is_done() {
             true => Identity { token: None, ..self.identity.clone() },
@@ -255,7 +239,7 @@ impl Built {
         self.demand.standing(gate, &self.candidate.of.judged).is_some()
     }
 
-    /// What landing would have to run for it.
+    /// The gates that landing would have to run for it.
     pub(super) fn to_run(&self) -> Vec<GateKey> {
         let asked = self.demand.asked(&self.candidate.of.task.facts);
         let lacking = asked

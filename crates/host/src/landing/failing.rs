@@ -1,25 +1,24 @@
-//! What does not land: why, whose the other side is, and what becomes of the task.
+//! Tasks that do not land: why, which tasks they conflict with, and what becomes of them.
 
-use onus_core::command::{Act, Command};
+use onus_core::command::Act;
 use onus_core::commit::CommitId;
 use onus_core::decide::failed_step;
 use onus_core::gate::GateKey;
-use onus_core::ids::TaskRef;
 use onus_core::landing::{ConflictFile, Failure, MOST_CONFLICTS, Obstruction};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_engine::Request;
 use onus_repo::landing::Conflict;
 
 use super::report::Refused;
 use super::round::Until;
 use super::{Candidate, Landings};
+use crate::host::on_task;
 
-/// How many files are named that everyone may only add to.
+/// The most files that are suggested for `land.union`.
 const MOST_STEPS: usize = 3;
 
 impl Landings<'_> {
-    /// Tells of files that two sides changed: whose the other side is, and what becomes of the task.
+    /// Reports conflicting files with the tasks on the other side, and records that the task did not land.
     pub(super) fn conflicts(
         &mut self,
         candidate: &Candidate,
@@ -44,7 +43,7 @@ impl Landings<'_> {
         let message = format!("{id} {verb} with {target}: {}{more}", told.join("; "));
         let why = Obstruction::Conflict { files, count: conflicts.len() as u64 };
         let mut refusal = Refusal::new(Code::Conflict, message).task(&id);
-        // Which files are merged so is the project's to say: people do.
+        // The project decides which files keep both sides, so this is suggested to people only.
         if self.identity.actor.is_person() {
             let appended = conflicts.iter().filter(|conflict| conflict.only_appended).take(MOST_STEPS);
             refusal.next.extend(appended.map(|conflict| Step::KeepBothSides(conflict.path.clone())));
@@ -52,7 +51,7 @@ impl Landings<'_> {
         self.fail(candidate, tip, why, refusal, until)
     }
 
-    /// What a branch has to merge to contain what has landed.
+    /// The name that a branch has to merge to contain what has landed.
     pub(super) fn merge_name(&self) -> String {
         let beside = format!("refs/onus/landed/{}", self.target);
         match &self.settings.remote {
@@ -62,7 +61,7 @@ impl Landings<'_> {
         }
     }
 
-    /// Another task, and who did it.
+    /// A task's id, with the actor who did it.
     fn with_actor(&mut self, id: &str) -> String {
         let found = id.parse().ok().and_then(|task| self.engine.landable(None, Some(&task)).ok());
         match found.and_then(|found| found.value.last_actor) {
@@ -91,7 +90,7 @@ impl Landings<'_> {
         self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
     }
 
-    /// Records why a branch cannot land as it is. What was done is open again.
+    /// Records why a branch cannot land as it is. A task that was done is open again.
     fn fail(
         &mut self,
         candidate: &Candidate,
@@ -113,10 +112,7 @@ impl Landings<'_> {
             message: refusal.message.clone(),
             token: candidate.of.task.token,
         });
-        let task = Some(TaskRef::from(candidate.of.task.uid));
-        let command = Command::OnTask { task, act, force: None };
-        let request = Request { identity: self.identity_for(candidate), command, key: None };
-        match self.engine.run(&request) {
+        match self.engine.run(&on_task(self.identity_for(candidate), candidate.of.task.uid, act)) {
             Ok(_) => {
                 let mut refusal = refusal;
                 let kept_for = candidate.of.last_actor.as_ref().filter(|_| candidate.is_done());
@@ -132,7 +128,7 @@ impl Landings<'_> {
     }
 }
 
-/// How a task gets to its next landing, around what else there is to do. How conflicts are resolved is said later.
+/// The steps to the task's next landing, around those given. How to resolve conflicts is added later (`say_how`).
 fn again(id: &str, is_reopened: bool, is_callers: bool, other: Vec<Step>, is_gates: bool) -> Vec<Step> {
     let claim = (is_reopened && is_callers).then(|| Step::ClaimInWorktree(id.to_owned()));
     let land = is_callers.then(|| Step::FinishByLanding(id.to_owned()));

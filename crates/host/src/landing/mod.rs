@@ -1,17 +1,18 @@
-//! Landing, as it is configured here: the store's record and git's references brought together.
+//! Landing as configured here: combines the store's record and git's references.
 //!
-//! One *round* lands some tasks, often one, in one step of the target. Nothing of it is remembered between its steps except in git and
-//! in the store, so whoever is killed leaves what the next one settles:
+//! One *round* lands some tasks, often one, in one step of the target. Between its steps, its state is only in git and
+//! in the store, so if a lander is killed, the next one settles what it left:
 //!
-//! 1. where the target is, by its references (or the remote's);
-//! 2. each branch merged on top of the one before, in memory; what conflicts is told and left out (`round.rs`, `failing.rs`);
-//! 3. the gates of the *target's* tree, run on the result of all (`checks.rs`);
-//! 4. (`step.rs`) for each task: the reference of its intent, then the event, which the store refuses if task, holder or gates are not what was
-//!    checked, or if the seat of the target is another's;
-//! 5. the target moves and every intent goes, in one transaction of git's;
-//! 6. that each landed is recorded.
+//! 1. finds the target by its references (or the remote's);
+//! 2. merges each branch on top of the one before, in memory; reports conflicts and leaves them out (`round.rs`, `failing.rs`);
+//! 3. runs the gates of the *target's* tree on the result of all (`checks.rs`);
+//! 4. (`step.rs`) for each task, writes the reference of its intent, then the event; the store refuses the event if task, holder or
+//!    gates are not what was checked, or if somebody else has the seat of the target;
+//! 5. moves the target and deletes every intent, in one git transaction;
+//! 6. records that each task landed.
 //!
-//! A round whose target, branch or intent changed under it is withdrawn and built again. `queue.rs` says which tasks share a round.
+//! If the target, a branch or an intent changes meanwhile, the round is withdrawn and built again. `queue.rs` decides which tasks
+//! share a round.
 
 mod checks;
 mod failing;
@@ -28,6 +29,7 @@ pub use checks::{GateRun, Running};
 pub use pull_request::Opened;
 pub use queue::Queued;
 pub use report::{LandedTask, Ran, Refused, Report};
+pub use round::Until;
 pub use seat::Seated;
 
 use std::path::PathBuf;
@@ -38,10 +40,10 @@ use onus_core::ids::{TaskRef, Uid};
 use onus_core::landing::{LandStyle, Landed, LandingPlace};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
-use onus_engine::{Engine, Identity, Landable, Notice};
+use onus_engine::{AnyEngine, Identity, Landable, Notice};
 use onus_os::clock;
 use onus_repo::landing::{Error, Lander, Tidying, no_branch};
-use onus_store::{Access, AnyStore, Store as _, Watch};
+use onus_store::{Access, Store as _, Watch};
 
 use crate::Host;
 use crate::config::LandSettings;
@@ -49,22 +51,22 @@ use crate::worktree::machine;
 
 pub(crate) use settle::settle;
 
-/// All that landing in one target needs.
+/// Lands tasks in one target.
 pub struct Landings<'h> {
     host: &'h Host,
     pub lander: Lander,
     settings: LandSettings,
     pub target: String,
     pub style: LandStyle,
-    engine: Engine<AnyStore>,
+    engine: AnyEngine,
     identity: Identity,
-    /// Where scratch worktrees are made.
+    /// The folder for scratch worktrees.
     root: PathBuf,
     /// A person's override of gates.
     force: Option<Force>,
-    /// Whether worktrees and branches stay.
+    /// Whether to keep the worktrees and branches of landed tasks.
     keeps: bool,
-    /// What is to go once it has landed, by task.
+    /// Notes of what to remove after landing, by task.
     tidying: Vec<(String, Tidying)>,
 }
 
@@ -74,11 +76,11 @@ impl std::fmt::Debug for Landings<'_> {
     }
 }
 
-/// A task that is to land, as it was looked at.
+/// A task that is to land, as it was read.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub(crate) of: Landable,
-    /// Its branch, and where that is.
+    /// Its branch, and the commit of that.
     pub branch: String,
     pub head: CommitId,
 }
@@ -92,7 +94,7 @@ impl Candidate {
         &self.of.view.title
     }
 
-    /// Who holds it.
+    /// The actor that holds it.
     pub fn holder(&self) -> Option<&str> {
         self.of.view.lease.as_ref().map(|lease| lease.actor.as_str())
     }
@@ -107,7 +109,7 @@ impl Candidate {
 }
 
 impl<'h> Landings<'h> {
-    /// `onto`: another target than the task's own, or the configured one.
+    /// `onto`: a target to use instead of the task's own or the configured one.
     pub fn new(
         host: &'h Host,
         onto: Option<&str>,
@@ -116,7 +118,7 @@ impl<'h> Landings<'h> {
         Landings::of(host, None, onto, style)
     }
 
-    /// For whoever merges: nothing but what landed elsewhere is recorded in its name.
+    /// For git's hooks after a merge: in the name of `by`, only records what landed elsewhere.
     pub fn recognising(host: &'h Host, by: Identity) -> Result<Landings<'h>, Refusal> {
         Landings::of(host, Some(by), None, None)
     }
@@ -132,7 +134,7 @@ impl<'h> Landings<'h> {
         lander.check_git().map_err(refused)?;
         let (settings, worktrees) = (host.config.landing(), host.config.worktrees());
         let configured = onto.or(worktrees.target.as_deref());
-        // Without a branch here, a task still knows its own.
+        // A missing target is not an error here, since each task has a target of its own.
         let target = match lander.worktrees().target(configured, false) {
             Ok(target) => target.name,
             Err(refusal) if onto.is_some() => return Err(refusal),
@@ -160,34 +162,34 @@ impl<'h> Landings<'h> {
         })
     }
 
-    /// Gates bind nobody: a person says so, and it is recorded.
+    /// Skips gates by a person's override, which is recorded.
     pub fn forcing(self, force: Option<Force>) -> Self {
         Landings { force, ..self }
     }
 
-    /// Worktrees and branches of what lands stay.
+    /// Whether to keep the worktrees and branches of landed tasks.
     pub fn keeping(self, keeps: bool) -> Self {
         Landings { keeps, ..self }
     }
 
-    /// What landed is tidied up: nobody has to go on with it.
+    /// Deletes the notes of what to remove, once that is done.
     pub fn tidied(&mut self) {
         self.tidying.drain(..).for_each(|(_, tidying)| tidying.done());
     }
 
-    /// Settles what killed landers left. What the caller should know, and what could not be settled.
+    /// Settles what killed landers left. Returns notices for the caller, and what could not be settled.
     pub fn settle(&mut self) -> Result<(Vec<Notice>, Vec<Refusal>), Refusal> {
-        self.lander.remove_leftovers()?;
+        self.lander.worktrees().remove_scratches()?;
         let identity = self.identity.clone();
         self.engine.settle_all(&identity)
     }
 
-    /// Whether nobody left a landing half done.
+    /// Whether no landing is unsettled.
     pub fn is_settled(&mut self) -> Result<bool, Refusal> {
         Ok(self.engine.unsettled()?.is_empty())
     }
 
-    /// Listens for what others commit to the store.
+    /// Watches for commits of others to the store.
     pub fn watch(&mut self) -> Result<Box<dyn Watch>, Refusal> {
         Ok(self.engine.store().watch()?)
     }
@@ -196,7 +198,7 @@ impl<'h> Landings<'h> {
         &self.identity
     }
 
-    pub fn engine(&mut self) -> &mut Engine<AnyStore> {
+    pub fn engine(&mut self) -> &mut AnyEngine {
         &mut self.engine
     }
 
@@ -204,7 +206,7 @@ impl<'h> Landings<'h> {
         self.settings.remote.as_deref()
     }
 
-    /// Where the references of a landing are.
+    /// The repository that has the references of a landing.
     fn place(&self) -> LandingPlace {
         match &self.settings.remote {
             Some(remote) => LandingPlace { machine: None, repository: remote.clone() },
@@ -215,22 +217,22 @@ impl<'h> Landings<'h> {
         }
     }
 
-    /// One task, named or the one that the caller holds.
+    /// Reads one task: the named one, else the one that the caller holds.
     pub fn candidate(&mut self, task: Option<&TaskRef>) -> Result<Candidate, Refusal> {
         let identity = self.identity.clone();
         let of = self.engine.landable(Some(&identity), task)?.value;
-        self.looked_at(of)
+        self.candidate_of(of)
     }
 
-    /// The commit by which a task had landed before it was reopened, if that is all there is of it.
+    /// The commit by which a task had landed before it was reopened, if the target still contains it.
     fn landed_before(&mut self, task: Uid) -> Result<Option<CommitId>, Refusal> {
         let landed = self.engine.landed_before(task)?;
         let is_there = |landed: &Landed| self.lander.is_in(&landed.target, &landed.commit).unwrap_or(false);
         Ok(landed.filter(is_there).map(|landed| landed.commit))
     }
 
-    /// Where a task's branch is now.
-    fn looked_at(&mut self, of: Landable) -> Result<Candidate, Refusal> {
+    /// Finds the current commit of a task's branch.
+    fn candidate_of(&mut self, of: Landable) -> Result<Candidate, Refusal> {
         let id = &of.view.id;
         let Some(own) = &of.task.branch else {
             let message = format!("{id} has no branch of its own, so there is nothing to land");
@@ -244,7 +246,7 @@ impl<'h> Landings<'h> {
                 format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
         }
-        // Landed, reopened, and done without a commit: its branch went when it landed.
+        // Landed, reopened, and done again without a commit: its branch was deleted when it landed.
         let head = match head {
             None => self.landed_before(of.task.uid)?,
             head => head,
@@ -267,7 +269,7 @@ fn no_repository() -> Refusal {
         .next(Step::plain("go to a checkout of the repository"))
 }
 
-/// What git cannot do, as a refusal.
+/// Converts an error of git to a refusal.
 pub(crate) fn refused(error: Error) -> Refusal {
     let message = error.to_string();
     match error {

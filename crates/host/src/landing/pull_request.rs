@@ -1,12 +1,10 @@
-//! A target that only its server moves: the branch is pushed, and a command of the project's opens a pull request for it.
+//! Pull requests, for a target that only its server moves: pushes the branch, and runs the project's command to open one.
 
-use onus_core::command::{Act, Command};
-use onus_core::ids::TaskRef;
+use onus_core::command::Act;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
 use onus_dispatch::Watch;
-use onus_engine::{Identity, Request};
 use onus_repo::approval::Definition;
 use onus_repo::landing::{Change, Fetched, Push};
 
@@ -14,12 +12,13 @@ use super::round::{push_failed, unreachable};
 use super::settle::REMOTE_LIMIT;
 use super::{Candidate, Landings, refused};
 use crate::gates::{Live, outcome_in_words, run};
+use crate::host::on_task;
 
 /// A pull request that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     pub remote: String,
-    /// What the command said, as far as it is an address.
+    /// The last address that the command printed.
     pub link: Option<String>,
 }
 
@@ -52,10 +51,7 @@ impl Landings<'_> {
         let link = said.split_whitespace().rfind(is_address).map(str::to_owned);
         let text = format!("opened a pull request for {} into {}", candidate.branch, self.target);
         let act = Act::Note { text, kind: NoteKind::Progress, link: link.clone() };
-        let task = Some(TaskRef::from(candidate.of.task.uid));
-        let identity = Identity { ..self.identity_for(candidate) };
-        let command = Command::OnTask { task, act, force: None };
-        self.engine.run(&Request { identity, command, key: None })?;
+        self.engine.run(&on_task(self.identity_for(candidate), candidate.of.task.uid, act))?;
         Ok(Opened { remote, link })
     }
 
@@ -80,7 +76,7 @@ impl Landings<'_> {
     }
 }
 
-/// The command with what it is about: each placeholder inside one word, so that nothing becomes a word of its own.
+/// Fills in a command's placeholders, word by word, so that no value becomes a word of its own.
 fn filled(argv: &[String], candidate: &Candidate, target: &str) -> Vec<String> {
     let title = quote::visible_line(candidate.title());
     let values = [
@@ -92,7 +88,7 @@ fn filled(argv: &[String], candidate: &Candidate, target: &str) -> Vec<String> {
     argv.iter().map(|word| fill(word, &values)).collect()
 }
 
-/// A word with its placeholders filled in, once: what stands in a value stays as it is.
+/// Fills in a word's placeholders, once: placeholders within a value are left as they are.
 fn fill(word: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), word);
     while let Some((before, after)) = rest.split_once('{') {
@@ -119,7 +115,7 @@ mod tests {
             let text = String::from_utf8_lossy(bytes);
             for word in text.split('\u{1f}') {
                 let filled = fill(word, &values);
-                // Another way: the pieces between placeholders, each of which is there as often as it was.
+                // Checked in another way: the pieces between placeholders all remain, in their order.
                 let mut pieces = vec![word.to_owned()];
                 for (name, _) in values {
                     let mark = format!("{{{name}}}");

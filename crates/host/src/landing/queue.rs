@@ -1,4 +1,4 @@
-//! The queue: everything that is done and has still to land, in the order of its dependencies.
+//! The queue: all tasks that are done and have still to land, in the order of their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::report::{LandedTask, Report};
 use super::round::{Built, Until};
 use super::{Candidate, Landings, Seated};
 
-/// What waits to land here, and what cannot be looked at.
+/// What waits to land here, and what cannot land from here.
 #[derive(Debug, Default)]
 pub struct Queued {
     pub candidates: Vec<Candidate>,
@@ -24,7 +24,7 @@ impl Queued {
 }
 
 impl Landings<'_> {
-    /// What is done and has still to land in this target.
+    /// Reads the tasks that are done and have still to land in this target.
     pub fn queued(&mut self) -> Result<Queued, Refusal> {
         if self.target.is_empty() {
             self.target = self.lander.worktrees().target(None, false)?.name;
@@ -32,7 +32,7 @@ impl Landings<'_> {
         let mut queued = Queued::default();
         for of in self.engine.to_land()? {
             let id = of.view.id.clone();
-            match self.looked_at(of) {
+            match self.candidate_of(of) {
                 Ok(candidate) if self.target_of(&candidate) != self.target => {}
                 Ok(candidate) if !candidate.is_done() => {}
                 Ok(candidate) => queued.candidates.push(candidate),
@@ -43,7 +43,7 @@ impl Landings<'_> {
         Ok(queued)
     }
 
-    /// Lands all that waits: together what does not conflict, and in halves what fails together.
+    /// Lands the queue: tasks that do not conflict land together, and a batch that fails its gates is halved.
     pub fn land_queue(&mut self, seated: &Seated, run: &mut GateRun<'_>) -> Result<Report, Refusal> {
         let Queued { candidates, left } = self.queued()?;
         let mut report = self.land_all(seated, candidates, Until::Landed, run)?;
@@ -51,8 +51,8 @@ impl Landings<'_> {
         Ok(report)
     }
 
-    /// What would become of all that waits, in that order, if gates pass that have still to be run. Nothing is run, moved or recorded, and
-    /// nobody who lands is kept waiting.
+    /// What landing the queue would do, assuming that gates which have still to be run will pass. Nothing is run, moved or recorded, and
+    /// no lander has to wait.
     pub fn check_queue(&mut self) -> Result<Report, Refusal> {
         let Queued { candidates, left } = self.queued()?;
         let mut report = Report::default();
@@ -65,7 +65,7 @@ impl Landings<'_> {
             let (built, deferred) = self.build(&tip, &asked, rest, Until::Checked, &mut report)?;
             let would = |part: &Built| LandedTask { to_run: part.to_run(), ..part.landed() };
             report.landed.extend(built.iter().map(would));
-            // What conflicts with the target as it will be cannot be resolved yet.
+            // A conflict with a later state of the target cannot be resolved yet.
             if tip.commit == now {
                 self.say_how(&mut report);
             }
@@ -78,7 +78,7 @@ impl Landings<'_> {
     }
 }
 
-/// Those first that others depend on; otherwise as they were.
+/// Sorts dependencies first, otherwise keeps the order.
 fn in_order(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let ids: BTreeSet<String> = candidates.iter().map(|it| it.id().to_owned()).collect();
     let mut waits: BTreeMap<String, BTreeSet<String>> = candidates
@@ -90,7 +90,7 @@ fn in_order(candidates: Vec<Candidate>) -> Vec<Candidate> {
         .collect();
     let (mut ordered, mut left) = (Vec::with_capacity(candidates.len()), candidates);
     while !left.is_empty() {
-        // Dependencies have no circles; if they had one, its tasks would come as they are.
+        // Dependencies have no cycles; if they had one, its tasks would keep their order.
         let at = left.iter().position(|it| waits.get(it.id()).is_none_or(BTreeSet::is_empty)).unwrap_or(0);
         let next = left.remove(at);
         waits.remove(next.id());

@@ -1,4 +1,4 @@
-//! What came of trying to land some tasks.
+//! The outcome of a landing.
 
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
@@ -12,13 +12,13 @@ pub struct LandedTask {
     pub title: String,
     pub actor: Option<String>,
     pub branch: String,
-    /// Where its branch was.
+    /// The commit of its branch.
     pub head: CommitId,
     pub commit: CommitId,
     /// Lines in conflict that `land.union` resolved.
     pub resolved_lines: u64,
     pub gates: Vec<GateKey>,
-    /// Those that a landing would have to run first, where nothing was run ([`super::Landings::check_queue`]).
+    /// Gates that a landing would have to run first, if nothing was run ([`super::Landings::check_queue`]).
     pub to_run: Vec<GateKey>,
 }
 
@@ -26,15 +26,15 @@ pub struct LandedTask {
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub gate: GateKey,
-    /// Those that have to pass it.
+    /// The tasks that have to pass it.
     pub tasks: Vec<String>,
-    /// On the target alone, without them.
+    /// Whether it ran on the target alone, without the tasks.
     pub on_target: bool,
     pub verdict: Verdict,
     pub run: Run,
 }
 
-/// A task that did not.
+/// A task that did not land.
 #[derive(Clone, Debug)]
 pub struct Refused {
     pub id: String,
@@ -43,18 +43,18 @@ pub struct Refused {
     pub is_reopened: bool,
 }
 
-/// What came of trying to land some tasks.
+/// The outcome of landing some tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub landed: Vec<LandedTask>,
-    /// The target had all that they change.
+    /// Tasks whose changes the target already had, with its commit.
     pub found: Vec<(String, CommitId)>,
     pub refused: Vec<Refused>,
-    /// In the order in which they were run.
+    /// Gate runs, in their order.
     pub ran: Vec<Ran>,
     /// Gates that fail on the bare target: nothing landed after that.
     pub red: Vec<GateKey>,
-    /// Where the target is checked out, and what became of that.
+    /// The checkouts of the target, and what became of each.
     pub checkouts: Vec<Checkout>,
 }
 
@@ -65,19 +65,19 @@ impl Report {
         landed.is_empty() && found.is_empty() && refused.is_empty() && red.is_empty()
     }
 
-    /// Adds what could not be settled.
+    /// Adds refusals, each for the task that it names.
     pub fn refuse(&mut self, refusals: Vec<Refusal>) {
         let named = |refusal: Refusal| (refusal.task.clone().unwrap_or_default(), refusal);
         self.refuse_each(refusals.into_iter().map(named));
     }
 
-    /// Adds tasks that stay where they are, each with the reason.
+    /// Adds tasks that did not land and stay as they are, each with the reason.
     pub(super) fn refuse_each(&mut self, refused: impl IntoIterator<Item = (String, Refusal)>) {
         let stays = |(id, refusal)| Refused { id, refusal, is_reopened: false };
         self.refused.extend(refused.into_iter().map(stays));
     }
 
-    /// Something ended it before all of these were tried: the first that is left says what, and the others that they wait.
+    /// Adds the tasks that were not tried because landing stopped early: the first gets the refusal, the others one that says they wait.
     pub(super) fn stopped(&mut self, all: &[String], refusal: Refusal) {
         let is_told = |id: &&String| {
             self.landed.iter().any(|it| it.id == **id)

@@ -1,7 +1,8 @@
 //! One round: some tasks, one result, one step of the target.
 
 use onus_core::command::{Act, Command};
-use onus_core::commit::CommitId;
+use onus_core::commit::{CommitId, Uncommitted};
+use onus_core::decide;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
 use onus_core::landing::{Checked as Check, Intent, LandStyle};
@@ -16,12 +17,13 @@ use super::report::{LandedTask, Refused, Report};
 use super::settle::REMOTE_LIMIT;
 use super::words::words;
 use super::{Candidate, Landings, Seated, refused};
+use crate::committing::MOST_NAMED;
 use crate::config::SHARED_FILE;
 
-/// How often a round is built again because something moved under it.
+/// How often a round is built again because something moved meanwhile.
 const TRIES: usize = 20;
 
-/// A branch, merged on top of what comes before it.
+/// A branch, merged on top of the one before it.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) candidate: Candidate,
@@ -32,46 +34,26 @@ pub(super) struct Built {
     pub(super) plan: Plan,
 }
 
-/// What one try came to.
+/// The outcome of one try.
 enum Tried {
     Done,
-    /// Something moved: these are to be tried again.
+    /// Something moved: try these again.
     Again(Vec<Candidate>),
-    /// The result of all failed gates: these are to be tried in parts.
+    /// Gates failed on the result of all: try these in two parts.
     Split(Vec<Candidate>),
 }
 
 /// How far a round goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub enum Until {
     Landed,
-    /// Nothing is moved or recorded but what gates came to.
+    /// Nothing is moved, and only the results of gates are recorded.
     Checked,
 }
 
 impl Landings<'_> {
-    /// Lands one task, or says why not.
-    pub fn land(
-        &mut self,
-        seated: &Seated,
-        candidate: Candidate,
-        run: &mut GateRun<'_>,
-    ) -> Result<Report, Refusal> {
-        self.land_all(seated, vec![candidate], Until::Landed, run)
-    }
-
-    /// Finds out whether one task would land.
-    pub fn check_only(
-        &mut self,
-        seated: &Seated,
-        candidate: Candidate,
-        run: &mut GateRun<'_>,
-    ) -> Result<Report, Refusal> {
-        self.land_all(seated, vec![candidate], Until::Checked, run)
-    }
-
-    /// Lands these in as few steps as their gates and conflicts allow.
-    pub(super) fn land_all(
+    /// Lands tasks in as few steps as their gates and conflicts allow.
+    pub fn land_all(
         &mut self,
         seated: &Seated,
         candidates: Vec<Candidate>,
@@ -82,7 +64,7 @@ impl Landings<'_> {
         let all: Vec<String> = candidates.iter().map(|it| it.id().to_owned()).collect();
         let landable = self.landable(Some(seated), candidates, &mut report);
         match self.land_batches(seated, landable, until, run, &mut report) {
-            // What landed before is told all the same.
+            // What landed before the error is reported all the same.
             Err(refusal) if !report.landed.is_empty() => report.stopped(&all, refusal),
             outcome => outcome?,
         }
@@ -112,7 +94,7 @@ impl Landings<'_> {
                 match self.round(seated, report, std::mem::take(&mut batch), until, run)? {
                     Tried::Done => {}
                     Tried::Again(rest) if rest.len() < size || tries < TRIES => {
-                        // The count begins again whenever some have landed: a long queue may take many rounds.
+                        // Counted from the last progress, since a long queue may take many rounds.
                         tries = if rest.len() < size { 0 } else { tries + 1 };
                         batch = self.as_they_are_now(rest, report)?;
                     }
@@ -135,7 +117,7 @@ impl Landings<'_> {
         Ok(())
     }
 
-    /// How conflicts are resolved. Only when all is done is it known by which name what has landed can be merged.
+    /// Adds the step that resolves conflicts. Done last, since only then is the name known by which what landed can be merged.
     pub(super) fn say_how(&self, report: &mut Report) {
         let how = format!("in its worktree: git merge {}, resolve, commit", self.merge_name());
         let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
@@ -148,7 +130,7 @@ impl Landings<'_> {
         }
     }
 
-    /// Those whom nothing but their gates may keep from landing: nobody waits for gates of what cannot land anyhow.
+    /// Selects the tasks that only their gates may keep from landing, so that no gate is run for a task that cannot land anyway.
     pub(super) fn landable(
         &mut self,
         seated: Option<&Seated>,
@@ -173,13 +155,10 @@ impl Landings<'_> {
             };
             let request = Request { identity, command, key: None };
             match self.engine.rehearse(&request) {
-                // What it names and nobody defines is asked for with the rest.
+                // Gates are checked later, including those that the task names and nobody defines.
                 Ok(_) => landable.push(candidate),
                 Err(refusal) if refusal.code == Code::Gate => landable.push(candidate),
-                Err(refusal) => {
-                    let id = candidate.id().to_owned();
-                    report.refused.push(Refused { id, refusal, is_reopened: false });
-                }
+                Err(refusal) => report.refuse_each([(candidate.id().to_owned(), refusal)]),
             }
         }
         landable
@@ -205,7 +184,7 @@ impl Landings<'_> {
         }
     }
 
-    /// One try with these: what cannot land is told in the report, and the rest lands together or not at all.
+    /// Tries once: reports tasks that cannot land, and lands the rest together or not at all.
     fn round(
         &mut self,
         seated: &Seated,
@@ -214,7 +193,7 @@ impl Landings<'_> {
         until: Until,
         run: &mut GateRun<'_>,
     ) -> Result<Tried, Refusal> {
-        self.lander = self.lander.afresh();
+        self.lander = self.lander.without_cache();
         let tip = self.tip()?;
         let asked = self.asked(&tip.commit)?;
         let (built, deferred) = self.build(&tip, &asked, candidates, until, report)?;
@@ -249,7 +228,7 @@ impl Landings<'_> {
         }
     }
 
-    /// Gates that fail on the bare target concern those who have to pass them; the others go on.
+    /// Handles gates that fail on the bare target: refuses the tasks that have to pass them; the others are tried again.
     fn red(
         &self,
         gates: Vec<GateKey>,
@@ -265,16 +244,16 @@ impl Landings<'_> {
             return Tried::Done;
         }
         let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
-        report.refused.extend(concerned.iter().map(|part| {
+        report.refuse_each(concerned.iter().map(|part| {
             let id = part.candidate.id().to_owned();
             let message = format!("{id} waits: gate {} fails on {} alone", names.join(", "), self.target);
             let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
-            Refused { id, refusal, is_reopened: false }
+            (id, refusal)
         }));
         Tried::Again(rest)
     }
 
-    /// Where the target is: here, or at the remote.
+    /// Finds the target, here or at the remote.
     pub(super) fn tip(&self) -> Result<Tip, Refusal> {
         let Some(remote) = &self.settings.remote else {
             let here = self.lander.tips(&self.target).map_err(refused)?.branch;
@@ -307,8 +286,17 @@ impl Landings<'_> {
         }
     }
 
-    /// Each branch on top of the one before. What conflicts with the target itself is told; what conflicts with another of the
-    /// round waits until that has landed.
+    /// What is in no commit in the worktree of a branch that has no commit of its own: the task's work, which has not landed.
+    fn left_uncommitted(&self, candidate: &Candidate) -> Option<Uncommitted> {
+        let own = candidate.of.task.branch.as_ref().filter(|own| own.base == candidate.head.as_str())?;
+        let all = self.lander.worktrees().list().ok()?;
+        let place = all.iter().find(|linked| linked.branch.as_ref() == Some(&own.branch))?.place()?;
+        let (files, count) = onus_repo::uncommitted(&place, MOST_NAMED).ok()?;
+        (count > 0).then(|| Uncommitted { files, count, ..Uncommitted::default() })
+    }
+
+    /// Merges each branch on top of the one before. A conflict with the target itself is reported; a branch that conflicts with
+    /// another one of the round is deferred until that has landed.
     pub(super) fn build(
         &mut self,
         tip: &Tip,
@@ -331,26 +319,29 @@ impl Landings<'_> {
             }
             let style = style(self.style);
             let planned = self.lander.plan(&base, &candidate.head, style, &asked.union).map_err(refused)?;
+            let is_on_target = base == tip.commit;
+            let is_there = match &planned {
+                Planned::AlreadyThere => is_on_target,
+                // Replayed commits may conflict with themselves if the target has them already.
+                Planned::Conflicts(_) if is_on_target => {
+                    self.lander.is_landed(&candidate.head, &tip.commit).map_err(refused)?
+                }
+                Planned::Conflicts(_) | Planned::Ready(_) => false,
+            };
+            if is_there {
+                if let Some(left) = self.left_uncommitted(&candidate) {
+                    let refusal = decide::uncommitted(candidate.id(), &left);
+                    report.refuse_each([(candidate.id().to_owned(), refusal)]);
+                    continue;
+                }
+                if until == Until::Landed && candidate.is_done() {
+                    self.found(&candidate, &self.target.clone(), &tip.commit)?;
+                }
+                report.found.push((candidate.id().to_owned(), tip.commit.clone()));
+                continue;
+            }
             let plan = match planned {
-                Planned::AlreadyThere if base == tip.commit => {
-                    if until == Until::Landed && candidate.is_done() {
-                        self.found(&candidate, &self.target.clone(), &tip.commit)?;
-                    }
-                    report.found.push((candidate.id().to_owned(), tip.commit.clone()));
-                    continue;
-                }
-                // Replayed commits conflict with themselves where they are there already.
-                Planned::Conflicts(_)
-                    if base == tip.commit
-                        && self.lander.is_landed(&candidate.head, &tip.commit).map_err(refused)? =>
-                {
-                    if until == Until::Landed && candidate.is_done() {
-                        self.found(&candidate, &self.target.clone(), &tip.commit)?;
-                    }
-                    report.found.push((candidate.id().to_owned(), tip.commit.clone()));
-                    continue;
-                }
-                Planned::Conflicts(conflicts) if base == tip.commit => {
+                Planned::Conflicts(conflicts) if is_on_target => {
                     report.refused.push(self.conflicts(&candidate, &tip.commit, &conflicts, until)?);
                     continue;
                 }
@@ -360,26 +351,25 @@ impl Landings<'_> {
                 }
                 Planned::Ready(plan) => plan,
             };
-            // Whether more comes on top of it is known in the end.
+            // Whether another branch comes on top of this one is only known at the end.
             let part = self.part(tip, &base, asked, candidate, plan, is_alone)?;
             let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
             let lacks = self.lacks(&part.candidate, &part.demand).filter(|_| self.force.is_none());
             let lacks = lacks
                 .or_else(|| changes_rules.then(|| self.unreadable(&part.candidate, &part.commit)).flatten());
             if let Some(refusal) = lacks {
-                let id = part.candidate.id().to_owned();
-                report.refused.push(Refused { id, refusal, is_reopened: false });
+                report.refuse_each([(part.candidate.id().to_owned(), refusal)]);
                 continue;
             }
             base = part.commit.clone();
             built.push(part);
-            // What comes behind it is judged by what it says: in the next round.
+            // Its new rules apply to the tasks after it, so they wait for the next round.
             if changes_rules {
                 deferred.extend(candidates);
                 break;
             }
         }
-        // Gates are run on the result of all, so its commit is the one that says what they came to.
+        // Gates are run on the result of all, so only its commit names them.
         if let Some(last) = built.last_mut().filter(|last| !is_alone && !last.gates.is_empty()) {
             let said = words(&last.candidate, &last.gates);
             last.commit = self.lander.commit(&last.plan, &said).map_err(refused)?;
@@ -393,8 +383,8 @@ impl Landings<'_> {
         Ok((built, deferred))
     }
 
-    /// One whose dependency has not landed: its branch may stand on what that one's gates or conflicts keep out. `base`: what it
-    /// would land on.
+    /// Refuses a task whose dependency has not landed: its branch may contain commits of that one, which its gates or conflicts keep
+    /// out. `base`: the commit that it would land on.
     fn waits_for(
         &mut self,
         candidate: &Candidate,
@@ -451,7 +441,7 @@ impl Landings<'_> {
         Ok(Built { candidate, commit, demand, resolved_lines, gates, plan })
     }
 
-    /// The same tasks, looked at again. What has changed hands is left out.
+    /// Reads the tasks again, and refuses those that have changed since.
     fn as_they_are_now(
         &mut self,
         candidates: Vec<Candidate>,
@@ -466,10 +456,10 @@ impl Landings<'_> {
                 let message = format!("{} has changed since it was checked: nothing was landed", before.id());
                 let refusal = Refusal::new(Code::Changed, message).task(before.id());
                 let refusal = refusal.next(Step::Land(before.id().to_owned()));
-                report.refused.push(Refused { id: before.id().to_owned(), refusal, is_reopened: false });
+                report.refuse_each([(before.id().to_owned(), refusal)]);
                 continue;
             }
-            now.push(self.looked_at(of)?);
+            now.push(self.candidate_of(of)?);
         }
         Ok(now)
     }
@@ -500,14 +490,14 @@ fn style(style: LandStyle) -> Style {
 }
 
 pub(super) fn unreachable(remote: &str, why: &str) -> Refusal {
-    // Git's advice that follows is for people who typed the command.
+    // Only the first line: git's advice after it is for people who typed the command.
     let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let why = why.trim_start_matches("fatal: ");
     let message = format!("{} cannot be reached: {}", quote::name(remote), quote::visible_line(why));
     Refusal::new(Code::Unavailable, message).next(Step::plain("check the remote, then try again"))
 }
 
-/// Why a push changed nothing, in words.
+/// Why a push changed nothing, for people.
 pub(super) fn push_failed(push: &Push) -> String {
     match push {
         Push::Pushed => "it was pushed".to_owned(),

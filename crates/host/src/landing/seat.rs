@@ -1,11 +1,11 @@
-//! The seat of a target: one landing at a time, and whoever lost it moves nothing.
+//! The seat of a target: one lander at a time, and one that lost the seat moves nothing.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onus_core::command::{Act, Command, SeatAct, SeatTerms};
-use onus_core::ids::{TaskRef, Token};
+use onus_core::ids::Token;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::seat::SeatName;
 use onus_dispatch::Interrupts;
@@ -15,11 +15,12 @@ use onus_store::Access;
 
 use super::Landings;
 use crate::Host;
+use crate::host::on_task;
 
-/// How often a sign of life is given while gates run.
+/// How often the seat is renewed while gates run.
 const RENEW_EVERY: Duration = Duration::from_secs(15);
 
-/// The seat of a target, for as long as this lives. Gates may run for hours: meanwhile the seat is renewed, and with it the leases
+/// The seat of a target, until this is dropped. Gates may run for hours: meanwhile the seat is renewed, and with it the lease
 /// that the caller holds.
 #[derive(Debug)]
 pub struct Seated {
@@ -32,7 +33,7 @@ pub struct Seated {
 }
 
 impl Landings<'_> {
-    /// Takes the seat of the target, or waits for it.
+    /// Takes the seat of the target, waiting for it if necessary.
     pub fn take_seat(
         &mut self,
         patience: Duration,
@@ -45,7 +46,7 @@ impl Landings<'_> {
             ..SeatTerms::default()
         };
         let command = Command::OnSeat { seat: seat.clone(), act: SeatAct::Take(terms), force: None };
-        // A token that is left in the environment is a task's.
+        // A token from the environment is that of a task, not of the seat.
         let identity = Identity { token: None, ..self.identity.clone() };
         let request = Request { identity: identity.clone(), command, key: None };
         let reply = self.engine.run_or_wait(&request, patience, None, waiting)?;
@@ -54,16 +55,16 @@ impl Landings<'_> {
         };
         let token = Token(view.token);
         let (stop, stopped) = mpsc::channel();
-        let (host, by, name) = (self.host.again()?, self.identity.clone(), seat.clone());
+        let (host, by, name) = (self.host.reload()?, self.identity.clone(), seat.clone());
         let renewing = std::thread::spawn(move || {
-            // Whoever interrupts us is heard where gates run.
+            // Signals are handled by the thread that runs gates.
             Interrupts::elsewhere();
             while stopped.recv_timeout(RENEW_EVERY) == Err(RecvTimeoutError::Timeout) {
-                // Whatever fails here, the store compares the token before anything moves.
+                // Failures are ignored, since the store compares the token before anything moves.
                 drop(renew(&host, &by, &name, token));
             }
         });
-        let host = self.host.again().ok();
+        let host = self.host.reload().ok();
         Ok(Seated { seat, token, stop: Some(stop), renewing: Some(renewing), host, identity })
     }
 }
@@ -74,17 +75,16 @@ fn renew(host: &Host, by: &Identity, seat: &SeatName, token: Token) -> Result<()
     let command = Command::OnSeat { seat: seat.clone(), act, force: None };
     let identity = Identity { token: Some((None, token)), ..by.clone() };
     engine.run(&Request { identity, command, key: None })?;
-    // The task that the caller lands while it holds it.
+    // Also the task that the caller lands and still holds.
     if let Some((Some(task), _)) = &by.token {
         let act = Act::Renew { ttl_ms: None, progress: true };
-        let command = Command::OnTask { task: Some(TaskRef::clone(task)), act, force: None };
-        engine.run(&Request { identity: by.clone(), command, key: None })?;
+        engine.run(&on_task(by.clone(), task.clone(), act))?;
     }
     Ok(())
 }
 
 impl Seated {
-    /// The same command, done only if the seat is still ours.
+    /// Makes a command conditional on still having the seat.
     pub(super) fn guard(&self, command: Command) -> Command {
         Command::Seated { seat: self.seat.clone(), token: self.token, command: Box::new(command) }
     }
@@ -96,7 +96,7 @@ impl Drop for Seated {
         if let Some(renewing) = self.renewing.take() {
             drop(renewing.join());
         }
-        // If it cannot be given up, it lapses with this process.
+        // If it cannot be released, it lapses with this process.
         if let Some(mut engine) = self.host.take().and_then(|host| host.engine(Access::Write).ok()) {
             let command = Command::OnSeat { seat: self.seat.clone(), act: SeatAct::Release, force: None };
             let identity = Identity { token: Some((None, self.token)), ..self.identity.clone() };

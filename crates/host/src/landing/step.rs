@@ -1,4 +1,4 @@
-//! The step of a round: an intent each, the move of the target, the record of it. See the module for the order and why.
+//! The step of a round: writes the intents, moves the target, and records it. `mod.rs` explains the order.
 
 use onus_core::command::{Act, Command};
 use onus_core::commit::CommitId;
@@ -6,16 +6,17 @@ use onus_core::ids::TaskRef;
 use onus_core::landing::{Checked as Check, Settled};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_engine::{Request, Unsettled};
+use onus_engine::{Identity, Request, Unsettled};
 use onus_repo::landing::{Intended, Leftover, Moved, Part, Push, Tidying, Tip};
 
 use super::report::{Refused, Report};
 use super::round::{Built, push_failed, unreachable};
 use super::settle::REMOTE_LIMIT;
 use super::{Candidate, Landings, Seated, refused};
+use crate::host::on_task;
 
 impl Landings<'_> {
-    /// Intents, the step, and the record of it. The candidates that are to be tried again, if something was in the way.
+    /// Writes the intents, moves the target and records it. Returns the candidates to try again, if something was in the way.
     pub(super) fn commit_round(
         &mut self,
         seated: &Seated,
@@ -28,7 +29,7 @@ impl Landings<'_> {
         for part in &built {
             match self.begin(seated, tip, part) {
                 Ok(Ok(unsettled)) => begun.push(unsettled),
-                // A server that refuses it, or a seat that was lost: nothing of the others may happen later.
+                // The server refused it, or the seat was lost: the other intents must have no effect later.
                 Err(refusal) => {
                     self.withdraw(&begun)?;
                     return Err(refusal);
@@ -47,7 +48,7 @@ impl Landings<'_> {
         let moved = match self.move_target(tip, &built, &result) {
             Ok(moved) => moved,
             Err(refusal) => {
-                // A server that refuses it, or cannot be reached: nothing of it may happen later.
+                // The server refused it or cannot be reached: it must have no effect later.
                 self.withdraw(&begun)?;
                 self.forget_tidying(&built);
                 return Err(refusal);
@@ -70,7 +71,7 @@ impl Landings<'_> {
         Ok(None)
     }
 
-    /// Before the target moves: what is to go afterwards, for whoever goes on if we are killed.
+    /// Notes, before the target moves, what to remove afterwards, so that another lander can continue if this one is killed.
     fn will_tidy(&mut self, built: &[Built]) {
         if self.keeps {
             return;
@@ -88,7 +89,7 @@ impl Landings<'_> {
         }
     }
 
-    /// What did not land stays.
+    /// Deletes the notes of tasks that did not land, whose worktrees and branches stay.
     fn forget_tidying(&mut self, built: &[Built]) {
         let is_of = |id: &str| built.iter().any(|part| part.candidate.id() == id);
         let (gone, rest) = std::mem::take(&mut self.tidying).into_iter().partition(|(id, _)| is_of(id));
@@ -97,7 +98,8 @@ impl Landings<'_> {
         gone.into_iter().for_each(|(_, tidying)| tidying.done());
     }
 
-    /// The reference first, then the event: a lander that is stopped in between is refused the event once the task is another's.
+    /// Writes an intent: first the reference, then the event. If the lander is stopped in between and the task changes hands, the
+    /// store refuses the event.
     fn begin(
         &mut self,
         seated: &Seated,
@@ -118,7 +120,7 @@ impl Landings<'_> {
             };
             match intended {
                 Intended::Written => break,
-                // Whoever left it there was killed before the store heard of it, or has not lost the seat for long.
+                // Left by a lander that was killed before it wrote the event, or that has just lost the seat.
                 Intended::Taken => drop(self.settle_reference(id, None)?),
             }
         }
@@ -135,7 +137,7 @@ impl Landings<'_> {
             Ok(_) => Ok(Ok(unsettled)),
             Err(refusal) => {
                 self.settle_reference(id, Some(commit))?;
-                // Without the seat, nothing more is to be done.
+                // Without the seat, the round ends.
                 match refusal.seat.is_some() {
                     true => Err(refusal),
                     false => Ok(Err(refusal)),
@@ -144,7 +146,7 @@ impl Landings<'_> {
         }
     }
 
-    /// Deletes the reference of an intent, unless the target has it.
+    /// Deletes the reference of an intent. Returns whether the target contains its commit.
     fn settle_reference(&self, id: &str, commit: Option<&CommitId>) -> Result<bool, Refusal> {
         use onus_repo::landing::Settled::Landed;
         match (&self.settings.remote, commit) {
@@ -153,7 +155,7 @@ impl Landings<'_> {
                 Ok(matches!(settled, Landed(_)))
             }
             (Some(remote), commit) => {
-                // Without a commit of ours: whatever is there is not in the target by our doing.
+                // Without a commit of ours, the answer does not matter: any commit will do to delete the reference.
                 let nothing = self.lander.commit_of(&format!("refs/remotes/{remote}/{}", self.target));
                 let Some(commit) = commit.cloned().or(nothing) else { return Ok(false) };
                 let settled = self.lander.settle_at(remote, id, &self.target, &commit, REMOTE_LIMIT);
@@ -190,7 +192,7 @@ impl Landings<'_> {
         }
     }
 
-    /// Ends what was begun, so that it moves nothing any more.
+    /// Settles landings that were begun, so that they move nothing any more.
     fn withdraw(&mut self, begun: &[Unsettled]) -> Result<(), Refusal> {
         for unsettled in begun {
             let landed = self.settle_reference(&unsettled.id, Some(&unsettled.intent.commit))?;
@@ -202,13 +204,12 @@ impl Landings<'_> {
 
     fn settled(&self, unsettled: &Unsettled, settled: Settled) -> Request {
         let act = Act::SettleLanding { commit: unsettled.intent.commit.clone(), settled };
-        let command = Command::OnTask { task: Some(TaskRef::from(unsettled.task)), act, force: None };
-        let identity = onus_engine::Identity { token: None, ..self.identity.clone() };
-        Request { identity, command, key: None }
+        let identity = Identity { token: None, ..self.identity.clone() };
+        on_task(identity, unsettled.task, act)
     }
 }
 
-/// Why a server has not got what was pushed.
+/// The refusal for a push that failed.
 fn not_pushed(remote: &str, push: &Push) -> Refusal {
     let Push::Refused(words) = push else { return unreachable(remote, &push_failed(push)) };
     let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(words));

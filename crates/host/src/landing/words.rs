@@ -1,4 +1,4 @@
-//! What the commit of a landing says.
+//! The commit message of a landing.
 
 use onus_core::gate::GateKey;
 use onus_core::quote::is_hidden;
@@ -6,8 +6,8 @@ use onus_repo::landing::Words;
 
 use super::Candidate;
 
-/// The first line has the task's id and its title, as people look for both; programs read the trailers. `gates`: what passed on the
-/// very tree of this commit, so only the result of a round has any; of commits that are replayed, the last.
+/// The first line has the task's id and its title, since people search for both; programs read the trailers. `gates`: what passed on
+/// exactly this commit's tree, so only the result of a round has any; of replayed commits, only the last.
 pub(super) fn words(candidate: &Candidate, gates: &[GateKey]) -> Words {
     let title: String = candidate.title().chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
     let mut trailers = vec![format!("Onus-Task: {}", candidate.id())];
@@ -19,7 +19,7 @@ pub(super) fn words(candidate: &Candidate, gates: &[GateKey]) -> Words {
 }
 
 impl Candidate {
-    /// Who did it: its holder, else who submitted or finished it.
+    /// The actor who did the work: its holder, else the actor who submitted or finished it.
     pub fn actor(&self) -> Option<String> {
         let held = self.of.view.lease.as_ref().map(|lease| lease.actor.clone());
         held.or_else(|| self.of.view.submitter.clone()).or_else(|| self.of.last_actor.clone())

@@ -75,7 +75,7 @@ fn every_word_of_a_definition_is_covered() {
         |gate| gate.name = "lints".into(),
         |gate| gate.argv[0] = "./cargo".into(),
         |gate| gate.argv.push("--fix".into()),
-        // The same letters, cut otherwise.
+        // The same letters, split differently.
         |gate| gate.argv = ["cargo", "clippy--", "", "-D", "warnings"].map(String::from).into(),
         |gate| gate.env.clear(),
         |gate| gate.env.extend(["AWS_SECRET_ACCESS_KEY".into()]),
@@ -124,7 +124,7 @@ fn the_digest_is_what_jq_and_sha256sum_say() {
 fn an_approval_is_one_clones_even_where_another_takes_its_place() {
     let world = World::new();
     world.approvals().approve(&gate(), By::Person(&person())).unwrap();
-    // Kept, so that its inode is not given to the next one.
+    // Not deleted, so that its inode is not reused.
     fs::rename(world.clone_dir(), world.folder.path().join("old")).unwrap();
     fs::create_dir(world.clone_dir()).unwrap();
     unapproved(&world.approvals(), &gate());
@@ -203,7 +203,7 @@ fn what_nobody_should_be_asked_to_approve_is_refused() {
     assert!(!world.state().exists(), "nothing was written");
 }
 
-/// As a child process sees it.
+/// Checked from inside a child process.
 #[test]
 fn a_command_is_given_what_it_needs_and_no_way_in() {
     let own = [

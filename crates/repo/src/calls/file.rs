@@ -1,7 +1,7 @@
-//! The file that remembers: two lines of JSON in a git directory, read and written under a lock.
+//! A small state file: two lines of JSON in a git directory, read and written under a lock.
 //!
-//! It is a memory and no record: whatever is missing or broken in it is forgotten, and the agents go on. It is never removed, since
-//! others may wait for its lock, and never followed through a link.
+//! It is a cache and not a record: whatever is missing or broken in it is ignored, and the agents continue. It is never removed, since
+//! others may wait for its lock, and a link in its place is never followed.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 /// The most that is read.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// How long another's hook is waited for. Nobody keeps the lock for longer than it takes to look at some files.
+/// How long to wait for another hook. Nobody keeps the lock for longer than it takes to examine some files.
 const PATIENCE: Duration = Duration::from_millis(1_000);
 
 /// The file, locked until it is dropped.
@@ -24,7 +24,7 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// None: it cannot be had. `creates`: also where there is none yet.
+    /// Opens and locks the file; None if that fails. `creates`: creates it if there is none yet.
     pub(crate) fn open(path: &Path, creates: bool) -> Option<Locked> {
         let mut how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         if creates {
@@ -37,13 +37,13 @@ impl Locked {
         }
         let (locked, waiting) = mpsc::channel();
         std::thread::spawn(move || {
-            // Nobody listens any more if the time was over; then the lock goes with the file.
+            // After the timeout nobody listens; then the lock is released with the file.
             let _ = file.lock().map(|()| locked.send(file));
         });
         waiting.recv_timeout(PATIENCE).ok().map(|file| Locked { file })
     }
 
-    /// Both lines.
+    /// Reads both lines.
     pub(crate) fn read(&mut self) -> (String, String) {
         let mut text = String::new();
         let is_read = self.file.rewind().is_ok()
@@ -55,10 +55,10 @@ impl Locked {
         }
     }
 
-    /// What cannot be written is not remembered.
+    /// Writes both lines, or leaves the file empty if that fails.
     pub(crate) fn write(&mut self, first: &str, second: &str) {
         let text = format!("{first}\n{second}");
-        // Emptied first: whoever is killed meanwhile leaves the beginning of the new text, and nothing of the old one.
+        // Emptied first, so that a kill leaves only a part of the new text, never a mixture with the old one.
         let is_written = text.len() as u64 <= MAX_BYTES
             && self.file.set_len(0).is_ok()
             && self.file.rewind().is_ok()

@@ -1,13 +1,13 @@
-//! Which commands of agents' shells run in a worktree, and what its reserved files looked like: so that a change is noticed, and not
-//! put down to somebody else.
+//! Remembers which shell commands of agents run in a worktree and what its reserved files looked like, so that a change is noticed
+//! and attributed to the right runner.
 //!
-//! **Between two moments the set of running commands is constant.** Whenever a command begins or ends, all watched files are compared
-//! with what they looked like, and remembered as they are now. So whatever is found changed, changed while exactly those commands
-//! ran that are open here: they are its suspects. Edit tools name their files: while an edit is open, its files are left out, and when
-//! it ends they are remembered as they are.
+//! **Between two events the set of running commands is constant.** Whenever a command begins or ends, all watched files are compared
+//! with their remembered state, and their current state is remembered. So a change that is found happened while exactly the
+//! commands ran that are open here: they are its suspects. Edit tools name their files: while an edit is open its files are skipped,
+//! and when it ends their current state is remembered.
 //!
-//! **What was found is kept until it is told.** The lock is held only to look at files and to write down what was seen; the store is
-//! asked afterwards. A hook that dies in between leaves what it found to the next one.
+//! **Findings are kept until they are reported.** The lock is held only to examine files and to record the findings; the store is
+//! used afterwards. If a hook dies in between, the next one reports its findings.
 //!
 //! A command whose end is never reported (refused by a person, failed, in the background) is closed by the next command or turn of
 //! its conversation, or when its process is gone.
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use onus_core::command::{FileChange, Party};
+use onus_core::command::{FileChange, Runner};
 use onus_core::lease::Process;
 
 use crate::discover::{Place, worktree};
@@ -30,7 +30,7 @@ use print::Print;
 pub(crate) use file::Locked;
 pub(crate) use print::TICK_MS;
 
-/// The file, in the worktree's own git directory.
+/// The name of the file, in the worktree's own git directory.
 const NAME: &str = "onus-calls";
 
 /// Bounds on what is remembered.
@@ -43,47 +43,47 @@ const MAX_EDITED: usize = 1_000;
 
 /// A use of a tool by a conversation, or by a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Use {
-    pub by: Party,
+pub struct ToolUse {
+    pub by: Runner,
     /// The sub-agent.
     pub part: Option<String>,
-    /// What the harness calls this use, if it tells.
+    /// The harness's id for this use, if it reports one.
     pub id: Option<String>,
 }
 
-impl Use {
-    fn is_by(&self, other: &Use) -> bool {
-        self.is_of(&other.by) && self.part == other.part
+impl ToolUse {
+    fn is_same_part(&self, other: &ToolUse) -> bool {
+        self.is_same_conversation(&other.by) && self.part == other.part
     }
 
-    fn is_of(&self, party: &Party) -> bool {
-        is_same(&self.by, party)
+    fn is_same_conversation(&self, runner: &Runner) -> bool {
+        is_same(&self.by, runner)
     }
 }
 
-/// Whether two parties are one conversation.
-fn is_same(one: &Party, other: &Party) -> bool {
+/// Whether two runners are one conversation.
+fn is_same(one: &Runner, other: &Runner) -> bool {
     one.actor == other.actor && one.conversation == other.conversation
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Call {
-    tool: Use,
+    tool: ToolUse,
     /// The harness that runs it.
     process: Option<Process>,
     started_ms: i64,
-    /// Others whose commands ran meanwhile.
-    beside: Vec<Party>,
-    /// What edit tools of others wrote meanwhile: that was not this command, whoever has the files now.
+    /// Other runners whose commands ran meanwhile.
+    beside: Vec<Runner>,
+    /// Files that edit tools of others wrote meanwhile. This command did not change them, whoever has reserved them now.
     #[serde(default)]
     edited: Vec<String>,
 }
 
-/// An edit tool at work.
+/// A running edit tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Edit {
-    tool: Use,
+    tool: ToolUse,
     files: Vec<String>,
 }
 
@@ -92,42 +92,42 @@ struct Edit {
 struct Head {
     calls: Vec<Call>,
     edits: Vec<Edit>,
-    /// Who has run commands here.
-    callers: Vec<Party>,
-    /// What changed and was not told yet.
+    /// The runners that have run commands here.
+    callers: Vec<Runner>,
+    /// Changes that were not reported yet.
     pending: Vec<FileChange>,
-    /// Tracked files that were missing when the tree was last looked at, if it ever was.
+    /// Tracked files that were missing when the tree was last examined, if it ever was.
     missing: Option<Vec<String>>,
-    /// The conversations that were told that the tree is too large to be looked at.
-    told_slow: Vec<Party>,
+    /// The conversations that were told that the tree is too large to be examined.
+    told_slow: Vec<Runner>,
 }
 
-/// A command, or several, that are over.
+/// One or more commands that have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// When the first began.
+    /// The start of the first.
     pub started_ms: i64,
-    /// All whose commands ran meanwhile, its own conversation among them.
-    pub parties: Vec<Party>,
+    /// All runners whose commands ran meanwhile, including its own conversation.
+    pub runners: Vec<Runner>,
     /// Files that edit tools of others wrote meanwhile.
     pub edited: Vec<String>,
-    /// The tracked files that were missing when the tree was last looked at, if it ever was.
+    /// Tracked files that were missing when the tree was last examined, if it ever was.
     pub missing: Option<Vec<String>>,
-    /// Whether its conversation was told that the tree cannot be looked at.
+    /// Whether its conversation was told that the tree cannot be examined.
     pub was_told_slow: bool,
 }
 
 impl Closed {
     /// Whether only one conversation ran commands.
     pub fn is_alone(&self) -> bool {
-        self.parties.len() == 1
+        self.runners.len() == 1
     }
 }
 
-/// Which of a conversation's uses of tools a moment ends.
+/// Which of a conversation's tool uses an event ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// The one that it is about; where uses have no names, all of that part.
+    /// The one that it is about; if uses have no ids, all of that part.
     This,
     /// All of that part.
     Part,
@@ -143,15 +143,16 @@ pub struct Calls {
     /// Where the contents of watched files are kept.
     last: Option<Last>,
     head: Head,
-    /// What the watched files looked like, as it is written, and once it was read. Most moments need none of it.
+    /// The state of the watched files as JSON, not parsed yet: most events do not need it.
     unread: String,
+    /// The same, once it was parsed.
     read: Option<BTreeMap<String, Print>>,
     is_changed: bool,
     now_ms: i64,
 }
 
 impl Calls {
-    /// None: outside git, or it cannot be had. `creates`: also where nothing is remembered yet.
+    /// Opens the memory; None outside git, or if that fails. `creates`: creates it if there is none yet.
     pub fn open(place: &Place, now_ms: i64, creates: bool) -> Option<Calls> {
         let (root, git_dir) = home(place)?;
         let mut file = Locked::open(&git_dir.join(NAME), creates)?;
@@ -162,12 +163,12 @@ impl Calls {
     }
 
     /// Forgets commands whose harness is gone. Returns whose they were.
-    pub fn forget_dead(&mut self, is_dead: impl Fn(&Process) -> bool) -> Vec<Party> {
+    pub fn forget_dead(&mut self, is_dead: impl Fn(&Process) -> bool) -> Vec<Runner> {
         let is_over = |call: &Call| call.process.as_ref().is_some_and(&is_dead);
         let mut dead = Vec::new();
         self.head.calls.iter().filter(|call| is_over(call)).for_each(|call| add(&mut dead, &call.tool.by));
         if !dead.is_empty() {
-            // What they did meanwhile was done while they were open.
+            // Compared while they are still open, so that they are suspects of what changed.
             self.compare();
             self.head.calls.retain(|call| !is_over(call));
             self.is_changed = true;
@@ -175,17 +176,17 @@ impl Calls {
         dead
     }
 
-    /// A command is about to run. `reserved`: the files that anybody has touched in this worktree, in order.
-    pub fn begin(&mut self, tool: Use, process: Option<Process>, reserved: Vec<String>) {
+    /// Records that a command is about to run. `reserved`: the files that anybody has touched in this worktree, sorted.
+    pub fn begin(&mut self, tool: ToolUse, process: Option<Process>, reserved: Vec<String>) {
         self.compare();
         if self.watched().len() + reserved.len() > MAX_WATCHED {
             self.watched().retain(|path, _| reserved.binary_search(path).is_ok());
         }
         self.watch(reserved);
         let by = tool.by.clone();
-        self.head.calls.retain(|call| !call.tool.is_by(&tool));
+        self.head.calls.retain(|call| !call.tool.is_same_part(&tool));
         let mut beside = Vec::new();
-        for call in self.head.calls.iter_mut().filter(|call| !call.tool.is_of(&by)) {
+        for call in self.head.calls.iter_mut().filter(|call| !call.tool.is_same_conversation(&by)) {
             add(&mut beside, &call.tool.by);
             add(&mut call.beside, &by);
         }
@@ -199,8 +200,8 @@ impl Calls {
         self.is_changed = true;
     }
 
-    /// An edit tool is about to write files that its conversation has reserved.
-    pub fn begin_edit(&mut self, tool: Use, files: Vec<String>) {
+    /// Records that an edit tool is about to write files that its conversation has reserved.
+    pub fn begin_edit(&mut self, tool: ToolUse, files: Vec<String>) {
         self.catch_up(&tool);
         self.head.edits.push(Edit { tool, files });
         let over = self.head.edits.len().saturating_sub(MAX_CALLS);
@@ -208,82 +209,84 @@ impl Calls {
         self.is_changed = true;
     }
 
-    /// A conversation speaks again. What its commands did so far is looked at.
-    pub fn catch_up(&mut self, tool: &Use) {
-        if self.head.calls.iter().any(|call| call.tool.is_of(&tool.by)) {
+    /// On any other event of a conversation, checks what its running commands did so far.
+    pub fn catch_up(&mut self, tool: &ToolUse) {
+        if self.head.calls.iter().any(|call| call.tool.is_same_conversation(&tool.by)) {
             self.compare();
         }
     }
 
-    /// Uses of tools are over. `is_shell`: the moment is about a command. Returns the commands among them.
-    pub fn end(&mut self, tool: &Use, ends: Ends, is_shell: bool) -> Option<Closed> {
-        let is_over = |open: &Use| match ends {
-            Ends::Conversation => open.is_of(&tool.by),
-            Ends::Part => open.is_by(tool),
-            // One with another name may run beside it.
-            Ends::This => open.is_by(tool) && (open.id == tool.id || open.id.is_none() || tool.id.is_none()),
+    /// Records that tool uses have ended. `is_shell`: the event is about a command. Returns the commands among them.
+    pub fn end(&mut self, tool: &ToolUse, ends: Ends, is_shell: bool) -> Option<Closed> {
+        let is_over = |open: &ToolUse| match ends {
+            Ends::Conversation => open.is_same_conversation(&tool.by),
+            Ends::Part => open.is_same_part(tool),
+            // One with another id may still be running.
+            Ends::This => {
+                open.is_same_part(tool) && (open.id == tool.id || open.id.is_none() || tool.id.is_none())
+            }
         };
         let (edits, open): (Vec<Edit>, _) = self.head.edits.drain(..).partition(|edit| is_over(&edit.tool));
         self.head.edits = open;
         if !edits.is_empty() {
             let files: Vec<String> = edits.into_iter().flat_map(|edit| edit.files).collect();
-            for call in self.head.calls.iter_mut().filter(|call| !call.tool.is_of(&tool.by)) {
+            for call in self.head.calls.iter_mut().filter(|call| !call.tool.is_same_conversation(&tool.by)) {
                 let room = MAX_EDITED.saturating_sub(call.edited.len());
                 call.edited.extend(files.iter().take(room).cloned());
             }
             self.accept(files, &tool.by);
         }
-        if is_shell || self.head.calls.iter().any(|call| call.tool.is_of(&tool.by)) {
+        if is_shell || self.head.calls.iter().any(|call| call.tool.is_same_conversation(&tool.by)) {
             self.compare();
         }
         let (closed, open): (Vec<Call>, _) = self.head.calls.drain(..).partition(|call| is_over(&call.tool));
         self.head.calls = open;
-        let mut parties = vec![tool.by.clone()];
+        let mut runners = vec![tool.by.clone()];
         for call in &closed {
-            call.beside.iter().for_each(|party| add(&mut parties, party));
+            call.beside.iter().for_each(|runner| add(&mut runners, runner));
             self.is_changed = true;
         }
         let started_ms = closed.iter().map(|call| call.started_ms).min()?;
         let edited = closed.into_iter().flat_map(|call| call.edited).collect();
         let was_told_slow = self.head.told_slow.iter().any(|told| is_same(told, &tool.by));
-        Some(Closed { started_ms, parties, edited, missing: self.head.missing.clone(), was_told_slow })
+        Some(Closed { started_ms, runners, edited, missing: self.head.missing.clone(), was_told_slow })
     }
 
-    /// A conversation is over.
-    pub fn forget(&mut self, party: &Party) {
+    /// Removes a conversation that is over from the callers.
+    pub fn forget(&mut self, runner: &Runner) {
         let before = self.head.callers.len();
-        self.head.callers.retain(|caller| !is_same(caller, party));
+        self.head.callers.retain(|caller| !is_same(caller, runner));
         self.is_changed |= self.head.callers.len() != before;
     }
 
-    /// What changed and was not told yet.
+    /// Changes that were not reported yet.
     pub fn pending(&self) -> &[FileChange] {
         &self.head.pending
     }
 
-    /// Who has run commands here.
-    pub fn callers(&self) -> &[Party] {
+    /// The runners that have run commands here.
+    pub fn callers(&self) -> &[Runner] {
         &self.head.callers
     }
 
-    /// These have been told.
+    /// Removes changes that have been reported.
     pub fn told(&mut self, changes: &[FileChange]) {
         self.head.pending.retain(|pending| !changes.contains(pending));
         self.is_changed = true;
     }
 
-    /// Whether a file is known, so that its changes are noticed without looking at the tree; or being edited.
+    /// Whether a file is watched, so that its changes are noticed without examining the tree, or is being edited.
     pub fn knows(&mut self, path: &str) -> bool {
         let is_edited = self.head.edits.iter().any(|edit| edit.files.iter().any(|file| file == path));
         is_edited || self.watched().contains_key(path)
     }
 
-    /// Remembers what more files look like, and what is in them.
+    /// Watches more files, and keeps their contents.
     pub fn watch(&mut self, files: Vec<String>) {
         self.watch_as(files, How::Seen, &[]);
     }
 
-    fn watch_as(&mut self, files: Vec<String>, how: How, by: &[Party]) {
+    fn watch_as(&mut self, files: Vec<String>, how: How, by: &[Runner]) {
         let (root, now_ms) = (self.root.clone(), self.now_ms);
         let watched = self.watched();
         let mut new = Vec::new();
@@ -298,17 +301,18 @@ impl Calls {
         self.keep(&new, how, by);
     }
 
-    /// Keeps what is in files now. What cannot be kept is not: the agents go on.
-    fn keep(&self, files: &[String], how: How, by: &[Party]) {
+    /// Keeps the current contents of files. Failures are ignored: the agents continue.
+    fn keep(&self, files: &[String], how: How, by: &[Runner]) {
         let Some(last) = &self.last else { return };
-        let by: Vec<_> = by.iter().map(|party| (party.actor.clone(), party.conversation.clone())).collect();
+        let by: Vec<_> =
+            by.iter().map(|runner| (runner.actor.clone(), runner.conversation.clone())).collect();
         for file in files {
             let _ = last.keep(file, (how, by.clone()), self.now_ms);
         }
     }
 
-    /// Files are as their holder made them.
-    fn accept(&mut self, files: Vec<String>, by: &Party) {
+    /// Remembers the current state of files that their holder edited.
+    fn accept(&mut self, files: Vec<String>, by: &Runner) {
         let watched = self.watched();
         for file in &files {
             watched.remove(file);
@@ -317,26 +321,26 @@ impl Calls {
         self.is_changed = true;
     }
 
-    /// Remembers which tracked files are missing now. Returns those that were when the tree was last looked at, if it ever was.
+    /// Remembers which tracked files are missing now. Returns those that were missing when the tree was last examined, if it ever was.
     pub fn missing(&mut self, now: Vec<String>) -> Option<Vec<String>> {
         let now: Vec<String> = now.into_iter().take(MAX_MISSING).collect();
         self.is_changed |= self.head.missing.as_ref() != Some(&now);
         self.head.missing.replace(now)
     }
 
-    /// More that changed, to be told.
+    /// Adds changes to be reported.
     pub fn found(&mut self, changes: &[FileChange]) {
         let room = MAX_PENDING.saturating_sub(self.head.pending.len());
         self.head.pending.extend(changes.iter().take(room).cloned());
         self.is_changed |= !changes.is_empty();
     }
 
-    /// Whether it is news to somebody that the tree cannot be looked at.
-    pub fn is_news_that_slow(&mut self, party: &Party, is_slow: bool) -> bool {
-        let is_told = self.head.told_slow.iter().any(|told| is_same(told, party));
+    /// Whether a runner has still to be told that the tree cannot be examined. Remembers that it was.
+    pub fn is_news_that_slow(&mut self, runner: &Runner, is_slow: bool) -> bool {
+        let is_told = self.head.told_slow.iter().any(|told| is_same(told, runner));
         match (is_slow, is_told) {
-            (true, false) => self.head.told_slow.push(party.clone()),
-            (false, true) => self.head.told_slow.retain(|told| !is_same(told, party)),
+            (true, false) => self.head.told_slow.push(runner.clone()),
+            (false, true) => self.head.told_slow.retain(|told| !is_same(told, runner)),
             _ => return false,
         }
         let over = self.head.told_slow.len().saturating_sub(MAX_CALLERS);
@@ -345,7 +349,7 @@ impl Calls {
         is_slow
     }
 
-    /// Compares all watched files with what they looked like, and remembers what they look like.
+    /// Compares all watched files with their remembered state, and remembers the current one.
     fn compare(&mut self) {
         let mut suspects = Vec::new();
         self.head.calls.iter().for_each(|call| add(&mut suspects, &call.tool.by));
@@ -377,7 +381,7 @@ impl Calls {
         self.read.get_or_insert_with(|| serde_json::from_str(&self.unread).unwrap_or_default())
     }
 
-    /// Writes down what is to be remembered, and lets others in.
+    /// Writes the file if anything changed, and releases the lock.
     pub fn close(mut self) {
         if !self.is_changed {
             return;
@@ -391,13 +395,13 @@ impl Calls {
     }
 }
 
-fn add(parties: &mut Vec<Party>, party: &Party) {
-    if !parties.iter().any(|known| is_same(known, party)) {
-        parties.push(party.clone());
+fn add(runners: &mut Vec<Runner>, runner: &Runner) {
+    if !runners.iter().any(|known| is_same(known, runner)) {
+        runners.push(runner.clone());
     }
 }
 
-/// The root from which files are named, and the git directory of that worktree: a submodule's files are its superproject's.
+/// The root that files are named relative to, and the git directory of that worktree. A submodule's files belong to its superproject.
 pub fn home(place: &Place) -> Option<(PathBuf, PathBuf)> {
     let outer = if place.is_submodule() { place.root.parent().and_then(worktree) } else { None };
     let place = outer.as_ref().unwrap_or(place);

@@ -1,24 +1,26 @@
-//! What a file looked like, so that a change is noticed without reading it again.
+//! A fingerprint of a file, so that a change is noticed without reading the file again.
 //!
-//! Size, times and inode tell most changes without opening anything. A write within the same tick of the file system's clock, or
-//! one that leaves everything as it was, only the content tells: its digest is kept where the file is small.
+//! Size, times and inode show most changes without opening anything. Two cases need the content: a write within the same tick of the
+//! file system's clock, and one that leaves the content as it was. So the digest of a small file is kept, too.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The largest file whose content is looked at.
+use crate::files::open;
+
+/// The largest file whose content is compared.
 const MAX_CONTENT: u64 = 1 << 20;
 
-/// A file system's clock may be this much behind.
+/// How far a file system's clock may be behind.
 pub(crate) const TICK_MS: i64 = 10;
 
-/// What is at a path: what the file system says, the content's digest, and whether a later change might not show in the former.
+/// The file system's metadata, the content's digest, and whether a later change might not show in the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Print(Option<Stat>, Option<u64>, bool);
 
@@ -29,7 +31,7 @@ impl Stat {
     fn of(metadata: &Metadata) -> Stat {
         let ns = |s: i64, ns: i64| s.wrapping_mul(1_000_000_000).wrapping_add(ns);
         Stat(
-            // What kind of thing it is; permissions are not content.
+            // Only the file type: permissions are not content.
             metadata.mode() & 0o170_000,
             metadata.size(),
             ns(metadata.mtime(), metadata.mtime_nsec()),
@@ -48,7 +50,7 @@ impl Print {
         Print(Some(stat), digest, stat.3 / 1_000_000 + TICK_MS >= now_ms)
     }
 
-    /// What is there now, if that is not what was there.
+    /// Takes the current fingerprint. Returns whether the content changed.
     pub(super) fn changed(&mut self, path: &Path, now_ms: i64) -> bool {
         let Print(stat, digest, is_racy) = self;
         let now = path.symlink_metadata().ok().map(|metadata| Stat::of(&metadata));
@@ -66,8 +68,7 @@ impl Print {
 }
 
 fn digest(path: &Path) -> Option<u64> {
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, how, Mode::empty()).ok()?);
+    let (file, _) = open(path, OFlags::NOFOLLOW).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_CONTENT + 1).read_to_end(&mut bytes).ok()?;
     Sha256::digest(&bytes).first_chunk().map(|first| u64::from_le_bytes(*first))

@@ -1,7 +1,7 @@
-//! What branches change that their target has not, and where that meets what the target changed meanwhile.
+//! What branches change that their target lacks, and where that meets what the target changed meanwhile.
 //!
-//! One process tells it of all branches: every commit above what they have in common, with its parents and its files. Which of them is
-//! whose follows from the parents. Of a merge only that counts which no parent has.
+//! One process lists it for all branches: every commit above what they have in common, with its parents and its files. The parents
+//! tell which commit belongs to which branch. Of a merge, only what no parent has counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,16 +13,16 @@ use super::memory::Known;
 use super::{Forecast, Tip};
 use crate::git::GitError;
 
-/// Beyond this, it is not known what a branch changes, and it is taken to meet every other.
+/// Beyond these limits, the changes of a branch are unknown, and it is assumed to meet every other branch.
 const MOST_COMMITS: usize = 10_000;
 const MOST_CHANGES: usize = 10_000;
 
 /// A branch beside its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct History {
-    /// What it changes and the target has not.
+    /// What it changes and the target lacks.
     pub(super) own: Changes,
-    /// Where that meets what the target has and it has not.
+    /// The files where that meets what the target has and it lacks.
     pub(super) meeting: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ struct Logged {
     files: Vec<(String, Change)>,
 }
 
-/// Has git tell of the branches that moved, or whose target did.
+/// Reads the histories of branches that moved, or whose target did.
 pub(super) fn learn(
     forecast: &Forecast,
     tips: &[Tip<'_>],
@@ -63,7 +63,7 @@ pub(super) fn key(target: &str, tip: &str) -> String {
     format!("{target} {tip}")
 }
 
-/// Every commit of these above what all of them have. None: there are too many.
+/// Every commit of these above what all of them have in common. None if there are too many.
 fn log(
     forecast: &Forecast,
     target: &str,
@@ -83,7 +83,7 @@ fn log(
     Ok((log.len() < MOST_COMMITS).then_some(log))
 }
 
-/// `\x01HASH PARENTS`, then `STATUS NAME` for each file, every field with a NUL behind it, and a line feed before the first of them.
+/// `\x01HASH PARENTS`, then `STATUS NAME` for each file: every field ends with a NUL, and a line feed precedes the first status.
 fn parsed(out: &[u8]) -> BTreeMap<String, Logged> {
     let mut log = BTreeMap::new();
     let mut latest: Option<(String, Logged)> = None;

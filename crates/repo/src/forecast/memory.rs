@@ -1,7 +1,7 @@
-//! What was found out and what was told, in one small file of the repository.
+//! Remembers what was computed and what was reported, in one small file of the repository.
 //!
-//! It is a memory and no record (see `calls/file.rs`, whose file this is like): whatever is missing or broken in it is found out
-//! again, and told again. Only what concerns the branches as they are now is kept, so it does not grow.
+//! Like the file of `calls/file.rs`, it is a cache and not a record: whatever is missing or broken in it is computed and reported
+//! again. Only what concerns the current commits of the branches is kept, so it does not grow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,20 +14,20 @@ use super::history::History;
 use super::merge::Merged;
 use crate::calls::Locked;
 
-/// By pairs of commits.
+/// What was computed, by pairs of commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Known {
-    /// What each branch changes beside its target. None: too much.
+    /// What each branch changes beside its target; None if too much.
     pub(super) histories: BTreeMap<String, Option<History>>,
     pub(super) merges: BTreeMap<String, Merged>,
-    /// Of several commits, the one that has all of the others.
+    /// Of several commits, the one that contains all others.
     pub(super) newest: BTreeMap<String, String>,
 }
 
-/// Whom a conflict concerns, by a name that stays, and in which files.
+/// A conflict to report: whom it concerns, by a stable name, and in which files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tidings {
+pub struct ConflictNews {
     pub about: String,
     pub files: BTreeSet<String>,
 }
@@ -40,7 +40,7 @@ impl Known {
         known.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
-    /// Writes down what concerns these commits, beside what others found out about them meanwhile.
+    /// Writes what concerns these commits, together with what other processes computed meanwhile.
     pub(super) fn remember(self, file: &Path, commits: &BTreeSet<&str>) {
         let Some(mut file) = Locked::open(file, true) else { return };
         let (told, others) = file.read();
@@ -59,18 +59,18 @@ impl Known {
 }
 
 impl Forecast {
-    /// Has `tell` pass on what is news, and remembers all that is the case now. `is_all`: what is not named is over. Nothing is told
-    /// where it could not be remembered: it would be told again and again.
+    /// Reports what is news through `tell`, and remembers the current state. `is_all`: conflicts that are not listed are over. If
+    /// nothing can be remembered, nothing is reported, since it would be reported again and again.
     pub fn tell<E>(
         &self,
-        now: &[Tidings],
+        now: &[ConflictNews],
         is_all: bool,
-        tell: impl FnOnce(&[&Tidings]) -> Result<(), E>,
+        tell: impl FnOnce(&[&ConflictNews]) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(mut file) = Locked::open(&self.memory_file(), true) else { return Ok(()) };
         let (first, second) = file.read();
         let before: Told = serde_json::from_str(&first).unwrap_or_default();
-        let news: Vec<&Tidings> =
+        let news: Vec<&ConflictNews> =
             now.iter().filter(|tidings| is_news(before.get(&tidings.about), &tidings.files)).collect();
         let mut after: Told = if is_all { Told::new() } else { before.clone() };
         after.extend(now.iter().map(|tidings| (tidings.about.clone(), tidings.files.clone())));

@@ -1,8 +1,5 @@
-//! Two commits merged in memory.
+//! Merges two commits in memory.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -11,9 +8,9 @@ use tempfile::TempDir;
 use super::history::{History, key};
 use super::memory::Known;
 use super::{Forecast, Tip};
-use crate::git::{Call, GitError, MergeTree, drivers, merge_tree};
+use crate::git::{Call, GitError, MergeTree, drivers, merge_tree, quoted};
 
-/// What a merge of two commits comes to.
+/// The result of merging two commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Merged {
     pub(super) tree: String,
@@ -29,13 +26,13 @@ pub(super) struct Merger<'a> {
     deadline: Instant,
     unasked: usize,
     trouble: Option<String>,
-    /// Made for the first merge.
+    /// Created for the first merge.
     workshop: Option<Workshop>,
 }
 
 /// What every merge needs.
 struct Workshop {
-    /// Where objects go that nobody needs afterwards.
+    /// For the objects of merges, which nobody needs afterwards.
     objects: TempDir,
     /// The keys of merge drivers, which are not run.
     drivers: Vec<String>,
@@ -55,12 +52,12 @@ impl<'a> Merger<'a> {
         self.known.histories.get(&key(&tip.target.hash, tip.commit)).cloned().flatten()
     }
 
-    /// How many merges were left out, and what went wrong.
+    /// How many merges were skipped, and what went wrong.
     pub(super) fn finish(self) -> (usize, Option<String>) {
         (self.unasked, self.trouble)
     }
 
-    /// None: it is not known yet.
+    /// None if it is not known yet.
     pub(super) fn merge(&mut self, one: &str, other: &str) -> Option<Merged> {
         let (one, other) = if one <= other { (one, other) } else { (other, one) };
         let key = key(one, other);
@@ -123,7 +120,7 @@ impl Workshop {
         let call =
             forecast.git(deadline).words(&["-c", "merge.default=text", "-c", "merge.renormalize=false"]);
         let objects = forecast.repository.common_dir().join("objects");
-        // Git before 2.42 does not go on where there is no driver to run.
+        // Git before 2.42 fails if a driver is empty, so each is replaced by one that fails to merge.
         let refusing: Vec<(String, &str)> = self.drivers.iter().map(|key| (key.clone(), "exit 1")).collect();
         call.overriding(&refusing)
             .env("GIT_OBJECT_DIRECTORY", self.objects.path())
@@ -131,20 +128,7 @@ impl Workshop {
     }
 }
 
-/// A path in a list that colons separate, as git reads it.
-fn quoted(path: &Path) -> OsString {
-    let mut text = vec![b'"'];
-    for byte in path.as_os_str().as_bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            text.push(b'\\');
-        }
-        text.push(*byte);
-    }
-    text.push(b'"');
-    OsString::from_vec(text)
-}
-
-/// Of these files, those that the attributes in a commit have merged by union or by a driver. Git before 2.41 cannot tell: then all count.
+/// The files that a commit's attributes have merged by union or by a driver. Git before 2.41 cannot tell, so none are found.
 fn driven(
     forecast: &Forecast,
     workshop: &Workshop,

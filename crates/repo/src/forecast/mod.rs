@@ -1,13 +1,13 @@
-//! A forecast of conflicts: live branches merged in memory with their target and with each other, before anybody has to.
+//! Forecasts conflicts: merges live branches in memory with their target and with each other, before anybody has to.
 //!
-//! **Cheap.** One process lists where the branches are. Only for those that moved does git say what they change, all in one more; only
-//! where two sides meet ([`onus_core::forecast`]) are they merged; and a merge of two commits is computed once: what came of it is
-//! remembered (`memory.rs`). A look is bounded in time and in merges; what it leaves out is said, and the next one goes on.
+//! **Cheap.** One process lists the branches' commits. A second one lists the changes of only those that moved. Two sides are merged
+//! only if their changes meet ([`onus_core::forecast`]), and each pair of commits only once: the result is
+//! remembered (`memory.rs`). A forecast is bounded in time and in merges; it reports what it left out, and the next one continues.
 //!
-//! **Nothing is touched.** No checkout, index or ref is written, and what a merge writes goes to a folder that is removed again. Nothing
+//! **Nothing is touched.** No checkout, index or ref is written, and the objects of a merge go to a temporary folder. Nothing
 //! that the repository configures is run: files that have a merge driver of their own, or are merged by union, do not count.
 //!
-//! Git 2.38 or newer. An older one says so when it is asked to merge.
+//! Requires git 2.38 or newer. With an older one, merging returns an error that says so.
 
 mod history;
 mod memory;
@@ -23,14 +23,15 @@ use onus_core::scope::Scope;
 use crate::discover::Place;
 use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
+use crate::worktrees::target_refs;
 
 use history::History;
 use memory::Known;
 use merge::{Merged, Merger};
 
-pub use memory::Tidings;
+pub use memory::ConflictNews;
 
-/// The most branches that are looked at, and the most merges of one look.
+/// The most branches that are examined, and the most merges of one forecast.
 pub const MOST_BRANCHES: usize = 64;
 const MOST_MERGES: usize = 64;
 
@@ -44,7 +45,7 @@ pub struct Asked {
     pub target: String,
 }
 
-/// What a branch will conflict with: another of those that were asked about, by its position, or its target.
+/// What a branch will conflict with: its target, or another of the given branches, by its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum With {
     Target,
@@ -55,18 +56,18 @@ pub enum With {
 pub struct Conflict {
     pub branch: usize,
     pub with: With,
-    /// Where git cannot merge the two: the first of these files, and how many there are.
+    /// The first of the files that git cannot merge, and how many there are.
     pub files: Vec<String>,
     pub count: usize,
 }
 
-/// What a look came to.
+/// The result of a forecast.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outlook {
+pub struct Forecasted {
     pub conflicts: Vec<Conflict>,
-    /// Which of the branches are here, by their position.
+    /// Which of the branches exist here, by their position.
     pub seen: Vec<usize>,
-    /// Why it is not all there is to say.
+    /// Why the result is incomplete.
     pub incomplete: Option<String>,
 }
 
@@ -99,22 +100,22 @@ impl Forecast {
         self.repository.common_dir().join("onus-forecast")
     }
 
-    /// A call that has no checkout, and so no attributes: what they name is not run.
+    /// A call without a checkout, and so without attributes: no program that they name is run.
     fn git(&self, deadline: Instant) -> Call<'static> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.repository.call().words(&["--bare"]).limit(left.max(Duration::from_millis(1)))
     }
 
-    /// Looks at branches. `shared`: files that never conflict. `first`: the branch whose merges are computed first.
+    /// Forecasts the conflicts of branches. `shared`: files that never conflict. `first`: the branch whose merges are computed first.
     pub fn look(
         &self,
         asked: &[Asked],
         shared: &Scope,
         first: Option<&str>,
         limit: Duration,
-    ) -> Result<Outlook, GitError> {
+    ) -> Result<Forecasted, GitError> {
         let deadline = Instant::now() + limit;
-        let mut outlook = Outlook::default();
+        let mut outlook = Forecasted::default();
         if asked.len() > MOST_BRANCHES {
             let more = asked.len() - MOST_BRANCHES;
             outlook.incomplete = Some(format!("{more} more branches were not looked at"));
@@ -165,7 +166,7 @@ impl Forecast {
         Ok(outlook)
     }
 
-    /// Where the branches and their targets are now.
+    /// The current commits of the branches and their targets.
     fn refs(&self, asked: &[Asked], deadline: Instant) -> Result<BTreeMap<String, Commit>, GitError> {
         let mut names: BTreeSet<String> =
             asked.iter().map(|asked| format!("refs/heads/{}", asked.branch)).collect();
@@ -180,13 +181,13 @@ impl Forecast {
             let mut fields = line.split(' ');
             let (name, hash, tree) = (fields.next()?, fields.next()?, fields.next()?);
             let commit = Commit { hash: hash.to_owned(), tree: tree.to_owned() };
-            // A tag has no tree, and a folder of refs is not the ref that was meant.
+            // A tag has no tree, and a pattern also matches refs below it.
             (!tree.is_empty() && names.contains(name)).then(|| (name.to_owned(), commit))
         });
         Ok(lines.collect())
     }
 
-    /// The newest that is known of each target, as where a task's branch would begin now.
+    /// The newest known commit of each target: where a task's branch would begin now.
     fn targets<'a>(
         &self,
         asked: &'a [Asked],
@@ -211,7 +212,7 @@ impl Forecast {
         Ok(targets)
     }
 
-    /// The commit that has everything that the others have; if they have diverged, the first.
+    /// The commit that contains all others; if they have diverged, the first.
     fn newest(
         &self,
         tips: &[&str],
@@ -234,11 +235,6 @@ impl Forecast {
     }
 }
 
-/// Where a target may be, the most decisive first.
-fn target_refs(name: &str) -> [String; 3] {
-    ["refs/onus/landed/", "refs/heads/", "refs/remotes/origin/"].map(|below| format!("{below}{name}"))
-}
-
 /// What each branch conflicts with: its target, then the others with the same target.
 fn conflicts(
     tips: &[Tip<'_>],
@@ -248,7 +244,7 @@ fn conflicts(
 ) -> Vec<Conflict> {
     let histories: Vec<Option<History>> = tips.iter().map(|tip| merger.history(tip)).collect();
     let mut found = BTreeMap::new();
-    // A branch that brings nothing new has landed by its content.
+    // A branch whose merge changes nothing has landed by content.
     let mut has_landed = vec![false; tips.len()];
     let mut with_target: Vec<Vec<String>> = vec![Vec::new(); tips.len()];
     let mut order: Vec<usize> = (0..tips.len()).collect();

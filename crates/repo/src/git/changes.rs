@@ -14,15 +14,29 @@ use std::time::Duration;
 
 use onus_core::commit::{CommitId, Tally};
 
-use super::{Call, GitError};
+use super::index::tree_of;
+use super::{Call, GitError, Running};
 use crate::calls::home;
 use crate::discover::Place;
+use crate::guard::{KEPT_INDEX, KEPT_TEMPLATE};
 
 /// The longest that git may take inside a hook.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The most commits of one push that are looked at, the newest first.
 const MOST_PUSHED: &str = "--max-count=1000";
+
+/// Compares two trees as [`Staging::diff`] compares an index with a tree. Unlike `diff-tree`, `diff` does not read the index.
+const TREES: [&str; 8] = [
+    "diff",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-relative",
+    "-M",
+    "-z",
+    "--name-status",
+    "--ignore-submodules=none",
+];
 
 /// A commit that is about to be made.
 #[derive(Clone, Debug)]
@@ -64,6 +78,37 @@ impl<'a> Staging<'a> {
         Staging { place, index, merged: merged.into_iter().collect() }
     }
 
+    /// The same, with the index from which git has made the commit's tree, if a hook kept it (`KEPT_INDEX`).
+    pub fn with_kept_index(self) -> Staging<'a> {
+        let kept = self.kept_index().filter(|kept| kept.is_file());
+        Staging { index: kept.or(self.index), ..self }
+    }
+
+    /// Forgets the index that was kept for this commit.
+    pub fn forget_kept_index(&self) {
+        if let Some(kept) = self.kept_index() {
+            // Most commits have none.
+            let _ = std::fs::remove_file(kept);
+        }
+    }
+
+    /// Whether a message is the template that its writer was given, as it was: git commits none. What was kept of it is forgotten.
+    pub fn is_untouched_template(&self, message: &Path) -> bool {
+        let Some(kept) = self.beside(KEPT_TEMPLATE).filter(|kept| kept.is_file()) else { return false };
+        let template = crate::read_small(&kept);
+        let _ = std::fs::remove_file(kept);
+        let message = crate::read_small(message);
+        template.is_ok_and(|template| message.is_ok_and(|message| message.trim_end() == template.trim_end()))
+    }
+
+    fn kept_index(&self) -> Option<PathBuf> {
+        self.beside(KEPT_INDEX)
+    }
+
+    fn beside(&self, name: &str) -> Option<PathBuf> {
+        self.index.as_ref().map(|index| index.with_file_name(name))
+    }
+
     fn call<'c>(&self) -> Result<Call<'c>, GitError> {
         let call = Call::at(self.place)?.limit(LIMIT);
         Ok(match &self.index {
@@ -72,42 +117,24 @@ impl<'a> Staging<'a> {
         })
     }
 
-    pub fn changes(&self) -> Result<Staged, GitError> {
-        let mut changes = match self.against("HEAD") {
-            Ok(changes) => changes,
-            // The first commit of a branch.
-            Err(error) if !self.has_head()? => self.against(&self.empty_tree().map_err(|_| error)?)?,
-            Err(error) => return Err(error),
+    /// Has git list what the commit changes; [`Listing::staged`] waits for it.
+    pub fn list(&self) -> Result<Listing<'_>, GitError> {
+        let own = self.place.git_dir.as_ref().map(|dir| dir.join("index"));
+        let tree = self.index.clone().or(own).and_then(|index| tree_of(&index));
+        let call = match tree {
+            Some(tree) => self.call()?.words(&TREES).words(&["--end-of-options", "HEAD", &tree, "--"]),
+            None => self.diff("HEAD")?,
         };
-        for parent in &self.merged {
-            let other = self.against(parent.as_str())?;
-            changes.retain(|path, _| other.contains_key(path));
-        }
-        let prefix = prefix(self.place);
-        let name = |path: &Vec<u8>| name(&prefix, path);
-        let removed =
-            changes.iter().filter(|(_, is_removed)| **is_removed).map(|(path, _)| name(path)).collect();
-        Ok(Staged { paths: changes.keys().map(name).collect(), removed })
+        let running = call.start()?;
+        Ok(Listing { staging: self, running })
     }
 
-    /// What differs from a commit or tree, and whether it is deleted.
-    fn against(&self, tree: &str) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
+    /// Lists how the index differs from a commit or tree.
+    fn diff<'c>(&self, tree: &str) -> Result<Call<'c>, GitError> {
         // What is only marked to be added later is not in the commit.
         let words = ["diff-index", "--cached", "--ita-invisible-in-index", "-M", "-z", "--name-status"];
         let words = [&words[..], &["--ignore-submodules=none"]].concat();
-        let out = self.call()?.words(&words).words(&["--end-of-options", tree, "--"]).run()?;
-        let mut found = BTreeMap::new();
-        let mut fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
-        while let Some(status) = fields.next() {
-            let Some(path) = fields.next() else { break };
-            found.insert(path.to_vec(), status == b"D");
-            if matches!(status.first(), Some(b'R' | b'C'))
-                && let Some(new) = fields.next()
-            {
-                found.insert(new.to_vec(), false);
-            }
-        }
-        Ok(found)
+        Ok(self.call()?.words(&words).words(&["--end-of-options", tree, "--"]))
     }
 
     fn has_head(&self) -> Result<bool, GitError> {
@@ -119,29 +146,64 @@ impl<'a> Staging<'a> {
         self.call()?.words(&["hash-object", "-t", "tree", "--stdin"]).input(b"").line()
     }
 
-    /// All that a task has changed: these of its commits that HEAD still has, and what is about to be committed.
+    /// All that a task has changed: these of its commits that HEAD or what is merged still has, and what is about to be committed.
+    /// Which files have lines is for the attributes to say that the task began with: it cannot exempt its own.
     pub fn tally(&self, commits: &[CommitId]) -> Result<Tally, GitError> {
         let base = if self.has_head()? { "HEAD".to_owned() } else { self.empty_tree()? };
-        let words = ["diff-index", "--cached", "--no-renames", "-z", "--numstat"];
-        let staged = self.call()?.words(&words).words(&["--end-of-options", &base, "--"]).run()?;
-        let (mut files, mut lines) = (BTreeSet::new(), 0);
-        count(&staged, &mut files, &mut lines);
+        let attributes = match commits.first() {
+            Some(first) => self.parent(first)?,
+            None => base.clone(),
+        };
+        let count = |words: &[&str], input: &[u8]| {
+            let call = self.call()?.env("GIT_ATTR_SOURCE", &attributes).words(words).input(input);
+            call.run().map(|out| numbers(&out))
+        };
+        let staged = |base: &str| {
+            let words = ["diff-index", "--cached", "--no-renames", "-z", "--numstat", "--end-of-options"];
+            count(&[&words[..], &[base, "--"]].concat(), b"")
+        };
+        let mut changed: BTreeMap<Vec<u8>, u64> = staged(&base)?.into_iter().collect();
+        for parent in &self.merged {
+            let other: BTreeMap<Vec<u8>, u64> = staged(parent.as_str())?.into_iter().collect();
+            changed.retain(|path, lines| {
+                other.get(path).is_some_and(|there| {
+                    *lines = (*lines).min(*there);
+                    true
+                })
+            });
+        }
+        let mut lines = changed.values().sum();
+        let mut files: BTreeSet<Vec<u8>> = changed.into_keys().collect();
         let kept = self.kept(commits)?;
         if !kept.is_empty() {
             let input = kept.join("\n") + "\n";
             let words =
                 ["diff-tree", "--stdin", "--no-commit-id", "-r", "--root", "--no-renames", "-z", "--numstat"];
-            count(&self.call()?.words(&words).input(input.as_bytes()).run()?, &mut files, &mut lines);
+            for (path, changed) in count(&words, input.as_bytes())? {
+                files.insert(path);
+                lines += changed;
+            }
         }
         Ok(Tally { files: files.len() as u64, lines })
     }
 
-    /// Those of the commits that HEAD has: what was amended or moved is in another by now.
+    /// What a commit was made from; nothing, if it was the first.
+    fn parent(&self, commit: &CommitId) -> Result<String, GitError> {
+        let words = ["rev-parse", "--verify", "--quiet"];
+        let out = self.call()?.words(&words).word(format!("{commit}^1^{{commit}}")).outcome()?;
+        match out.status.success() {
+            true => Ok(String::from_utf8_lossy(&out.out).trim().to_owned()),
+            false => self.empty_tree(),
+        }
+    }
+
+    /// Those of the commits that HEAD or what is merged has: what was amended or moved is in another by now.
     fn kept(&self, commits: &[CommitId]) -> Result<Vec<String>, GitError> {
         let Some(first) = commits.first() else { return Ok(Vec::new()) };
+        let merged: Vec<&str> = self.merged.iter().map(CommitId::as_str).collect();
         // All that came after what the task began from, which is enough whatever was moved since.
-        let words = ["rev-list", "--ignore-missing", "HEAD", "--not"];
-        let listed = self.call()?.words(&words).word(format!("{first}^@")).words(&["--"]).run()?;
+        let call = self.call()?.words(&["rev-list", "--ignore-missing", "HEAD"]).words(&merged);
+        let listed = call.words(&["--not"]).word(format!("{first}^@")).words(&["--"]).run()?;
         let listed = String::from_utf8_lossy(&listed).into_owned();
         let listed: BTreeSet<&str> = listed.lines().collect();
         let kept = commits.iter().map(CommitId::as_str).filter(|commit| listed.contains(commit));
@@ -149,23 +211,83 @@ impl<'a> Staging<'a> {
     }
 }
 
-/// Adds up what `--numstat -z` prints: `ADDED<tab>REMOVED<tab>PATH<nul>`; a binary file has no lines.
-fn count(out: &[u8], files: &mut BTreeSet<Vec<u8>>, lines: &mut u64) {
-    for entry in out.split(|byte| *byte == 0) {
+/// Git, listing what a commit is about to change.
+#[derive(Debug)]
+pub struct Listing<'a> {
+    staging: &'a Staging<'a>,
+    running: Running<'static>,
+}
+
+impl Listing<'_> {
+    pub fn staged(self) -> Result<Staged, GitError> {
+        let staging = self.staging;
+        let out = match self.running.printed() {
+            Ok(out) => out,
+            Err(error) if error.is_late() => return Err(error),
+            Err(_) if staging.has_head()? => staging.diff("HEAD")?.run()?,
+            // The first commit of a branch.
+            Err(_) => staging.diff(&staging.empty_tree()?)?.run()?,
+        };
+        let mut changes = changed(&out);
+        for parent in &staging.merged {
+            let other = changed(&staging.diff(parent.as_str())?.run()?);
+            changes.retain(|path, _| other.contains_key(path));
+        }
+        let prefix = prefix(staging.place);
+        let name = |path: &Vec<u8>| name(&prefix, path);
+        let removed =
+            changes.iter().filter(|(_, is_removed)| **is_removed).map(|(path, _)| name(path)).collect();
+        Ok(Staged { paths: changes.keys().map(name).collect(), removed })
+    }
+}
+
+/// Reads what `--name-status -z` prints: each changed path, and whether it is deleted.
+fn changed(out: &[u8]) -> BTreeMap<Vec<u8>, bool> {
+    let mut found = BTreeMap::new();
+    let mut fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+    while let Some(status) = fields.next() {
+        let Some(path) = fields.next() else { break };
+        found.insert(path.to_vec(), status == b"D");
+        if matches!(status.first(), Some(b'R' | b'C'))
+            && let Some(new) = fields.next()
+        {
+            found.insert(new.to_vec(), false);
+        }
+    }
+    found
+}
+
+/// Reads what `--numstat -z` prints: `ADDED<tab>REMOVED<tab>PATH<nul>`, as each path and how many of its lines change. A binary file
+/// has none.
+fn numbers(out: &[u8]) -> Vec<(Vec<u8>, u64)> {
+    let entry = |entry: &[u8]| {
         let mut fields = entry.splitn(3, |byte| *byte == b'\t');
         let mut number = || {
             let text = fields.next().map(String::from_utf8_lossy);
             text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or_default()
         };
-        *lines += number() + number();
-        if let Some(path) = fields.next() {
-            files.insert(path.to_vec());
-        }
-    }
+        let lines = number() + number();
+        fields.next().map(|path| (path.to_vec(), lines))
+    };
+    out.split(|byte| *byte == 0).filter_map(entry).collect()
 }
 
-/// The commit that HEAD is: what it changed that no parent has, and what its message says.
-pub fn head_commit(place: &Place) -> Result<Made, GitError> {
+/// The commit that a file of git's such as `CHERRY_PICK_HEAD` names. Where refs are kept in tables, git is asked.
+pub fn named_by(place: &Place, name: &str) -> Option<CommitId> {
+    let git_dir = place.git_dir.as_ref()?;
+    let text = match crate::read_small(&git_dir.join(name)) {
+        Ok(text) => text,
+        Err(_) if git_dir.join("reftable").is_dir() => {
+            let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", name];
+            Call::at(place).ok()?.limit(LIMIT).words(&words).line().ok()?
+        }
+        Err(_) => return None,
+    };
+    text.trim().parse().ok()
+}
+
+/// Has git describe a commit that was made, such as HEAD; [`Describing::made`] waits for it.
+pub fn describe<'a>(place: &'a Place, commit: &str) -> Result<Describing<'a>, GitError> {
     // Unlike `diff-tree`, `log` does not read the index, which may be large.
     let words = [
         "log",
@@ -178,16 +300,31 @@ pub fn head_commit(place: &Place) -> Result<Made, GitError> {
         "--no-show-signature",
         "--no-notes",
     ];
-    let out =
-        Call::at(place)?.limit(LIMIT).words(&words).words(&["--format=%H%x00%B%x00", "HEAD", "--"]).run()?;
-    let mut fields = out.split(|byte| *byte == 0);
-    let mut text =
-        || fields.next().map(|field| String::from_utf8_lossy(field).into_owned()).unwrap_or_default();
-    let (hash, message) = (text(), text());
-    let commit = hash.parse().map_err(|_| GitError("HEAD is not a commit".to_owned()))?;
-    let prefix = prefix(place);
-    let paths = fields.map(|path| path.strip_prefix(b"\n").unwrap_or(path)).filter(|path| !path.is_empty());
-    Ok(Made { commit, paths: paths.map(|path| name(&prefix, path)).collect(), message })
+    let call = Call::at(place)?.limit(LIMIT).words(&words).words(&["--format=%H%x00%B%x00", commit, "--"]);
+    Ok(Describing { place, running: call.start()? })
+}
+
+/// Git, describing a commit.
+#[derive(Debug)]
+pub struct Describing<'a> {
+    place: &'a Place,
+    running: Running<'static>,
+}
+
+impl Describing<'_> {
+    /// What the commit changed that no parent has, and what its message says.
+    pub fn made(self) -> Result<Made, GitError> {
+        let out = self.running.printed()?;
+        let mut fields = out.split(|byte| *byte == 0);
+        let mut text =
+            || fields.next().map(|field| String::from_utf8_lossy(field).into_owned()).unwrap_or_default();
+        let (hash, message) = (text(), text());
+        let commit = hash.parse().map_err(|_| GitError("git described no commit".to_owned()))?;
+        let prefix = prefix(self.place);
+        let paths = fields.map(|path| path.strip_prefix(b"\n").unwrap_or(path));
+        let paths = paths.filter(|path| !path.is_empty()).map(|path| name(&prefix, path));
+        Ok(Made { commit, paths: paths.collect(), message })
+    }
 }
 
 /// The commits that a push would bring to the remote and that no remote is known to have, with what each changed. `lines` is

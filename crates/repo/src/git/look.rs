@@ -1,4 +1,4 @@
-//! What git says of the files of a checkout: which are committed, which differ from the commit.
+//! Asks git about the files of a checkout: which are committed, which differ from the commit.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Call, GitError, Repository};
+use super::{Call, GitError, Repository, git_dir_of};
 use crate::discover::Place;
 
-/// Whether each of these files, named from the checkout's root, is in HEAD, in the index and on disk byte for byte the same, or
-/// in none of them. What git would only call unchanged (by its time stamps, a filter, a flag in the index) does not count, and
-/// no filter is run: whoever asks goes by it when a file is given to another.
+/// Whether each of these files, relative to the checkout's root, is byte for byte the same in HEAD, in the index and on disk, or
+/// is in none of them. Callers rely on it to give a file to another holder. So a file that git only assumes to be unchanged (by
+/// its time stamps, a filter, a flag in the index) does not count, and no filter is run.
 pub fn are_committed(place: &Place, files: &[String]) -> Result<Vec<bool>, GitError> {
     let git = |args: &[&str], files: &[&str]| {
         let call = Call::at(place)?.env("GIT_LITERAL_PATHSPECS", "1").limit(LOOK_LIMIT);
@@ -45,16 +45,16 @@ pub fn are_committed(place: &Place, files: &[String]) -> Result<Vec<bool>, GitEr
     Ok(all.iter().map(is_committed).collect())
 }
 
-/// The longest that somebody who wants a file waits for git to look at it.
+/// The longest that a caller who wants a file waits for git.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
-/// How git records a file of this kind. None: it is a link, a folder, or something else that is not written to.
+/// The mode by which git records a regular file. None if it is anything else, such as a link or a folder.
 fn mode_on_disk(path: &Path) -> Option<&'static str> {
     let metadata = path.symlink_metadata().ok().filter(Metadata::is_file)?;
     Some(if metadata.permissions().mode() & 0o100 == 0 { "100644" } else { "100755" })
 }
 
-/// What git lists of each path: `WHAT<tab>PATH<nul>`. A path that is a folder there is listed by what is in it, or as a tree.
+/// What git lists for each path: `WHAT<tab>PATH<nul>`. A folder is listed by its files, or as a tree.
 fn entries(listed: &[u8]) -> BTreeMap<String, Vec<String>> {
     let mut entries: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in listed.split(|byte| *byte == 0) {
@@ -65,8 +65,8 @@ fn entries(listed: &[u8]) -> BTreeMap<String, Vec<String>> {
     entries
 }
 
-/// What of a worktree differs from its commit: paths from its root, and whether each is there. Ignored files are left out, and what
-/// is in submodules.
+/// What differs from the commit in a worktree: paths relative to its root, and whether each exists. Ignored files and files in
+/// submodules are left out.
 pub(crate) fn dirty(
     repository: &Repository,
     (root, git_dir): (&Path, &Path),
@@ -82,28 +82,25 @@ pub(crate) fn dirty(
         .run()?;
     let entries = out.split(|byte| *byte == 0).filter_map(|entry| {
         let path = Path::new(OsStr::from_bytes(entry.get(3..)?));
-        // A repository inside this one is not ours.
+        // A nested repository is left out.
         (!entry.ends_with(b"/")).then(|| (path.to_owned(), root.join(path).symlink_metadata().is_ok()))
     });
     Ok(entries.collect())
 }
 
-/// What of a checkout is in no commit, untracked files too: some of their names, and how many there are.
+/// The uncommitted files of a checkout, including untracked ones: up to `most` names, and how many there are.
 pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), GitError> {
-    let foreign = |foreign: crate::Foreign| GitError(foreign.to_string());
-    let repository = Repository::new(place).map_err(foreign)?;
-    let here = repository.zip(place.git_dir.as_deref());
-    let (repository, git_dir) = here.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
-    let all = dirty(&repository, (&place.root, git_dir), STATUS_LIMIT)?;
+    let repository = Repository::of_checkout(place)?;
+    let all = dirty(&repository, (&place.root, git_dir_of(place)?), STATUS_LIMIT)?;
     let names = all.iter().take(most).map(|(path, _)| path.to_string_lossy().into_owned());
     Ok((names.collect(), all.len()))
 }
 
-/// The longest that somebody who says that work is done waits for git.
+/// The longest that a caller who reports work as done waits for git.
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 
 impl Call<'_> {
-    /// A program that converts files is not run: whatever it would make of them, they changed.
+    /// Runs none of these filters. A file counts as changed whatever a filter would make of it.
     pub(crate) fn without(self, filters: &[String]) -> Self {
         let value = |key: &str| if key.ends_with(".required") { "false" } else { "" };
         let values: Vec<(String, &str)> = filters.iter().map(|key| (key.clone(), value(key))).collect();
@@ -111,12 +108,12 @@ impl Call<'_> {
     }
 }
 
-/// The keys of all programs that convert files.
+/// The configuration keys of all filters.
 pub(crate) fn filters(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
     configured(repository, r"^filter\..*\.(clean|process|smudge|required)$", limit)
 }
 
-/// The keys of all programs that merge files.
+/// The configuration keys of all merge drivers.
 pub(crate) fn drivers(repository: &Repository, limit: Duration) -> Result<Vec<String>, GitError> {
     configured(repository, r"^merge\..*\.driver$", limit)
 }
@@ -128,7 +125,7 @@ fn configured(repository: &Repository, keys: &str, limit: Duration) -> Result<Ve
             let keys = out.split(|byte| *byte == 0).filter(|key| !key.is_empty());
             Ok(keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect())
         }
-        // Without a message: there are none.
+        // No message means that there are none.
         Err(GitError(why)) if why.is_empty() => Ok(Vec::new()),
         Err(error) => Err(error),
     }

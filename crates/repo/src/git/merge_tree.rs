@@ -1,16 +1,16 @@
-//! Two commits merged in memory: the one call of `git merge-tree`, for those who land and for those who look ahead. What decides (attributes,
-//! settings, drivers, where objects go) is the caller's, and is in the call already.
+//! Merges two commits in memory by `git merge-tree`, for landing and for the forecast. The caller's [`Call`] already has everything
+//! that the result depends on: attributes, settings, drivers, and where objects go.
 
 use super::{Call, GitError};
 
-/// How git says that it does not know an option.
+/// Git's exit code for an unknown option.
 const UNKNOWN_OPTION: i32 = 129;
 
-/// What git answers to a merge.
+/// The result of a merge.
 #[derive(Debug)]
 pub(crate) struct MergeTree {
     pub(crate) is_clean: bool,
-    /// The tree and whatever the options asked for, separated by NUL.
+    /// The tree and whatever the options request, separated by NUL.
     pub(crate) out: Vec<u8>,
 }
 

@@ -1,55 +1,75 @@
-//! Running the git program: the one way, for all of onus.
+//! Runs the git program. All of onus calls git through this module.
 //!
-//! **A repository's configuration is not a way in.** Git runs what its configuration names: hooks, a file system
+//! **A repository's configuration must not take control.** Git runs what its configuration names: hooks, a file system
 //! monitor, a pager, a command for ssh; and it fetches missing objects from wherever the repository says. So
-//! every call switches these off, and reaches no network (a fetch that the user asked for apart, [`Call::reaching_out`]); the repository was found by the rules of `discover.rs`, and
-//! its owner was checked ([`Repository::new`]), since `--git-dir` skips git's own check.
+//! every call switches these off and uses no network, except for a fetch that the user asked for ([`Call::reaching_out`]). The
+//! repository was found by the rules of `discover.rs`, and its owner was checked ([`Repository::new`]), since `--git-dir` skips git's
+//! own check.
 //!
 //! Arguments are an argv, never a shell string; anything that is not a constant follows `--end-of-options` or `--`. Every
 //! call ([`Call`]) has a time limit, and a limit on its output.
+//!
+//! Git changes to its folder itself (`-C`): if the child had to do that between fork and exec, the standard library could not start
+//! it by `posix_spawn`, and would copy this process first. A git hook pays for that with every commit.
 
 mod changes;
+mod index;
 mod look;
 mod merge_tree;
 mod seals;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::discover::Place;
 use crate::owner::Foreign;
 
 pub(crate) use changes::with_trailers;
-pub use changes::{Made, Staged, Staging, add_trailers, head_commit, pushed};
+pub use changes::{Describing, Listing, Made, Staged, Staging, add_trailers, describe, named_by, pushed};
 pub use look::{are_committed, uncommitted};
 pub(crate) use look::{dirty, drivers, filters};
 pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};
 
-/// The longest that a call may take. All of these are small; a disk may be slow.
+/// The default time limit of a call. Most calls are small, but a disk may be slow.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The most that a call may answer.
-const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+/// The longest output of a call, in bytes.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("git failed: {0}")]
 pub struct GitError(pub String);
 
-impl std::fmt::Display for GitError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "git failed: {}", self.0)
+impl GitError {
+    fn late(limit: Duration) -> GitError {
+        GitError(format!("{LATE} {} ms", limit.as_millis()))
+    }
+
+    /// Whether git did not answer in time, so that asking again would take as long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.0.starts_with(LATE)
     }
 }
 
-impl std::error::Error for GitError {}
+const LATE: &str = "it took longer than";
+
+impl From<Foreign> for GitError {
+    fn from(foreign: Foreign) -> GitError {
+        GitError(foreign.to_string())
+    }
+}
 
 /// A repository that belongs to the user, or that the user told git to trust.
 #[derive(Clone, Debug)]
@@ -64,23 +84,43 @@ impl Repository {
         Ok(place.common_dir.clone().map(|common_dir| Repository { common_dir }))
     }
 
+    /// The repository of a checkout; an error outside git.
+    pub(crate) fn of_checkout(place: &Place) -> Result<Repository, GitError> {
+        Repository::new(place)?.ok_or_else(not_a_checkout)
+    }
+
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
     }
 
-    /// A call that concerns no checkout.
+    /// A call that needs no checkout.
     pub(crate) fn call<'a>(&self) -> Call<'a> {
         Call::new(hardened()).words(&["--git-dir"]).word(&self.common_dir)
     }
 
-    /// The same, where the user's wish about signing is to be seen.
+    /// A call that sees the configured `commit.gpgSign`.
     pub(crate) fn call_with_signing<'a>(&self) -> Call<'a> {
         let command = with_settings(settings_but("commit.gpgSign="));
         Call::new(command).words(&["--git-dir"]).word(&self.common_dir)
     }
+
+    /// The object that a name such as `main^{tree}` resolves to, if any.
+    pub(crate) fn resolve(&self, name: &str) -> Option<String> {
+        let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", name];
+        self.call().words(&words).line().ok()
+    }
 }
 
-/// What a hook or an alias may have set: the repository, index, objects and configuration of somebody else's errand.
+fn not_a_checkout() -> GitError {
+    GitError("this is not a checkout".to_owned())
+}
+
+/// The git dir of a checkout; an error outside git.
+pub(crate) fn git_dir_of(place: &Place) -> Result<&Path, GitError> {
+    place.git_dir.as_deref().ok_or_else(not_a_checkout)
+}
+
+/// Variables that a hook or an alias may have set: the repository, index, objects and configuration of another git command.
 const ELSEWHERE: [&str; 17] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -109,11 +149,11 @@ const SETTINGS: [&str; 7] = [
     "commit.gpgSign=false",
     "gc.auto=0",
     "maintenance.auto=false",
-    // A repository was found by our own rules, which are stricter.
+    // The repository was found by our own rules, which are stricter.
     "safe.bareRepository=all",
 ];
 
-/// Git with nothing of the repository's that could run or reach out.
+/// Git with everything off by which a repository could run something or use the network.
 fn hardened() -> Command {
     with_settings(SETTINGS.iter().map(|setting| OsString::from(*setting)))
 }
@@ -130,7 +170,7 @@ fn with_settings(settings: impl Iterator<Item = OsString>) -> Command {
     command
         .envs([
             ("GIT_NO_REPLACE_OBJECTS", "1"),
-            // Git knows this one since 2.45; without a protocol that is allowed, older ones fetch nothing either.
+            // Since git 2.45. Older ones fetch nothing either, since no protocol is allowed.
             ("GIT_NO_LAZY_FETCH", "1"),
             ("GIT_ALLOW_PROTOCOL", "none"),
             ("GIT_TERMINAL_PROMPT", "0"),
@@ -142,12 +182,12 @@ fn with_settings(settings: impl Iterator<Item = OsString>) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // What it starts is ended with it.
+        // A group of its own, so that its children can be killed with it.
         .process_group(0);
     command
 }
 
-/// One call of git: where, with which words, and for how long at most.
+/// One call of git: where, with which arguments, and its time limit.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     command: Command,
@@ -155,7 +195,7 @@ pub(crate) struct Call<'a> {
     limit: Duration,
 }
 
-/// How a call ended that may say no: what it printed, and its status.
+/// How a call ended: its status, and what it printed.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
@@ -168,47 +208,39 @@ impl<'a> Call<'a> {
         Call { command, input: None, limit: LIMIT }
     }
 
-    /// In a checkout, whose owner is checked first.
+    /// A call in a checkout, whose owner is checked first.
     pub(crate) fn at(place: &Place) -> Result<Call<'a>, GitError> {
-        place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
-        let git_dir = place.git_dir.as_deref();
-        let git_dir = git_dir.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
-        Ok(Call::in_worktree(&place.root, git_dir))
+        place.check_owner()?;
+        Ok(Call::in_worktree(&place.root, git_dir_of(place)?))
     }
 
-    /// In a worktree whose owner was checked before.
+    /// A call in a worktree whose owner was checked before.
     pub(crate) fn in_worktree(root: &Path, git_dir: &Path) -> Call<'a> {
-        let mut command = hardened();
-        command.current_dir(root);
-        Call::new(command).words(&["--git-dir"]).word(git_dir).words(&["--work-tree"]).word(root)
+        let call = Call::new(hardened()).within(root);
+        call.words(&["--git-dir"]).word(git_dir).words(&["--work-tree"]).word(root)
     }
 
-    /// The same, where git is to run its hooks: those of a folder, or as it is configured.
+    /// A call in a checkout that runs hooks: those in a folder, or as configured.
     pub(crate) fn at_with_hooks(place: &Place, hooks: Option<&Path>) -> Result<Call<'a>, GitError> {
-        place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
+        place.check_owner()?;
         let hooks = hooks.map(|folder| {
             let mut setting = OsString::from("core.hooksPath=");
             setting.push(folder);
             setting
         });
-        let mut command = with_settings(settings_but("core.hooksPath=").chain(hooks));
-        command.current_dir(&place.root);
-        Ok(Call::new(command))
+        let command = with_settings(settings_but("core.hooksPath=").chain(hooks));
+        Ok(Call::new(command).within(&place.root))
     }
 
-    /// In a checkout of the user's, to write files there as the user's own git would: with the user's attributes.
+    /// A call in a user's checkout that writes files as the user's own git would: with the user's attributes.
     pub(crate) fn in_checkout(place: &Place) -> Result<Call<'a>, GitError> {
-        place.check_owner().map_err(|foreign| GitError(foreign.to_string()))?;
-        let mut command = with_settings(settings_but("core.attributesFile="));
-        command.current_dir(&place.root);
-        Ok(Call::new(command))
+        place.check_owner()?;
+        Ok(Call::new(with_settings(settings_but("core.attributesFile="))).within(&place.root))
     }
 
-    /// In a folder of our own.
+    /// A call in a folder of onus's own.
     pub(crate) fn scratch(folder: &Path) -> Call<'a> {
-        let mut command = hardened();
-        command.current_dir(folder);
-        Call::new(command)
+        Call::new(hardened()).within(folder)
     }
 
     pub(crate) fn words(mut self, words: &[&str]) -> Call<'a> {
@@ -226,13 +258,12 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Where it runs, and where what it starts puts its files.
-    pub(crate) fn within(mut self, folder: &Path) -> Call<'a> {
-        self.command.current_dir(folder);
-        self
+    /// Sets the folder in which git and the programs that it starts run.
+    pub(crate) fn within(self, folder: &Path) -> Call<'a> {
+        self.words(&["-C"]).word(folder)
     }
 
-    /// With these values, whatever is configured.
+    /// Overrides configuration values.
     pub(crate) fn overriding(self, values: &[(String, impl AsRef<OsStr>)]) -> Call<'a> {
         let call = self.env("GIT_CONFIG_COUNT", values.len().to_string());
         values.iter().enumerate().fold(call, |call, (n, (key, value))| {
@@ -240,13 +271,13 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// For what commits in the user's name: now, not when somebody else's errand was.
+    /// Commits in the user's name, now: dates that another git command set are ignored.
     pub(crate) fn by_user(mut self) -> Call<'a> {
         self.command.env_remove("GIT_AUTHOR_DATE").env_remove("GIT_COMMITTER_DATE");
         self
     }
 
-    /// For what commits: who asked for it is recorded in the ledger, git only needs a name to go on.
+    /// Commits in the name of onus. The ledger records who requested it; git only needs some name.
     pub(crate) fn by_onus(mut self) -> Call<'a> {
         self.command.envs([
             ("GIT_AUTHOR_NAME", "onus"),
@@ -257,20 +288,20 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// What it reads from its standard input.
+    /// Sets its standard input.
     pub(crate) fn input(mut self, input: &'a [u8]) -> Call<'a> {
         self.input = Some(input);
         self
     }
 
-    /// It inherits the lock on this file, and keeps it if its caller dies.
+    /// Lets git inherit the lock on this file, and keep it if this process dies.
     pub(crate) fn holding(mut self, lock: &File) -> Result<Call<'a>, GitError> {
         let lock = lock.try_clone().map_err(|error| GitError(error.to_string()))?;
         self.command.stdin(Stdio::from(lock));
         Ok(self)
     }
 
-    /// It may reach the network as far as the user's own git would, and asks nobody for a password.
+    /// Allows the network, as far as the user's own git does, but never a prompt for a password.
     pub(crate) fn reaching_out(mut self) -> Call<'a> {
         match std::env::var_os("GIT_ALLOW_PROTOCOL") {
             Some(allowed) => self.command.env("GIT_ALLOW_PROTOCOL", allowed),
@@ -289,114 +320,189 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// What it prints, if it succeeds.
+    /// Returns what it prints, if it succeeds.
     pub(crate) fn run(self) -> Result<Vec<u8>, GitError> {
-        let outcome = self.outcome()?;
-        if outcome.status.success() { Ok(outcome.out) } else { Err(GitError(outcome.err)) }
+        self.start()?.printed()
     }
 
-    /// The one line that it prints, if it succeeds.
+    /// Returns what it prints as trimmed text, if it succeeds.
     pub(crate) fn line(self) -> Result<String, GitError> {
         self.run().map(|out| String::from_utf8_lossy(&out).trim().to_owned())
     }
 
-    /// For calls that answer with their status.
+    /// Returns how it ended, for calls whose exit status is an answer.
+    pub(crate) fn outcome(self) -> Result<Outcome, GitError> {
+        self.start()?.outcome()
+    }
+
+    /// Starts git, for a caller that has other things to do meanwhile.
+    pub(crate) fn start(mut self) -> Result<Running<'a>, GitError> {
+        let child = self.spawn()?;
+        Ok(Running { call: self, child })
+    }
+
+    fn spawn(&mut self) -> Result<Child, GitError> {
+        if self.input.is_some() {
+            self.command.stdin(Stdio::piped());
+        }
+        self.command.spawn().map_err(|error| GitError(error.to_string()))
+    }
+}
+
+/// A call of git under way. Its time limit counts from when its answer is waited for.
+#[derive(Debug)]
+pub(crate) struct Running<'a> {
+    call: Call<'a>,
+    child: Child,
+}
+
+impl Running<'_> {
+    /// Returns what it prints, if it succeeds.
+    pub(crate) fn printed(self) -> Result<Vec<u8>, GitError> {
+        let outcome = self.outcome()?;
+        if outcome.status.success() { Ok(outcome.out) } else { Err(GitError(outcome.err)) }
+    }
+
     pub(crate) fn outcome(mut self) -> Result<Outcome, GitError> {
         let mut tries = TRIES;
         loop {
-            let outcome = run(&mut self.command, self.input, self.limit)?;
+            let outcome = wait_for(&mut self.child, self.call.input, self.call.limit)?;
             tries -= 1;
             if tries == 0 || outcome.status.success() || !is_half_made(&outcome.err) {
                 return Ok(outcome);
             }
             std::thread::sleep(PAUSE);
+            self.child = self.call.spawn()?;
         }
     }
 }
 
-/// How often, and after which pause, a call is made again that met a worktree in the making: a second in all.
+/// Retries for a call that met a half-made worktree, and the pause between them: a second in all.
 const TRIES: usize = 40;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Git makes a worktree's folder file by file, and another git that reads them meanwhile gives up, having done nothing.
+/// Whether git failed because of a half-made worktree. Git makes a worktree's folder file by file; another git that reads it
+/// meanwhile fails, having done nothing.
 fn is_half_made(err: &str) -> bool {
     err.contains("failed to read ") && err.contains("/commondir")
 }
 
-/// Whether git itself would work in a checkout or bare repository that another user owns.
-pub(crate) fn calls_safe(root: &Path) -> bool {
+/// Whether git itself accepts a checkout or bare repository that another user owns.
+pub(crate) fn git_trusts(root: &Path) -> bool {
     let mut command = hardened();
-    // It must not go up and call another one safe.
+    // Git must not search the folders above, and judge another repository.
     command.env("GIT_CEILING_DIRECTORIES", root.parent().unwrap_or(root));
     command.arg("-C").arg(root);
     Call::new(command).words(&["rev-parse", "--git-dir"]).run().is_ok()
 }
 
-fn run(command: &mut Command, input: Option<&[u8]>, limit: Duration) -> Result<Outcome, GitError> {
+fn wait_for(child: &mut Child, input: Option<&[u8]>, limit: Duration) -> Result<Outcome, GitError> {
     let fail = |error: std::io::Error| GitError(error.to_string());
-    if input.is_some() {
-        command.stdin(Stdio::piped());
+    let exchanged = exchange(child, input.unwrap_or_default(), Instant::now() + limit);
+    if !matches!(exchanged, Ok(Some(_))) {
+        end(child);
     }
-    let mut child = command.spawn().map_err(fail)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (done, all_done) = mpsc::channel();
-    std::thread::scope(|scope| {
-        // Each pipe has its own thread: a full one must not keep the others waiting.
-        scope.spawn(move || {
-            if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // Git may have ended before it had read everything: its answer says why.
-                drop(stdin.write_all(input));
-            }
-        });
-        let (out_done, err_done) = (done.clone(), done);
-        let out = scope.spawn(move || read_pipe(stdout, out_done));
-        let err = scope.spawn(move || read_pipe(stderr, err_done));
-        let deadline = Instant::now() + limit;
-        let ended = (0..2)
-            .try_for_each(|_| all_done.recv_timeout(deadline.saturating_duration_since(Instant::now())));
-        if ended.is_err() {
-            end(&mut child);
-        }
-        let status = child.wait().map_err(fail)?;
-        let (out, err) = (joined(out)?, joined(err)?);
-        if ended.is_err() {
-            return Err(GitError(format!("it took longer than {} ms", limit.as_millis())));
-        }
-        if out.len() as u64 > MAX_ANSWER {
-            return Err(GitError("its output is too long".to_owned()));
-        }
-        Ok(Outcome { status, out, err: String::from_utf8_lossy(&err).trim().to_owned() })
-    })
+    let status = child.wait().map_err(fail)?;
+    let Some((out, err)) = exchanged.map_err(fail)? else {
+        return Err(GitError::late(limit));
+    };
+    if out.len() > MAX_ANSWER {
+        return Err(GitError("its output is too long".to_owned()));
+    }
+    Ok(Outcome { status, out, err: String::from_utf8_lossy(&err).trim().to_owned() })
 }
 
-/// Ends git and what it started: a pipe that one of them kept open would be read for ever.
-fn end(child: &mut Child) {
+/// Writes a child's input and reads what it prints and what it complains of, whichever is possible next, until it has closed both
+/// outputs. None: the deadline passed. What exceeds [`MAX_ANSWER`] is read and dropped, so that the writer is not stuck.
+fn exchange(
+    child: &mut Child,
+    mut input: &[u8],
+    deadline: Instant,
+) -> std::io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let mut stdin = child.stdin.take();
+    let mut outputs = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+    let mut read = [Vec::new(), Vec::new()];
+    for fd in stdin.iter().map(AsFd::as_fd).chain(outputs.iter().flatten().map(AsFd::as_fd)) {
+        fcntl_setfl(fd, OFlags::NONBLOCK)?;
+    }
+    while outputs.iter().any(Option::is_some) {
+        let now = Instant::now();
+        if now >= deadline {
+            return Ok(None);
+        }
+        let left = Timespec::try_from(deadline - now).map_err(std::io::Error::other)?;
+        let reading = outputs.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN));
+        let mut fds: Vec<PollFd<'_>> =
+            reading.chain(stdin.iter().map(|fd| PollFd::new(fd, PollFlags::OUT))).collect();
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        drop(fds);
+        if let Some(pipe) = &mut stdin {
+            match pipe.write(input) {
+                Ok(written) => input = &input[written..],
+                Err(error) if is_passing(&error) => {}
+                // Git ended before it had read everything: its answer says why.
+                Err(_) => input = &[],
+            }
+            if input.is_empty() {
+                stdin = None;
+            }
+        }
+        for (output, read) in outputs.iter_mut().zip(&mut read) {
+            if output.as_ref().is_some_and(|fd| !drain(fd, read)) {
+                *output = None;
+            }
+        }
+    }
+    let [out, err] = read;
+    Ok(Some((out, err)))
+}
+
+/// Reads all that a pipe has now. Returns whether more may come.
+fn drain(pipe: &OwnedFd, bytes: &mut Vec<u8>) -> bool {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        match rustix::io::read(pipe, &mut buffer) {
+            Ok(0) => return false,
+            Ok(count) => {
+                let room = (MAX_ANSWER + 1).saturating_sub(bytes.len());
+                bytes.extend(&buffer[..count.min(room)]);
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn is_passing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
+}
+
+/// Ends git and what it started: one of them could keep a pipe open for ever.
+fn end(child: &Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    // One that has ended already has ended.
+    // It may have ended meanwhile.
     let _ = group.map(|group| kill_process_group(group, Signal::KILL));
 }
 
-/// All that comes, up to the bound; what follows is let go, so that the writer is not stuck.
-fn read_pipe(pipe: Option<impl Read>, done: mpsc::Sender<()>) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let outcome = pipe.map_or(Ok(0), |mut pipe| {
-        pipe.by_ref().take(MAX_ANSWER + 1).read_to_end(&mut bytes)?;
-        std::io::copy(&mut pipe, &mut std::io::sink())
-    });
-    // Nobody listens any more if the time was over.
-    let _ = done.send(());
-    outcome.map(|_| bytes)
-}
-
-fn joined(reader: std::thread::ScopedJoinHandle<'_, std::io::Result<Vec<u8>>>) -> Result<Vec<u8>, GitError> {
-    match reader.join() {
-        Ok(outcome) => outcome.map_err(|error| GitError(error.to_string())),
-        Err(_) => Err(GitError("its output could not be read".to_owned())),
+/// A path, quoted as git reads it in a list of paths.
+pub(crate) fn quoted(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut text = "\"".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
+            0x20..=0x7e => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("\\{byte:03o}")),
+        }
     }
+    text + "\""
 }
 
-/// The mode of folders that git makes in this repository. None: it shares them with nobody beyond what the user's mask
-/// says, or that cannot be told.
+/// The mode of folders that git makes in a shared repository. None if it is not shared beyond the user's umask, or unknown.
 pub fn shared_folder_mode(repository: &Repository) -> Option<u32> {
     let value = repository.call().words(&["config", "--get", "core.sharedRepository"]).line().ok()?;
     let files = match value.as_str() {
@@ -407,6 +513,6 @@ pub fn shared_folder_mode(repository: &Repository) -> Option<u32> {
             u32::from_str_radix(octal, 8).ok().filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)?
         }
     };
-    // Whoever may read may enter, and what is made inside belongs to the same group.
+    // Readers may enter the folders, and new files inside belong to the same group.
     Some(0o2000 | files | (files & 0o444) >> 2)
 }

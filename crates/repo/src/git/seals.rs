@@ -28,7 +28,7 @@ pub fn anchor(
     let mut args = vec!["commit-tree", &tree, "-m", message];
     args.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
     let commit = git(repository, &args).line()?;
-    // Compare and swap: a seal that another made meanwhile is not lost.
+    // Compare and swap, so that a seal made meanwhile is not lost.
     let old = parent.unwrap_or_else(|| "0".repeat(commit.len()));
     git(repository, &["update-ref", "--end-of-options", reference, &commit, &old]).run()?;
     Ok(commit)

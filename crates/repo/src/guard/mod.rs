@@ -26,6 +26,12 @@ pub use script::line_to_add;
 /// Set for a probe: the hook repeats it and does nothing else.
 pub const PROBE: &str = "ONUS_GUARD_PROBE";
 
+/// The index that a commit's tree was made from, beside the index: kept by prepare-commit-msg until commit-msg has judged it.
+pub(crate) const KEPT_INDEX: &str = "onus-index";
+
+/// The message that an editor was given to fill in, beside the index: kept by prepare-commit-msg for commit-msg.
+pub(crate) const KEPT_TEMPLATE: &str = "onus-template";
+
 /// Where what was there is kept, below the folder of hooks.
 const KEPT: &str = ".onus";
 
@@ -35,43 +41,24 @@ const MADE: &str = "made";
 /// No hook that is read is larger.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The moments at which git asks us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hook {
-    PreCommit,
-    PreMergeCommit,
-    PrepareCommitMsg,
-    CommitMsg,
-    PostCommit,
-    PostMerge,
-    PrePush,
+onus_core::spelled! {
+    /// The hooks of git that call onus.
+    ///
+    /// Commits are judged in `commit-msg`, the last hook that can refuse one: it sees the index as every `pre-commit` hook left it, and
+    /// git runs it for `commit` and `merge` alike. A `pre-commit` of ours would be judged too early, and git reads the whole index again
+    /// after one.
+    Hook {
+        PrepareCommitMsg = "prepare-commit-msg",
+        CommitMsg = "commit-msg",
+        PostCommit = "post-commit",
+        PostMerge = "post-merge",
+        PrePush = "pre-push",
+    }
 }
 
 impl Hook {
-    pub const ALL: [Hook; 7] = [
-        Hook::PreCommit,
-        Hook::PreMergeCommit,
-        Hook::PrepareCommitMsg,
-        Hook::CommitMsg,
-        Hook::PostCommit,
-        Hook::PostMerge,
-        Hook::PrePush,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Hook::PreCommit => "pre-commit",
-            Hook::PreMergeCommit => "pre-merge-commit",
-            Hook::PrepareCommitMsg => "prepare-commit-msg",
-            Hook::CommitMsg => "commit-msg",
-            Hook::PostCommit => "post-commit",
-            Hook::PostMerge => "post-merge",
-            Hook::PrePush => "pre-push",
-        }
-    }
-
     pub fn named(name: &str) -> Option<Hook> {
-        Hook::ALL.into_iter().find(|hook| hook.as_str() == name)
+        Hook::ALL.iter().copied().find(|hook| hook.as_str() == name)
     }
 }
 
@@ -92,29 +79,31 @@ impl Folder {
     }
 }
 
-/// What is in a hook's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    Nothing,
-    /// Somebody else's, without us.
-    Others,
-    /// Ours alone.
-    Ours,
-    /// Somebody else's, and we are asked first.
-    Both,
+onus_core::spelled! {
+    /// What is in a hook's place.
+    Found {
+        Nothing = "nothing",
+        /// Somebody else's, without us.
+        Others = "others",
+        /// Ours alone.
+        Ours = "ours",
+        /// Somebody else's, and we are asked first.
+        Both = "both",
+    }
 }
 
-/// What became of a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    Created,
-    /// Added to a hook that runs as before.
-    Added,
-    Restored,
-    Removed,
-    /// Our line was taken out of a hook that somebody changed meanwhile.
-    TakenOut,
-    Unchanged,
+onus_core::spelled! {
+    /// What became of a hook.
+    Done {
+        Created = "created",
+        /// Added to a hook that runs as before.
+        Added = "added",
+        Restored = "restored",
+        Removed = "removed",
+        /// Our line was taken out of a hook that somebody changed meanwhile.
+        TakenOut = "taken_out",
+        Unchanged = "unchanged",
+    }
 }
 
 /// Where git looks for hooks in this checkout.
@@ -175,16 +164,16 @@ pub fn install_all(folder: &Path, program: &Path) -> io::Result<Vec<(Hook, Done)
         let why = format!("{} is a folder, where git looks for a hook", hook.as_str());
         return Err(io::Error::new(io::ErrorKind::IsADirectory, why));
     }
-    let before = Hook::ALL.map(|hook| found(folder, hook));
+    let before: Vec<Found> = Hook::ALL.iter().map(|hook| found(folder, *hook)).collect();
     let mut all = Vec::new();
-    for hook in Hook::ALL {
+    for &hook in Hook::ALL {
         match install(folder, hook, program) {
             Ok(done) => all.push((hook, done)),
             Err(error) => {
                 // Half a guard would look like a whole one. What was ours before stays.
                 let new = all
                     .iter()
-                    .zip(before)
+                    .zip(&before)
                     .filter(|(_, before)| matches!(before, Found::Nothing | Found::Others));
                 for ((hook, _), _) in new {
                     let _ = uninstall(folder, *hook);

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::{Hook, PROBE};
+use super::{Hook, KEPT_INDEX, KEPT_TEMPLATE, PROBE};
 
 /// Ends every line of ours.
 const MARK: &[u8] = b" # onus guard";
@@ -20,14 +20,14 @@ const HEAD: &str = "#!/bin/sh\n# Checks commits: `onus guard uninstall` restores
 /// Shells in whose scripts a line of ours means what it says.
 const SHELLS: [&[u8]; 7] = [b"sh", b"bash", b"dash", b"ash", b"ksh", b"mksh", b"zsh"];
 
-/// The line that runs the program.
-fn line(hook: Hook, program: &Path) -> Vec<u8> {
+/// The line that runs the program. `is_alone`: there is nothing else in the hook.
+fn line(hook: Hook, program: &Path, is_alone: bool) -> Vec<u8> {
     let mut line = b"onus=".to_vec();
     line.extend(quoted(program.as_os_str()));
     line.extend(b"; [ -x \"$onus\" ] || onus=$(command -v onus) || onus=; if [ -z \"$onus\" ]; then ");
     line.extend(b"if mkdir \"${0%/*}/.onus/told\" 2>/dev/null; then ");
     line.extend(b"echo 'onus: the program is gone, so commits are not checked (said once)' >&2; fi; ");
-    line.extend(format!("else {}; fi", call(hook, "\"$onus\"")).as_bytes());
+    line.extend(format!("else {}; fi", call(hook, "\"$onus\"", is_alone)).as_bytes());
     line.extend(MARK);
     line.push(b'\n');
     line
@@ -37,7 +37,7 @@ fn line(hook: Hook, program: &Path) -> Vec<u8> {
 const REFUSED: &str = "case $onus_code in 4|5|6|7) exit 1 ;; esac";
 
 /// How the program is called in a hook.
-fn call(hook: Hook, program: &str) -> String {
+fn call(hook: Hook, program: &str, is_alone: bool) -> String {
     let name = hook.as_str();
     match hook {
         // It reads what the rest of the script reads again.
@@ -45,11 +45,26 @@ fn call(hook: Hook, program: &str) -> String {
             "onus_in=$(mktemp) && {{ cat >\"$onus_in\"; onus_code=0; {program} guard hook {name} \"$@\" \
              <\"$onus_in\" || onus_code=$?; exec <\"$onus_in\"; rm -f \"$onus_in\"; {REFUSED}; }}"
         ),
-        // Only what is picked from elsewhere is not judged before: no other commit waits for the program here.
-        Hook::PrepareCommitMsg => format!(
-            "onus_in=${{GIT_INDEX_FILE:-}}; if [ -e \"${{onus_in%/*}}/CHERRY_PICK_HEAD\" ] || [ -n \"${{{PROBE}:-}}\" ]; then {}; fi",
-            plain(name, program)
-        ),
+        // Git has fixed the tree of the commit by now. An editor, or the hooks after this line, may change the index before
+        // commit-msg judges it, so the index is kept under a second name. A template is kept, too: git does not commit one that
+        // nobody touched. Only what is picked from elsewhere is judged here: no other commit waits for the program.
+        Hook::PrepareCommitMsg => {
+            // Git sets the editor to `:` for a commit that needs none.
+            let if_needed = match is_alone {
+                true => " && { [ \"${GIT_EDITOR:-}\" != : ] || [ -e \"$onus_kept\" ]; }",
+                false => "",
+            };
+            format!(
+                "onus_in=${{GIT_INDEX_FILE:-}}; onus_kept=\"${{onus_in%/*}}/{KEPT_INDEX}\"; \
+             if [ -n \"$onus_in\" ]{if_needed}; then \
+             ln -f \"$onus_in\" \"$onus_kept\" 2>/dev/null || rm -f \"$onus_kept\"; fi; \
+             if [ \"${{2:-}}\" = template ]; then cp -f \"$1\" \"${{onus_in%/*}}/{KEPT_TEMPLATE}\" 2>/dev/null || :; fi; \
+             if [ -e \"${{onus_in%/*}}/CHERRY_PICK_HEAD\" ] || [ -d \"${{onus_in%/*}}/rebase-merge\" ] || \
+             [ -d \"${{onus_in%/*}}/reftable\" ] || \
+             [ -n \"${{{PROBE}:-}}\" ]; then {}; fi",
+                plain(name, program)
+            )
+        }
         _ => plain(name, program),
     }
 }
@@ -74,7 +89,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 /// A script of ours. `before`: the hook that there was, from the script's folder.
 pub(super) fn whole(hook: Hook, program: &Path, before: Option<&str>) -> Vec<u8> {
     let mut text = HEAD.as_bytes().to_vec();
-    text.extend(line(hook, program));
+    text.extend(line(hook, program, before.is_none()));
     if let Some(before) = before {
         text.extend(format!("exec \"${{0%/*}}/{before}\" \"$@\"\n").as_bytes());
     }
@@ -97,7 +112,7 @@ pub(super) fn with_line(text: &[u8], hook: Hook, program: &Path) -> Option<Vec<u
     if !with.ends_with(b"\n") {
         with.push(b'\n');
     }
-    with.extend(line(hook, program));
+    with.extend(line(hook, program, false));
     with.extend(&bare[first.len()..]);
     Some(with)
 }
@@ -135,7 +150,7 @@ pub(super) fn calls_us(text: &[u8]) -> bool {
 
 /// The line for a folder that is not ours to write.
 pub fn line_to_add(hook: Hook) -> String {
-    format!("if command -v onus >/dev/null; then {}; fi", call(hook, "onus"))
+    format!("if command -v onus >/dev/null; then {}; fi", call(hook, "onus", false))
 }
 
 #[cfg(test)]
@@ -153,7 +168,7 @@ mod tests {
         for script in
             ["#!/bin/sh\necho a\n", "#! /usr/bin/env -S bash -e\n\nexit 3", "#!/bin/dash\n", "#!/bin/zsh"]
         {
-            for hook in Hook::ALL {
+            for &hook in Hook::ALL {
                 let with = with_line(script.as_bytes(), hook, program).unwrap();
                 assert!(has_line(&with) && !has_line(script.as_bytes()));
                 assert_eq!(lines(&with).filter(|line| is_ours(line)).count(), 1);
@@ -165,7 +180,7 @@ mod tests {
         for other in
             ["#!/usr/bin/python3\n", "#!/usr/bin/env fish\n", "echo no first line\n", "", "\u{7f}ELF\0"]
         {
-            assert!(with_line(other.as_bytes(), Hook::PreCommit, program).is_none(), "{other}");
+            assert!(with_line(other.as_bytes(), Hook::CommitMsg, program).is_none(), "{other}");
         }
     }
 
@@ -206,10 +221,10 @@ mod tests {
             ("exit 7", 1),
         ] {
             write_program(&program, format!("#!/bin/sh\ncat >/dev/null\n{end}\n"));
-            for hook in [Hook::PreCommit, Hook::PrePush] {
+            for hook in [Hook::CommitMsg, Hook::PrePush] {
                 let rest = if hook == Hook::PrePush { "cat\n" } else { "echo ran\n" };
                 let said = if hook == Hook::PrePush { "one\ntwo\n" } else { "ran\n" };
-                let own = [b"#!/bin/sh\n".as_slice(), &line(hook, &program), rest.as_bytes()].concat();
+                let own = [b"#!/bin/sh\n".as_slice(), &line(hook, &program, false), rest.as_bytes()].concat();
                 let added = format!("#!/bin/sh\n{}\n{rest}", line_to_add(hook)).into_bytes();
                 for text in [own, added] {
                     let (code, out) = ran(&text, folder.path(), "one\ntwo\n");

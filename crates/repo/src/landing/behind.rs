@@ -1,7 +1,7 @@
-//! Targets whose branch lacks what landed, since somebody had it checked out: how far behind each is, and what brings it forward.
+//! Targets whose branch lacks what landed, because somebody had it checked out: how far behind each is, and how to bring it forward.
 //!
-//! Nothing of it is lost, and nothing of it is where people look: whoever pushes the branch, or begins work at it, goes without. So
-//! it is said wherever checkouts are shown, until the branch has everything.
+//! Nothing is lost, but it is not where people look: a push of the branch, or work that begins at it, goes without what landed. So
+//! this is reported wherever checkouts are shown, until the branch has everything.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,21 +18,16 @@ pub struct Behind {
     pub target: String,
     /// Where its branch is checked out.
     pub checkouts: Vec<PathBuf>,
-    /// Commits that landed and that the branch has not.
+    /// The number of landed commits that the branch lacks.
     pub lacks: u64,
-    /// Commits of the branch that what landed has not: both have to be merged. None: there is no such branch any more.
+    /// The number of commits of the branch that are not in what landed, so that both have to be merged. None if the branch is gone.
     pub own: Option<u64>,
-    /// Where git is called if nobody has it checked out.
+    /// The folder to call git in, if nobody has it checked out.
     home: PathBuf,
 }
 
 impl Behind {
-    /// Whether more than a fast-forward is needed.
-    pub fn has_diverged(&self) -> bool {
-        self.own.is_some_and(|own| own > 0)
-    }
-
-    /// How far, in words.
+    /// A sentence that says how far it is behind.
     pub fn words(&self) -> String {
         let (lacks, target) = (counted(self.lacks, "commit"), &self.target);
         match self.own {
@@ -44,15 +39,15 @@ impl Behind {
         }
     }
 
-    /// The command of git's that brings it forward, or out of what keeps it from that.
+    /// The git command that brings it forward, or removes the obstacle.
     pub fn command(&self) -> String {
-        // What no shell takes as one word is left for the reader to fill in.
+        // A name that cannot be one shell word is left for the reader to fill in.
         let word = |text: &str| shell_word(text).unwrap_or_else(|| "…".to_owned());
         let at = word(&self.checkouts.last().unwrap_or(&self.home).to_string_lossy());
         let (target, landed) = (word(&self.target), word(&format!("{LANDED}{}", self.target)));
         match (self.own, self.checkouts.as_slice()) {
             (None, _) => format!("git -C {at} branch {target} {landed}"),
-            // It would move under one of them.
+            // The branch would move under one of the checkouts.
             (_, [_, _, ..]) => format!("git -C {at} switch --detach"),
             (Some(0), [_]) => format!("git -C {at} merge --ff-only {landed}"),
             (Some(_), [_]) => format!("git -C {at} merge {landed}"),
@@ -96,17 +91,18 @@ impl Lander {
         Ok(behind)
     }
 
-    /// Whether anything may have landed beside its branch, by a look at git's files: where nothing has, as nearly always, no process is started.
+    /// Whether there may be a `refs/onus/landed/` reference. Reads git's files, so that no process is started if, as nearly always,
+    /// there is none.
     pub(super) fn may_be_ahead(&self) -> bool {
         let common = self.repository.common_dir();
         let is_loose = || fs::read_dir(common.join(LANDED)).is_ok_and(|mut refs| refs.next().is_some());
         let packed = || fs::read(common.join("packed-refs")).unwrap_or_default();
         let is_packed = || packed().windows(LANDED.len()).any(|bytes| bytes == LANDED.as_bytes());
-        // Only git reads tables of references.
+        // Only git can read the reftable format.
         common.join("reftable").exists() || is_loose() || is_packed()
     }
 
-    /// How many commits one has and the other has not; without another: that no branch has.
+    /// Counts the commits of one that the other lacks; without another, those that no branch has.
     fn count(&self, commit: &CommitId, other: Option<&CommitId>) -> Result<u64, Error> {
         let call = self.git().words(&["rev-list", "--count", commit.as_str(), "--not"]);
         let call = match other {

@@ -1,17 +1,17 @@
-//! What lands, as commits: whose they are, what they say, and how they are signed.
+//! The commits that land: their authors, messages and signatures.
 //!
 //! | style | commits | author | message |
 //! | --- | --- | --- | --- |
-//! | merge | one with two parents, also where a fast-forward were possible: it carries the message | who lands | the caller's |
+//! | merge | one with two parents, even if a fast-forward is possible, to carry the message | the user who lands | the caller's |
 //! | squash | one with one parent | the branch's main author; the others in `Co-authored-by` | the caller's |
-//! | rebase | the branch's own, replayed on the target; what is there already is left out | each commit's own, with its date | each commit's own, with the caller's trailers; what gates passed stands in the last |
+//! | rebase | the branch's own, replayed on the target, except those that it already has | each commit's own, with its date | each commit's own, with the caller's trailers; the last one also says what gates passed |
 //!
-//! A branch with merge commits is not replayed: what somebody decided in a merge is in no patch.
+//! A branch with merge commits is not replayed: no patch shows what somebody decided in a merge.
 //!
-//! **Committer** is the user, as git is told by `user.name` and `user.email` (or `GIT_COMMITTER_*`); a name that git would have to guess is refused.
+//! **Committer** is the user, by `user.name` and `user.email` (or `GIT_COMMITTER_*`); a name that git would have to guess is refused.
 //!
-//! **Signing** follows `commit.gpgSign`, `user.signingKey` and `gpg.format` wherever they are configured: they name no program. The
-//! programs that sign (`gpg.program` and its like) count only from the user's own and the system's configuration; a
+//! **Signing** follows `commit.gpgSign`, `user.signingKey` and `gpg.format` wherever they are configured, since they name no program.
+//! The programs that sign (`gpg.program` and its like) are taken only from the user's own and the system's configuration; a
 //! repository's are overridden, since a clone must not decide what is run.
 
 use std::time::Duration;
@@ -32,13 +32,13 @@ pub enum Style {
     Rebase,
 }
 
-/// What is said of what lands.
+/// The message and trailers of what lands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     pub message: String,
     /// `Onus-Task: ON-3`, …
     pub trailers: Vec<String>,
-    /// What is true of the result alone: of commits that are replayed, only the last one says it.
+    /// Trailers that are true of the result only: of replayed commits, only the last one has them.
     pub of_result: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct Plan {
     pub base: CommitId,
     pub branch: CommitId,
     pub style: Style,
-    /// The tree that the target will have: what gates are run on.
+    /// The tree that the target will have, and that gates are run on.
     pub tree: String,
     /// Conflicts that a union glob settled.
     pub unions: Vec<Union>,
@@ -70,7 +70,7 @@ pub enum Planned {
     Ready(Plan),
 }
 
-/// Who wrote a commit, and when: as git's environment has it.
+/// Who wrote a commit, and when, in the form of git's environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Author {
     name: String,
@@ -79,7 +79,7 @@ struct Author {
 }
 
 impl Lander {
-    /// Works out what lands, without writing anything but objects that nothing refers to.
+    /// Works out what lands, writing nothing but unreferenced objects.
     pub fn plan(
         &self,
         base: &CommitId,
@@ -104,7 +104,7 @@ impl Lander {
         Ok(Planned::Ready(Plan { base: base.clone(), branch: branch.clone(), style, tree, unions, steps }))
     }
 
-    /// Each commit of the branch on top of the one before it. Its last tree, what was united, and the tree of each.
+    /// Replays each commit of the branch on top of the one before it. Returns the last tree, the unions, and the tree of each commit.
     #[allow(clippy::type_complexity, reason = "both sides are taken apart at once by the one caller")]
     fn replay(
         &self,
@@ -134,12 +134,12 @@ impl Lander {
             let merged = self.three_way(base, Some(&parent), tip.as_str(), &commit, union, LIMIT)?;
             match merged {
                 Merge::Conflicts(conflicts) => return Ok(Err(conflicts)),
-                // What is there already is left out.
+                // The target already has it.
                 Merge::Clean(merged) if merged.tree == tree => {}
                 Merge::Clean(merged) => {
                     unions.extend(merged.unions);
                     tree = merged.tree;
-                    // Only a commit can be merged into: this one is for that alone.
+                    // Git merges only commits, so this one exists for the next merge alone.
                     tip = self.provisional(&tree, &tip)?;
                     steps.push((commit, tree.clone()));
                 }
@@ -148,13 +148,13 @@ impl Lander {
         Ok(Ok((tree, unions, steps)))
     }
 
-    /// A commit for gates to be run on, which nothing will refer to.
+    /// Makes an unreferenced commit, for gates to run on.
     pub fn provisional(&self, tree: &str, parent: &CommitId) -> Result<CommitId, Error> {
         let words = ["commit-tree", tree, "-p", parent.as_str(), "-m", "not landed yet"];
         made(self.git().by_onus().words(&words))
     }
 
-    /// The commit that lands. With a rebase, the last of them.
+    /// Makes the commits that land. Returns the last of them.
     pub fn commit(&self, plan: &Plan, words: &Words) -> Result<CommitId, Error> {
         let signing = self.signing()?;
         match plan.style {
@@ -182,7 +182,7 @@ impl Lander {
         }
     }
 
-    /// The target and what landed beside it, as one commit.
+    /// Makes a commit that merges the target's branch and what landed.
     pub(super) fn join(
         &self,
         tree: &str,
@@ -213,21 +213,21 @@ impl Lander {
         };
         let call = call.words(&["commit-tree", tree]);
         let call = parents.iter().fold(call, |call, parent| call.words(&["-p", parent.as_str()]));
-        // Somebody may be asked for a password.
+        // A long limit: the user may be asked for a password.
         let call = if signing.is_wanted { call.words(&["-S"]).limit(SIGNING_LIMIT) } else { call };
         let commit = made(call.words(&["-F", "-"]).input(message.as_bytes()))?;
         self.remember_tree(&commit, tree);
         Ok(commit)
     }
 
-    /// Who wrote most of the branch, and a line for each of the others.
+    /// The author of most commits of the branch, and a trailer for each of the others.
     fn authors(&self, plan: &Plan) -> Result<(Option<Author>, Vec<String>), Error> {
         let words = ["log", "-z", "--no-merges", "--no-show-signature", "--no-mailmap", "--date=raw"];
         let call = self.git().words(&words).words(&["--format=%an%x00%ae%x00@%ad"]);
         let out = call.words(&[plan.branch.as_str(), "--not", plan.base.as_str(), "--"]).run()?;
         let out = String::from_utf8_lossy(&out).into_owned();
         let fields: Vec<&str> = out.split('\0').collect();
-        // The newest first. Each person once, by the address: names are spelled in many ways.
+        // Newest first. Each person once, by address, since names are spelled in many ways.
         let mut people: Vec<(Author, usize)> = Vec::new();
         for commit in fields.chunks_exact(3) {
             let [name, email, date] = [commit[0], commit[1], commit[2]].map(str::to_owned);
@@ -272,7 +272,7 @@ impl Lander {
         Ok(Signing { is_wanted, programs })
     }
 
-    /// What runs to sign, where the repository itself says something about it: the user's own word for it, or git's.
+    /// The signing programs that the repository itself configures, each with the user's own value, or git's default.
     fn programs(&self) -> Result<Vec<(String, String)>, Error> {
         let listed =
             self.repository.call_with_signing().words(&["config", "--list", "-z", "--show-scope"]).run()?;
@@ -308,7 +308,7 @@ pub(super) struct Signing {
     programs: Vec<(String, String)>,
 }
 
-/// What git runs to sign, and what it runs if nothing is configured.
+/// The keys of git's signing programs, and their defaults.
 const PROGRAMS: [(&str, &str); 5] = [
     ("gpg.program", "gpg"),
     ("gpg.openpgp.program", "gpg"),

@@ -1,10 +1,10 @@
-//! Checkouts of a target: found before it moves, and brought forward afterwards, each by a fast-forward of its own.
+//! Checkouts of a target: found before it moves, then fast-forwarded one by one.
 //!
-//! A checkout is left exactly as it is, and named, where git would have to touch what is not committed there, or where something
-//! is under way. It can be brought forward at any time later, by anybody.
+//! A checkout is left untouched, and reported, if git would have to touch uncommitted files in it or if an operation such as a
+//! rebase is under way there. Anybody can bring it forward later, at any time.
 //!
-//! **Submodules**: git moves the recorded commit of a submodule and leaves its files, and the next `commit -a` there records the old commit again.
-//! So a checkout with a populated submodule that would move is left as it is.
+//! **Submodules**: git moves a submodule's recorded commit but leaves its files, so the next `commit -a` there would record the old
+//! commit again. A checkout with a populated submodule that would move is therefore left untouched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use super::{Error, Lander, shown};
 use crate::discover::{Place, discover};
 use crate::files::read_small;
 use crate::git::Call;
-use crate::worktrees::{Linked, under_way};
+use crate::worktrees::{Linked, same, under_way};
 
-/// Many files may change.
+/// Generous: a fast-forward may change many files.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How often, and after which pause, a checkout is tried again in which another git is at work: three seconds in all.
+/// Retries for a checkout in which another git is running, and the pause between them: three seconds in all.
 const TRIES: usize = 60;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A checkout that a branch must not move under.
 #[derive(Clone, Debug)]
-pub(super) struct Out {
+pub(super) struct CheckedOut {
     path: PathBuf,
-    /// None: it is not where git has it.
+    /// None if it is not where git has recorded it.
     place: Option<Place>,
     /// A rebase, a merge, …
     under_way: Option<&'static str>,
@@ -47,33 +47,33 @@ pub struct Checkout {
 pub enum Forward {
     /// It has everything that landed.
     UpToDate,
-    /// It is as it was.
+    /// It was not touched.
     Left(Left),
 }
 
-/// Why a checkout was left as it is.
+/// Why a checkout was not touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// These have changes that are not committed, or are in the way of new files.
+    /// These files have uncommitted changes, or are in the way of new files.
     InTheWay(Vec<String>),
     /// These submodules would move.
     Submodules(Vec<String>),
-    /// A merge, a rebase, a bisection is.
+    /// A merge, a rebase or a bisection is in progress.
     UnderWay(&'static str),
-    /// Something was committed there that the target has not; the next landing merges both.
+    /// It has a commit that the target lacks; the next landing merges both.
     Diverged,
-    /// The branch is checked out more than once, and would move under one of them.
+    /// The branch is checked out more than once, so it would move under one of the checkouts.
     Twice,
-    /// It is not where git has it.
+    /// It is not where git has recorded it.
     Missing,
-    /// Another git is at work there.
+    /// Another git is running there.
     Busy,
-    /// What git says.
+    /// Git refused, with this message.
     Refused(String),
 }
 
-/// The checkouts that have a branch out, also in the middle of a rebase or a bisection of it.
-pub(super) fn checked_out(lander: &Lander, target: &str) -> Result<Vec<Out>, Error> {
+/// The checkouts of a branch, including those in the middle of a rebase or a bisection of it.
+pub(super) fn checked_out(lander: &Lander, target: &str) -> Result<Vec<CheckedOut>, Error> {
     let all = lander.worktrees.list()?;
     let out = all
         .into_iter()
@@ -81,7 +81,7 @@ pub(super) fn checked_out(lander: &Lander, target: &str) -> Result<Vec<Out>, Err
     Ok(out.map(|linked| lander.look_at(linked)).collect())
 }
 
-/// Whether a rebase or a bisection there goes back to this branch when it ends.
+/// Whether a rebase or a bisection there returns to this branch when it ends.
 fn is_worked_on(git_dir: &Path, target: &str) -> bool {
     let says = |file: &str| read_small(&git_dir.join(file)).ok();
     let is_it = |text: String| {
@@ -89,30 +89,24 @@ fn is_worked_on(git_dir: &Path, target: &str) -> bool {
         text.strip_prefix("refs/heads/").unwrap_or(text) == target
     };
     ["rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"].iter().any(|file| says(file).is_some_and(is_it))
-        // What `rebase --update-refs` moves at its end: `REF`, `OLD`, `NEW`, line by line.
+        // The branches that `rebase --update-refs` moves at its end: `REF`, `OLD`, `NEW`, one per line.
         || says("rebase-merge/update-refs")
             .is_some_and(|text| text.lines().any(|line| line.strip_prefix("refs/heads/") == Some(target)))
 }
 
 impl Lander {
-    fn look_at(&self, linked: Linked) -> Out {
+    fn look_at(&self, linked: Linked) -> CheckedOut {
         let home = if linked.is_main { self.worktrees.home().to_owned() } else { linked.path.clone() };
-        // Elsewhere than beside its `.git`, it is not looked for.
+        // A main checkout that is not beside its `.git` counts as missing.
         let is_elsewhere =
             || linked.is_main && self.git().words(&["config", "--get", "core.worktree"]).run().is_ok();
-        let same = |one: &Path, other: &Path| {
-            one == other
-                || one
-                    .canonicalize()
-                    .ok()
-                    .is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-        };
+        let is_same = |one: &Path, other: &Path| one == other || same(one, other);
         let place = discover(&home).filter(|place| {
-            let is_there = place.git_dir.as_deref().is_some_and(|git_dir| same(git_dir, &linked.git_dir));
-            is_there && same(&place.root, &home) && home.join(".git").exists()
+            let is_there = place.git_dir.as_deref().is_some_and(|git_dir| is_same(git_dir, &linked.git_dir));
+            is_there && is_same(&place.root, &home) && home.join(".git").exists()
         });
         let place = place.filter(|_| !is_elsewhere());
-        Out { path: linked.path, place, under_way: under_way(&linked.git_dir).map(|it| it.what) }
+        CheckedOut { path: linked.path, place, under_way: under_way(&linked.git_dir).map(|it| it.what) }
     }
 
     /// Where a branch is checked out.
@@ -120,8 +114,8 @@ impl Lander {
         Ok(checked_out(self, target)?.into_iter().map(|out| out.path).collect())
     }
 
-    /// Brings every checkout of the target forward to what landed, as far as nothing there is in the way. Any number of times, by
-    /// anybody. If nobody has it checked out any more, the branch itself moves.
+    /// Brings every checkout of the target forward to what landed, unless something there is in the way. Safe to repeat, by
+    /// anybody. If the branch is no longer checked out anywhere, the branch itself moves.
     pub fn bring_forward(&self, target: &str) -> Result<Vec<Checkout>, Error> {
         let tips = self.tips(target)?;
         let out = self.checked_out(target)?;
@@ -152,7 +146,7 @@ impl Lander {
         }
     }
 
-    /// The same for every target that something landed beside.
+    /// Brings the checkouts of every target forward that has a `refs/onus/landed/` reference.
     pub fn bring_all_forward(&self) -> Result<Vec<(String, Checkout)>, Error> {
         if !self.may_be_ahead() {
             return Ok(Vec::new());
@@ -161,7 +155,7 @@ impl Lander {
         let mut all = Vec::new();
         for target in listed.lines().filter_map(|name| name.strip_prefix(LANDED)) {
             match self.bring_forward(target) {
-                // Whoever deleted it is told of it elsewhere.
+                // A target that was deleted or replaced is reported elsewhere.
                 Err(Error::NoBranch(_) | Error::Symbolic(..)) => {}
                 brought => {
                     all.extend(brought?.into_iter().map(|checkout| (target.to_owned(), checkout)));
@@ -171,10 +165,10 @@ impl Lander {
         Ok(all)
     }
 
-    /// None: it is there now. Else why not.
+    /// Returns why the checkout was not brought forward; None if it was.
     fn fast_forward(
         &self,
-        out: &Out,
+        out: &CheckedOut,
         target: &str,
         from: &CommitId,
         to: &CommitId,
@@ -189,7 +183,7 @@ impl Lander {
         }
         let options = [(format!("branch.{target}.mergeoptions"), "--ff-only")];
         for _ in 0..TRIES {
-            // Never another branch than the one that was looked at.
+            // Only ever the branch that was examined.
             let head =
                 Call::at(place)?.words(&["symbolic-ref", "--quiet", "HEAD"]).line().unwrap_or_default();
             if head.strip_prefix("refs/heads/") != Some(target) {
@@ -210,7 +204,7 @@ impl Lander {
         Ok(Some(Left::Busy))
     }
 
-    /// Submodules that are checked out here and that the target has at another commit.
+    /// Returns the populated submodules here that are at another commit in the target.
     fn moved_submodules(&self, root: &Path, from: &CommitId, to: &CommitId) -> Result<Vec<String>, Error> {
         let words = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none"];
         let out = self.git().words(&words).words(&[from.as_str(), to.as_str()]).run()?;
@@ -229,7 +223,7 @@ impl Lander {
     }
 }
 
-/// Forward or not at all, without anything that a configuration could add to it.
+/// A fast-forward or nothing, with every option fixed that a configuration could change.
 const MERGE: [&str; 14] = [
     "-c",
     "submodule.recurse=false",
@@ -243,23 +237,25 @@ const MERGE: [&str; 14] = [
     "--no-stat",
     "--no-autostash",
     "--no-verify-signatures",
-    // Git would write over a file that is ignored: it may be somebody's.
+    // By default git overwrites ignored files, which may be somebody's work.
     "--no-overwrite-ignore",
     "--end-of-options",
 ];
 
-/// Why git did not go forward.
+/// Reads git's message: why it did not fast-forward.
 fn why(err: &str) -> Left {
     let named: Vec<String> =
         err.lines().filter_map(|line| line.strip_prefix('\t')).map(str::to_owned).collect();
     let quoted = err.lines().find_map(|line| line.split_once("ntry '")?.1.split_once('\''));
-    match () {
-        () if !named.is_empty() => Left::InTheWay(named),
-        () if err.contains("index.lock") || err.contains(".lock': File exists") => Left::Busy,
-        () if err.contains("Not possible to fast-forward") => Left::Diverged,
-        () => match quoted {
-            Some((path, _)) => Left::InTheWay(vec![path.to_owned()]),
-            None => Left::Refused(err.lines().next().unwrap_or_default().to_owned()),
-        },
+    if !named.is_empty() {
+        Left::InTheWay(named)
+    } else if err.contains("index.lock") || err.contains(".lock': File exists") {
+        Left::Busy
+    } else if err.contains("Not possible to fast-forward") {
+        Left::Diverged
+    } else if let Some((path, _)) = quoted {
+        Left::InTheWay(vec![path.to_owned()])
+    } else {
+        Left::Refused(err.lines().next().unwrap_or_default().to_owned())
     }
 }

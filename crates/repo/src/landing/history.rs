@@ -4,11 +4,11 @@ use onus_core::commit::CommitId;
 
 use super::{Error, Lander, shown};
 
-/// So many tasks are named for one file.
+/// The most tasks that are named for one file.
 const MOST_TASKS: usize = 5;
 
 impl Lander {
-    /// The files that differ between a commit and a tree, from the repository's root. A renamed file is two.
+    /// The files that differ between a commit and a tree, relative to the repository's root. A renamed file counts as two.
     pub fn changed(&self, from: &CommitId, to: &str) -> Result<Vec<String>, Error> {
         let words = ["diff-tree", "-r", "-z", "--name-only", "--no-renames"];
         let out = self.git().words(&words).words(&[from.as_str(), to]).run()?;
@@ -16,12 +16,12 @@ impl Lander {
         Ok(names.map(shown).collect())
     }
 
-    /// The commit that two began at; None: they have nothing in common.
+    /// The merge base of two commits; None if they have no history in common.
     pub fn fork_of(&self, one: &CommitId, other: &CommitId) -> Option<CommitId> {
         self.git().words(&["merge-base", one.as_str(), other.as_str()]).line().ok()?.parse().ok()
     }
 
-    /// The tasks whose landing changed a file since a branch left the target, by the trailers of what landed; the newest first.
+    /// The tasks whose landing changed a file since a branch left the target, newest first. Read from the trailers of what landed.
     pub fn tasks_behind(&self, path: &str, branch: &CommitId, target: &CommitId) -> Vec<String> {
         let Some(fork) = self.fork_of(branch, target) else { return Vec::new() };
         let format = "--format=%(trailers:key=Onus-Task,valueonly,separator=%x20)";

@@ -1,15 +1,17 @@
-//! Two commits merged in memory: no checkout, no index and no reference is touched, and nothing but the commits decides.
+//! Merges two commits in memory: no checkout, index or reference is touched, and the result depends on the commits alone.
 //!
-//! **What decides.** `.gitattributes` are the target's (`--attr-source`), never those of a checkout, and the user's own
-//! (`core.attributesFile`) are left out; `info/attributes` of the repository still applies, since git has no way to leave it out.
-//! Settings that change how git merges are git's defaults. So a bare repository, a dirty checkout and another machine get the same tree.
+//! **What decides.** `.gitattributes` are read from the target (`--attr-source`), never from a checkout; the user's own
+//! (`core.attributesFile`) are left out. The repository's `info/attributes` still apply, since git cannot leave them out.
+//! Settings that change how git merges are fixed at git's defaults. So a bare repository, a dirty checkout and another machine
+//! all get the same tree.
 //!
-//! **Drivers.** `merge=union`, `merge=binary` and `-merge` in the target's `.gitattributes` are git's own, and apply. Any other name stands
-//! for a program in somebody's configuration, which is not run: the file is merged as text, as git does in every clone that has not
-//! configured that program. (`merge=ours` is such a name.)
+//! **Drivers.** `merge=union`, `merge=binary` and `-merge` in the target's `.gitattributes` are built into git and apply. Any other
+//! name refers to a program in somebody's configuration, which is not run: the file is merged as text, as git does in every
+//! clone that has not configured that program. (`merge=ours` is such a name.)
 //!
-//! **Union.** A conflict in the text of a regular file that a union glob covers is merged once more by `git merge-file --union`: the lines of
-//! both sides stay; where both only added lines, each keeps its place, and no line is there twice. Nothing else is: a file that one side deleted, two that were renamed to one name, a mode, a link, a submodule, a binary file remain conflicts.
+//! **Union.** A text conflict in a regular file that a union glob covers is merged again by `git merge-file --union`, which keeps the
+//! lines of both sides. Where both only added lines, each line keeps its place and none is duplicated. Everything else remains a
+//! conflict: a file that one side deleted, two files renamed to one name, a mode, a link, a submodule, a binary file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,10 +23,10 @@ use super::{Error, Lander, shown};
 use crate::git::{Call, GitError, MergeTree, drivers, merge_tree};
 use crate::rescue::spool::{self, Spool};
 
-/// A merge of many renamed files takes its time.
+/// Generous: a merge with many renamed files is slow.
 pub(super) const LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// What changes how git merges, at git's defaults. Converting programs would run for `merge.renormalize`.
+/// Every setting that changes how git merges, at git's default. `merge.renormalize` would run the configured filters.
 const SETTINGS: [&str; 8] = [
     "merge.renames=true",
     "merge.directoryRenames=conflict",
@@ -36,44 +38,44 @@ const SETTINGS: [&str; 8] = [
     "core.quotePath=false",
 ];
 
-/// Of so many conflicts it is found out how they came about.
+/// The most conflicts whose cause is looked into.
 const MOST_LOOKED_AT: usize = 50;
 
-/// In place of every configured driver: git's own merge of text. What is not text remains a conflict.
+/// Replaces every configured driver by git's own text merge. A file that is not text remains a conflict.
 const AS_TEXT: &str = "git merge-file --quiet --marker-size=%L %A %O %B || exit 1";
 
 /// Two commits, merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
     Clean(Merged),
-    /// What is left for somebody to decide; never empty.
+    /// What somebody has to resolve; never empty.
     Conflicts(Vec<Conflict>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     pub tree: String,
-    /// Files that would have been conflicts.
+    /// Files that would have been conflicts without a union merge.
     pub unions: Vec<Union>,
 }
 
-/// A file of which the lines of both sides were kept.
+/// A file whose lines were kept from both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
     pub path: String,
-    /// So many lines somebody would have had to look at.
+    /// The lines that somebody would have had to resolve.
     pub conflict_lines: u64,
 }
 
-/// A file that both sides changed so that git does not know what it should be.
+/// A file that both sides changed in ways that git cannot combine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub path: String,
     /// Git's word for it: `contents`, `modify/delete`, `rename/rename`, …
     pub kind: String,
-    /// What git says about it.
+    /// Git's message about it.
     pub says: String,
-    /// Lines between the marks, of both sides.
+    /// Lines between the conflict markers, both sides together.
     pub conflict_lines: u64,
     /// Both sides only added lines at its end.
     pub only_appended: bool,
@@ -86,22 +88,22 @@ struct Stage {
     object: String,
 }
 
-/// What git says of a merge, as it comes.
+/// The parsed output of `git merge-tree`.
 #[derive(Debug, Default)]
 struct Answer {
     tree: String,
     /// By path, then by stage: 1 the base, 2 the target, 3 the branch.
     stages: BTreeMap<Vec<u8>, BTreeMap<u8, Stage>>,
-    /// The paths of each conflict, its kind, and what git says.
+    /// The paths of each conflict, its kind, and git's message.
     conflicts: Vec<(Vec<Vec<u8>>, String, String)>,
 }
 
-/// A text's lines, each with its end.
+/// A text's lines, each with its line ending.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// What a side added before each line of the base, and behind the last; None: it did not only add.
+/// The lines that a side added before each line of the base and after the last; None if it did anything but add.
 fn added<'a>(base: &[&[u8]], side: &[&'a [u8]]) -> Option<Vec<Vec<&'a [u8]>>> {
     let mut gaps = vec![Vec::new()];
     let mut rest = base.iter();
@@ -118,8 +120,8 @@ fn added<'a>(base: &[&[u8]], side: &[&'a [u8]]) -> Option<Vec<Vec<&'a [u8]>>> {
     next.is_none().then_some(gaps)
 }
 
-/// Both sides of a text to which each only added lines: in every place first the target's, then the branch's. What both added in one place
-/// is there once. None: one of them did more than add.
+/// Combines two sides that each only added lines: in every place the target's lines come first, then the branch's. Lines that both
+/// added in one place appear once. None if either side did more than add.
 fn interleaved(base: &[u8], target: &[u8], branch: &[u8]) -> Option<Vec<u8>> {
     let ends = |text: &[u8]| text.is_empty() || text.ends_with(b"\n");
     if ![base, target, branch].into_iter().all(ends) {
@@ -140,13 +142,13 @@ fn interleaved(base: &[u8], target: &[u8], branch: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Lander {
-    /// What the target would be with the branch in it.
+    /// Merges the branch into the target.
     pub fn merge(&self, target: &CommitId, branch: &CommitId, union: &Scope) -> Result<Merge, Error> {
         self.check_git()?;
         self.three_way(target, None, target.as_str(), branch, union, LIMIT)
     }
 
-    /// The changes from `base` to `theirs` (from where both began, without one), brought into `ours`, by the attributes of `attributes`.
+    /// Applies the changes from `base` (by default the merge base) to `theirs` onto `ours`, using the attributes of commit `attributes`.
     pub(super) fn three_way(
         &self,
         attributes: &CommitId,
@@ -157,10 +159,10 @@ impl Lander {
         limit: Duration,
     ) -> Result<Merge, Error> {
         let spool = Spool::new(&self.own_folder())?;
-        // Asked each time: a driver that was configured a moment ago is not run either.
+        // Read again for each merge, so that a driver configured a moment ago is not run either.
         let drivers = drivers(&self.repository, LIMIT)?;
         let drivers: Vec<(String, &str)> = drivers.into_iter().map(|key| (key, AS_TEXT)).collect();
-        // Where drivers put their files.
+        // Drivers write their temporary files here.
         let call = self.git().within(spool.path()).overriding(&drivers).limit(limit);
         let call = call.word(format!("--attr-source={attributes}"));
         let call = SETTINGS.iter().fold(call, |call, setting| call.words(&["-c", setting]));
@@ -205,7 +207,7 @@ impl Lander {
         Ok(Merge::Clean(Merged { tree, unions: unions.collect() }))
     }
 
-    /// What either side gave a new name. Git does not say which of two files of one name were others before.
+    /// The paths that either side renamed a file to. For two files at one path, git does not report which of them were renamed.
     fn renamed(
         &self,
         base: Option<&CommitId>,
@@ -227,7 +229,7 @@ impl Lander {
         Ok(found)
     }
 
-    /// The content of the base, the target and the branch; nothing for one that has none.
+    /// The content in the base, the target and the branch; empty where the file is absent.
     fn sides(&self, stages: &BTreeMap<u8, Stage>) -> Result<[Vec<u8>; 3], Error> {
         let content = |stage| match stages.get(&stage) {
             Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run(),
@@ -236,14 +238,14 @@ impl Lander {
         Ok([content(1)?, content(2)?, content(3)?])
     }
 
-    /// Whether both sides left what was there as it was, and added to its end. Where it cannot be told it was not so: it is a hint.
+    /// Whether both sides only appended. Only a hint, so false if the contents cannot be read.
     fn is_appended(&self, stages: &BTreeMap<u8, Stage>) -> bool {
         self.sides(stages).is_ok_and(|[base, target, branch]| {
             base.ends_with(b"\n") && target.starts_with(&base) && branch.starts_with(&base)
         })
     }
 
-    /// The lines of both sides, as an object. None: it is not text.
+    /// Writes the lines of both sides as an object. None if it is not text.
     fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Stage>) -> Result<Option<String>, Error> {
         let folder = tempfile::tempdir_in(spool.path())?;
         let sides = self.sides(stages)?;
@@ -254,7 +256,7 @@ impl Lander {
         let outcome = self.git().within(folder.path()).words(&words).outcome()?;
         match outcome.status.success() {
             true => {
-                // Where both sides only added lines, each has its place; git's own union repeats what is between two of them.
+                // Git's own union duplicates the lines between two additions, so it is used only if a side did more than add.
                 let united = interleaved(&sides[0], &sides[1], &sides[2]).unwrap_or(outcome.out);
                 let words = ["hash-object", "-w", "--no-filters", "--stdin"];
                 Ok(Some(self.git().words(&words).input(&united).line()?))
@@ -263,7 +265,7 @@ impl Lander {
         }
     }
 
-    /// The same tree with other files in some places.
+    /// Returns the tree with some of its files replaced.
     fn tree_with(&self, spool: &Spool, tree: &str, files: &[(Vec<u8>, Stage)]) -> Result<String, Error> {
         let index = spool.path().join("index");
         let call = || -> Call<'_> { self.git().env("GIT_INDEX_FILE", &index).limit(LIMIT) };
@@ -276,13 +278,13 @@ impl Lander {
         Ok(call().words(&["write-tree"]).line()?)
     }
 
-    /// How many lines are between the marks that git left in each conflicting text.
+    /// Counts the lines between git's conflict markers in each conflicting text.
     fn conflict_lines(&self, answer: &Answer) -> BTreeMap<Vec<u8>, u64> {
         let texts = answer.stages.keys().filter(|path| answer.is_only_text(path) && !path.contains(&b'\n'));
         let texts: Vec<&Vec<u8>> = texts.collect();
         let names = texts.iter().flat_map(|path| [answer.tree.as_bytes(), b":", path, b"\n"].concat());
         let names: Vec<u8> = names.collect();
-        // A count is said, not decided by: where it cannot be had, there is none.
+        // Counts are only reported and nothing depends on them, so a failure is ignored.
         let out =
             self.git().words(&["cat-file", "--batch"]).input(&names).limit(LIMIT).run().unwrap_or_default();
         let (mut found, mut rest) = (BTreeMap::new(), out.as_slice());
@@ -305,14 +307,14 @@ fn unexpected(why: &str) -> Error {
 }
 
 impl Answer {
-    /// Whether both sides changed the text of this very file, and nothing else is the matter with it.
+    /// Whether a text conflict within this one file is its only conflict.
     fn is_only_text(&self, path: &[u8]) -> bool {
         let mut about =
             self.conflicts.iter().filter(|(paths, _, _)| paths.iter().any(|it| it == path)).peekable();
         about.peek().is_some() && about.all(|(paths, kind, _)| kind == "contents" && paths.len() == 1)
     }
 
-    /// What is left when these are settled, each file once.
+    /// The conflicts that remain without the settled files, one per path.
     fn without(
         &self,
         settled: &[(Vec<u8>, Stage)],
@@ -323,7 +325,7 @@ impl Answer {
         let of = |path: &[u8]| {
             let about = self.conflicts.iter().find(|(paths, _, _)| paths.iter().any(|it| it == path));
             let (kind, says) = about.map_or(("", ""), |(_, kind, says)| (kind, says));
-            // A file that cannot be where it was is called by its side: `src~HASH`.
+            // Git renames a file that cannot keep its path after its side: `src~HASH`.
             let name = shown(path);
             let side = name.rsplit_once('~').filter(|(_, side)| *side == ours || *side == theirs);
             Conflict {
@@ -335,7 +337,7 @@ impl Answer {
             }
         };
         let open = self.stages.keys().filter(|path| !is_settled(path));
-        // Some conflicts have no sides, such as one about where a renamed folder's files belong.
+        // Some conflicts have no stages, such as where the files of a renamed folder belong.
         let rest = self.conflicts.iter().filter(|(paths, _, _)| {
             !paths.iter().any(|path| is_settled(path) || self.stages.contains_key(path))
         });
@@ -350,7 +352,7 @@ impl Answer {
     }
 }
 
-/// The mode of a regular file that both sides have. None: it is something else, or the sides disagree.
+/// The merged mode of a regular file that both sides have. None if it is not a regular file, or the sides disagree.
 fn merged_mode(stages: &BTreeMap<u8, Stage>) -> Option<String> {
     let mode = |stage| stages.get(&stage).map(|stage| stage.mode.as_str());
     let (base, ours, theirs) = (mode(1), mode(2)?, mode(3)?);
@@ -393,7 +395,7 @@ fn read(out: &[u8]) -> Option<Answer> {
     is_hash.then_some(answer)
 }
 
-/// Lines of both sides between git's marks, without the marks.
+/// Counts the lines of both sides between git's conflict markers, excluding the markers.
 fn between_marks(content: &[u8]) -> u64 {
     let (mut count, mut is_inside) = (0, false);
     for line in content.split(|byte| *byte == b'\n') {
@@ -412,7 +414,7 @@ fn between_marks(content: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// As git writes it.
+    /// Writes an answer in git's format.
     fn written(answer: &Answer) -> Vec<u8> {
         let mut out = answer.tree.clone().into_bytes();
         out.push(0);

@@ -1,15 +1,16 @@
-//! Landing, the git side: a branch is brought into its target in memory, and the target moves in one step, undoing nobody (P10).
+//! Landing, the git side: merges a branch into its target in memory, then moves the target in one step without undoing anybody's
+//! work (P10).
 //!
-//! This module knows no store. What it needs to be told (the intended commit, from the ledger) its caller passes in; which of two
-//! landers may go on, the caller decides by its seat. What it promises holds whoever calls, and however many at once.
+//! This module knows no store. Its caller passes in what it needs from the ledger (the intended commit), and decides by its seat
+//! which of two landers may continue. The module's promises hold for any caller, and for any number of them at once.
 //!
 //! **The merge** ([`Lander::plan`], `merge.rs`) is a function of commits alone: git computes it without a checkout, by the target's own
 //! attributes, with git's default settings and without any program that a configuration names.
 //!
-//! **Where a target is** ([`Tip`], `refs.rs`). Usually that is `refs/heads/<target>`. While somebody has that branch checked out, it
+//! **Where a target is** ([`Tip`], `refs.rs`). Usually at `refs/heads/<target>`. While somebody has that branch checked out, it
 //! must not move under them: their index would still be the old commit's, and their next commit would take back what landed.
-//! Then only `refs/onus/landed/<target>` moves, and each checkout is brought forward by a fast-forward of its own (`forward.rs`). The target is the newer
-//! of the two; if somebody committed to the branch meanwhile, it is both, merged.
+//! In that case only `refs/onus/landed/<target>` moves, and each checkout is fast-forwarded on its own (`forward.rs`). The target is
+//! the newer of the two references; if somebody committed to the branch meanwhile, it is the merge of both.
 //!
 //! **An intent** is `refs/onus/landing/<id>`, at the commit that is to land. The one transaction that moves the target also deletes the
 //! intent at its exact value; settling deletes it, too. So of a lander and a settler exactly one succeeds, and a lander that
@@ -17,16 +18,17 @@
 //!
 //! | window | what a kill leaves | what settling does |
 //! | --- | --- | --- |
-//! | before the intent | objects that nothing refers to | nothing: git tidies them up |
+//! | before the intent | unreferenced objects | nothing: git collects them |
 //! | intent written, target not moved | the intent | deletes it: withdrawn |
-//! | target moved | nothing of ours | says landed, since the target contains the intended commit |
-//! | worktree and branch not taken away | both, and a note of it (`tidying.rs`) | nothing; whoever lands next goes on |
-//! | checkout not brought forward | a checkout that is behind | nothing; [`Lander::bring_forward`] goes on |
-//! | scratch worktree in use | the worktree and its journal | [`Lander::remove_leftovers`] takes both away |
+//! | target moved | nothing of ours | reports landed, since the target contains the intended commit |
+//! | worktree and branch not removed | both, and a note of it (`tidying.rs`) | nothing; the next lander continues |
+//! | checkout not brought forward | a checkout that is behind | nothing; [`Lander::bring_forward`] continues |
+//! | scratch worktree in use | the worktree and its journal | [`Worktrees::remove_scratches`] removes both |
 //!
-//! **Races that git leaves open**, each as small as one call of git. A branch that is checked out between the look and the move:
-//! looked for again right after the move, which is then taken back to `refs/onus/landed/`. A checkout that switches to another branch between the
-//! look and its fast-forward: that branch is fast-forwarded, if at all; nothing is lost. `docs/design/landing.md` tells all of them.
+//! **Races that git leaves open**, each as short as one call of git. If a branch is checked out between the check and the move, the
+//! second check right after the move finds that, and what landed is kept at `refs/onus/landed/` instead. If a checkout switches to
+//! another branch between the check and its fast-forward, that branch is fast-forwarded, if at all; nothing is lost.
+//! `docs/design/landing.md` describes all of them.
 
 mod behind;
 mod commit;
@@ -35,16 +37,14 @@ mod history;
 mod merge;
 mod refs;
 mod remote;
-mod scratch;
 mod there;
 mod tidying;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use onus_core::commit::CommitId;
+use onus_core::quote::counted;
 
 use crate::discover::Place;
 use crate::files::MAX_BYTES;
@@ -59,79 +59,46 @@ pub use forward::{Checkout, Forward, Left};
 pub use merge::{Conflict, Merge, Merged, Union};
 pub use refs::{Intended, Moved, Part, Settled, Tip, Tips};
 pub use remote::{Change, Fetched, Push};
-pub use scratch::Scratch;
 pub use tidying::{Leftover, Tidying};
 
-/// `--attr-source`, which makes the merge independent of checkouts.
+/// The first git with `--attr-source`, which makes the merge independent of checkouts.
 const NEEDED: (u32, u32) = (2, 43);
 
-/// Why nothing could be said or done. Outcomes that a lander must expect are no errors, but answers.
-#[derive(Debug)]
+/// Why an operation failed. Outcomes that a lander must expect are return values, not errors.
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
-    Git(GitError),
-    /// The installed git cannot merge without a checkout's attributes. What it calls itself.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The installed git is too old to merge without a checkout's attributes. Holds the version that it reports.
+    #[error(
+        "landing needs git {major}.{minor} or newer, and this is {0}: install a newer git",
+        major = NEEDED.0, minor = NEEDED.1
+    )]
     OldGit(String),
-    /// There is no such branch, or nothing is committed on it.
+    #[error("there is no branch {0} with a commit on it")]
     NoBranch(String),
-    /// Git has its name in another encoding than UTF-8: what it is shown as.
+    /// Holds the lossy form of the name.
+    #[error(
+        "the name of branch {0} is not UTF-8 text, and onus lands only branches whose name is: rename it with git branch -m"
+    )]
     NotText(String),
-    /// There is no remote of that name.
+    #[error("there is no remote called {0}: git remote lists those that there are")]
     NoRemote(String),
-    /// The branch's name is another's: that one is to be named.
+    /// The branch is a symbolic reference.
+    #[error("branch {0} is only another name of {1}: name that one")]
     Symbolic(String, String),
-    /// The user has not told git a name and an e-mail address.
+    #[error("git does not know who you are: set user.name and user.email (git config --global user.name …)")]
     NoIdentity,
-    /// A branch with merges cannot be replayed commit by commit: so many.
+    #[error("the branch has {}, so it cannot be replayed commit by commit: land it as a merge or a squash", counted(*.0, "merge commit"))]
     HasMerges(u64),
-    /// What is to land would take the target back.
+    /// It would take the target back.
+    #[error("what is to land does not contain the target")]
     NotAhead,
-    Io(std::io::Error),
-    /// A file of a commit that is not to be read: why.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A file of a commit is refused, for this reason.
+    #[error("{0}")]
     Unreadable(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Git(error) => error.fmt(f),
-            Error::OldGit(found) => {
-                let (major, minor) = NEEDED;
-                write!(f, "landing needs git {major}.{minor} or newer, and this is {found}: install a newer git")
-            }
-            Error::NoBranch(name) => write!(f, "there is no branch {name} with a commit on it"),
-            Error::NotText(name) => write!(
-                f,
-                "the name of branch {name} is not UTF-8 text, and onus lands only branches whose name is: rename it with git branch -m"
-            ),
-            Error::NoRemote(name) => write!(f, "there is no remote called {name}: git remote lists those that there are"),
-            Error::Symbolic(name, to) => write!(f, "branch {name} is only another name of {to}: name that one"),
-            Error::NoIdentity => f.write_str(
-                "git does not know who you are: set user.name and user.email (git config --global user.name …)",
-            ),
-            Error::HasMerges(count) => write!(
-                f,
-                "the branch has {count} merge {}, so it cannot be replayed commit by commit: land it as a merge or a squash",
-                if *count == 1 { "commit" } else { "commits" }
-            ),
-            Error::NotAhead => f.write_str("what is to land does not contain the target"),
-            Error::Io(error) => error.fmt(f),
-            Error::Unreadable(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<GitError> for Error {
-    fn from(error: GitError) -> Error {
-        Error::Git(error)
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Error {
-        Error::Io(error)
-    }
 }
 
 /// Brings branches of one repository into their targets.
@@ -142,7 +109,7 @@ pub struct Lander {
     answers: Arc<GitAnswers>,
 }
 
-/// What git was asked already. A commit keeps its tree; what is configured is taken for the same until [`Lander::afresh`].
+/// Cached answers of git. A commit's tree never changes; the configuration is assumed unchanged until [`Lander::without_cache`].
 #[derive(Debug, Default)]
 struct GitAnswers {
     trees: Mutex<BTreeMap<CommitId, String>>,
@@ -163,14 +130,14 @@ impl Lander {
         }
     }
 
-    /// The same, asking git again how it is configured: gates may have run since, or hours have passed.
-    pub fn afresh(&self) -> Lander {
+    /// A lander without cached answers, which reads git's configuration again: gates may have run since, or hours have passed.
+    pub fn without_cache(&self) -> Lander {
         Lander { answers: Arc::default(), ..self.clone() }
     }
 
-    /// The same for a caller who does not wait long for others who change worktrees.
-    pub fn impatient(&self) -> Lander {
-        Lander { worktrees: self.worktrees.impatient(), ..self.clone() }
+    /// A lander that waits only briefly for other processes that change worktrees.
+    pub fn with_short_wait(&self) -> Lander {
+        Lander { worktrees: self.worktrees.with_short_wait(), ..self.clone() }
     }
 
     pub fn worktrees(&self) -> &Worktrees {
@@ -181,11 +148,9 @@ impl Lander {
         self.repository.call()
     }
 
-    /// The commit that a name stands for (`refs/heads/x`, a hash). None: there is none.
+    /// The commit that a name (`refs/heads/x`, a hash) resolves to, if any.
     pub fn commit_of(&self, name: &str) -> Option<CommitId> {
-        let name = format!("{name}^{{commit}}");
-        let call = self.git().words(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).word(name);
-        call.line().ok()?.parse().ok()
+        self.repository.resolve(&format!("{name}^{{commit}}"))?.parse().ok()
     }
 
     pub fn tree_of(&self, commit: &CommitId) -> Result<String, Error> {
@@ -193,20 +158,19 @@ impl Lander {
         if let Some(tree) = trees().get(commit) {
             return Ok(tree.clone());
         }
-        let name = format!("{commit}^{{tree}}");
-        let call = self.git().words(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).word(name);
-        let tree = call.line().map_err(|_| no_commit(commit))?;
+        let tree = self.repository.resolve(&format!("{commit}^{{tree}}"));
+        let tree = tree.ok_or_else(|| GitError(format!("{commit} is not a commit here")))?;
         trees().insert(commit.clone(), tree.clone());
         Ok(tree)
     }
 
-    /// A commit that was just made of this tree.
+    /// Caches the tree of a commit that was just made.
     fn remember_tree(&self, commit: &CommitId, tree: &str) {
         let mut trees = self.answers.trees.lock().unwrap_or_else(PoisonError::into_inner);
         trees.insert(commit.clone(), tree.to_owned());
     }
 
-    /// Whether everything in `other` is in `commit`.
+    /// Whether `other` is an ancestor of `commit`, or the same.
     pub fn contains(&self, commit: &CommitId, other: &CommitId) -> Result<bool, Error> {
         if commit == other {
             return Ok(true);
@@ -220,13 +184,13 @@ impl Lander {
         }
     }
 
-    /// Whether the commits of `branch` are in `target`, themselves or by what they change: also after a squash or a rebase elsewhere, but
+    /// Whether the commits of `branch` are in `target`, themselves or by content: also after a squash or a rebase elsewhere, but
     /// not if that was reverted since.
     pub fn is_landed(&self, branch: &CommitId, target: &CommitId) -> Result<bool, Error> {
-        Ok(self.contains(target, branch)? || self.is_there_now(branch, target))
+        Ok(self.contains(target, branch)? || self.is_contained_now(branch, target))
     }
 
-    /// A small text file as a commit has it. None: it has none. What is read from there binds others, so it is no link.
+    /// Reads a small text file from a commit; None if the commit has no such file. A link is refused, since the content binds others.
     pub fn file_at(&self, commit: &CommitId, path: &str) -> Result<Option<String>, Error> {
         let unreadable = |why: &str| Err(Error::Unreadable(format!("{path}: {why}")));
         let words = ["ls-tree", "-z", "-l", "--full-tree", commit.as_str(), "--"];
@@ -260,22 +224,18 @@ impl Lander {
         if is_new_enough(found) { Ok(()) } else { Err(Error::OldGit(found.clone())) }
     }
 
-    /// The folder of our own files.
+    /// The folder of onus's own files.
     fn own_folder(&self) -> std::path::PathBuf {
         self.repository.common_dir().join("onus")
     }
 }
 
-/// Why there is no branch of this name: none at all, or git has it in bytes that are no text.
+/// The error for a branch that was not found: it does not exist, or its name is not UTF-8.
 pub fn no_branch(name: &str) -> Error {
     match name.contains(char::REPLACEMENT_CHARACTER) {
         true => Error::NotText(name.to_owned()),
         false => Error::NoBranch(name.to_owned()),
     }
-}
-
-fn no_commit(commit: &CommitId) -> Error {
-    Error::Git(GitError(format!("{commit} is not a commit here")))
 }
 
 /// `git version 2.43.0.rc1 (Apple Git-1)`
@@ -285,10 +245,9 @@ fn is_new_enough(version: &str) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= NEEDED
 }
 
-/// A path from git, in words.
+/// A path from git as text, lossily.
 fn shown(path: &[u8]) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    Path::new(std::ffi::OsStr::from_bytes(path)).to_string_lossy().into_owned()
+    String::from_utf8_lossy(path).into_owned()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Where a target is, what is about to land there, and the one step in which it moves.
+//! The references of a target, the intents to land there, and the one step in which the target moves.
 
 use std::time::Duration;
 
 use onus_core::commit::CommitId;
 use onus_core::scope::Scope;
 
-use super::forward::Out;
+use super::forward::CheckedOut;
 use super::merge::{Conflict, Merge};
 use super::{Error, Lander, no_branch};
 use crate::git::GitError;
@@ -13,19 +13,19 @@ use crate::git::GitError;
 /// Where intents are: `refs/onus/landing/<id>`.
 pub(super) const INTENTS: &str = "refs/onus/landing/";
 
-/// Where a target is that somebody has checked out.
+/// Where a target is while somebody has its branch checked out.
 pub(super) const LANDED: &str = "refs/onus/landed/";
 
-/// How often, and after which pause, a transaction is tried again whose references others had locked: ten seconds in all.
+/// Retries for a transaction whose references others had locked, and the pause between them: ten seconds in all.
 const TRIES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The references of a target, as they are.
+/// The references of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tips {
     /// `refs/heads/<target>`
     pub branch: CommitId,
-    /// `refs/onus/landed/<target>`, while the branch may not move.
+    /// `refs/onus/landed/<target>`: exists while the branch must not move.
     pub landed: Option<CommitId>,
 }
 
@@ -42,20 +42,20 @@ pub struct Tip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intended {
     Written,
-    /// There is one already, of a landing that is not settled.
+    /// One exists already, of a landing that is not settled.
     Taken,
 }
 
 /// What became of a step that moves a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It moved, exactly once. `checkouts`: somebody has the branch checked out, so it is to be brought forward.
+    /// It moved, exactly once. `checkouts`: somebody has the branch checked out, so it must be brought forward.
     Moved { checkouts: bool },
-    /// Somebody else moved it first; nothing was changed, and the intent stands.
+    /// Somebody else moved it first; nothing was changed, and the intent remains.
     TargetMoved,
     /// The intent was settled meanwhile; nothing was changed.
     IntentGone,
-    /// A branch that lands has moved; nothing was changed, and the intent stands.
+    /// A branch that is to land has moved; nothing was changed, and the intent remains.
     BranchMoved,
 }
 
@@ -63,7 +63,7 @@ pub enum Moved {
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     pub id: &'a str,
-    /// What its intent names.
+    /// The commit that its intent points to.
     pub commit: &'a CommitId,
     /// Its branch, and where that must still be.
     pub branch: Option<(&'a str, &'a CommitId)>,
@@ -108,7 +108,8 @@ impl Lander {
         Ok(Tips { branch, landed: find(&landed).and_then(commit) })
     }
 
-    /// What the next landing is built on. If the branch and what landed have diverged, both are merged; what does not fit is listed.
+    /// Returns what the next landing is built on. If the branch and what landed have diverged, both are merged; the inner error lists
+    /// their conflicts.
     pub fn tip(&self, target: &str, union: &Scope) -> Result<Result<Tip, Vec<Conflict>>, Error> {
         let tips = self.tips(target)?;
         let commit = match self.newest(&tips)? {
@@ -127,17 +128,16 @@ impl Lander {
         Ok(Ok(Tip { target: target.to_owned(), tips, commit }))
     }
 
-    /// The one that has everything. None: they have diverged.
+    /// The tip that contains the other one. None if they have diverged.
     fn newest(&self, tips: &Tips) -> Result<Option<CommitId>, Error> {
         let Some(landed) = &tips.landed else { return Ok(Some(tips.branch.clone())) };
-        Ok(match () {
-            () if self.contains(&tips.branch, landed)? => Some(tips.branch.clone()),
-            () if self.contains(landed, &tips.branch)? => Some(landed.clone()),
-            () => None,
-        })
+        if self.contains(&tips.branch, landed)? {
+            return Ok(Some(tips.branch.clone()));
+        }
+        Ok(self.contains(landed, &tips.branch)?.then(|| landed.clone()))
     }
 
-    /// Says what is about to land, where none is. `result` must be built on the target.
+    /// Writes an intent, unless there is one. `result` must contain the target.
     pub fn intend(&self, id: &str, result: &CommitId, tip: &Tip) -> Result<Intended, Error> {
         if !self.contains(result, &tip.commit)? {
             return Err(Error::NotAhead);
@@ -154,12 +154,12 @@ impl Lander {
         Err(busy())
     }
 
-    /// The commit that is about to land.
+    /// The commit that an intent points to, if there is one.
     pub fn intent(&self, id: &str) -> Result<Option<CommitId>, Error> {
         Ok(self.intents()?.into_iter().find(|(it, _)| it == id).map(|(_, commit)| commit))
     }
 
-    /// Every landing that is not settled.
+    /// The intents of all landings that are not settled.
     pub fn intents(&self) -> Result<Vec<(String, CommitId)>, Error> {
         let words = ["for-each-ref", "--format=%(objectname) %(refname)", INTENTS];
         let listed = self.git().words(&words).line()?;
@@ -170,12 +170,12 @@ impl Lander {
         Ok(found.collect())
     }
 
-    /// Moves the target to what was intended, if both are still what they were: all of it in one transaction, or nothing.
+    /// Moves the target to the intended commit if target and intent are unchanged: in one transaction, or not at all.
     pub fn move_target(&self, id: &str, tip: &Tip, result: &CommitId, message: &str) -> Result<Moved, Error> {
         self.move_together(&[Part { id, commit: result, branch: None }], tip, result, message)
     }
 
-    /// The same for several that land in one step, `result` being the last of them.
+    /// Moves the target for several tasks in one step; `result` is the commit of the last of them.
     pub fn move_together(
         &self,
         parts: &[Part<'_>],
@@ -201,7 +201,7 @@ impl Lander {
                 (false, Some(old)) => {
                     vec![Line::Update(&branch, result, &now.branch), Line::Delete(&landed, old)]
                 }
-                // Whoever commits to the branch meanwhile moves the target.
+                // A commit to the branch meanwhile moves the target, too, so its value is verified.
                 (true, None) => vec![Line::Verify(&branch, &now.branch), Line::Create(&landed, result)],
                 (true, Some(old)) => {
                     vec![Line::Verify(&branch, &now.branch), Line::Update(&landed, result, old)]
@@ -219,7 +219,7 @@ impl Lander {
                 Some(_) if heads.iter().any(|(name, head)| self.commit_of(name).as_ref() != Some(*head)) => {
                     return Ok(Moved::BranchMoved);
                 }
-                // Looked at again: either a value has changed, or somebody had a lock on it.
+                // Try again: a value has changed, or somebody had a lock.
                 Some(why) if is_locked(&why) || self.tips(&tip.target)? != now => std::thread::sleep(PAUSE),
                 Some(why) => return Err(Error::Git(GitError(why))),
             }
@@ -227,7 +227,7 @@ impl Lander {
         Err(busy())
     }
 
-    /// Whether every intent is still what it was.
+    /// Whether every intent still exists at its commit.
     fn all_stand(&self, parts: &[Part<'_>]) -> Result<bool, Error> {
         let there = self.intents()?;
         let stands =
@@ -235,8 +235,8 @@ impl Lander {
         Ok(parts.iter().all(stands))
     }
 
-    /// A branch that was checked out while it moved goes back to where that checkout has it; what landed is kept beside it. Says whether
-    /// there is a checkout.
+    /// Moves a branch that was checked out during the move back to the commit of that checkout, and keeps what landed at
+    /// `refs/onus/landed/`. Returns whether there is a checkout.
     fn take_back(&self, target: &str, before: &Tips, result: &CommitId) -> Result<bool, Error> {
         if self.checked_out(target)?.is_empty() {
             return Ok(false);
@@ -246,29 +246,30 @@ impl Lander {
         for _ in 0..TRIES {
             match self.transaction("onus: checked out meanwhile", &lines)? {
                 Some(why) if is_locked(&why) => std::thread::sleep(PAUSE),
-                // If the branch has moved on, it contains what landed, and so does that checkout.
+                // On any other failure the branch has moved on: it contains what landed, and so does that checkout.
                 _ => return Ok(true),
             }
         }
         Err(busy())
     }
 
-    /// Ends a landing: it has moved the target, or it never will. `intended`: the commit, where the caller knows it, for the landing whose
-    /// intent is gone since it succeeded.
+    /// Settles a landing: afterwards it either has moved the target or never will. `intended` is the commit, if the caller knows it;
+    /// it decides where the intent is gone because the landing succeeded.
     pub fn settle(&self, id: &str, target: &str, intended: Option<&CommitId>) -> Result<Settled, Error> {
         let reference = format!("{INTENTS}{id}");
         for _ in 0..TRIES {
             let intent = self.intent(id)?;
-            // The reference may be of another landing by now, of another target: it is ended, too, and tells nothing of this one.
+            // By now the reference may belong to another landing, even of another target. That one is ended, too, but says nothing
+            // about this one.
             let Some(commit) = intended.or(intent.as_ref()) else { return Ok(Settled::Withdrawn) };
             let is_there = self.is_in(target, commit)?;
             let settled = if is_there { Settled::Landed(commit.clone()) } else { Settled::Withdrawn };
             let Some(there) = &intent else { return Ok(settled) };
             match self.transaction("onus: settled", &[Line::Delete(&reference, there)])? {
                 None => return Ok(settled),
-                // A lander or another settler was faster, or is at it.
+                // A lander or another settler was faster, or holds the lock.
                 Some(why) if is_locked(&why) || self.intent(id)? != intent => {
-                    // What was intended is known from here on, also if the caller did not.
+                    // The intent is gone, but its commit was read above.
                     if intended.is_none() && self.intent(id)?.is_none() {
                         return self.settle(id, target, Some(commit));
                     }
@@ -280,7 +281,7 @@ impl Lander {
         Err(busy())
     }
 
-    /// Whether a target contains a commit, wherever the target is.
+    /// Whether a target contains a commit, in either of its references.
     pub fn is_in(&self, target: &str, commit: &CommitId) -> Result<bool, Error> {
         let tips = match self.tips(target) {
             Err(Error::NoBranch(_)) => return Ok(false),
@@ -290,14 +291,14 @@ impl Lander {
         Ok(is_beside == Some(true) || self.contains(&tips.branch, commit)?)
     }
 
-    /// Moves the branch itself to what landed: nobody has it checked out any more.
+    /// Moves the branch itself to what landed, once nobody has it checked out any more.
     pub(super) fn catch_up(&self, target: &str, tips: &Tips) -> Result<(), Error> {
         let Some(to) = &tips.landed else { return Ok(()) };
         let (branch, landed) = (format!("refs/heads/{target}"), format!("{LANDED}{target}"));
         let lines = [Line::Update(&branch, to, &tips.branch), Line::Delete(&landed, to)];
         match self.transaction("onus: brought forward", &lines)? {
             None => self.take_back(target, tips, to).map(drop),
-            // Somebody moved one of them: there is another time.
+            // Somebody moved one of them: a later call catches up.
             Some(_) => Ok(()),
         }
     }
@@ -310,20 +311,20 @@ impl Lander {
             let reference = format!("{LANDED}{target}");
             let branch = format!("refs/heads/{target}");
             let lines = [Line::Verify(&branch, &tips.branch), Line::Delete(&reference, landed)];
-            // One that moved on meanwhile is not behind.
+            // If it fails, a reference moved meanwhile, and a later call tidies up.
             drop(self.transaction("onus: brought forward", &lines)?);
         }
         Ok(())
     }
 
     /// The checkouts that a branch must not move under.
-    pub(super) fn checked_out(&self, target: &str) -> Result<Vec<Out>, Error> {
+    pub(super) fn checked_out(&self, target: &str) -> Result<Vec<CheckedOut>, Error> {
         super::forward::checked_out(self, target)
     }
 
-    /// None: all of it was done. Else why nothing was.
+    /// Runs a transaction. Returns None if all of it was done, else why nothing was.
     fn transaction(&self, message: &str, lines: &[Line<'_>]) -> Result<Option<String>, Error> {
-        // An explicit end: git must not take half of it for all of it if we are killed while we write.
+        // Explicit start and commit: if this process is killed while writing, git must not take half of the input for all of it.
         let mut input = b"start\0".to_vec();
         for line in lines {
             let text = match line {
@@ -341,7 +342,7 @@ impl Lander {
     }
 }
 
-/// Whether somebody else was at these references, rather than there being something wrong with them.
+/// Whether the references were locked by somebody else, rather than being wrong.
 fn is_locked(why: &str) -> bool {
     ["Unable to create", "unable to create lock", "cannot lock references"]
         .iter()

@@ -1,13 +1,13 @@
-//! A target that several machines share: the server has it, and each landing is built on what was fetched, and pushed with a lease.
+//! A target that several machines share lives on a server: each landing is built on what was fetched, and pushed with a lease.
 //!
-//! **Nothing is forced.** Every reference that a push changes names the exact value that it replaces, all of them change or none does
-//! (`--atomic`), and what replaces a commit contains it.
+//! **Nothing is forced.** A push names the exact old value of every reference that it changes, changes all of them or none
+//! (`--atomic`), and replaces a commit only by one that contains it.
 //!
-//! **The intent is on the server, too** ([`Lander::intend_at`]): the push that moves the target deletes it at its exact value, so that a lander that was
-//! stopped before its push moves nothing once another has settled its landing ([`Lander::settle_at`]).
+//! **The intent is on the server, too** ([`Lander::intend_at`]): the push that moves the target deletes it at its exact value, so a
+//! lander that was stopped before its push moves nothing once another has settled its landing ([`Lander::settle_at`]).
 //!
-//! Hooks of this repository are off, `pre-push` included: what lands has passed the gates. The server's own decide as ever, and their words are
-//! passed on.
+//! This repository's hooks are off, `pre-push` included: what lands has passed the gates. The server's own hooks run as usual, and
+//! their messages are passed on.
 
 use std::time::Duration;
 
@@ -17,40 +17,40 @@ use super::refs::INTENTS;
 use super::{Error, Intended, Lander, Moved, Part, Settled};
 use crate::git::GitError;
 
-/// What a server has.
+/// The state of a branch on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
     At(CommitId),
     /// The server has no such branch.
     NoBranch,
-    /// Why not.
+    /// The server could not be reached, for this reason.
     Unreachable(String),
 }
 
-/// A reference of the server, and what becomes of it.
+/// A change to a reference on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// `refs/heads/main`
     pub reference: String,
-    /// None: there must be none.
+    /// None: the reference must not exist.
     pub old: Option<CommitId>,
-    /// None: it is deleted.
+    /// None: the reference is deleted.
     pub new: Option<CommitId>,
 }
 
-/// What became of a push: of all its changes, since they are made together.
+/// The outcome of a push, which is the same for all its changes, since it is atomic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
     Pushed,
-    /// A reference was not what it was expected to be.
+    /// A reference did not have the expected old value.
     Moved,
-    /// The server did not want it: its own words.
+    /// The server refused it, with this message.
     Refused(String),
-    /// It did not answer, or not in time. It may have arrived all the same: fetch, and look.
+    /// The server did not answer, or not in time. The push may have arrived all the same: fetch, and look.
     Unreachable(String),
 }
 
-/// Of a reference that was not what the push expected, whoever found that out.
+/// Messages about a reference without the expected old value, from git here or on the server.
 const STALE: [&str; 8] = [
     "stale info",
     "fetch first",
@@ -63,7 +63,7 @@ const STALE: [&str; 8] = [
 ];
 
 impl Lander {
-    /// Asks a remote where its branch is, and gets what it has.
+    /// Fetches a branch from a remote, and returns where it is there.
     pub fn fetch_target(&self, remote: &str, branch: &str, limit: Duration) -> Result<Fetched, Error> {
         self.check_remote(remote)?;
         let ours = format!("refs/remotes/{remote}/{branch}");
@@ -99,7 +99,7 @@ impl Lander {
             Ok(outcome) => outcome,
             Err(GitError(why)) => return Ok(Push::Unreachable(why)),
         };
-        // `!<tab>FROM:TO<tab>[rejected] (why)`, and `=` for one that is so already, which git does not hold against a lease.
+        // `!<tab>FROM:TO<tab>[rejected] (why)`, and `=` for a reference that already has the new value, which passes a lease.
         let listed = String::from_utf8_lossy(&outcome.out).into_owned();
         let is_so = |change: &&Change| {
             let to = format!(":{}\t", change.reference);
@@ -114,7 +114,7 @@ impl Lander {
         }
         let refused: Vec<&str> = listed.lines().filter(|line| line.starts_with("!\t")).collect();
         let is_stale = |text: &str| STALE.iter().any(|words| text.contains(words));
-        // A server that finds out only at the end says so beside it.
+        // A server that notices only when it commits reports the reason on standard error.
         let at_the_end = refused.iter().any(|line| line.contains("atomic transaction failed"));
         if refused.iter().any(|line| is_stale(line)) || at_the_end && is_stale(&outcome.err) {
             return Ok(Push::Moved);
@@ -125,7 +125,7 @@ impl Lander {
         })
     }
 
-    /// Says on the server what is about to land there, where none is.
+    /// Writes an intent on the server, unless there is one.
     pub fn intend_at(
         &self,
         remote: &str,
@@ -141,25 +141,7 @@ impl Lander {
         })
     }
 
-    /// Moves the server's branch to what was intended, and deletes the intent with the same push.
-    pub fn move_target_at(
-        &self,
-        remote: &str,
-        id: &str,
-        branch: &str,
-        (old, result): (&CommitId, &CommitId),
-        limit: Duration,
-    ) -> Result<Result<Moved, Push>, Error> {
-        self.move_together_at(
-            remote,
-            &[Part { id, commit: result, branch: None }],
-            branch,
-            (old, result),
-            limit,
-        )
-    }
-
-    /// The same for several that land in one push, `result` being the last of them.
+    /// Moves the server's branch for some tasks, and deletes their intents, in one push. `result` is the commit of the last of them.
     pub fn move_together_at(
         &self,
         remote: &str,
@@ -193,7 +175,7 @@ impl Lander {
         Ok(Ok(Moved::TargetMoved))
     }
 
-    /// Ends a landing on a server: its branch has it, or never will.
+    /// Settles a landing on a server: afterwards its branch either has it or never will.
     pub fn settle_at(
         &self,
         remote: &str,
@@ -209,12 +191,12 @@ impl Lander {
         if let Some(there) = intent {
             let change = Change { reference: format!("{INTENTS}{id}"), old: Some(there), new: None };
             match self.push(remote, &[change], limit)? {
-                // Whoever was faster has ended it.
+                // Moved: somebody else has just ended it.
                 Push::Pushed | Push::Moved => {}
                 failed => return Ok(Err(failed)),
             }
         }
-        // The intent is gone: from here on the branch does not move to it any more.
+        // The intent is gone: from here on the branch cannot move to the intended commit.
         Ok(match self.fetch_target(remote, branch, limit)? {
             Fetched::At(tip) => match self.commit_of(intended.as_str()) {
                 Some(_) if self.contains(&tip, intended)? => Ok(Settled::Landed(intended.clone())),
@@ -225,7 +207,7 @@ impl Lander {
         })
     }
 
-    /// What the server says is about to land; or why it does not say.
+    /// The intent on the server, or why it could not be read.
     fn intent_at(
         &self,
         remote: &str,
@@ -244,14 +226,14 @@ impl Lander {
         })
     }
 
-    /// Only what the user configured is reached: a name, not an address.
+    /// Refuses anything but the name of a configured remote, such as an address.
     fn check_remote(&self, remote: &str) -> Result<(), Error> {
         let call = self.git().words(&["config", "--get", &format!("remote.{remote}.url")]);
         call.run().map(drop).map_err(|_| Error::NoRemote(remote.to_owned()))
     }
 }
 
-/// What the server said, as it said it; else what git says of it.
+/// The server's own messages, then git's reasons for the refused references.
 fn words_of_server(err: &str, refused: &[&str]) -> String {
     let said = err.lines().filter_map(|line| line.strip_prefix("remote:")).map(str::trim);
     let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();

@@ -1,8 +1,8 @@
-//! Whether a branch is in its target by what it changes, whatever its commits are called there.
+//! Whether a branch is in its target by content, whatever its commits are called there.
 //!
-//! A squash or a rebase gives commits another name. So nothing of a branch is lost with it if merging it would change nothing, if each
-//! of its commits is in the target as a patch, to the byte, or if all of them together are one commit there. It has landed only if
-//! it was not taken back since: a target into which it could be merged again, with a change, does not have it.
+//! A squash or a rebase gives commits another hash. So a branch can go without loss if merging it would change nothing, if each
+//! of its commits is in the target as a byte-identical patch, or if all of them together are one commit there. It counts as landed
+//! only if it was not reverted since: if merging it again would change the target, the target does not have it.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::Lander;
 use super::merge::Merge;
 use crate::git::Call;
 
-/// Comparing patches of a long history may take long: what is not known in time counts as not landed.
+/// Comparing the patches of a long history can take long. No answer in time counts as not landed.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What comes of merging a branch into a target that may have it.
+/// The result of merging a branch into a target that may contain it already.
 #[derive(PartialEq, Eq)]
 enum Again {
     Same,
@@ -25,20 +25,19 @@ enum Again {
 }
 
 impl Lander {
-    /// Whether nothing that the branch changes would be lost with it: all of it is in the target, or in its history. What cannot be
-    /// told would be.
+    /// Whether the branch can go without loss: all that it changes is in the target, or in its history. False if that is unknown.
     pub(crate) fn is_there(&self, tip: &CommitId, target: &CommitId) -> bool {
         self.merging_changes_nothing(tip, target)
             || self.is_there_by_patches(tip, target)
             || self.is_squashed(tip, target)
     }
 
-    /// Whether all that the branch changes is there now: what was reverted is not. What cannot be told is not.
-    pub(super) fn is_there_now(&self, tip: &CommitId, target: &CommitId) -> bool {
+    /// Whether all that the branch changes is in the target now, not reverted. False if that is unknown.
+    pub(super) fn is_contained_now(&self, tip: &CommitId, target: &CommitId) -> bool {
         match self.merged_again(tip, target) {
             Some(Again::Same) => true,
             Some(Again::Different) | None => false,
-            // The target has gone on where the branch changed it.
+            // The target has since changed the same places.
             Some(Again::Conflicts) => self.is_there_by_patches(tip, target) || self.is_squashed(tip, target),
         }
     }
@@ -47,7 +46,7 @@ impl Lander {
         self.merged_again(tip, target) == Some(Again::Same)
     }
 
-    /// None: that cannot be told.
+    /// None if it cannot be found out.
     fn merged_again(&self, tip: &CommitId, target: &CommitId) -> Option<Again> {
         self.check_git().ok()?;
         match self.three_way(target, None, target.as_str(), tip, &Scope::default(), LIMIT).ok()? {
@@ -57,17 +56,17 @@ impl Lander {
         }
     }
 
-    /// Each commit is there as a patch, byte for byte. One that changes nothing is nowhere else.
+    /// Whether each commit is there as a patch, byte for byte. An empty commit never is.
     pub(crate) fn is_there_by_patches(&self, tip: &CommitId, target: &CommitId) -> bool {
         let range = format!("{target}..{tip}");
-        // What a merge changed by itself is in no patch.
+        // No patch shows what a merge commit itself changed.
         let merges = self.git().words(&["rev-list", "--count", "--merges"]).word(&range).limit(LIMIT).line();
         let own = || patches(self.git().words(&["log", "--format=commit %H"]).words(&PATCH).word(&range));
         merges.is_ok_and(|merges| merges == "0")
             && own().is_some_and(|own| !own.is_empty() && self.has_all_of(target, tip, &own))
     }
 
-    /// All that the branch changes is one commit there.
+    /// Whether all that the branch changes is one commit there.
     fn is_squashed(&self, tip: &CommitId, target: &CommitId) -> bool {
         let squashed = || {
             let base = self.git().words(&["merge-base", target.as_str(), tip.as_str()]).line().ok()?;
@@ -86,7 +85,7 @@ impl Lander {
     }
 }
 
-/// How patches are written, whatever is configured.
+/// Fixes the format of patches, whatever is configured.
 const PATCH: [&str; 10] = [
     "--patch",
     "--binary",
@@ -100,7 +99,7 @@ const PATCH: [&str; 10] = [
     "--submodule=short",
 ];
 
-/// What each commit changes: its patch, to the byte, without where in a file that is. Git's own patch-ids leave out white space.
+/// Each commit's patch, byte for byte, without line numbers. Git's own patch-ids would ignore white space.
 fn patches(call: Call<'_>) -> Option<Vec<Vec<u8>>> {
     let out = call.limit(LIMIT).run().ok()?;
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -115,7 +114,7 @@ fn patches(call: Call<'_>) -> Option<Vec<Vec<u8>>> {
         match line {
             // Between commits, and after binary patches.
             b"\n" => {}
-            // Which file it was, and is: of a text, the lines say what changed.
+            // The hashes of the whole file: they count only for a binary file, since a text's lines show the change.
             _ if line.starts_with(b"index ") => index = line,
             _ if line.starts_with(b"GIT binary patch") => {
                 patch.extend_from_slice(index);

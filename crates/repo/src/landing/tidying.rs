@@ -1,21 +1,20 @@
-//! What is to go once a task has landed: its worktree and its branch, written down before the target moves.
+//! Notes of what to remove once a task has landed, its worktree and its branch, written before the target moves.
 //!
-//! Whoever lands takes both away afterwards. If it is killed in between, nothing else would tell them from a worktree that somebody
-//! keeps on purpose. So there is a small file for each, locked as long as the lander lives: one that nobody has locked
-//! was left by somebody who died, and whoever finds it goes on, by the same rules.
+//! The lander removes both after the move. If it is killed in between, nothing else distinguishes them from a worktree that
+//! somebody keeps on purpose. So there is a small file for each, locked as long as the lander lives: an unlocked one was left by
+//! a lander that died, and the next lander that finds it continues by the same rules.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use onus_core::commit::CommitId;
 use serde::{Deserialize, Serialize};
 
 use super::Lander;
-use crate::files::read_itself;
+use crate::files::{private_file, private_folder, read_itself};
 
-/// The branch of a task that is about to land, and where it is.
+/// The branch of a task that is about to land, and its commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     /// The task's uid and id.
@@ -25,7 +24,7 @@ pub struct Leftover {
     pub head: CommitId,
 }
 
-/// One that is written down, and locked by this process.
+/// A note on disk, locked by this process.
 #[derive(Debug)]
 pub struct Tidying {
     /// Locked while it is open.
@@ -34,9 +33,9 @@ pub struct Tidying {
 }
 
 impl Tidying {
-    /// It is gone, or stays for a reason that was said.
+    /// Deletes the note: worktree and branch are gone, or stay for a reason that was reported.
     pub fn done(self) {
-        // What stays is looked at once more by the next.
+        // If this fails, the next lander checks once more.
         drop(fs::remove_file(&self.path));
         drop(self.file);
     }
@@ -47,15 +46,13 @@ impl Lander {
         self.own_folder().join("tidying")
     }
 
-    /// Writes down what is to go. None: it cannot be, or somebody else is at it; then nobody goes on where we stop.
+    /// Notes what is to be removed. None if the note cannot be written or another process has it; then nobody continues after a kill.
     pub fn will_tidy(&self, leftover: &Leftover) -> Option<Tidying> {
         let write = || -> io::Result<Tidying> {
             let folder = self.tidying_folder();
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            private_folder(&folder)?;
             let path = folder.join(format!("{}.json", leftover.id));
-            let mut open = OpenOptions::new();
-            let mut file =
-                open.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let mut file = private_file(&path)?;
             file.try_lock()?;
             file.set_len(0)?;
             file.write_all(serde_json::to_string(leftover)?.as_bytes())?;
@@ -64,7 +61,7 @@ impl Lander {
         write().ok()
     }
 
-    /// What landers that died were about to take away.
+    /// The notes of landers that died.
     pub fn leftovers(&self) -> Vec<(Leftover, Tidying)> {
         let entries = fs::read_dir(self.tidying_folder()).into_iter().flatten().flatten();
         let found = entries.filter_map(|entry| {
@@ -74,7 +71,7 @@ impl Lander {
             let tidying = Tidying { file, path: path.clone() };
             match serde_json::from_str(&read_itself(&path).ok()?) {
                 Ok(leftover) => Some((leftover, tidying)),
-                // Never written whole: its target had not moved.
+                // Not completely written, so its target had not moved.
                 Err(_) => {
                     tidying.done();
                     None

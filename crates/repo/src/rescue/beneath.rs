@@ -1,4 +1,4 @@
-//! Files below a folder, reached step by step: no link on the way is followed, whoever puts one there meanwhile.
+//! Files below a folder, opened one path component at a time: no link is followed, even one that appears meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What is at a path, as git would record it.
+/// The content of a path, as git would record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     File { bytes: Vec<u8>, executable: bool },
     Link(Vec<u8>),
 }
 
-/// What was found at a path, before it is read.
+/// What is at a path, before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing, or a folder, or something below a link: git has no file there either.
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The folder that a path is in, and its name there. None: there is no such folder.
+/// Opens the folder that contains a path, and returns it with the name there. None if there is no such folder.
 fn parent<'p>(root: &Path, path: &'p Path, creates: bool) -> io::Result<Option<(OwnedFd, &'p OsStr)>> {
     let strange = || io::Error::other("a path leads out of the worktree");
     let mut names = path.components().map(|part| match part {
@@ -82,7 +82,7 @@ pub(crate) fn kind(root: &Path, path: &Path) -> io::Result<Kind> {
     })
 }
 
-/// What is there, if that is a file of at most so many bytes, or a link. None: it is not, or no longer.
+/// Reads a file of at most `max` bytes, or a link. None if it is neither, or is gone.
 pub(crate) fn read(root: &Path, path: &Path, max: u64) -> io::Result<Option<Content>> {
     let Some((folder, name)) = parent(root, path, false)? else { return Ok(None) };
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -107,7 +107,7 @@ pub(crate) fn read(root: &Path, path: &Path, max: u64) -> io::Result<Option<Cont
     }
 }
 
-/// Puts content at a path: as a whole, by a name that appears with it. What was there goes.
+/// Puts content at a path atomically, replacing what was there.
 pub(crate) fn put(root: &Path, path: &Path, content: &Content) -> io::Result<()> {
     let Some((folder, name)) = parent(root, path, true)? else {
         return Err(io::Error::from(io::ErrorKind::NotFound));
@@ -120,7 +120,7 @@ pub(crate) fn put(root: &Path, path: &Path, content: &Content) -> io::Result<()>
         Content::Link(target) => rustix::fs::symlinkat(OsStr::from_bytes(target), &folder, &new)?,
         Content::File { bytes, executable } => {
             let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            // As git makes files: the user's mask takes away what others may not.
+            // As git creates files: the user's umask restricts them.
             let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
             let mut file = File::from(rustix::fs::openat(&folder, &new, how, mode)?);
             let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -137,7 +137,7 @@ pub(crate) fn put(root: &Path, path: &Path, content: &Content) -> io::Result<()>
     Ok(named?)
 }
 
-/// Removes a file, and the folders above it that are empty then.
+/// Removes a file, and the folders above it that become empty.
 pub(crate) fn remove(root: &Path, path: &Path) -> io::Result<()> {
     let Some((folder, name)) = parent(root, path, false)? else { return Ok(()) };
     match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
@@ -165,7 +165,7 @@ impl Content {
         self.bytes().len() as u64
     }
 
-    /// How git records it.
+    /// The mode by which git records it.
     pub(crate) fn mode(&self) -> &'static str {
         match self {
             Content::File { executable: false, .. } => "100644",
@@ -174,7 +174,7 @@ impl Content {
         }
     }
 
-    /// None: git records something else by this mode.
+    /// None if the mode is of something else, such as a submodule.
     pub(crate) fn of_mode(mode: &str, bytes: Vec<u8>) -> Option<Content> {
         match mode {
             "100644" | "100664" => Some(Content::File { bytes, executable: false }),

@@ -1,4 +1,4 @@
-//! What is uncommitted in a worktree, by a copy of its index.
+//! Finds what is uncommitted in a worktree, using a copy of its index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,15 +12,15 @@ use onus_core::scope::Scope;
 use super::spool::{self, Spool};
 use super::{LeftOut, What, Why, beneath};
 use crate::discover::Place;
-use crate::git::{Call, GitError, Repository, filters};
+use crate::git::{Call, GitError, Repository, filters, git_dir_of};
 
-/// The longest that git may take to say which filters there are.
+/// The longest that git may take to list the filters.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// So many files are named to git; of more, all are listed.
+/// Up to this many files are named to git; if there are more, git lists all files.
 const MOST_NAMED: usize = 500;
 
-/// Every file is looked at whose state git does not know for certain, and only that one index is written.
+/// Git examines every file whose state it does not know for certain, and writes only that one index.
 const SETTINGS: [&str; 8] = [
     "core.trustctime=true",
     "core.checkStat=default",
@@ -28,7 +28,7 @@ const SETTINGS: [&str; 8] = [
     "core.protectNTFS=false",
     "core.protectHFS=false",
     "core.quotePath=false",
-    // What is kept survives a power cut.
+    // A rescue survives a power cut.
     "core.fsync=all",
     "core.precomposeUnicode=false",
 ];
@@ -40,20 +40,20 @@ pub(super) struct Entry {
     pub(super) object: String,
 }
 
-/// What differs from the commit. Paths are bytes, from the root.
+/// What differs from the commit. Paths are bytes, relative to the root.
 #[derive(Debug, Default)]
 pub(super) struct Dirt {
-    /// What is staged: None is a deletion.
+    /// What is staged; None is a deletion.
     pub(super) staged: BTreeMap<Vec<u8>, Option<Entry>>,
     /// The sides of conflicts, by stage.
     pub(super) stages: BTreeMap<(u8, Vec<u8>), Entry>,
-    /// Added by intention only.
+    /// Files that were added with `--intent-to-add` only.
     pub(super) intended: BTreeSet<Vec<u8>>,
-    /// What may differ from the index on disk.
+    /// Files that may differ from the index on disk.
     pub(super) suspects: BTreeSet<Vec<u8>>,
-    /// What the index has of a suspect, where it has one file.
+    /// The index entry of a path, unless it is a conflict.
     pub(super) index: BTreeMap<Vec<u8>, Entry>,
-    /// What is on disk, where that is not what is in the index. Filled in by [`super::object::spool`].
+    /// Files on disk that differ from the index. Filled in by [`super::object::spool`].
     pub(super) on_disk: BTreeMap<Vec<u8>, Option<Entry>>,
     pub(super) left_out: Vec<LeftOut>,
 }
@@ -77,27 +77,24 @@ pub(super) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A look at one worktree.
+/// An examination of one worktree.
 pub(super) struct Look<'p> {
     pub(super) place: &'p Place,
     git_dir: &'p Path,
-    /// A private folder for the copy of the index and what is read.
+    /// A private folder for the copies of the index and of files.
     pub(super) folder: Spool,
     filters: Vec<String>,
-    /// The commit that is checked out. None: nothing was committed yet.
+    /// The commit that is checked out. None if nothing was committed yet.
     pub(super) head: Option<String>,
     pub(super) empty_tree: String,
-    /// Whether the worktree's files say whether they are executable.
+    /// Whether the file system stores which files are executable.
     pub(super) has_modes: bool,
 }
 
 impl<'p> Look<'p> {
     pub(super) fn new(place: &'p Place) -> Result<Look<'p>, GitError> {
         let fail = |error: std::io::Error| GitError(error.to_string());
-        let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-        let (Some(repository), Some(git_dir)) = (repository, place.git_dir.as_deref()) else {
-            return Err(GitError("this is not a checkout".to_owned()));
-        };
+        let (repository, git_dir) = (Repository::of_checkout(place)?, git_dir_of(place)?);
         let ours = repository.common_dir().join("onus");
         let folder = Spool::new(&ours).map_err(fail)?;
         copy_index(&git_dir.join("index"), &folder.path().join("index")).map_err(fail)?;
@@ -114,12 +111,12 @@ impl<'p> Look<'p> {
         Ok(look)
     }
 
-    /// Git in that worktree, with the copy of its index.
+    /// A call of git in that worktree, with the copy of its index.
     pub(super) fn call<'a>(&self) -> Call<'a> {
         self.call_with("index")
     }
 
-    /// The same with another index in the private folder.
+    /// A call of git in that worktree, with another index in the private folder.
     pub(super) fn call_with<'a>(&self, index: &str) -> Call<'a> {
         let call = Call::in_worktree(&self.place.root, self.git_dir).without(&self.filters);
         let call =
@@ -127,12 +124,12 @@ impl<'p> Look<'p> {
         SETTINGS.iter().fold(call, |call, setting| call.words(&["-c", setting]))
     }
 
-    /// What to compare with: the commit, or nothing.
+    /// What to compare with: the commit, or the empty tree.
     pub(super) fn base(&self) -> &str {
         self.head.as_ref().unwrap_or(&self.empty_tree)
     }
 
-    /// Git in that worktree with its own index, which it may write.
+    /// A call of git in that worktree with its own index, which it may write.
     pub(super) fn call_on_own_index<'a>(&self) -> Call<'a> {
         let call = Call::in_worktree(&self.place.root, self.git_dir).without(&self.filters);
         let settings = SETTINGS.iter().filter(|setting| !setting.starts_with("core.splitIndex"));
@@ -140,7 +137,7 @@ impl<'p> Look<'p> {
         settings.fold(call, |call, setting| call.words(&["-c", setting]))
     }
 
-    /// As long as the names of objects are here.
+    /// The null object, in the repository's hash length.
     pub(super) fn no_object(&self) -> String {
         "0".repeat(self.empty_tree.len())
     }
@@ -153,14 +150,14 @@ impl<'p> Look<'p> {
         };
         let wanted = |path: &[u8]| is_wanted(what, path);
         let mut dirt = Dirt::default();
-        // Without the last, what is only intended to be added passes for a staged empty file.
+        // Without the last option, a file added with `--intent-to-add` would look like a staged empty file.
         let raw = ["--raw", "-z", "--no-renames", "--no-abbrev", "--ita-invisible-in-index"];
         let staged =
             ask(
                 &[&["diff-index", "--cached", "--ignore-submodules=none"], &raw[..], &[self.base()]].concat()
             )?;
         for (change, path) in changes(&staged).filter(|(_, path)| wanted(path)) {
-            // A conflict has no one content in the index: its sides follow.
+            // A conflict has no single content in the index; its sides are listed below.
             if change.status != b'U' {
                 let new = Entry { mode: change.mode.to_owned(), object: change.object.to_owned() };
                 dirt.staged.insert(path.to_vec(), Some(new).filter(|_| change.status != b'D'));
@@ -172,7 +169,7 @@ impl<'p> Look<'p> {
             }
             match stage {
                 0 => {
-                    // What git was told not to look at: a flag is no proof. What is not checked out is not there.
+                    // Flagged files may differ, although git was told to skip them. A file that is not checked out is absent.
                     let is_sparse = tag.eq_ignore_ascii_case(&b'S');
                     let is_there = || {
                         beneath::kind(&self.place.root, path_of(&path))
@@ -201,7 +198,7 @@ impl<'p> Look<'p> {
         let others = ask(&["ls-files", "-z", "--others", "--exclude-standard"])?;
         for path in others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             match path.strip_suffix(b"/") {
-                // Git lists a repository inside this one by its folder alone.
+                // Git lists a nested repository by its folder alone.
                 Some(folder) if is_near(what, folder) => dirt
                     .left_out
                     .push(LeftOut { path: path_of(folder).to_owned(), why: Why::NestedRepository }),
@@ -216,7 +213,7 @@ impl<'p> Look<'p> {
 
 const GITLINK: &str = "160000";
 
-/// The files that can be named to git, if that is all that is wanted.
+/// The names of the wanted files, if the scope consists of a few single files.
 fn named(what: What<'_>) -> Option<Vec<String>> {
     let What::Scope(scope) = what else { return None };
     let names: Option<Vec<String>> =
@@ -227,7 +224,7 @@ fn named(what: What<'_>) -> Option<Vec<String>> {
 fn is_wanted(what: What<'_>, path: &[u8]) -> bool {
     match what {
         What::All => true,
-        // A name that is not UTF-8 is reserved by what it looks like.
+        // A name that is not UTF-8 is reserved by its lossy form.
         What::Scope(scope) => scope.covers(&String::from_utf8_lossy(path)),
     }
 }
@@ -278,7 +275,7 @@ fn listed(out: &[u8]) -> impl Iterator<Item = (u8, Entry, u8, Vec<u8>)> {
     })
 }
 
-/// The time of the index tells git which files it must compare by content: the copy has it, too.
+/// Copies the index with its time, which tells git which files it must compare by content.
 fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut index = match File::open(from) {
         Ok(index) => index,

@@ -1,18 +1,18 @@
-//! Rescue: everything uncommitted in a worktree becomes a commit, without touching that worktree, its index or its times (P10).
+//! Rescue: turns everything uncommitted in a worktree into a commit, without touching that worktree, its index or its times (P10).
 //!
 //! **What a rescue is.** A commit whose tree is the worktree's files as they were on disk, byte for byte. Its parents are, in this order:
 //! the commit that was checked out; a commit whose tree is what was staged; and, if there was anything that no tree can
-//! hold, a commit with the sides of conflicts (`1/PATH`, `2/PATH`, `3/PATH`) and the files that were only intended to be added
-//! (`intent/PATH`). It is kept by a reference ([`REFERENCES`]), which belongs to no branch and no checkout.
+//! hold, a commit with the sides of conflicts (`1/PATH`, `2/PATH`, `3/PATH`) and the files that were added with `--intent-to-add`
+//! only (`intent/PATH`). It is kept by a reference ([`REFERENCES`]) that belongs to no branch and no checkout.
 //!
-//! **How it is made.** Git looks at a copy of the index (with its time, by which git tells what it has to compare), takes no lock and
-//! runs no filter. Changed files are read by steps that follow no link, spooled into a private folder, and hashed from there. So a
-//! worktree on which somebody works at the same time is not disturbed, and a file name can lead nowhere else.
+//! **How it is made.** Git examines a copy of the index (with its time, which tells git what to compare), takes no lock and
+//! runs no filter. Changed files are read without following links, copied into a private folder, and hashed from there. So
+//! somebody who works in the worktree at the same time is not disturbed, and a file name cannot lead elsewhere.
 //!
-//! **Nothing replaces a rescue.** A reference is only ever created. If it is there with the same content, that one is the rescue,
-//! as after a rescue that was interrupted; with another content, the new one gets a name of its own (`-2`, `-3`, …).
+//! **Nothing replaces a rescue.** A reference is only ever created. If it exists with the same content, as after an interrupted
+//! rescue, it is the rescue; with other content, the new rescue gets a name of its own (`-2`, `-3`, …).
 //!
-//! Left where it is, and listed: what is larger than the bounds, a nested repository (its files are its own), and what is no file.
+//! Left out, and listed: files over the size limits, nested repositories (their files are their own), and special files.
 
 pub mod beneath;
 mod look;
@@ -30,26 +30,26 @@ use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
 pub use restore::{
-    Brought, FileOf, bring_back, bring_back_what_fits, content, files_of, foresee, lay_out, stat,
+    FileOf, Restored, bring_back, bring_back_what_fits, content, files_of, foresee, restore_exactly, stat,
 };
 pub use spool::{left_behind, tidy};
 
 /// Where rescues are kept: `refs/onus/rescue/<id>/<token>`.
 pub const REFERENCES: &str = "refs/onus/rescue";
 
-/// How many rescues of one lease are told apart.
+/// The most rescues of one lease.
 const MOST_OF_ONE: usize = 100;
 
-/// What of a worktree is kept.
+/// Which files of a worktree are kept.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// Everything: the worktree is one task's own.
     All,
-    /// What these globs match: others work in that worktree, too.
+    /// What these globs match, if others work in that worktree, too.
     Scope(&'a Scope),
 }
 
-/// What is too large is left out.
+/// Files beyond these limits are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one file.
@@ -61,9 +61,9 @@ pub struct Limits {
 /// What was kept, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// None: there was nothing that could be kept.
+    /// None if there was nothing that could be kept.
     pub at: Option<KeptAt>,
-    /// The files that differ from the commit, in the worktree or in the index; from the root.
+    /// The files that differ from the commit, in the worktree or in the index; relative to the root.
     pub files: Vec<PathBuf>,
     pub left_out: Vec<LeftOut>,
 }
@@ -80,28 +80,18 @@ pub struct LeftOut {
     pub why: Why,
 }
 
-/// Why something was left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    TooLarge,
-    NestedRepository,
-    /// A pipe, a socket, a device.
-    Special,
-    Unreadable,
-}
-
-impl Why {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Why::TooLarge => "too_large",
-            Why::NestedRepository => "nested_repository",
-            Why::Special => "special",
-            Why::Unreadable => "unreadable",
-        }
+onus_core::spelled! {
+    /// Why something was left out.
+    Why {
+        TooLarge = "too_large",
+        NestedRepository = "nested_repository",
+        /// A pipe, a socket, a device.
+        Special = "special",
+        Unreadable = "unreadable",
     }
 }
 
-/// Keeps what is uncommitted in a worktree. Nothing is made where nothing is.
+/// Keeps what is uncommitted in a worktree. Without anything uncommitted, it creates nothing.
 pub fn keep(
     place: &Place,
     what: What<'_>,
@@ -123,7 +113,7 @@ pub fn keep(
             loop {
                 match create(&look, &free, &commit) {
                     Ok(()) => break KeptAt { reference: free, commit },
-                    // Somebody else was faster: theirs may be the same.
+                    // Another process was faster; its rescue may be the same.
                     Err(error) => match found(&look, reference, &trees)? {
                         Found::Same(at) => break at,
                         Found::Free(next) if next != free => free = next,
@@ -136,7 +126,7 @@ pub fn keep(
     Ok(Kept { at: Some(at), files: dirt.files(), left_out: dirt.left_out })
 }
 
-/// What is on a worktree's disk as a tree, what git ignores apart. An error names a file that it could not have.
+/// A worktree's files on disk as a tree, without ignored ones. The error names a file that could not be read.
 pub(crate) fn tree_on_disk(place: &Place, limits: Limits) -> Result<String, GitError> {
     let look = look::Look::new(place)?;
     let mut dirt = look.uncommitted(What::All)?;
@@ -150,7 +140,7 @@ pub(crate) fn tree_on_disk(place: &Place, limits: Limits) -> Result<String, GitE
 
 enum Found {
     Same(KeptAt),
-    /// The first name that is free.
+    /// The first free name.
     Free(String),
 }
 
@@ -170,14 +160,14 @@ fn found(look: &look::Look<'_>, reference: &str, trees: &object::Trees) -> Resul
     Err(GitError(format!("there are {MOST_OF_ONE} rescues below {reference} already")))
 }
 
-/// Compare and swap: only where there is none.
+/// Creates a reference, unless it exists.
 fn create(look: &look::Look<'_>, reference: &str, commit: &str) -> Result<(), GitError> {
     let none = "0".repeat(commit.len());
     let args = ["update-ref", "--no-deref", "--end-of-options", reference, commit, &none];
     look.call().words(&args).run().map(drop)
 }
 
-/// The rescues that a repository has: reference and commit.
+/// The rescues in a repository.
 pub fn list(repository: &Repository) -> Result<Vec<KeptAt>, GitError> {
     let args = ["for-each-ref", "--format=%(objectname) %(refname)", "--end-of-options", REFERENCES];
     let out = repository.call().words(&args).run()?;
@@ -189,7 +179,7 @@ pub fn list(repository: &Repository) -> Result<Vec<KeptAt>, GitError> {
     Ok(at.collect())
 }
 
-/// Lets go of a rescue, if its reference is still what it was. Its content goes when git tidies up.
+/// Deletes a rescue's reference, if it is unchanged. Git collects the content later.
 pub fn forget(repository: &Repository, at: &KeptAt) -> Result<(), GitError> {
     let KeptAt { reference, commit } = at;
     let args = ["update-ref", "--no-deref", "-d", "--end-of-options", reference, commit];

@@ -1,4 +1,4 @@
-//! From what is uncommitted to objects: files to blobs, blobs to trees, trees to a commit.
+//! Writes what is uncommitted as objects: files to blobs, blobs to trees, trees to a commit.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::beneath::{self, Content, Kind};
 use super::look::{Dirt, Entry, Look, path_of};
 use super::{LeftOut, Limits, Why, spool};
-use crate::git::GitError;
+use crate::git::{GitError, quoted};
 
 /// The trees of a rescue, and the commit that was checked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,14 +14,14 @@ pub(super) struct Trees {
     head: Option<String>,
     on_disk: String,
     staged: String,
-    /// What no tree can hold.
+    /// What an ordinary tree cannot hold: conflicts and intended additions.
     rest: Option<String>,
 }
 
-/// What is checked out where nothing was committed yet.
+/// The message of the commit that represents a worktree without any commit.
 const UNBORN: &str = "nothing was committed yet\n";
 
-/// Reads every suspect, and has git keep its content.
+/// Reads every suspect, and writes its content as an object.
 pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<(), GitError> {
     let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
     for path in &dirt.suspects {
@@ -41,7 +41,7 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
             Err(_) => dirt.left_out.push(left_out(Why::Unreadable)),
         }
     }
-    // The smallest first: so most files are kept.
+    // Smallest first, so that as many files as possible are kept.
     kept.sort();
     let mut total = 0_u64;
     let mut spooled: Vec<(Vec<u8>, &'static str, PathBuf)> = Vec::with_capacity(kept.len());
@@ -62,17 +62,17 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
         let copy = look.folder.path().join(spooled.len().to_string());
         spool::write(&copy, content.bytes()).map_err(|error| GitError(error.to_string()))?;
         let mode = match (&content, dirt.index.get(&path)) {
-            // The file system cannot say, so the index does.
+            // The file system does not store the mode, so the index decides.
             (Content::File { .. }, Some(entry)) if !look.has_modes && entry.mode == "100755" => "100755",
             (Content::File { .. }, _) if !look.has_modes => "100644",
             (content, _) => content.mode(),
         };
         spooled.push((path, mode, copy));
     }
-    let paths: Vec<u8> = spooled.iter().flat_map(|(_, _, copy)| quoted(copy)).collect();
+    let paths: String = spooled.iter().map(|(_, _, copy)| quoted(copy) + "\n").collect();
     if !paths.is_empty() {
         let args = ["hash-object", "-w", "--no-filters", "--stdin-paths"];
-        let out = look.call().words(&args).input(&paths).run()?;
+        let out = look.call().words(&args).input(paths.as_bytes()).run()?;
         let objects = String::from_utf8_lossy(&out).into_owned();
         if objects.lines().count() != spooled.len() {
             return Err(GitError("it did not hash every file".to_owned()));
@@ -88,28 +88,13 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
     Ok(())
 }
 
-/// What git would call this content.
+/// The object name that git would give this content.
 pub(super) fn name_of(look: &Look<'_>, content: &Content) -> Result<String, GitError> {
     look.call().words(&["hash-object", "--no-filters", "--stdin"]).input(content.bytes()).line()
 }
 
 fn is_conflict(dirt: &Dirt, path: &[u8]) -> bool {
     (1..=3).any(|stage| dirt.stages.contains_key(&(stage, path.to_vec())))
-}
-
-/// A path of ours on a line of its own, as git reads it.
-fn quoted(path: &std::path::Path) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut line = vec![b'"'];
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'"' | b'\\' => line.extend([b'\\', *byte]),
-            0x20..=0x7e => line.push(*byte),
-            byte => line.extend(format!("\\{byte:03o}").bytes()),
-        }
-    }
-    line.extend(b"\"\n");
-    line
 }
 
 pub(super) fn trees(look: &Look<'_>, dirt: &Dirt) -> Result<Trees, GitError> {
@@ -144,7 +129,7 @@ pub(super) fn trees(look: &Look<'_>, dirt: &Dirt) -> Result<Trees, GitError> {
     Ok(Trees { head: look.head.clone(), on_disk, staged, rest })
 }
 
-/// The one tree of what is on disk.
+/// Only the tree of what is on disk.
 pub(super) fn on_disk(look: &Look<'_>, dirt: &Dirt) -> Result<String, GitError> {
     trees(look, dirt).map(|trees| trees.on_disk)
 }
@@ -153,7 +138,7 @@ fn below(folder: &str, path: &[u8]) -> Vec<u8> {
     [folder.as_bytes(), b"/", path].concat()
 }
 
-/// Removals come first: what becomes a folder was a file.
+/// The input of `update-index --index-info`. Removals come first, since a file may have become a folder.
 pub(super) fn index_info(look: &Look<'_>, entries: &BTreeMap<Vec<u8>, Option<Entry>>) -> Vec<u8> {
     let line = |head: String, path: &[u8]| [head.as_bytes(), b"\t", path, b"\0"].concat();
     let removed = entries.iter().filter(|(_, entry)| entry.is_none());
@@ -188,7 +173,7 @@ pub(super) fn commit(look: &Look<'_>, trees: &Trees, message: &str) -> Result<St
     commit(&trees.on_disk, &parents, message)
 }
 
-/// The trees of a rescue that is there. None: it is none.
+/// The trees of an existing rescue. None if the commit is not a rescue.
 pub(super) fn trees_of(look: &Look<'_>, commit: &str) -> Result<Option<Trees>, GitError> {
     let args = ["log", "-1", "--no-show-signature", "--format=%T %P", "--end-of-options", commit, "--"];
     let of = look.call().words(&args).line()?;

@@ -1,4 +1,4 @@
-//! What is in the way of files that are brought back: by what is on disk, whatever git thinks of it.
+//! What is in the way of files that are brought back, judged by what is on disk rather than by git's index.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -11,20 +11,20 @@ use super::look::{Dirt, Entry, Look, path_of};
 use super::object;
 use crate::git::GitError;
 
-/// By path, what the commit has and what is in the rescue.
+/// By path: the entry in the commit, and the one in the rescue.
 pub(super) type Changes = BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>;
 
-/// What a path has now.
+/// The current state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Now {
-    /// What is in the rescue.
+    /// It has what is in the rescue.
     Same,
-    /// Nothing, or what the commit has: nothing is lost.
+    /// It has nothing, or what the commit has, so nothing is lost by writing.
     Free,
     InTheWay,
 }
 
-/// A look at everything that is to be written, before any of it is.
+/// Checks all files that are to be written, before any of them is.
 pub(super) struct Ahead<'a> {
     pub(super) look: &'a Look<'a>,
     pub(super) dirt: &'a Dirt,
@@ -61,13 +61,13 @@ impl Ahead<'_> {
         if self.is(&content, new.as_ref())? {
             return Ok(Now::Same);
         }
-        // A file may differ from what is committed only in how git checks it out, such as in its line ends.
+        // A committed file may look different on disk only because of how git checks it out, such as its line endings.
         let is_clean = || self.dirt.index.get(path) == old.as_ref() && !self.dirt.suspects.contains(path);
         let is_committed = old.is_some() && (self.is(&content, old.as_ref())? || is_clean());
         Ok(if is_committed { Now::Free } else { Now::InTheWay })
     }
 
-    /// None: nothing is there.
+    /// None if nothing is there.
     fn lstat(&self, path: &Path) -> Result<Option<Metadata>, GitError> {
         match self.look.place.root.join(path).symlink_metadata() {
             Ok(at) => Ok(Some(at)),
@@ -76,12 +76,12 @@ impl Ahead<'_> {
         }
     }
 
-    /// Whether a file goes, if it may: that is judged by itself.
+    /// Whether the rescue removes this file. Whether that is allowed is checked separately.
     fn goes(&self, path: &Path) -> bool {
         self.changes.get(path.as_os_str().as_bytes()).is_some_and(|(_, new)| new.is_none())
     }
 
-    /// Whether a folder has only files that go, and so goes with them.
+    /// Whether a folder has only files that the rescue removes, so that it disappears with them.
     fn empties(&self, folder: &Path) -> Result<bool, GitError> {
         let mut is_empty = true;
         let entries = fs::read_dir(self.look.place.root.join(folder)).map_err(|e| failed(folder, &e))?;
@@ -94,11 +94,11 @@ impl Ahead<'_> {
             }
             is_empty = false;
         }
-        // An empty one goes with nothing.
+        // A folder that is empty already stays.
         Ok(!is_empty)
     }
 
-    /// Whether content is what an entry says, byte for byte.
+    /// Whether content is that of an entry, byte for byte.
     fn is(&self, content: &Content, entry: Option<&Entry>) -> Result<bool, GitError> {
         let Some(entry) = entry.filter(|entry| entry.mode == content.mode()) else { return Ok(false) };
         Ok(object::name_of(self.look, content)? == entry.object)

@@ -1,4 +1,4 @@
-//! Bringing a rescue back: into a clean worktree exactly as it was, or file by file where nothing is overwritten.
+//! Restores a rescue: exactly as it was into a clean worktree, or file by file without overwriting anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,46 +10,46 @@ use super::{Limits, What, object};
 use crate::discover::Place;
 use crate::git::{GitError, Repository};
 
-/// So many files are named to git at once.
+/// The most files that are named to git at once.
 pub(super) const MOST_NAMED: usize = 500;
 
-/// A file of a rescue: what the commit had of it, and what was on disk.
+/// A file of a rescue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOf {
     pub path: PathBuf,
-    /// Whether it is there in the rescue; else it had been deleted.
+    /// Whether the rescue has it; otherwise it had been deleted.
     pub is_there: bool,
-    /// Whether something else was staged than what was on disk.
+    /// Whether its staged content differs from what was on disk.
     pub is_staged_otherwise: bool,
-    /// Whether it was a conflict that nobody had resolved yet.
+    /// Whether it was an unresolved conflict.
     pub is_conflict: bool,
 }
 
-/// What became of the files that were to be brought back.
+/// The outcome for the files that were to be brought back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Brought {
+pub struct Restored {
     pub written: Vec<PathBuf>,
     pub removed: Vec<PathBuf>,
-    /// What was there as it is in the rescue.
+    /// Files that already are as in the rescue.
     pub same: Vec<PathBuf>,
-    /// Content that was in the index alone, and is not written: the file, and what git calls it.
+    /// Content that was only in the index, and is not written: the file, and git's name for the content.
     pub only_staged: Vec<(PathBuf, String)>,
-    /// In the way: nothing was written because of these.
+    /// Files in the way that have uncommitted changes.
     pub uncommitted: Vec<PathBuf>,
-    /// Committed differently since.
+    /// Files in the way that were committed differently since.
     pub committed: Vec<PathBuf>,
 }
 
-impl Brought {
+impl Restored {
     pub fn is_refused(&self) -> bool {
         !self.uncommitted.is_empty() || !self.committed.is_empty()
     }
 }
 
-/// A rescue, read.
+/// The content of a rescue.
 struct Rescue {
     head: String,
-    /// What differs from the commit: by path, what the commit has and what is in the rescue.
+    /// What differs from the commit.
     on_disk: Changes,
     staged: Changes,
     /// The sides of conflicts, by stage.
@@ -91,10 +91,8 @@ impl Rescue {
         }
         Ok(rescue)
     }
-}
 
-impl Rescue {
-    /// The content that is in the index of a rescue and not on its disk. `commit` is the rescue's.
+    /// The content that is in the rescue's index but not on its disk. `commit` is the rescue's.
     fn only_staged(&self, commit: &str) -> Vec<(PathBuf, String)> {
         let named = |parent: u8, folder: &str, path: &[u8]| {
             let path = path_of(path);
@@ -129,7 +127,7 @@ pub fn files_of(repository: &Repository, commit: &str) -> Result<Vec<FileOf>, Gi
     Ok(all.into_iter().map(file).collect())
 }
 
-/// How much differs from the commit, for people.
+/// A summary for people of what differs from the commit.
 pub fn stat(repository: &Repository, commit: &str) -> Result<String, GitError> {
     let first = format!("{commit}^1");
     let args = ["diff-tree", "-r", "--stat", "--summary", "--no-ext-diff", "--no-textconv", "--no-renames"];
@@ -137,7 +135,7 @@ pub fn stat(repository: &Repository, commit: &str) -> Result<String, GitError> {
     Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
 }
 
-/// The content of one file of a rescue. None: it has none there.
+/// The content of one file of a rescue, if it has it.
 pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
     let out = repository
         .call()
@@ -149,28 +147,28 @@ pub fn content(repository: &Repository, commit: &str, path: &Path) -> Result<Opt
     Ok(blobs(repository, &entries)?.pop())
 }
 
-/// Brings files back: in place, where nothing is overwritten that is committed nowhere or that was committed since; or into a
-/// folder of their own. All of them or none. Without `only`: all.
+/// Brings files back, all of them or none: in place, without overwriting anything that is uncommitted or was committed since, or
+/// into the folder `to`. `only` selects a file or a folder.
 pub fn bring_back(
     place: &Place,
     commit: &str,
     only: Option<&Path>,
     to: Option<&Path>,
-) -> Result<Brought, GitError> {
+) -> Result<Restored, GitError> {
     bring(place, commit, only, to, Writes::AllOrNone)
 }
 
-/// What bringing files back in place would come to. Nothing is written.
-pub fn foresee(place: &Place, commit: &str, only: Option<&Path>) -> Result<Brought, GitError> {
+/// What bringing files back in place would do, without writing anything.
+pub fn foresee(place: &Place, commit: &str, only: Option<&Path>) -> Result<Restored, GitError> {
     bring(place, commit, only, None, Writes::Nothing)
 }
 
-/// Brings back, in place, every file that overwrites nothing; the others are named.
-pub fn bring_back_what_fits(place: &Place, commit: &str) -> Result<Brought, GitError> {
+/// Brings back, in place, every file that overwrites nothing; the others are reported.
+pub fn bring_back_what_fits(place: &Place, commit: &str) -> Result<Restored, GitError> {
     bring(place, commit, None, None, Writes::WhatFits)
 }
 
-/// What is written where something is in the way of a file.
+/// What is written if something is in the way of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writes {
     Nothing,
@@ -184,9 +182,8 @@ fn bring(
     only: Option<&Path>,
     to: Option<&Path>,
     writes: Writes,
-) -> Result<Brought, GitError> {
-    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+) -> Result<Restored, GitError> {
+    let repository = Repository::of_checkout(place)?;
     let rescue = Rescue::read(&repository, commit)?;
     let is_named = |path: &Path| only.is_none_or(|only| path.starts_with(only));
     let is_wanted = |path: &[u8]| is_named(path_of(path));
@@ -197,7 +194,7 @@ fn bring(
         .filter(|(path, sides)| is_wanted(path) && is_file(sides))
         .collect();
     let look = Look::new(place)?;
-    let mut brought = Brought { only_staged: rescue.only_staged(commit), ..Brought::default() };
+    let mut brought = Restored { only_staged: rescue.only_staged(commit), ..Restored::default() };
     brought.only_staged.retain(|(path, _)| is_named(path));
     let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
     if let Some(folder) = to {
@@ -230,7 +227,7 @@ fn bring(
     Ok(brought)
 }
 
-/// What the commit that is checked out has of these files.
+/// The entries of these files in the commit that is checked out.
 fn head_entries(look: &Look<'_>, wanted: &Changes) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
     let paths: Vec<&Vec<u8>> = wanted.keys().collect();
     let mut entries = BTreeMap::new();
@@ -245,11 +242,10 @@ fn head_entries(look: &Look<'_>, wanted: &Changes) -> Result<BTreeMap<Vec<u8>, E
     Ok(entries)
 }
 
-/// Lays a rescue out exactly, index and files, in a clean worktree that has the same commit checked out.
-pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
+/// Restores a rescue exactly, index and files, in a clean worktree that has the same commit checked out.
+pub fn restore_exactly(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     let look = Look::new(place)?;
-    let repository = Repository::new(place).map_err(|foreign| GitError(foreign.to_string()))?;
-    let repository = repository.ok_or_else(|| GitError("this is not a checkout".to_owned()))?;
+    let repository = Repository::of_checkout(place)?;
     let rescue = Rescue::read(&repository, commit)?;
     let is_base = match &look.head {
         Some(head) => *head == rescue.head,
@@ -270,7 +266,7 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     if !dirt.is_clean() {
         return Err(GitError("the worktree has uncommitted changes".to_owned()));
     }
-    // Ignored files are not dirt, and lost all the same.
+    // Ignored files do not make a worktree dirty, but would be lost all the same.
     let wanted: Changes = rescue.on_disk.clone().into_iter().filter(|(_, sides)| is_file(sides)).collect();
     let ahead = Ahead { look: &look, dirt: &dirt, changes: &wanted };
     let mut files: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
@@ -284,7 +280,7 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
         }
     }
     write_to(&repository, &place.root, &files, look.folder.path())?;
-    // Only now the index: what it says is there, is there.
+    // The index comes last, so that it never names a file that is not there.
     let staged = rescue.staged.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect();
     let mut info = object::index_info(&look, &staged);
     let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
@@ -305,7 +301,7 @@ pub fn lay_out(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitError> {
     Ok(all.into_iter().map(|file| file.path).collect())
 }
 
-/// Neither before nor after a repository of its own.
+/// Whether neither side is a submodule.
 fn is_file((old, new): &(Option<Entry>, Option<Entry>)) -> bool {
     !is_gitlink(old) && !is_gitlink(new)
 }

@@ -1,6 +1,6 @@
-//! The private folder of a running rescue: copies of an index and of files, locked as long as it is in use.
+//! The private folder of a running rescue, with copies of an index and of files. It is locked while it is in use.
 //!
-//! The kernel lets go of the lock when its process ends, however it ends. A folder that nobody has locked was left behind.
+//! The kernel releases the lock when its process ends, however it ends. An unlocked folder was left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,7 +15,7 @@ use crate::discover::Place;
 
 const PREFIX: &str = "rescue-";
 
-/// How often a new folder may be taken for one that was left behind, before it is locked.
+/// How often another process may mistake a new folder, not locked yet, for one that was left behind.
 const TRIES: usize = 20;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// A folder of its own below `ours`. What was left behind there is removed.
+    /// Creates a folder below `ours`, and removes those that were left behind there.
     pub(crate) fn new(ours: &Path) -> io::Result<Spool> {
         fs::create_dir_all(ours)?;
         remove_all(&left_in(ours));
@@ -33,7 +33,7 @@ impl Spool {
             let mode = fs::Permissions::from_mode(0o700);
             let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(ours)?;
             let Ok(lock) = open(folder.path()) else { continue };
-            // Where nothing can be locked, nothing is taken for left behind either.
+            // Other errors are ignored: where locks do not work, no folder is taken for left behind either.
             let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
             if locked == Err(Errno::WOULDBLOCK) {
                 continue;
@@ -59,19 +59,21 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }
 
-/// What rescues that were killed left behind in a repository: copies of files.
+/// The folders, with copies of files, that killed rescues left behind in a repository.
 pub fn left_behind(place: &Place) -> Vec<PathBuf> {
-    let ours = place.common_dir.as_ref().map(|common_dir| common_dir.join("onus"));
-    ours.map(|ours| left_in(&ours).into_iter().map(|(folder, _)| folder).collect()).unwrap_or_default()
+    left_at(place).into_iter().map(|(folder, _)| folder).collect()
 }
 
-/// Removes that. Returns what is gone.
+/// Removes the folders that killed rescues left behind. Returns those that are gone.
 pub fn tidy(place: &Place) -> Vec<PathBuf> {
-    let ours = place.common_dir.as_ref().map(|common_dir| common_dir.join("onus"));
-    ours.map(|ours| remove_all(&left_in(&ours))).unwrap_or_default()
+    remove_all(&left_at(place))
 }
 
-/// Folders that nobody uses, locked by us now.
+fn left_at(place: &Place) -> Vec<(PathBuf, File)> {
+    place.common_dir.as_ref().map(|common_dir| left_in(&common_dir.join("onus"))).unwrap_or_default()
+}
+
+/// Folders that nobody uses, locked by this process now.
 fn left_in(ours: &Path) -> Vec<(PathBuf, File)> {
     let spools = fs::read_dir(ours).into_iter().flatten().flatten();
     let spools = spools.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(mode(&spool.path().join("0")), 0o600);
         let other = Spool::new(ours.path()).unwrap();
         assert!(spool.path().exists() && other.path().exists(), "both are in use");
-        // As after a kill: the lock goes, the folder stays.
+        // As after a kill: the lock is released, the folder stays.
         let Spool { folder, _lock: lock } = spool;
         let left = folder.keep();
         drop(lock);

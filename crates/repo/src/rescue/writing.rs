@@ -1,4 +1,4 @@
-//! Writing the files of a rescue: all of them, or as it was before.
+//! Writes the files of a rescue: all of them, or none.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,14 +10,14 @@ use super::restore::MOST_NAMED;
 use super::spool;
 use crate::git::{GitError, Repository};
 
-/// The most that git is asked for at once.
+/// The most content that is read from git at once.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a path had before: the mode and a private copy. None: nothing.
+/// What a path had before: its mode and a private copy; None if nothing.
 type Before<'a> = (&'a Path, Option<(&'static str, PathBuf)>);
 
-/// Writes files below a folder, and removes those that have none. What has been done is undone if not all can be.
-/// `private`: a folder for what was there before.
+/// Writes files below a folder, and removes those without an entry. If one fails, all are undone.
+/// `private`: a folder for copies of what was there before.
 pub(super) fn write_to(
     repository: &Repository,
     folder: &Path,
@@ -60,7 +60,7 @@ fn write_each<'f>(
     }
     let (paths, entries): (Vec<_>, Vec<_>) =
         files.iter().filter_map(|(path, entry)| Some((path, entry.clone()?))).unzip();
-    // In portions, so that a large rescue is never in memory as a whole.
+    // In portions, so that a large rescue is never in memory all at once.
     let mut from = 0;
     while from < entries.len() {
         let until = portion(repository, &entries[from..])? + from;
@@ -90,7 +90,7 @@ fn put_back(folder: &Path, (path, before): &Before<'_>) -> io::Result<()> {
     }
 }
 
-/// How many of these objects, at least one, are asked for at once.
+/// How many of these objects to read at once: at least one.
 fn portion(repository: &Repository, entries: &[Entry]) -> Result<usize, GitError> {
     let asked: String = entries.iter().take(MOST_NAMED).map(|entry| format!("{}\n", entry.object)).collect();
     let args = ["cat-file", "--batch-check=%(objectsize)"];

@@ -1,7 +1,7 @@
-//! Files that git does not have and a new worktree needs: those that `.worktreeinclude` names, of those that git ignores.
+//! Copies files that a new worktree needs and git does not have: the ignored files that `.worktreeinclude` names.
 //!
-//! Anyone may have written the patterns. They choose only among ignored files inside the main checkout; a link is copied as a link,
-//! if it stays inside; and nothing is written through a link that is checked out in the new worktree.
+//! Anyone may have written the patterns. So they select only among ignored files inside the main checkout; a link is copied as a
+//! link, if it stays inside; and nothing is written through a link that is checked out in the new worktree.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ pub(super) struct Copied {
 }
 
 impl Worktrees {
-    /// Copies what `.worktreeinclude` of the main checkout names. Files that are there stay as they are.
+    /// Copies what `.worktreeinclude` of the main checkout names. Existing files are not overwritten.
     pub(super) fn include(&self, into: &Path) -> Result<Copied, Refusal> {
         let home = self.home();
         match read_inside(home, &home.join(FILE)) {
@@ -65,7 +65,7 @@ impl Worktrees {
         Ok(copied)
     }
 
-    /// Untracked files that match, and that git ignores.
+    /// The untracked files that match the patterns and that git ignores.
     fn named(&self, home: &Path) -> Result<Vec<PathBuf>, crate::GitError> {
         let here = || Call::in_worktree(home, self.common_dir()).limit(LIMIT);
         let patterns = format!("--exclude-from={FILE}");
@@ -73,7 +73,7 @@ impl Worktrees {
         if matching.is_empty() {
             return Ok(Vec::new());
         }
-        // It says no, without a message, if none of them is.
+        // Its status is a silent failure if none of them is ignored.
         let ignored = here().words(&["check-ignore", "-z", "--stdin"]).input(&matching).outcome()?.out;
         let names: BTreeSet<&[u8]> =
             ignored.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
@@ -81,7 +81,7 @@ impl Worktrees {
     }
 }
 
-/// Whether it was copied, or is there.
+/// Copies a file, unless it exists. False if it was refused.
 fn copy(from: &Path, into: &Path, file: &Path) -> io::Result<bool> {
     let source = from.join(file);
     let metadata = source.symlink_metadata()?;
@@ -113,7 +113,7 @@ fn copy(from: &Path, into: &Path, file: &Path) -> io::Result<bool> {
     let mode = metadata.permissions().mode() & 0o777;
     let mut source = File::open(source)?;
     let mut target = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
-    // Where the file system can, both share one copy until one of them is changed.
+    // On file systems that support it, both share one copy until one of them is changed.
     #[cfg(target_os = "linux")]
     if rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
         return Ok(true);
@@ -121,7 +121,7 @@ fn copy(from: &Path, into: &Path, file: &Path) -> io::Result<bool> {
     io::copy(&mut source, &mut target).map(|_| true)
 }
 
-/// Whether a path, as it is written, stays below where it begins, and out of git's own folder.
+/// Whether a path, taken literally, stays below its starting point and out of git's own folder.
 fn is_inside(path: &Path) -> bool {
     let mut depth = 0_usize;
     for part in path.components() {

@@ -1,8 +1,7 @@
-//! One at a time, and what somebody who died was about to do.
+//! The lock that serializes changes to worktrees, and the journal that says what a process that died was doing.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::remove::{left_aside, put_back};
 use super::{Linked, Worktrees, failed, unwritten};
-use crate::files::read_itself;
+use crate::files::{private_file, private_folder, read_itself};
 
-/// Longer than any checkout that others wait for.
+/// Longer than any checkout that others have to wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// For a look: what takes longer is said, not waited for.
+/// For queries, which report a longer wait instead of waiting.
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -26,26 +25,27 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// For the git that works under it: it inherits the lock.
+    /// The locked file, for the git that runs under the lock and inherits it.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 }
 
 /// What is done with a worktree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
+    #[default]
     Making,
-    /// It was there, and is given to another holder.
+    /// It exists, and is given to another holder.
     Entering,
     Removing,
-    /// Gates are run in it; it is nobody's.
+    /// Gates run in it; it belongs to no task.
     Scratch,
 }
 
-/// What is being done with a worktree, in a file that is locked while it is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is being done with a worktree. Its file is locked while that lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
     pub action: Action,
     pub path: PathBuf,
@@ -53,10 +53,17 @@ pub struct Journal {
     pub task: Option<String>,
     pub id: Option<String>,
     pub branch: Option<String>,
-    /// The commit that it is made at, or that its branch has.
+    /// The commit that it is made at, or that its branch is at.
     pub commit: Option<String>,
-    /// Whether the branch is made, or removed, with it.
+    /// Whether the branch is made or removed together with it.
     pub with_branch: bool,
+}
+
+impl Journal {
+    /// Whether it was completely written. If not, the action was never begun.
+    fn is_begun(&self) -> bool {
+        !self.path.as_os_str().is_empty()
+    }
 }
 
 /// A journal that is locked by this process.
@@ -68,15 +75,15 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// What was to be done is done. Under the lock, so that nobody waits for a file that is gone.
-    pub(super) fn close(self, _: &Lock) -> io::Result<()> {
+    /// Removes the journal of a finished action. Under the lock, so that nobody waits for a file that is gone.
+    pub(super) fn close(self, _: &Lock) -> Result<(), Refusal> {
         let gone = fs::remove_file(&self.path);
         drop(self.file);
-        gone
+        gone.map_err(|error| unwritten("cannot tidy up", &error))
     }
 }
 
-/// What became of something that was interrupted.
+/// An interrupted action, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub journal: Journal,
@@ -85,11 +92,11 @@ pub struct Settled {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It had been finished.
+    /// The action had been completed.
     Finished,
-    /// What was half made, or half removed, is gone.
+    /// What was half made or half removed is gone.
     Gone,
-    /// Somebody has put something there: it stays, as it is.
+    /// Somebody's work is there, so it stays as it is; with the reason.
     Kept(String),
 }
 
@@ -105,7 +112,7 @@ impl std::fmt::Display for Settled {
 }
 
 impl Worktrees {
-    /// The folder of our own files, in the common dir.
+    /// The folder of the lock and the journals, in the common dir.
     fn folder(&self) -> PathBuf {
         self.common_dir().join("onus").join("worktrees")
     }
@@ -133,25 +140,18 @@ impl Worktrees {
         }
     }
 
-    /// Never removed: who waits for it waits for the same file.
+    /// The lock file is never removed, so that all waiters wait for the same file.
     fn open_lock(&self) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
-        let path = self.folder().join("lock");
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+        private_folder(&self.folder())?;
+        private_file(&self.folder().join("lock"))
     }
 
-    /// Says what is about to be done. None: somebody is at it.
+    /// Writes a journal and locks it. None if another process has it locked.
     pub(super) fn begin(&self, _: &Lock, name: &str, journal: &Journal) -> Result<Option<Writing>, Refusal> {
         let what = "cannot write down what is about to be done";
         let path = self.folder().join(format!("{name}.json"));
         let write = || -> io::Result<Option<Writing>> {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)?;
+            let file = private_file(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -165,7 +165,7 @@ impl Worktrees {
         write().map_err(|error| unwritten(what, &error))
     }
 
-    /// What is being done with worktrees by others who live, and what was left by those who died.
+    /// All journals: those of live processes, and, with their lock, those that dead ones left.
     fn journals(&self, _: &Lock) -> Vec<(Journal, Option<Writing>)> {
         let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
         let paths = entries
@@ -175,38 +175,28 @@ impl Worktrees {
             let file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
             let is_left = file.try_lock().is_ok();
             let text = read_itself(&path).ok()?;
-            // One that was never written whole: nothing was begun.
-            let nothing = Journal {
-                action: Action::Making,
-                path: PathBuf::new(),
-                task: None,
-                id: None,
-                branch: None,
-                commit: None,
-                with_branch: false,
-            };
-            let journal = serde_json::from_str(&text).unwrap_or(nothing);
+            let journal = serde_json::from_str(&text).unwrap_or_default();
             Some((journal, is_left.then_some(Writing { file, path })))
         });
         found.collect()
     }
 
-    /// What somebody who died left under this name.
+    /// The journal that a dead process left under this name.
     pub(super) fn left(&self, lock: &Lock, name: &str) -> Option<Journal> {
         let file = self.folder().join(format!("{name}.json"));
         let found = self
             .journals(lock)
             .into_iter()
             .find_map(|(journal, left)| left.filter(|it| it.path == file).map(|_| journal));
-        found.filter(|journal| !journal.path.as_os_str().is_empty())
+        found.filter(Journal::is_begun)
     }
 
-    /// Whether somebody who lives is making, entering or removing this worktree.
+    /// Whether a live process is making, entering or removing this worktree.
     pub(super) fn is_busy(&self, lock: &Lock, linked: &Linked) -> bool {
         self.journals(lock).iter().any(|(journal, left)| left.is_none() && journal.path == linked.path)
     }
 
-    /// What was interrupted and not settled yet.
+    /// The interrupted actions that are not settled yet.
     pub fn interrupted(&self) -> Result<Vec<Journal>, Refusal> {
         if !self.folder().exists() {
             return Ok(Vec::new());
@@ -216,12 +206,12 @@ impl Worktrees {
         Ok(left.map(|(journal, _)| journal).collect())
     }
 
-    /// Brings to rest what was interrupted. `is_recorded`: whether the store has this worktree's branch as that task's.
+    /// Settles all interrupted actions. `is_recorded`: whether the store has this worktree's branch as that task's.
     pub fn settle(&self, is_recorded: &dyn Fn(&Journal) -> bool) -> Result<Vec<Settled>, Refusal> {
         self.settle_where(&|_| true, is_recorded)
     }
 
-    /// The same for some of it.
+    /// Settles the interrupted actions that `concerns` selects.
     pub(super) fn settle_where(
         &self,
         concerns: &dyn Fn(&Journal) -> bool,
@@ -235,7 +225,7 @@ impl Worktrees {
         for (journal, left) in self.journals(&lock) {
             let Some(left) = left.filter(|_| concerns(&journal)) else { continue };
             let outcome = match journal.action {
-                _ if journal.path.as_os_str().is_empty() => Outcome::Gone,
+                _ if !journal.is_begun() => Outcome::Gone,
                 Action::Scratch => {
                     self.scrap_scratch(&lock, &journal.path)?;
                     Outcome::Gone
@@ -244,8 +234,8 @@ impl Worktrees {
                 Action::Entering => Outcome::Finished,
                 Action::Making | Action::Removing => self.scrap(&lock, &journal)?,
             };
-            left.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
-            if !journal.path.as_os_str().is_empty() {
+            left.close(&lock)?;
+            if journal.is_begun() {
                 settled.push(Settled { journal, outcome });
             }
         }
@@ -253,7 +243,7 @@ impl Worktrees {
         Ok(settled)
     }
 
-    /// Takes away what is half made or half removed, unless there is something in it that no commit has.
+    /// Removes what is half made or half removed, unless it contains something that no commit has.
     pub(super) fn scrap(&self, lock: &Lock, journal: &Journal) -> Result<Outcome, Refusal> {
         let what = "cannot look at the repository's worktrees";
         if let (Action::Removing, Some(aside)) = (journal.action, left_aside(&journal.path))

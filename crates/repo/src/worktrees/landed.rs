@@ -1,16 +1,16 @@
-//! Which commits are nowhere else: not in another branch, and not in the target by what they change (`landing/there.rs`). On a detached
-//! HEAD only commits that are there one by one count: no branch keeps the commits themselves.
+//! Which commits are nowhere else: neither in another branch nor in the target by content (`landing/there.rs`). On a detached HEAD a
+//! commit counts as landed only if the target has it one by one, since no branch keeps the commits themselves.
 
 use std::time::Duration;
 
 use super::Worktrees;
 use crate::landing::Lander;
 
-/// What is not known in time counts as not landed.
+/// No answer in time counts as not landed.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Worktrees {
-    /// How many commits of `tip`, checked out as `branch`, are in no other branch, nor landed in `target` by content.
+    /// Counts the commits of `tip`, checked out as `branch`, that are neither in another branch nor landed in `target` by content.
     pub(super) fn unlanded(&self, tip: &str, branch: Option<&str>, target: Option<(&str, &str)>) -> u64 {
         if branch.is_some() && branch == target.map(|(name, _)| name) {
             return 0;
@@ -23,7 +23,7 @@ impl Worktrees {
         }
     }
 
-    /// How many commits of a task's branch are still to land in its target. What cannot be told is none.
+    /// Counts the commits of a task's branch that have still to land in its target; 0 if that is unknown.
     pub fn to_land(&self, branch: &str, target: &str) -> u64 {
         let tip = self.commit_of(&format!("refs/heads/{branch}"));
         let (Some(tip), Ok(target)) = (tip, self.target(Some(target), false)) else { return 0 };
@@ -33,7 +33,7 @@ impl Worktrees {
         }
     }
 
-    /// Commits that no other branch has. What cannot be counted is there.
+    /// Counts the commits that no other branch has; `u64::MAX` if they cannot be counted.
     pub(super) fn only_here(&self, tip: &str, branch: Option<&str>) -> u64 {
         let mut call = self.git().words(&["rev-list", "--count", tip, "--not"]);
         if let Some(branch) = branch {
@@ -48,7 +48,7 @@ impl Worktrees {
         let lander = Lander::in_worktrees(self);
         match branch {
             Some(_) => lander.is_there(&tip, &target),
-            // Nothing else keeps what a detached HEAD has: each commit must be there, with what it says.
+            // Nothing else keeps the commits of a detached HEAD, so the target must have each of them.
             None => lander.is_there_by_patches(&tip, &target),
         }
     }

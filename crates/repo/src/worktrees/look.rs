@@ -1,4 +1,4 @@
-//! What is in a worktree: changes that no commit has, something under way, commits that are nowhere else.
+//! What a worktree contains: uncommitted changes, operations under way, commits that are nowhere else.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::git::{Call, GitError};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// So many ignored files are named; a build may have made thousands.
+/// The most ignored files that are named; a build may have made thousands.
 const MOST_NAMES: usize = 5;
 
-/// A merge, a rebase and the like that somebody began.
+/// A merge, a rebase or a similar operation that is not finished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnderWay {
     pub what: &'static str,
@@ -28,10 +28,10 @@ pub struct UnderWay {
     pub since_ms: i64,
 }
 
-/// What is in a worktree.
+/// What a worktree contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Changed, staged or conflicting files, from its root.
+    /// Changed, staged or conflicting files, relative to its root.
     pub changed: Vec<PathBuf>,
     pub untracked: Vec<PathBuf>,
     /// Ignored files and folders.
@@ -39,17 +39,17 @@ pub struct State {
     /// The first of them.
     pub ignored_names: Vec<PathBuf>,
     pub under_way: Option<UnderWay>,
-    /// Submodules may have commits of their own, which git keeps with the worktree.
+    /// Submodules may have commits of their own, which git stores with the worktree.
     pub has_submodules: bool,
-    /// Commits that are in no other branch, nor in the target by content.
+    /// Commits that are neither in another branch nor in the target by content.
     pub unlanded: u64,
     /// Commits that only refs of this very worktree (`refs/worktree/`) keep.
     pub private: u64,
-    /// Commits of the target that it does not have.
+    /// Commits of the target that it lacks.
     pub behind: u64,
 }
 
-/// The files of git that say what is under way.
+/// Git's files that show an operation under way.
 const UNDER_WAY: [(&str, &str); 6] = [
     ("rebase-merge", "rebase"),
     ("rebase-apply", "rebase"),
@@ -68,7 +68,7 @@ pub(crate) fn under_way(git_dir: &Path) -> Option<UnderWay> {
 }
 
 impl State {
-    /// What would be lost, or left unfinished, if the worktree went away; empty: nothing.
+    /// What would be lost or left unfinished if the worktree were removed.
     pub fn reasons(&self, branch: Option<&str>) -> Vec<String> {
         let mut reasons = Vec::new();
         let files = |what: &str, files: &[PathBuf]| {
@@ -102,7 +102,7 @@ impl State {
 
 pub(super) fn counted(count: u64, what: &str) -> String {
     match count {
-        // Where they could not be counted.
+        // They could not be counted.
         u64::MAX => format!("{what}s"),
         count => quote::counted(count, what),
     }
@@ -112,11 +112,11 @@ pub(super) fn counted(count: u64, what: &str) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     pub bytes: u64,
-    /// There are more files than are looked at.
+    /// There are more files than were counted.
     pub is_more: bool,
 }
 
-/// The most files that are looked at to see how much space a worktree takes.
+/// The most files that are counted.
 const MOST_FILES: usize = 300_000;
 
 impl DiskUse {
@@ -140,7 +140,7 @@ impl DiskUse {
 }
 
 impl Worktrees {
-    /// What is in it now.
+    /// Examines a worktree.
     pub fn state(&self, linked: &Linked, target: Option<&Target>) -> Result<State, Refusal> {
         let mut state = State {
             under_way: under_way(&linked.git_dir),
@@ -163,7 +163,7 @@ impl Worktrees {
         Ok(state)
     }
 
-    /// The state of a branch that is checked out nowhere.
+    /// The `onus/` branches that are checked out nowhere and have unlanded commits, with their number.
     pub fn unlanded_branches(&self, target: &Target) -> Result<Vec<(String, u64)>, Refusal> {
         let what = "cannot list branches";
         let refs = self.git().words(&[
@@ -211,8 +211,8 @@ impl Worktrees {
         Ok(())
     }
 
-    /// What `status` passes over because an index entry says so: files that are there and are not as the index has them. One that is
-    /// absent is one of a sparse checkout. Says whether there are submodules, too.
+    /// Adds files that `status` skips because of a flag in the index (`assume-unchanged`, `skip-worktree`), if they exist and differ from
+    /// the index. An absent one belongs to a sparse checkout. Also finds out whether there are submodules.
     fn flagged(&self, linked: &Linked, state: &mut State) -> Result<(), GitError> {
         let call = || Call::in_worktree(&linked.path, &linked.git_dir).limit(LIMIT);
         let listed = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
@@ -241,7 +241,7 @@ impl Worktrees {
                 },
                 false => hash().words(&["--"]).word(&path).line(),
             };
-            // What cannot be read is not known to be the same.
+            // A file that cannot be read counts as changed.
             let is_same_kind = there.is_symlink() == (mode == "120000");
             if !is_same_kind || !bytes.is_ok_and(|bytes| bytes == object) {
                 state.changed.push(name);
@@ -250,7 +250,7 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Commits that go away with the worktree, since only its own refs keep them. What cannot be counted is there.
+    /// Counts the commits that only the worktree's own refs keep; `u64::MAX` if they cannot be counted.
     fn private(&self, linked: &Linked) -> u64 {
         if linked.is_main {
             return 0;
@@ -274,8 +274,8 @@ impl Worktrees {
         Call::in_worktree(self.common_dir(), git_dir)
     }
 
-    /// Why a worktree that was half made or half removed is not ours to take away: what is in it that its commit has not. Files of
-    /// the commit may be absent, and the index may be.
+    /// Why a worktree that is half made or half removed must be kept: it contains something that its commit lacks. Files of the
+    /// commit may be absent, and so may the index.
     pub(super) fn has_been_used(&self, linked: &Linked, journal: &Journal) -> Option<String> {
         if linked.locked.as_deref().is_some_and(|why| why != "initializing") {
             return Some("it is locked".to_owned());
@@ -294,7 +294,7 @@ impl Worktrees {
             return Some("it has submodules".to_owned());
         }
         if linked.is_missing {
-            // It was whole: somebody moved it.
+            // It was complete, so somebody moved it.
             if journal.action == Action::Making && linked.info.is_some() {
                 return Some("its folder is missing".to_owned());
             }
@@ -311,7 +311,7 @@ impl Worktrees {
         }
     }
 
-    /// How many files are not as this commit has them, and not absent. Compared by an index of our own.
+    /// Counts the files that exist and differ from this commit, using a temporary index.
     fn beyond(&self, linked: &Linked, commit: &str) -> Result<u64, GitError> {
         let fail = |error: std::io::Error| GitError(error.to_string());
         let folder = tempfile::tempdir_in(self.common_dir().join("onus")).map_err(fail)?;
@@ -319,7 +319,8 @@ impl Worktrees {
         let call =
             || Call::in_worktree(&linked.path, &linked.git_dir).env("GIT_INDEX_FILE", &index).limit(LIMIT);
         call().words(&["read-tree", "--end-of-options", commit]).run()?;
-        // Its time stamps say nothing yet: the content decides. It says no if anything differs, which is asked for next.
+        // The new index has no time stamps, so contents are compared. The status only says whether anything differs; the next call
+        // says what.
         call().words(&["update-index", "-q", "--really-refresh"]).outcome()?;
         let changed = call()
             .words(&["diff-files", "-z", "--name-only", "--diff-filter=d", "--ignore-submodules=none"])
@@ -329,13 +330,13 @@ impl Worktrees {
     }
 }
 
-/// Whether git keeps repositories of submodules with this worktree.
+/// Whether git stores repositories of submodules with this worktree.
 fn has_modules(git_dir: &Path) -> bool {
     let is_linked = git_dir.join("commondir").exists();
     is_linked && fs::read_dir(git_dir.join("modules")).is_ok_and(|mut modules| modules.next().is_some())
 }
 
-/// How many names there are, each with a NUL behind it.
+/// Counts names that each end with a NUL.
 fn count(names: &[u8]) -> usize {
     names.iter().filter(|byte| **byte == 0).count()
 }

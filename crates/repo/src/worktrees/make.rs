@@ -1,4 +1,4 @@
-//! Making a task's worktree: all of it, or nothing.
+//! Makes a task's worktree: all of it, or nothing.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,19 +19,19 @@ pub struct NewWorktree {
     pub task: String,
     pub id: String,
     pub title: String,
-    /// The branch that is the task's already.
+    /// The branch that the task has already.
     pub own: Option<TaskBranch>,
     /// The folder that worktrees are made in.
     pub root: PathBuf,
     /// The target branch, as configured.
     pub target: Option<String>,
-    /// Whether the server is asked for the target first.
+    /// Whether to fetch the target from the server first.
     pub fetch: bool,
-    /// The user's own folder, for ports.
+    /// The user's state folder, for ports.
     pub state: Option<PathBuf>,
 }
 
-/// A worktree that is not recorded yet. Dropped, it is an interrupted one.
+/// A worktree that the store has not recorded yet. If it is dropped, it counts as interrupted.
 #[derive(Debug)]
 pub struct Making {
     worktrees: Worktrees,
@@ -39,9 +39,9 @@ pub struct Making {
     writing: Writing,
     pub linked: Linked,
     pub info: Info,
-    /// Whether it was made now; else it was there.
+    /// Whether it was made now; otherwise it existed.
     pub is_new: bool,
-    /// So many files in one that was there have changes that nobody committed.
+    /// The number of files with uncommitted changes, in one that existed.
     pub uncommitted: usize,
     pub remarks: Vec<String>,
 }
@@ -51,7 +51,7 @@ impl Making {
         &self.linked.path
     }
 
-    /// Copies what the worktree needs and git does not have, and gives it ports.
+    /// Copies the files that `.worktreeinclude` names, and reserves ports.
     pub fn equip(&mut self, state: Option<&Path>) -> Result<(), Refusal> {
         let copied = self.worktrees.include(&self.linked.path)?;
         if copied.files > 0 {
@@ -73,20 +73,20 @@ impl Making {
         Ok(())
     }
 
-    /// Its set-up has run.
+    /// Records that its set-up has run.
     pub fn is_ready(&mut self) -> Result<(), Refusal> {
         self.info.ready = true;
         let what = "cannot write to the worktree's git directory";
         self.info.write(&self.linked.git_dir).map_err(|error| unwritten(what, &error))
     }
 
-    /// The store has it: it is whole.
+    /// Closes the journal, once the store has recorded the worktree.
     pub fn finish(self) -> Result<(), Refusal> {
         let lock = self.worktrees.lock()?;
-        self.writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))
+        self.writing.close(&lock)
     }
 
-    /// It is not to be: what was made goes away again. Says what was kept all the same.
+    /// Removes what was made. Returns what was kept nevertheless.
     pub fn undo(self) -> Option<String> {
         let undo = || -> Result<Option<String>, Refusal> {
             let lock = self.worktrees.lock()?;
@@ -97,7 +97,7 @@ impl Making {
                 },
                 false => None,
             };
-            self.writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+            self.writing.close(&lock)?;
             Ok(kept)
         };
         undo().unwrap_or_else(|refusal| Some(refusal.message))
@@ -105,9 +105,9 @@ impl Making {
 }
 
 impl Worktrees {
-    /// The worktree of a task: the one that has its branch, or a new one.
+    /// Returns the worktree of a task: the one that has its branch checked out, or a new one.
     pub fn make(&self, new: &NewWorktree) -> Result<Making, Refusal> {
-        // It may reach out, so nobody waits for it.
+        // Before the lock is taken: this may use the network, and nobody should wait for that.
         let target = self.target(new.target.as_deref(), new.fetch)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -126,13 +126,13 @@ impl Worktrees {
         }
     }
 
-    /// None: another process is making or entering it now.
+    /// None if another process is making or entering it now.
     fn try_make(&self, new: &NewWorktree, target: &Target) -> Result<Option<Making>, Refusal> {
         let lock = self.lock()?;
         let all = self.list().map_err(|error| failed("cannot list worktrees", &error))?;
         let name = name_for(&new.id, &new.title);
         let path = new.root.join(&name);
-        // One that another process of the same holder made meanwhile, which the caller could not know.
+        // Another process of the same holder may have made it meanwhile, unknown to the caller.
         let meanwhile = all.iter().filter(|_| new.own.is_none()).find(|linked| {
             let info = linked.info.as_ref().filter(|info| info.made);
             let is_the_tasks = info.is_some_and(|info| info.task.as_ref() == Some(&new.task));
@@ -179,7 +179,7 @@ impl Worktrees {
             with_branch,
         };
         if let Some(left) = self.left(&lock, &name).filter(|left| left.action == Action::Making) {
-            // One that was recorded would have been found by its branch.
+            // A recorded one would have been found by its branch.
             self.scrap(&lock, &left)?;
         }
         self.check_free(&path, &made, with_branch)?;
@@ -228,15 +228,15 @@ impl Worktrees {
                 }))
             }
             Err(refusal) => {
-                // Nothing was there before: what is there now is ours.
+                // Nothing was there before, so all that is there now is ours.
                 let _ = self.scrap(&lock, &journal);
-                writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+                writing.close(&lock)?;
                 Err(refusal)
             }
         }
     }
 
-    /// What is there goes to another holder of the task.
+    /// Gives an existing worktree to another holder of the task.
     fn enter(
         &self,
         lock: &Lock,
@@ -268,7 +268,8 @@ impl Worktrees {
         info.own = Some(own.clone());
         let state = self.state(&linked, None)?;
         let uncommitted = state.changed.len() + state.untracked.len();
-        let mut remarks = vec![format!("{where_it_is} has its branch already: continue there")];
+        let mut remarks =
+            vec![format!("the task's branch is already checked out in {where_it_is}: continue there")];
         if uncommitted > 0 {
             let files = super::look::counted(uncommitted as u64, "file");
             remarks.push(format!("{files} there with changes that nobody committed"));
@@ -285,11 +286,11 @@ impl Worktrees {
         }))
     }
 
-    /// Refuses to build on what somebody else has there.
+    /// Refuses to reuse a path or a branch that exists.
     fn check_free(&self, path: &Path, made: &TaskBranch, with_branch: bool) -> Result<(), Refusal> {
         if path.symlink_metadata().is_ok() {
             return Err(refuse(format!("there is something at {} already", path.display()))
-                .next(Step::plain("move it away, or remove it if nobody needs it")));
+                .next(Step::plain("look at what is in it, and move it away if it has to stay")));
         }
         if !with_branch {
             return Ok(());
@@ -304,7 +305,7 @@ impl Worktrees {
     }
 }
 
-/// The folder of all of them, which belongs to the user.
+/// Creates the folder of all worktrees, which must belong to the user.
 pub(super) fn make_root(root: &Path) -> Result<(), Refusal> {
     let what = || format!("cannot make {}", root.display());
     DirBuilder::new().recursive(true).create(root).map_err(|error| unwritten(&what(), &error))?;

@@ -1,28 +1,28 @@
-//! Worktrees of tasks: made beside the repository, looked at, and taken away without losing anything (P10).
+//! Worktrees of tasks: made beside the repository, examined, and removed without losing anything (P10).
 //!
-//! **Who has authority.** Git knows which worktrees there are; the store knows which task has which branch and who holds it. What is
-//! ours alone lies in a worktree's own git directory ([`Info`]) and goes with it: that onus made it, for which task, whether its
+//! **Who has authority.** Git knows which worktrees exist; the store knows which task has which branch and who holds it. What only
+//! onus needs is in the worktree's own git directory ([`Info`]) and goes with it: that onus made it, for which task, whether its
 //! set-up is finished, and its ports.
 //!
-//! **One at a time.** Git's own commands about worktrees race one another. Ours run under a lock on a file in the repository's
+//! **One at a time.** Git's own worktree commands race one another. Ours run under a lock on a file in the repository's
 //! common dir, which is never removed. Git inherits that lock as its standard input: if onus is killed, the lock lasts until the git
-//! that it started has ended, so nobody meets half of its work.
+//! that it started has ended, so nobody sees half of its work.
 //!
-//! **The journal** (`journal.rs`) is one small file for each worktree that is being made or removed, locked by whoever does it.
-//! A journal that nobody has locked was left by somebody who died; [`Worktrees::settle`] brings it to rest: what was never handed to
-//! anybody and holds nothing that is not committed goes away again, everything else stays and is named.
+//! **The journal** (`journal.rs`) is one small file for each worktree that is being made or removed, locked by the process that does
+//! so. An unlocked journal was left by a process that died; [`Worktrees::settle`] cleans up after it: a worktree that was never handed
+//! to anybody and contains nothing uncommitted is removed, everything else stays and is reported.
 //!
 //! | window | what a kill leaves | what settling does |
 //! | --- | --- | --- |
 //! | journal written, git not started | the journal | removes the journal |
-//! | git at work, or done | a folder that no task has | removes folder and branch, if nobody put anything there |
-//! | set-up at work | the same | the same |
+//! | git running, or done | a folder that no task has | removes folder and branch, if nobody put anything there |
+//! | set-up running | the same | the same |
 //! | recorded in the store | the journal | removes the journal, keeps the worktree |
-//! | removing | a folder that is partly gone | goes on, if what is left is committed |
-//! | a scratch worktree in use (`scratch.rs`) | a folder that is nobody's | removes it with all that is in it |
+//! | removing | a folder that is partly gone | continues, if the rest is committed |
+//! | a scratch worktree in use (`scratch.rs`) | a folder of no task | removes it with all its content |
 //!
 //! **Nothing outside our own root is deleted**, and nothing that is uncommitted, untracked, under way, locked or in no other
-//! branch. A worktree whose folder is missing may have been moved: it is never forgotten here.
+//! branch. A worktree whose folder is missing may have been moved, so it is never deregistered here.
 
 mod include;
 mod journal;
@@ -47,6 +47,7 @@ use crate::discover::{Place, discover};
 use crate::files::{read_itself, read_small};
 use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
+use crate::rescue;
 
 pub use journal::{Journal, Lock, Settled};
 pub(crate) use look::under_way;
@@ -56,15 +57,16 @@ pub use ports::{PORTS, ports_of};
 pub use remove::{Removed, Whereabouts};
 pub use scratch::Scratch;
 pub use target::Target;
+pub(crate) use target::target_refs;
 
-/// A checkout of many files takes its time.
+/// Generous: a checkout of many files is slow.
 const CHECKOUT_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// What onus knows of a worktree, in that worktree's own git directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// Whether onus made it. One that was adopted is never deleted by itself.
+    /// Whether onus made it. One that it only adopted is never deleted automatically.
     pub made: bool,
     /// The uid and the id of the task that it was made for.
     pub task: Option<String>,
@@ -79,12 +81,12 @@ pub struct Info {
 const INFO: &str = "onus-worktree.json";
 
 impl Info {
-    /// None: there is none, or it is not ours to read.
+    /// None if there is none, or it cannot be read.
     pub fn of(git_dir: &Path) -> Option<Info> {
         serde_json::from_str(&read_itself(&git_dir.join(INFO)).ok()?).ok()
     }
 
-    /// Whole or not at all.
+    /// Writes it atomically.
     pub fn write(&self, git_dir: &Path) -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(git_dir)?;
         file.write_all(serde_json::to_string(self)?.as_bytes())?;
@@ -97,16 +99,16 @@ impl Info {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
     pub path: PathBuf,
-    /// Its own git directory: the common one, for the main checkout.
+    /// Its own git directory; for the main checkout, the common one.
     pub git_dir: PathBuf,
     pub is_main: bool,
     /// The commit that is checked out.
     pub head: Option<String>,
-    /// The branch that is checked out; None: HEAD is detached.
+    /// The branch that is checked out; None if HEAD is detached.
     pub branch: Option<String>,
-    /// Why `git worktree lock` keeps it.
+    /// The reason given to `git worktree lock`, if it is locked.
     pub locked: Option<String>,
-    /// Its folder is not where git has it.
+    /// Its folder is not where git has recorded it.
     pub is_missing: bool,
     pub info: Option<Info>,
 }
@@ -127,7 +129,7 @@ pub struct Worktrees {
     repository: Repository,
     /// The main checkout, or the bare repository itself.
     home: PathBuf,
-    /// How long to wait for others who change worktrees.
+    /// How long to wait for other processes that change worktrees.
     patience: Duration,
 }
 
@@ -144,8 +146,8 @@ impl Worktrees {
         Ok(Some(Worktrees { repository, home, patience: journal::PATIENCE }))
     }
 
-    /// The same for a caller who would rather hear that others are busy than wait for them: they may have been stopped.
-    pub fn impatient(&self) -> Worktrees {
+    /// Waits only briefly for other processes, which may be suspended: the caller would rather hear that they are busy.
+    pub fn with_short_wait(&self) -> Worktrees {
         Worktrees { patience: journal::SHORT_PATIENCE, ..self.clone() }
     }
 
@@ -166,7 +168,7 @@ impl Worktrees {
         self.repository.call()
     }
 
-    /// The folder that task's worktrees are made in: beside the repository, or below `configured`.
+    /// The folder that tasks' worktrees are made in: beside the repository, or below `configured`.
     pub fn root(&self, configured: Option<&str>) -> Result<PathBuf, Refusal> {
         let name = self.home.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let name =
@@ -183,7 +185,7 @@ impl Worktrees {
         };
         let root =
             above.ok_or_else(|| Refusal::usage("there is no folder beside the repository"))?.join(name);
-        // Where it will really be: a link in its place leads elsewhere.
+        // Resolved, since a link in its place leads elsewhere.
         let real = root.ancestors().find_map(|folder| {
             let rest = root.strip_prefix(folder).ok()?;
             folder.canonicalize().ok().map(|folder| folder.join(rest))
@@ -199,7 +201,7 @@ impl Worktrees {
         Ok(real)
     }
 
-    /// All of them, the main checkout first; without those that gates are run in.
+    /// All worktrees, the main checkout first, without scratch worktrees.
     pub fn list(&self) -> Result<Vec<Linked>, GitError> {
         let mut all = self.list_all()?;
         all.retain(|linked| linked.is_main || !scratch::is_scratch(&linked.path));
@@ -239,7 +241,7 @@ impl Worktrees {
         Ok(found)
     }
 
-    /// Each linked worktree's folder and git directory, as git has them.
+    /// Each linked worktree's folder and git directory, as git has recorded them.
     fn git_dirs(&self) -> Vec<(PathBuf, PathBuf)> {
         let entries = fs::read_dir(self.common_dir().join("worktrees")).into_iter().flatten().flatten();
         let paths = entries.filter_map(|entry| {
@@ -252,13 +254,13 @@ impl Worktrees {
         paths.collect()
     }
 
-    /// The folder of a task's worktree, by what onus knows of it; no process is started.
+    /// The folder of a task's worktree, found by its [`Info`] without starting a process.
     pub fn of_task(&self, uid: &str) -> Option<PathBuf> {
         let is_its = |git_dir: &Path| Info::of(git_dir).is_some_and(|info| info.task.as_deref() == Some(uid));
         self.git_dirs().into_iter().find(|(_, git_dir)| is_its(git_dir)).map(|(path, _)| path)
     }
 
-    /// The worktree that this folder is in.
+    /// The worktree that contains this folder.
     pub fn at(&self, folder: &Path) -> Result<Option<Linked>, GitError> {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mut all = self.list()?;
@@ -271,17 +273,16 @@ impl Worktrees {
 
     /// How many rescues are kept.
     pub fn rescues(&self) -> usize {
-        let out = self.git().words(&["for-each-ref", "--format=%(refname)", "refs/onus/rescue/"]).run();
-        out.map_or(0, |out| out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
+        rescue::list(&self.repository).map_or(0, |rescues| rescues.len())
     }
 }
 
-/// Whether both are there, and are one.
-fn same(one: &Path, other: &Path) -> bool {
+/// Whether both exist and are the same.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// `line NUL line NUL NUL`, record after record.
+/// Splits records of the form `line NUL line NUL NUL`.
 fn split_records(out: &[u8]) -> Vec<Vec<String>> {
     let mut records = vec![Vec::new()];
     for line in out.split(|byte| *byte == 0) {
@@ -294,7 +295,7 @@ fn split_records(out: &[u8]) -> Vec<Vec<String>> {
     records
 }
 
-/// The name of a task's worktree and branch: its id, and what a title gives in safe letters.
+/// The name of a task's worktree and branch: its id, and its title reduced to safe characters.
 pub fn name_for(id: &str, title: &str) -> String {
     const MOST: usize = 32;
     let mut slug = String::new();
@@ -308,7 +309,7 @@ pub fn name_for(id: &str, title: &str) -> String {
             break;
         }
     }
-    // A word that was cut in the middle says little.
+    // Drops a last word that was cut off.
     if slug.len() >= MOST
         && let Some((whole, _)) = slug.rsplit_once('-')
     {
@@ -320,7 +321,6 @@ pub fn name_for(id: &str, title: &str) -> String {
     }
 }
 
-/// What cannot be done with worktrees, and why.
 fn refuse(why: impl Into<String>) -> Refusal {
     Refusal::new(Code::NotAllowed, why)
 }
@@ -328,7 +328,7 @@ fn refuse(why: impl Into<String>) -> Refusal {
 fn failed(what: &str, error: &GitError) -> Refusal {
     match error.0.contains("No space left on device") || error.0.contains("Disk quota exceeded") {
         true => Refusal::new(Code::DiskFull, format!("{what}: there is no space left")),
-        // One that was killed had no time to say why.
+        // A git that was killed leaves no message.
         false if error.0.is_empty() => refuse(format!("{what}: it ended without a word")),
         false => refuse(format!("{what}: {}", error.0)),
     }

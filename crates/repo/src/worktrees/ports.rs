@@ -1,15 +1,15 @@
-//! Ports of a worktree's own: a range that no other worktree of this user has on this machine, for as long as it exists.
+//! Reserves a range of ports for a worktree: no other worktree of this user on this machine gets it while this one exists.
 //!
-//! A range is a file in the user's state folder that names the worktree's git directory. One whose directory is gone is free again, so
-//! nothing has to be given back.
+//! A range is a file in the user's state folder that names the worktree's git directory. When that directory is gone the range is
+//! free again, so nothing has to be released.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Info;
+use crate::files::{private_file, private_folder};
 
 /// How many ports a worktree has.
 pub const PORTS: u16 = 20;
@@ -17,14 +17,13 @@ pub const PORTS: u16 = 20;
 const FIRST: u16 = 20_000;
 const RANGES: u16 = 600;
 
-/// The first port of the range that this worktree has from now on. None: all are taken.
+/// Reserves a range, and returns its first port. None if all are taken.
 pub fn ports_of(state: &Path, git_dir: &Path) -> io::Result<Option<u16>> {
     let git_dir = git_dir.canonicalize()?;
     let mut info = Info::of(&git_dir).unwrap_or_default();
     let folder = state.join("ports");
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    let mut open = OpenOptions::new();
-    let lock: File = open.write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"))?;
+    private_folder(&folder)?;
+    let lock = private_file(&folder.join("lock"))?;
     lock.lock()?;
     let file = |range: u16| folder.join((FIRST + range * PORTS).to_string());
     let whose =

@@ -1,4 +1,4 @@
-//! Taking worktrees away, and setting right where git looks for them.
+//! Removes worktrees, and repairs git's record of those that were moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use super::journal::{Action, Journal, Lock};
 use super::{CHECKOUT_LIMIT, Linked, Target, Worktrees, failed, refuse, same, unwritten};
 use crate::files::read_small;
 
-/// A worktree that went away.
+/// A worktree that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     pub path: PathBuf,
     pub branch: Option<String>,
-    /// Whether its branch went, too: it was ours, and everything in it is in another.
+    /// Whether its branch was deleted, too: onus had made it, and another branch has all its commits.
     pub with_branch: bool,
-    /// Ignored files and folders that went with it.
+    /// Ignored files and folders that were deleted with it.
     pub ignored: usize,
     /// The first of them.
     pub ignored_names: Vec<PathBuf>,
 }
 
 impl Worktrees {
-    /// Takes a worktree away, if nothing is lost by it. `holder`: who lives and works there.
+    /// Removes a worktree, if nothing is lost by it. `holder`: returns the live holder that works there, if any.
     pub fn remove(
         &self,
         path: &Path,
@@ -55,9 +55,9 @@ impl Worktrees {
         let Some(writing) = self.begin(&lock, &name, &journal)? else {
             return Err(refuse(format!("another process is busy with {} now", linked.path.display())));
         };
-        // If it cannot be finished the journal stays, and whoever settles it goes on.
+        // On an error the journal stays, and settling it continues.
         if let Some(kept) = self.take_aside(&linked, target, holder)? {
-            writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+            writing.close(&lock)?;
             return Err(kept);
         }
         self.delete(&lock, &linked, false)?;
@@ -65,12 +65,13 @@ impl Worktrees {
             self.delete_branch(&lock, branch, commit);
         }
         self.tidy_root(&linked.path);
-        writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+        writing.close(&lock)?;
         Ok(Removed { path: linked.path, branch: linked.branch, with_branch, ignored, ignored_names })
     }
 
-    /// Deletes the folder of a worktree that may go. Deleting takes time, in which somebody may save a file: so it is first put aside,
-    /// where nobody finds it by its name, and looked at once more. Some: something was saved there, and it is back in its place.
+    /// Deletes the folder of a worktree that may be removed. Deleting takes time, in which somebody may save a file: so the folder is
+    /// first renamed, where nobody finds it by its name, and examined once more. If something was saved there, it is renamed back,
+    /// and the refusal says why.
     fn take_aside(
         &self,
         linked: &Linked,
@@ -104,14 +105,14 @@ impl Worktrees {
             Err(refusal) => return Ok(Some(back(refusal))),
         }
         clear(&aside).map_err(|error| {
-            // What is left is seen where it was.
+            // The rest is visible where it was.
             put_back(&aside, &linked.path);
             unwritten(&what, &error)
         })?;
         Ok(None)
     }
 
-    /// Whether [`Worktrees::remove`] would take it away now; if not, why.
+    /// Whether [`Worktrees::remove`] would remove it now; if not, why.
     pub fn may_go(
         &self,
         path: &Path,
@@ -121,7 +122,7 @@ impl Worktrees {
         self.removable(&self.lock()?, path, target, holder).map(drop)
     }
 
-    /// A worktree that may go away, and what goes with it.
+    /// Returns a worktree that may be removed, and what would be deleted with it; else refuses.
     fn removable(
         &self,
         lock: &Lock,
@@ -143,7 +144,7 @@ impl Worktrees {
         Ok((linked, state))
     }
 
-    /// Why a worktree may not go away now.
+    /// Finds out why a worktree may not be removed now.
     fn why_kept(
         &self,
         lock: &Lock,
@@ -175,7 +176,7 @@ impl Worktrees {
         Ok(Keeping { reasons, ignored: state.ignored, ignored_names: state.ignored_names })
     }
 
-    /// Has git remove the folder and its git directory. `broken`: only what is half made or half removed, which git itself refuses.
+    /// Has git remove the folder and its git directory. `broken`: only for what is half made or half removed, which git by itself refuses.
     pub(super) fn delete(&self, lock: &Lock, linked: &Linked, broken: bool) -> Result<(), Refusal> {
         let what = format!("git could not remove {}", linked.path.display());
         let call = self.git().holding(lock.file()).map_err(|error| failed(&what, &error))?;
@@ -183,7 +184,7 @@ impl Worktrees {
         let call = if broken { call.words(&["--force", "--force"]) } else { call };
         match call.words(&["--end-of-options"]).word(&linked.path).limit(CHECKOUT_LIMIT).run() {
             Ok(_) => Ok(()),
-            // So broken that git knows no way: what it would have done.
+            // Too broken for git: do by hand what git would have done.
             Err(_) if broken && is_below_worktrees(self.common_dir(), &linked.git_dir) => {
                 let gone = |path: &Path| match fs::remove_dir_all(path) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -198,7 +199,7 @@ impl Worktrees {
         }
     }
 
-    /// Deletes a branch that nobody has checked out, if it is still at this commit: what it was is elsewhere.
+    /// Deletes a branch that nobody has checked out, if it is still at this commit. Its commits must be elsewhere, too.
     pub fn forget_branch(&self, branch: &str, commit: &str) {
         if let Ok(lock) = self.lock() {
             self.delete_branch(&lock, branch, commit);
@@ -209,20 +210,20 @@ impl Worktrees {
         let is_out =
             self.list().map_or(true, |all| all.iter().any(|it| it.branch.as_deref() == Some(branch)));
         if !is_out {
-            // If it moved meanwhile it stays, which is as well.
+            // A branch that moved meanwhile stays, as it should.
             let _ = self.git().words(&["update-ref", "-d", &format!("refs/heads/{branch}"), commit]).run();
         }
     }
 
-    /// The folder of all of them, if this was the last.
+    /// Removes the folder of all worktrees, if this was the last one.
     pub(super) fn tidy_root(&self, path: &Path) {
         if let Some(root) = path.parent().filter(|root| root.extension().is_some_and(|end| end == "onus")) {
-            // One that is not empty stays.
+            // Fails if it is not empty.
             let _ = fs::remove_dir(root);
         }
     }
 
-    /// Where a folder that somebody named is, as git has it.
+    /// Compares a folder that somebody named with git's record of it.
     pub fn whereabouts(&self, folder: &Path) -> Whereabouts {
         let Ok(folder) = folder.canonicalize() else { return Whereabouts::Nowhere };
         match self.git_dir_at(&folder) {
@@ -233,14 +234,14 @@ impl Worktrees {
         }
     }
 
-    /// Which of the known worktrees this folder says it is: where git has that, and its git directory.
+    /// The worktree that this folder claims to be: its recorded path, and its git directory.
     fn git_dir_at(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
         let text = read_small(&folder.join(".git")).ok()?;
         let git_dir = folder.join(text.trim_end().strip_prefix("gitdir: ")?);
         self.git_dirs().into_iter().find(|(_, known)| same(known, &git_dir))
     }
 
-    /// Worktrees that were moved: where each is now. Looked for in `root`, and at `named`.
+    /// The current folders of worktrees that were moved, searched for in `root` and at `named`.
     pub fn moved(&self, root: &Path, named: &[PathBuf]) -> Vec<PathBuf> {
         let below = fs::read_dir(root).into_iter().flatten().flatten().take(1_000).map(|entry| entry.path());
         let candidates = named.iter().cloned().chain(below);
@@ -255,7 +256,7 @@ impl Worktrees {
         found
     }
 
-    /// Tells git where worktrees are that were moved.
+    /// Tells git the new places of worktrees that were moved.
     pub fn repair(&self, moved: &[PathBuf]) -> Result<(), Refusal> {
         let lock = self.lock()?;
         let call = self.git().holding(lock.file()).map_err(|error| failed("git could not repair", &error))?;
@@ -267,19 +268,19 @@ impl Worktrees {
     }
 }
 
-/// Where a worktree is while it is removed.
+/// The path of a worktree while it is being removed.
 fn aside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".removing-");
     name.push(path.file_name().unwrap_or_default());
     path.with_file_name(name)
 }
 
-/// Puts back what was put aside, unless there is something in its place. Whether it is there.
+/// Renames a folder back, unless something is in its place. Returns whether it did.
 pub(super) fn put_back(aside: &Path, path: &Path) -> bool {
     fs::symlink_metadata(path).is_err() && fs::rename(aside, path).is_ok()
 }
 
-/// Deletes a worktree's folder. By its `.git` it is known as one, so that goes last.
+/// Deletes a worktree's folder, its `.git` last, since that identifies it as a worktree.
 fn clear(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -292,12 +293,12 @@ fn clear(folder: &Path) -> std::io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// What was put aside of a worktree by somebody who died.
+/// The folder of a worktree that a process renamed for removal before it died.
 pub(super) fn left_aside(path: &Path) -> Option<PathBuf> {
     Some(aside(path)).filter(|aside| fs::symlink_metadata(aside).is_ok_and(|it| it.is_dir()))
 }
 
-/// Why a worktree stays, and what can be done about each.
+/// Why a worktree is kept, and what can be done about it.
 #[derive(Default)]
 struct Reasons {
     why: Vec<String>,
@@ -317,10 +318,10 @@ impl Reasons {
         }
     }
 
-    /// What would be lost with it.
+    /// Adds what would be lost with it.
     fn of_work(&mut self, path: &Path, work: Vec<String>) {
         if !work.is_empty() {
-            let next = format!("commit, land or discard what is in {}, then remove it", path.display());
+            let next = format!("commit and land what is in {}, or ask whoever left it", path.display());
             self.next.push(Step::plain(next));
         }
         self.why.extend(work);
@@ -338,18 +339,18 @@ struct Keeping {
     ignored_names: Vec<PathBuf>,
 }
 
-/// Where a folder is that somebody named.
+/// How a folder that somebody named relates to git's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// A worktree, where git has it.
+    /// A worktree, where git has recorded it.
     InPlace,
-    /// A worktree that git has elsewhere.
+    /// A worktree that git has recorded elsewhere.
     Moved,
-    /// It says it is a worktree that is still in its place.
+    /// A copy of a worktree that is still in its place.
     Copy,
-    /// No worktree of this repository.
+    /// Not a worktree of this repository.
     Foreign,
-    /// There is nothing.
+    /// It does not exist.
     Nowhere,
 }
 
@@ -357,7 +358,7 @@ fn was_moved(there: &Path, folder: &Path) -> bool {
     *there != *folder && (!there.join(".git").exists() || same(there, folder))
 }
 
-/// Why a worktree whose folder is missing is not forgotten: nobody knows what is in it.
+/// The refusal to remove a worktree whose folder is missing: nobody knows what it contains.
 pub(super) fn missing(linked: &Linked) -> Refusal {
     let place = linked.path.display();
     refuse(format!("{place} is kept: its folder is missing, and what is in it is not known"))
@@ -367,7 +368,7 @@ pub(super) fn missing(linked: &Linked) -> Refusal {
         ))
 }
 
-/// Nothing else is ever deleted by hand.
+/// Whether this is a linked worktree's git directory: nothing else is ever deleted by hand.
 fn is_below_worktrees(common_dir: &Path, git_dir: &Path) -> bool {
     git_dir.parent() == Some(&common_dir.join("worktrees"))
 }

@@ -1,12 +1,11 @@
-//! Scratch worktrees: a checkout of a commit that gates are run in, which is nobody's and goes away afterwards.
+//! Scratch worktrees: a checkout of a commit for gates to run in, which belongs to no task and is removed afterwards.
 //!
-//! Each has a journal that is locked as long as it is in use, like a worktree that is being made; one whose journal nobody has locked was left by
-//! somebody who died, and goes with all that is in it: no work is ever done there. They lie in a private folder beside tasks'
-//! worktrees, are called by a name that no task has, and are not listed with them.
+//! Each has a journal that is locked while it is in use, like a worktree that is being made. One whose journal is unlocked was left
+//! by a process that died, and is removed with all its content: no work is ever done there. They are in a private folder beside
+//! tasks' worktrees, under names that no task has, and are not listed with them.
 //!
-//! **What it costs.** Only git's record of it is made under the repository's lock; files are written, and deleted, without. A second commit is
-//! checked out in the same one by what differs ([`Scratch::move_to`]), and ignored files (what a build made) stay. Submodules are not
-//! populated.
+//! **Cost.** Only git's record of it is made under the repository's lock; its files are written and deleted without the lock. Another
+//! commit is checked out in the same one, so that only what differs is written ([`Scratch::move_to`]). Submodules are not populated.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -21,29 +20,29 @@ use super::journal::{Action, Journal, Lock, Writing};
 use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, refuse, unwritten};
 use crate::git::Call;
 
-/// The folder that they are in, below that of tasks' worktrees.
+/// Their folder, below that of tasks' worktrees.
 const FOLDER: &str = ".scratch";
 
-/// What they are called: no task's worktree begins with a dot.
+/// The prefix of their names: no task's worktree begins with a dot.
 const PREFIX: &str = ".scratch-";
 
-/// How long, and how often, one that cannot be taken away is tried again.
+/// How long and how often a failing removal is retried.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// So many may be in use at once.
+/// The most that may be in use at once.
 const MOST: usize = 1_000;
 
-/// A scratch worktree in use. Dropped, it goes away.
+/// A scratch worktree in use. Dropping it removes it.
 #[derive(Debug)]
 pub struct Scratch {
     worktrees: Worktrees,
     linked: Linked,
-    /// None: it is gone.
+    /// None once it is removed.
     writing: Option<Writing>,
-    /// The folder itself, whatever lies at its path later: what runs there may put a link in its place.
+    /// Device and inode of the folder that was made: a command that runs there may replace it by a link.
     folder: (u64, u64),
-    /// What is checked out there.
+    /// The commit that is checked out.
     at: Mutex<Option<String>>,
 }
 
@@ -57,8 +56,8 @@ impl Scratch {
         &self.linked.git_dir
     }
 
-    /// Checks a commit out. What was changed or added is gone; ignored files, which are what a build made, stay if it is the commit that was
-    /// there already. What ran there on another decides nothing of what is there next: the index, with every mark on a file, is rebuilt.
+    /// Checks out a commit, and discards what was changed or added. Ignored files, which are build outputs, stay only if that commit was
+    /// checked out already. A command that ran on another commit has no influence: the index, with its flags, is rebuilt.
     pub fn move_to(&self, commit: &str) -> Result<(), Refusal> {
         self.check_folder()?;
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +83,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes it away.
+    /// Removes it.
     pub fn remove(mut self) -> Result<(), Refusal> {
         self.take_away()
     }
@@ -103,12 +102,12 @@ impl Scratch {
     fn take_away(&mut self) -> Result<(), Refusal> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
         self.check_folder()?;
-        // Its files first, for which nobody has to wait.
+        // Its files first, before the lock is taken, so that nobody has to wait.
         let what = "cannot remove a scratch worktree";
         empty(&self.linked.path).map_err(|error| unwritten(what, &error))?;
         let lock = self.worktrees.lock()?;
         self.worktrees.scrap_scratch(&lock, &self.linked.path)?;
-        writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))
+        writing.close(&lock)
     }
 
     fn call(&self) -> Call<'static> {
@@ -118,18 +117,18 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is found by its journal.
+        // If this fails, its journal tells others to remove it.
         drop(self.take_away());
     }
 }
 
-/// Which folder it is; None: it is none, or only a link to one.
+/// Device and inode of a folder; None if it is not one, or only a link to one.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let there = fs::symlink_metadata(path).ok()?;
     there.is_dir().then(|| (there.dev(), there.ino()))
 }
 
-/// Whether a worktree is one of these, by where it is.
+/// Whether a path is that of a scratch worktree.
 pub(super) fn is_scratch(path: &Path) -> bool {
     let is = |path: Option<&Path>, begin: &str| {
         path.and_then(Path::file_name).is_some_and(|name| name.to_string_lossy().starts_with(begin))
@@ -138,7 +137,7 @@ pub(super) fn is_scratch(path: &Path) -> bool {
 }
 
 impl Worktrees {
-    /// A checkout of a commit, below `root`, the folder of tasks' worktrees.
+    /// Makes a checkout of a commit, below `root`, the folder of tasks' worktrees.
     pub fn scratch(&self, root: &Path, commit: &str) -> Result<Scratch, Refusal> {
         let folder = root.join(FOLDER);
         let what = "cannot make a scratch worktree";
@@ -156,7 +155,7 @@ impl Worktrees {
                 Ok(linked) => (linked, writing),
                 Err(refusal) => {
                     drop(self.scrap_scratch(&lock, &path));
-                    writing.close(&lock).map_err(|error| unwritten("cannot tidy up", &error))?;
+                    writing.close(&lock)?;
                     return Err(refusal);
                 }
             }
@@ -175,7 +174,7 @@ impl Worktrees {
         Ok(scratch)
     }
 
-    /// The first name that nobody has.
+    /// Reserves the first free name.
     fn free(&self, lock: &Lock, folder: &Path, commit: &str) -> Result<(PathBuf, Writing), Refusal> {
         for n in 0..MOST {
             let name = format!("{PREFIX}{n}");
@@ -183,11 +182,8 @@ impl Worktrees {
             let journal = Journal {
                 action: Action::Scratch,
                 path: path.clone(),
-                task: None,
-                id: None,
-                branch: None,
                 commit: Some(commit.to_owned()),
-                with_branch: false,
+                ..Journal::default()
             };
             if path.symlink_metadata().is_err()
                 && let Some(writing) = self.begin(lock, &name, &journal)?
@@ -198,7 +194,7 @@ impl Worktrees {
         Err(refuse(format!("there are {MOST} scratch worktrees in {}", folder.display())))
     }
 
-    /// Git knows of it, and nothing is in it.
+    /// Registers it with git, without checking files out.
     fn record(&self, lock: &Lock, path: &Path, commit: &str) -> Result<Linked, Refusal> {
         let what = "git could not make a scratch worktree";
         let call = self.git().holding(lock.file()).map_err(|error| failed(what, &error))?;
@@ -213,14 +209,14 @@ impl Worktrees {
         Ok(linked)
     }
 
-    /// Takes one away that nobody uses, with all that is in it. The git of a process that was killed may still write there for a
-    /// moment: what it wrote meanwhile goes, too.
+    /// Removes one that nobody uses, with all its content. The git of a killed process may still write there for a moment; what it
+    /// writes meanwhile is removed, too.
     pub(super) fn scrap_scratch(&self, lock: &Lock, path: &Path) -> Result<(), Refusal> {
         let began = Instant::now();
         loop {
             match self.try_to_scrap(lock, path) {
                 Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-                // A folder that was made again in its place, by its path.
+                // Something created the folder again meanwhile.
                 Ok(()) if path.exists() && began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
                 outcome => return outcome,
             }
@@ -232,7 +228,7 @@ impl Worktrees {
         if !is_scratch(path) {
             return Err(refuse(format!("{} is not a scratch worktree", path.display())));
         }
-        // A link in its place is not followed: what it leads to is somebody's.
+        // A link in its place is not followed: it may lead to somebody's work.
         match path.is_symlink() {
             true => fs::remove_file(path).map_err(|error| unwritten(what, &error))?,
             false => empty(path).map_err(|error| unwritten(what, &error))?,
@@ -240,39 +236,39 @@ impl Worktrees {
         let all = self.list_all().map_err(|error| failed(what, &error))?;
         match all.iter().find(|linked| linked.path == path) {
             Some(linked) => self.delete(lock, linked, true)?,
-            // Git has not got as far as to know of it.
+            // It was never registered with git.
             None => match fs::remove_dir_all(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(unwritten(what, &error)),
                 _ => {}
             },
         }
         if let Some(folder) = path.parent() {
-            // One that is not empty stays.
+            // Fails if it is not empty.
             let _ = fs::remove_dir(folder);
             self.tidy_root(folder);
         }
         Ok(())
     }
 
-    /// The folder of scratch worktrees beside the repository, if none is in it. Whoever makes one does so under the lock.
+    /// Removes the folder of scratch worktrees beside the repository, if it is empty. They are only made under the lock.
     pub(super) fn tidy_scratch_folder(&self, _: &Lock) {
         let Some(repository) = self.common_dir().parent() else { return };
         let mut root = repository.as_os_str().to_owned();
         root.push(".onus");
         let folder = Path::new(&root).join(FOLDER);
-        // One that is not empty stays, and so does the root.
+        // Each fails if it is not empty.
         let _ = fs::remove_dir(&folder);
         self.tidy_root(&folder);
     }
 
-    /// Takes away what killed processes left. Says how many there were.
+    /// Removes the scratch worktrees that killed processes left. Returns how many there were.
     pub fn remove_scratches(&self) -> Result<usize, Refusal> {
         let settled = self.settle_where(&|journal| journal.action == Action::Scratch, &|_| false)?;
         Ok(settled.len())
     }
 }
 
-/// Deletes what is in a scratch worktree, except what git knows it by.
+/// Deletes the content of a scratch worktree, except its `.git`.
 fn empty(folder: &Path) -> std::io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -289,7 +285,7 @@ fn empty(folder: &Path) -> std::io::Result<()> {
         };
         match remove() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                // A build may have made folders that nobody may write to.
+                // A build may have made read-only folders.
                 open_up(&entry.path());
                 remove()?;
             }
@@ -302,7 +298,7 @@ fn empty(folder: &Path) -> std::io::Result<()> {
 
 fn open_up(path: &Path) {
     if path.symlink_metadata().is_ok_and(|there| there.is_dir()) {
-        // Where that does not help, removing says why.
+        // If that does not help, removing reports why.
         drop(fs::set_permissions(path, Permissions::from_mode(0o700)));
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             open_up(&entry.path());

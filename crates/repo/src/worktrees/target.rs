@@ -1,4 +1,4 @@
-//! What a task's branch begins at: the newest of what is known of the branch that it is to land in.
+//! Where a task's branch begins: the newest known commit of the branch that it is to land in.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{Worktrees, failed, refuse};
 use crate::git::GitError;
 use crate::landing;
 
-/// A server that does not answer keeps nobody from working.
+/// Short, so that a server that does not answer keeps nobody from working.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);
 
-/// A branch to land in, and where a task that lands there begins.
+/// A branch to land in, and the commit at which a task's branch begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: String,
@@ -20,18 +20,20 @@ pub struct Target {
     pub remarks: Vec<String>,
 }
 
+/// The references of a target, the most authoritative first.
+pub(crate) fn target_refs(name: &str) -> [String; 3] {
+    ["refs/onus/landed/", "refs/heads/", "refs/remotes/origin/"].map(|below| format!("{below}{name}"))
+}
+
 impl Worktrees {
-    /// `configured`, else the branch that origin calls its main one, else the one of the main checkout. `fetch`: ask the server first.
+    /// The target branch (see [`Self::target_name`]) and its newest known commit. `fetch`: ask the server first.
     pub fn target(&self, configured: Option<&str>, fetch: bool) -> Result<Target, Refusal> {
         let name = self.target_name(configured)?;
         let mut remarks = Vec::new();
         if fetch {
             remarks.extend(self.fetch(&name).err());
         }
-        let tips: Vec<String> = ["refs/onus/landed/", "refs/heads/", "refs/remotes/origin/"]
-            .iter()
-            .filter_map(|below| self.commit_of(&format!("{below}{name}")))
-            .collect();
+        let tips: Vec<String> = target_refs(&name).iter().filter_map(|tip| self.commit_of(tip)).collect();
         let Some(first) = tips.first() else {
             if let error @ landing::Error::NotText(_) = landing::no_branch(&name) {
                 return Err(Refusal::usage(error.to_string()));
@@ -39,12 +41,16 @@ impl Worktrees {
             return Err(refuse(format!("there is no branch {name} here, or it has no commit yet"))
                 .next(Step::plain("commit something first, or name another target branch")));
         };
-        // The one that has everything that the others have.
+        // The one that contains all others.
         let newest = tips.iter().find(|tip| tips.iter().all(|other| self.contains(tip, other)));
         if newest.is_none() {
             let has_landed = self.commit_of(&format!("refs/onus/landed/{name}")).is_some();
             remarks.push(match has_landed {
-                true => format!("{name} has commits that are not among what landed in it: this begins at what landed, without them"),
+                true => {
+                    format!(
+                        "{name} has commits that did not land through onus; this branch starts without them"
+                    )
+                }
                 false => {
                     format!("{name} here and {name} at origin have diverged: this begins at the local one")
                 }
@@ -53,7 +59,7 @@ impl Worktrees {
         Ok(Target { commit: newest.unwrap_or(first).clone(), name, remarks })
     }
 
-    /// `configured`, else the branch that origin calls its main one, else the one of the main checkout.
+    /// `configured`, else origin's default branch, else the branch of the main checkout.
     pub fn target_name(&self, configured: Option<&str>) -> Result<String, Refusal> {
         let short = |name: &str| self.git().words(&["symbolic-ref", "--quiet", "--short", name]).line().ok();
         let origins = || short("refs/remotes/origin/HEAD")?.strip_prefix("origin/").map(str::to_owned);
@@ -75,7 +81,7 @@ impl Worktrees {
         }
     }
 
-    /// Brings what is known of origin's branch up to date. The one call that may reach out.
+    /// Fetches origin's branch. The only call here that uses the network.
     fn fetch(&self, name: &str) -> Result<(), String> {
         if self.git().words(&["config", "--get", "remote.origin.url"]).run().is_err() {
             return Err("there is no remote called origin: nothing was fetched".to_owned());
@@ -96,16 +102,15 @@ impl Worktrees {
     }
 
     pub(super) fn commit_of(&self, name: &str) -> Option<String> {
-        let name = format!("{name}^{{commit}}");
-        self.git().words(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).word(name).line().ok()
+        self.repository.resolve(&format!("{name}^{{commit}}"))
     }
 
-    /// Whether everything in `other` is in `tip`.
+    /// Whether `other` is an ancestor of `tip`, or the same.
     pub(super) fn contains(&self, tip: &str, other: &str) -> bool {
         tip == other || self.git().words(&["merge-base", "--is-ancestor", other, tip]).run().is_ok()
     }
 
-    /// How many commits `tip` has that `other` has not.
+    /// Counts the commits of `tip` that `other` lacks.
     pub(super) fn ahead(&self, tip: &str, other: &str) -> Result<u64, Refusal> {
         let range = format!("{other}..{tip}");
         let count = self.git().words(&["rev-list", "--count", "--end-of-options"]).word(range).line();

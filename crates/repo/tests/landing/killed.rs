@@ -19,7 +19,7 @@ fn land_all(repo: &Path) {
         let tip = tip(&lander, "main");
         let plan = plan(&lander, &tip.commit, &branch.parse().unwrap(), Style::Merge);
         let provisional = lander.provisional(&plan.tree, &tip.commit).unwrap();
-        let scratch = lander.scratch(&repo.with_extension("onus"), &provisional).unwrap();
+        let scratch = lander.worktrees().scratch(&repo.with_extension("onus"), provisional.as_str()).unwrap();
         assert_eq!(git(scratch.path(), &["status", "--porcelain"]), "");
         write(scratch.path(), "made/by-a-gate.txt", "x\n");
         scratch.remove().unwrap();
@@ -93,7 +93,7 @@ fn who_is_killed_while_landing_loses_nothing_and_leaves_nothing() {
         }
         // As `doctor --fix` would.
         let lander = yard.lander();
-        lander.remove_leftovers().unwrap();
+        lander.worktrees().remove_scratches().unwrap();
         if let Ok(ledger) = std::fs::read_to_string(repo.with_extension("ledger")) {
             let (id, commit) = ledger.split_once(' ').unwrap();
             if let Ok(commit) = commit.parse() {

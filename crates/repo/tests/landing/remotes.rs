@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::commit::CommitId;
-use onus_repo::landing::{Change, Error, Fetched, Intended, Moved, Push, Settled, Style};
+use onus_repo::landing::{Change, Error, Fetched, Intended, Lander, Moved, Part, Push, Settled, Style};
 
 use crate::kit::{Yard, commit_of, count, git, lander, plan, words, write};
 use crate::program::program;
@@ -36,6 +36,12 @@ fn change(clone: &Path, name: &str) -> CommitId {
     commit_of(clone, name)
 }
 
+/// Moves the server's `main` for one task.
+fn move_target(lander: &Lander, id: &str, old: &CommitId, result: &CommitId) -> Result<Moved, Push> {
+    let parts = [Part { id, commit: result, branch: None }];
+    lander.move_together_at("origin", &parts, "main", (old, result), LIMIT).unwrap()
+}
+
 /// Lands on what was fetched, however often another clone is faster. How often it was.
 fn land(clone: &Path, id: &str, branch: &CommitId, fetched: &dyn Fn()) -> usize {
     let lander = lander(clone);
@@ -48,7 +54,7 @@ fn land(clone: &Path, id: &str, branch: &CommitId, fetched: &dyn Fn()) -> usize 
         }
         let result = lander.commit(&plan(&lander, &tip, branch, Style::Merge), &words(id)).unwrap();
         assert_eq!(lander.intend_at("origin", id, &result, LIMIT).unwrap(), Ok(Intended::Written));
-        match lander.move_target_at("origin", id, "main", (&tip, &result), LIMIT).unwrap() {
+        match move_target(&lander, id, &tip, &result) {
             Ok(Moved::Moved { .. }) => return lost,
             Ok(Moved::TargetMoved) => {
                 let settled = lander.settle_at("origin", id, "main", &result, LIMIT).unwrap();
@@ -172,12 +178,12 @@ fn a_lander_moves_nothing_on_a_server_once_its_landing_is_settled() {
     assert_eq!(stopped.intend_at("origin", "ON-1", &result, LIMIT).unwrap(), Ok(Intended::Taken));
     // Another machine, which has none of its commits.
     assert_eq!(other.settle_at("origin", "ON-1", "main", &result, LIMIT).unwrap(), Ok(Settled::Withdrawn));
-    let moved = stopped.move_target_at("origin", "ON-1", "main", (&start, &result), LIMIT).unwrap();
+    let moved = move_target(&stopped, "ON-1", &start, &result);
     assert_eq!(moved, Ok(Moved::IntentGone));
     assert_eq!(commit_of(&server, "main"), start);
     // And one that was not stopped has landed, whoever asks.
     assert_eq!(stopped.intend_at("origin", "ON-1", &result, LIMIT).unwrap(), Ok(Intended::Written));
-    let moved = stopped.move_target_at("origin", "ON-1", "main", (&start, &result), LIMIT).unwrap();
+    let moved = move_target(&stopped, "ON-1", &start, &result);
     assert!(matches!(moved, Ok(Moved::Moved { .. })), "{moved:?}");
     let settled = other.settle_at("origin", "ON-1", "main", &result, LIMIT).unwrap();
     assert_eq!(settled, Ok(Settled::Landed(result)));

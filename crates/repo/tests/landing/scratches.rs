@@ -14,7 +14,7 @@ fn scratch_worktrees_are_many_private_and_gone_afterwards() {
     let scratches: Vec<_> = std::thread::scope(|scope| {
         let make = |n: usize| {
             let commit = if n.is_multiple_of(2) { &main } else { &branch };
-            yard.lander().scratch(&yard.root(), commit).unwrap()
+            yard.lander().worktrees().scratch(&yard.root(), commit.as_str()).unwrap()
         };
         let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || make(n))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -26,7 +26,7 @@ fn scratch_worktrees_are_many_private_and_gone_afterwards() {
         assert_eq!(scratch.path().parent().unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
     assert_eq!(lander.worktrees().list().unwrap(), listed, "they are not tasks' worktrees");
-    assert_eq!(lander.remove_leftovers().unwrap(), 0, "they are in use");
+    assert_eq!(lander.worktrees().remove_scratches().unwrap(), 0, "they are in use");
     // The same commit again: what was changed or added is gone, what a build made stays. Another one begins without it.
     let scratch = &scratches[0];
     write(scratch.path(), "a.txt", "changed\n");
@@ -52,6 +52,6 @@ fn scratch_worktrees_are_many_private_and_gone_afterwards() {
         "only the lock stays"
     );
     // A commit that is not there leaves nothing either.
-    assert!(lander.scratch(&root, &"1".repeat(40).parse().unwrap()).is_err());
+    assert!(lander.worktrees().scratch(&root, &"1".repeat(40)).is_err());
     assert!(!root.exists());
 }

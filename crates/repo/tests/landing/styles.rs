@@ -155,7 +155,7 @@ fn what_lands_is_signed_as_the_user_wants_by_no_program_of_the_repository() {
         yard.git(&["config", name, value]);
     }
     // What was configured meanwhile counts from the next round on.
-    let lander = lander.afresh();
+    let lander = lander.without_cache();
     for style in [Style::Merge, Style::Squash, Style::Rebase] {
         let commit = lander.commit(&plan(&lander, &main, &branch, style), &words("land")).unwrap();
         assert!(raw(&commit).contains("gpgsig -----BEGIN SSH SIGNATURE-----"), "{style:?}");

@@ -1,17 +1,19 @@
-//! What a call answers, twice: as a document and as text. Some clients hand their model only the one, some only the other, so
-//! each is whole by itself; and each is short, since a model pays for it: a change answers with what changed, not with all
-//! that is known of the task.
+//! The answer to a call, in two forms: a document and a text. Some clients pass only the one to their model, some only the
+//! other, so each is complete by itself. Each is short, because models pay for it: a change answers with what changed, not with
+//! everything that is known about the task.
 //!
-//! What can grow without end is cut, and says so: bodies, the notes of a task, the leases of others.
+//! Everything that can grow without limit is truncated, and says so: bodies, the notes of a task, the leases of others.
 //!
-//! **Texts of others are data.** In the document JSON's own strings keep them apart; but clients hand it to their model as it
-//! is, so what cannot be seen is shown as an escape there, too. In the text they are quoted.
+//! **Texts of others are data.** In the document, JSON strings delimit them; but clients pass it to their model as it is, so
+//! hidden characters are shown as escapes there, too. In the text they are quoted.
 
 use std::collections::BTreeMap;
 
 use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use onus_core::actor;
 use onus_core::quote::{self, visible, visible_line};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
@@ -24,23 +26,25 @@ use onus_engine::{
 
 use onus_core::gate::Verdict;
 use onus_host::Host;
-use onus_host::gates::{Came, Round};
+use onus_host::gates::{GateOutcome, Round};
 
 use super::wording;
 
-/// How many bytes of a body or a note a claim shows, and how many `show` does.
+/// How many bytes of a body or a note a claim shows.
 const CLAIMED_BYTES: usize = 600;
+/// How many bytes of a body or a note `show` shows.
 const MAX_BYTES: usize = 16 * 1024;
-/// How much of a gate's output.
+/// How many bytes of a gate's output are shown.
 const GATE_BYTES: usize = 2 * 1024;
-/// How many notes of a task, the latest, how many globs, and how many tasks of each kind are shown.
+/// How many of a task's latest notes are shown.
 const MAX_NOTES: usize = 20;
 const MAX_GLOBS: usize = 20;
+/// How many tasks each list of `status` shows.
 const MAX_NAMED: usize = 10;
-/// How many of the tasks that depend on one, and how many of its parts.
+/// How many of a task's dependents, and how many of its parts, are shown.
 const MAX_LINKS: usize = 100;
 
-/// A document, and the same in a few words.
+/// An answer as a document and as a short text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Answer {
     value: Value,
@@ -48,8 +52,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn new(value: Value, text: String, notices: &[Notice]) -> Answer {
-        let (mut value, mut text) = (value, text);
+    fn new(mut value: Value, mut text: String, notices: &[Notice]) -> Answer {
         let notices: Vec<_> = notices.iter().map(|notice| notice.worded(&wording::step)).collect();
         if let (Value::Object(object), false) = (&mut value, notices.is_empty()) {
             object.insert("notices".to_owned(), json!(notices));
@@ -70,7 +73,7 @@ impl Answer {
     }
 }
 
-/// A refusal, as the command line's `--json` has it, with this server's steps.
+/// A refusal, as the command line's `--json` prints it, with this server's steps.
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
     let refusal = refusal.worded(wording::step);
     let mut text = visible_line(&refusal.message);
@@ -89,7 +92,14 @@ pub(super) fn unexpected() -> Refusal {
     Refusal::new(Code::Unexpected, "the engine's answer does not match the request")
 }
 
-/// The answer to a change: the task and where it stands now.
+/// Adds a field to a document, if there is a value for it.
+fn put(document: &mut Value, name: &str, value: Option<impl Serialize>) {
+    if let Some(value) = value {
+        document[name] = json!(value);
+    }
+}
+
+/// The answer to a change: the task and its state now.
 pub(super) fn changed(reply: &Reply, past: &str) -> Result<Answer, Refusal> {
     let (engine::Answer::Task(task)
     | engine::Answer::Asked { task, .. }
@@ -98,24 +108,22 @@ pub(super) fn changed(reply: &Reply, past: &str) -> Result<Answer, Refusal> {
         return Err(unexpected());
     };
     let mut value = json!({ "id": task.id, "title": task.title, "state": task.state });
-    let past = if reply.unchanged { "is as it was, nothing changed" } else { past };
+    let past = if reply.unchanged { "is unchanged" } else { past };
     let mut text = format!("{} {past}: {}", task.id, quote::title(&task.title));
-    if reply.unchanged {
-        value["unchanged"] = json!(true);
-    }
+    put(&mut value, "unchanged", reply.unchanged.then_some(true));
+    put(&mut value, "existing", reply.existing.then_some(true));
     if reply.existing {
-        value["existing"] = json!(true);
         text.push_str(" (it was there already)");
     }
     Ok(Answer::new(value, text, &reply.notices))
 }
 
-/// What gates came to; of one that failed, how its output ended.
-pub(super) fn gates(host: &Host, round: &Round, came: &[Came], notices: &[Notice]) -> Answer {
+/// The verdicts of gates, and the end of the output of each that failed.
+pub(super) fn gates(host: &Host, round: &Round, came: &[GateOutcome], notices: &[Notice]) -> Answer {
     let id = &round.task.view.id;
     let mut lines = Vec::new();
     let mut documents = Vec::new();
-    for Came { gate, result } in came {
+    for GateOutcome { gate, result } in came {
         let (document, line) = match result {
             Ok((verdict, run)) => {
                 let log = host.gate_log(run).filter(|_| *verdict == Verdict::Failed).unwrap_or_default();
@@ -153,7 +161,7 @@ pub(super) fn gates(host: &Host, round: &Round, came: &[Came], notices: &[Notice
 }
 
 /// What to do after gates were run.
-fn after(round: &Round, came: &[Came]) -> Vec<Step> {
+fn after(round: &Round, came: &[GateOutcome]) -> Vec<Step> {
     let id = &round.task.view.id;
     let refused = came.iter().filter_map(|came| came.result.as_ref().err());
     let mut steps: Vec<Step> = refused.flat_map(|refusal| refusal.next.clone()).collect();
@@ -167,7 +175,7 @@ fn after(round: &Round, came: &[Came]) -> Vec<Step> {
     steps
 }
 
-/// The answer to a claim: what is to be done, and on which terms it is held.
+/// The answer to a claim: what is to be done, and the terms of the lease.
 pub(super) fn claimed(reply: &Reply) -> Result<Answer, Refusal> {
     let engine::Answer::Lease { task, lease: Some(lease), renewed, takeover } = &reply.answer else {
         return Err(unexpected());
@@ -182,12 +190,9 @@ pub(super) fn claimed(reply: &Reply) -> Result<Answer, Refusal> {
         "task": { "id": task.id, "title": task.title, "state": task.state },
         "lease": lease_in_short(lease),
     });
-    for (name, is_so) in [("renewed", renewed), ("takeover", takeover)] {
-        if *is_so {
-            value[name] = json!(true);
-        }
-    }
-    // Whoever renews knows what it is about.
+    put(&mut value, "renewed", renewed.then_some(true));
+    put(&mut value, "takeover", takeover.then_some(true));
+    // A caller that renews already knows the task.
     if *renewed {
         return Ok(Answer::new(value, text, &reply.notices));
     }
@@ -209,7 +214,7 @@ pub(super) fn claimed(reply: &Reply) -> Result<Answer, Refusal> {
     Ok(Answer::new(value, text, &reply.notices))
 }
 
-/// The answer to a touch: which files the lease has now, by the names they have in the repository.
+/// The answer to a touch: which files the lease reserves now, by their paths in the repository.
 pub(super) fn touched(reply: &Reply, paths: &[String]) -> Result<Answer, Refusal> {
     let engine::Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
         return Err(unexpected());
@@ -224,7 +229,7 @@ pub(super) fn touched(reply: &Reply, paths: &[String]) -> Result<Answer, Refusal
     Ok(Answer::new(value, text, &reply.notices))
 }
 
-/// The beginning of a text; true: there is more.
+/// The beginning of a text, and whether there is more.
 fn beginning(text: &str, most: usize) -> (String, bool) {
     if text.len() <= most {
         return (text.to_owned(), false);
@@ -232,7 +237,7 @@ fn beginning(text: &str, most: usize) -> (String, bool) {
     (format!("{}…", &text[..text.floor_char_boundary(most)]), true)
 }
 
-/// On which terms a lease is held, in half a sentence.
+/// The terms of a lease, as a part of a sentence.
 fn terms(lease: &LeaseView) -> String {
     let until = match (&lease.process, lease.expires_in_s) {
         (Some(_), Some(s)) if lease.resting => {
@@ -249,38 +254,23 @@ fn terms(lease: &LeaseView) -> String {
 fn lease_in_short(lease: &LeaseView) -> Value {
     let (actor, instance) = (&lease.actor, &lease.instance);
     let mut value = json!({ "actor": actor, "instance": instance, "token": lease.token, "live": lease.live });
-    if let Some(s) = lease.expires_in_s.filter(|_| lease.process.is_none() || lease.resting) {
-        value["expires_in_s"] = json!(s);
-    }
-    if !lease.scope.is_empty() {
-        value["scope"] = json!(lease.scope.iter().take(MAX_GLOBS).collect::<Vec<_>>());
-    }
-    if lease.scope.len() > MAX_GLOBS {
-        value["more_scope"] = json!(lease.scope.len() - MAX_GLOBS);
-    }
-    for (name, text) in [("reason", &lease.reason), ("handoff_reason", &lease.handoff_reason)] {
-        if let Some(text) = text {
-            value[name] = json!(text);
-        }
-    }
-    if let Some(cause) = lease.lapsed_by {
-        value["lapsed_by"] = json!(cause);
-    }
+    let expires_in_s = lease.expires_in_s.filter(|_| lease.process.is_none() || lease.resting);
+    put(&mut value, "expires_in_s", expires_in_s);
+    let globs: Vec<_> = lease.scope.iter().take(MAX_GLOBS).collect();
+    put(&mut value, "scope", (!globs.is_empty()).then_some(&globs));
+    put(&mut value, "more_scope", Some(lease.scope.len() - globs.len()).filter(|more| *more > 0));
+    put(&mut value, "reason", lease.reason.as_ref());
+    put(&mut value, "handoff_reason", lease.handoff_reason.as_ref());
+    put(&mut value, "lapsed_by", lease.lapsed_by);
     value
 }
 
-/// What somebody wrote, by whom, with what; what is a plain word on how it goes is not said to be one.
+/// A note, with its author. Its event and its kind are left out if it is a plain progress note.
 fn note_in_short(note: &NoteView, most: usize) -> Value {
     let mut value = json!({ "actor": note.actor, "at": note.at, "text": beginning(&note.text, most).0 });
-    if note.event != "note.added" {
-        value["event"] = json!(note.event);
-    }
-    if note.kind != NoteKind::Progress {
-        value["kind"] = json!(note.kind);
-    }
-    if let Some(link) = &note.link {
-        value["link"] = json!(link);
-    }
+    put(&mut value, "event", Some(&note.event).filter(|event| *event != "note.added"));
+    put(&mut value, "kind", Some(note.kind).filter(|kind| *kind != NoteKind::Progress));
+    put(&mut value, "link", note.link.as_ref());
     value
 }
 
@@ -310,16 +300,14 @@ pub(super) fn ready(looked: &WithNotices<Page>) -> Answer {
     let in_short = |task: &TaskView| {
         let mut value =
             json!({ "id": task.id, "priority": task.priority, "type": task.kind, "title": task.title });
-        if task.takeover == Some(true) {
-            value["takeover"] = json!(true);
-        }
+        put(&mut value, "takeover", task.takeover.filter(|takeover| *takeover));
         value
     };
     let tasks: Vec<Value> = tasks.iter().map(in_short).collect();
     Answer::new(json!({ "tasks": tasks }), text, &looked.notices)
 }
 
-/// Says nothing that does not go without saying.
+/// Whether a field's value says nothing that its absence would not say.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -330,7 +318,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What of a task's document is for programs: other names of it, and what is nearly always the same.
+/// The fields of a task's document that are only for programs: its other names, and what is nearly always the same.
 const FOR_PROGRAMS: [&str; 5] = ["uid", "number", "updated_at", "scope_mode", "required_tier"];
 
 pub(super) fn show(looked: &WithNotices<TaskView>) -> Answer {
@@ -345,41 +333,32 @@ pub(super) fn show(looked: &WithNotices<TaskView>) -> Answer {
             ids.truncate(MAX_LINKS);
             left_out
         });
-        if left_out > 0 {
-            value[told] = json!(left_out);
-        }
+        put(&mut value, told, Some(left_out).filter(|count| *count > 0));
     }
-    if let Some(lease) = &task.lease {
-        value["lease"] = lease_in_short(lease);
-    }
-    if let Some(word) = &task.last_word {
-        value["last_word"] = note_in_short(word, MAX_BYTES);
-    }
-    if let Some(body) = &task.body {
-        value["body"] = json!(beginning(body, MAX_BYTES).0);
-    }
-    let notes = task.notes.as_deref().unwrap_or_default();
-    let earlier = notes.len().saturating_sub(MAX_NOTES);
-    let notes = &notes[earlier..];
-    if !notes.is_empty() {
-        value["notes"] = notes.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
-    }
-    if earlier > 0 {
-        value["earlier_notes"] = json!(earlier);
-    }
-    let decisions = task.decisions.as_deref().unwrap_or_default();
-    let earlier_decisions = decisions.len().saturating_sub(MAX_NOTES);
-    let decisions = &decisions[earlier_decisions..];
-    if !decisions.is_empty() {
-        value["decisions"] = decisions.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
-    }
-    if earlier_decisions > 0 {
-        value["earlier_decisions"] = json!(earlier_decisions);
+    put(&mut value, "lease", task.lease.as_ref().map(lease_in_short));
+    put(&mut value, "last_word", task.last_word.as_ref().map(|word| note_in_short(word, MAX_BYTES)));
+    put(&mut value, "body", task.body.as_ref().map(|body| beginning(body, MAX_BYTES).0));
+    let (notes, earlier) = latest(task.notes.as_deref());
+    let (decisions, earlier_decisions) = latest(task.decisions.as_deref());
+    for (name, latest, told, earlier) in [
+        ("notes", notes, "earlier_notes", earlier),
+        ("decisions", decisions, "earlier_decisions", earlier_decisions),
+    ] {
+        let shown: Vec<Value> = latest.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
+        put(&mut value, name, Some(shown).filter(|notes| !notes.is_empty()));
+        put(&mut value, told, Some(earlier).filter(|count| *count > 0));
     }
     Answer::new(value, card(task, notes, earlier), &looked.notices)
 }
 
-/// The same as text: one line per fact.
+/// The latest notes, and how many earlier ones are left out.
+fn latest(notes: Option<&[NoteView]>) -> (&[NoteView], usize) {
+    let notes = notes.unwrap_or_default();
+    let earlier = notes.len().saturating_sub(MAX_NOTES);
+    (&notes[earlier..], earlier)
+}
+
+/// A task as text: one line per fact.
 fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
     let head = format!("{} {} {} {}", task.id, task.state.spoken(), task.priority, task.kind);
     let mut lines = vec![format!("{head}: {}", quote::title(&task.title))];
@@ -387,7 +366,7 @@ fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
         lines.extend(value.filter(|value| !value.is_empty()).map(|value| format!("{name}: {value}")));
     };
     let lease = task.lease.as_ref();
-    let holder = |lease: &LeaseView| format!("{} ({})", lease.actor, quote::name(&lease.instance));
+    let holder = |lease: &LeaseView| actor::spoken(&lease.actor, &lease.instance);
     let live = lease.filter(|lease| lease.lapsed_by.is_none());
     fact("held by", live.map(|lease| format!("{}, {}", holder(lease), terms(lease))));
     let lapsed = lease.and_then(|lease| Some((holder(lease), lease.lapsed_by?)));
@@ -407,10 +386,10 @@ fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
         let mark = if line.ticked { "x" } else { " " };
         fact("acceptance", Some(format!("[{mark}] {}. {}", line.line, quote::quoted(&line.text, MAX_BYTES))));
     }
-    // Decisions last: also those that are not among the latest notes.
-    let decisions = task.decisions.as_deref().unwrap_or_default();
-    let latest = decisions[decisions.len().saturating_sub(MAX_NOTES)..].iter();
-    for note in latest.filter(|decision| notes.iter().all(|note| note.version != decision.version)) {
+    // Decisions are shown even if they are not among the latest notes.
+    let (decisions, _) = latest(task.decisions.as_deref());
+    let is_noted = |decision: &NoteView| notes.iter().any(|note| note.version == decision.version);
+    for note in decisions.iter().filter(|decision| !is_noted(decision)) {
         fact("decision", Some(note_line(note, MAX_BYTES)));
     }
     fact("notes", Some(earlier).filter(|n| *n > 0).map(|n| format!("{n} earlier ones are left out")));
@@ -496,7 +475,7 @@ fn conflict(conflict: &ConflictView) -> (Value, String) {
     (value, visible(&format!("{} {}", conflict.task, conflict.message())))
 }
 
-/// A document in which nothing is hidden.
+/// A document without hidden characters.
 fn shown(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(visible(&text)),
@@ -526,7 +505,7 @@ mod tests {
         }
     }
 
-    /// Both parts of an answer: so many lines of text, and a document.
+    /// Checks both parts of an answer: a text with this many lines, and a document.
     #[track_caller]
     fn assert_answer(result: &CallToolResult, lines: impl Into<Option<usize>>, cast: &Cast) {
         let value = serde_json::to_value(result).unwrap();
@@ -551,7 +530,7 @@ mod tests {
             let notice =
                 Notice::new(onus_engine::NoticeKind::Wanted, None, message.clone()).next(Step::Status);
             let looked = WithNotices { value: task.clone(), notices: vec![notice] };
-            // One line per fact, and the notice; what is empty has none.
+            // One line per fact that is not empty, and one for the notice.
             assert_answer(&show(&looked).into_result(), facts(&task) + 1, &cast);
             assert!(facts(&task) <= most);
             let lease = task.lease.clone().map(Box::new);

@@ -1,4 +1,4 @@
-//! A call, carried out: the command that the command line would give. All of this blocks.
+//! Carries out a call: the command that the command line would give. All of this blocks.
 
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use onus_host::scopes::{Reserved, reserved};
 use onus_host::{Asker, Connection, Entered, target};
 
 use super::answers::{self, Answer};
-use super::grants::Grant;
-use super::tools::{Add, Call, Claim, GateRun};
+use super::grants::CancellableClaim;
+use super::tools::{Add, Call, Claim, OnTask};
 
-/// What a client did through this connection last, as the connection's own instance.
+/// The identity under which the client acted, if it changed something.
 pub(super) type Known = Option<Identity>;
 
-/// Everything but a claim.
+/// Carries out any call except a claim.
 pub(super) fn carry_out(
     connection: &Connection,
     asker: &Asker,
@@ -52,7 +52,7 @@ pub(super) fn carry_out(
             Ok((answers::status(&identity, &status, &forecast), None))
         }
         Call::GateRun(asked) => run_gates(connection, asker, asked),
-        // A claim can be cancelled, and what it was granted must not be lost: see `claim`.
+        // A claim can be cancelled, and its grant must not be lost: see `claim`.
         Call::Claim(_) => Err(answers::unexpected()),
         Call::Touch(touch) => {
             let (paths, touched) = connection.host()?.touched(&touch.paths)?;
@@ -68,23 +68,14 @@ pub(super) fn carry_out(
         Call::Done(done) => {
             let (verb, past) =
                 if done.submit { (Verb::Submit, "is in review") } else { (Verb::Done, "is done") };
-            act(
-                connection,
-                asker,
-                done.id,
-                Act::Move { verb, message: Some(done.message), uncommitted: None, demand: None },
-                past,
-            )
+            act(connection, asker, done.id, Act::moved(verb, Some(done.message)), past)
         }
         Call::Release(moved) => {
-            let act_ =
-                Act::Move { verb: Verb::Release, message: moved.message, uncommitted: None, demand: None };
-            act(connection, asker, moved.id, act_, "is free again")
+            let release = Act::moved(Verb::Release, moved.message);
+            act(connection, asker, moved.id, release, "is free again")
         }
         Call::Block(moved) => {
-            let act_ =
-                Act::Move { verb: Verb::Block, message: moved.message, uncommitted: None, demand: None };
-            act(connection, asker, moved.id, act_, "is blocked")
+            act(connection, asker, moved.id, Act::moved(Verb::Block, moved.message), "is blocked")
         }
         Call::Add(add) => {
             let plain = Facts::default();
@@ -125,19 +116,18 @@ pub(super) fn carry_out(
 }
 
 /// Runs gates of a task, one after the other.
-fn run_gates(connection: &Connection, asker: &Asker, asked: GateRun) -> Result<(Answer, Known), Refusal> {
-    let Entered { mut engine, identity, mut notices, .. } = connection.enter(asker, Access::Write)?;
+fn run_gates(connection: &Connection, asker: &Asker, asked: OnTask) -> Result<(Answer, Known), Refusal> {
+    let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Write)?;
     let host = connection.host()?;
     let round =
         host.plan_gates(&mut engine, Some(&identity), target(asked.id)?.as_ref(), &Wanted::default())?;
     drop(engine);
     let came = host.run_round(&identity, &round, 1, &|_| Live::Silent, None, &|_| {});
     connection.has_told(&notices);
-    let answer = answers::gates(&host, &round, &came, &std::mem::take(&mut notices));
-    Ok((answer, Some(identity)))
+    Ok((answers::gates(&host, &round, &came, &notices), Some(identity)))
 }
 
-/// An ask that came to the agent from elsewhere, held to what every channel is held to: proposed, unless its channel is trusted.
+/// An ask that came to the agent from elsewhere, by the rules of every channel: proposed, unless its channel is trusted.
 fn ask(connection: &Connection, origin: &str, add: &Add) -> Result<NewTask, Refusal> {
     let origin: Origin = origin.parse()?;
     let (channel, reference) = origin.as_str().split_once(':').unwrap_or_default();
@@ -153,13 +143,13 @@ fn ask(connection: &Connection, origin: &str, add: &Add) -> Result<NewTask, Refu
     Ok(ask.into_task(!trusted))
 }
 
-/// Takes a task, and waits for one as long as nothing is to be read from `stop`.
+/// Claims a task. Waits for one until `stop` becomes readable, if the call asks for that.
 pub(super) fn claim(
     connection: &Connection,
     asker: &Asker,
     claim: Claim,
     stop: &std::io::PipeReader,
-) -> Result<(Answer, Option<Grant>, Known), Refusal> {
+) -> Result<(Answer, Option<CancellableClaim>, Known), Refusal> {
     let host = connection.host()?;
     let Reserved { scope, areas, notices } = reserved(&host, &claim.scope)?;
     let Entered { mut engine, identity, process, notices: of_client } =
@@ -169,7 +159,7 @@ pub(super) fn claim(
         Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
         None => Command::ClaimNext(terms),
     };
-    let command = host.looked_at(&mut engine, &identity, command);
+    let command = host.with_local_facts(&mut engine, &identity, command);
     let request = Request { identity, command, key: None };
     let mut reply = match claim.wait {
         0 => engine.run_or_wish(&request)?,
@@ -179,7 +169,7 @@ pub(super) fn claim(
     };
     reply.notices.extend(notices.into_iter().map(Notice::info));
     tell(connection, of_client, &mut reply.notices);
-    let grant = Grant::of(&reply, &request.identity);
+    let grant = CancellableClaim::of(&reply, &request.identity);
     Ok((answers::claimed(&reply)?, grant, Some(request.identity)))
 }
 
@@ -202,14 +192,14 @@ fn act(
 
 fn change(connection: &Connection, asker: &Asker, command: Command) -> Result<(Reply, Identity), Refusal> {
     let Entered { mut engine, identity, notices, .. } = connection.enter(asker, Access::Write)?;
-    let command = connection.host()?.looked_at(&mut engine, &identity, command);
+    let command = connection.host()?.with_local_facts(&mut engine, &identity, command);
     let request = Request { identity, command, key: None };
     let mut reply = engine.take_in(&request)?;
     tell(connection, notices, &mut reply.notices);
     Ok((reply, request.identity))
 }
 
-/// What the client should know about itself goes into an answer, not into a refusal: it is said once.
+/// Adds notices about the client itself to an answer. A refusal does not get them: they are shown only once.
 fn tell(connection: &Connection, of_client: Vec<Notice>, notices: &mut Vec<Notice>) {
     connection.has_told(&of_client);
     notices.extend(of_client);

@@ -1,7 +1,7 @@
 //! The protocol's lines: one JSON message each.
 //!
-//! Invalid messages are answered, as far as possible, so that no client waits for an answer that never comes. A line
-//! that is too long ends the connection: what follows may not start at the beginning of a message.
+//! Invalid messages are answered, as far as possible, so that no client waits for an answer that never comes. A line that is too
+//! long ends the connection: the rest of the input may not start at the beginning of a message.
 
 use std::io;
 
@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 /// The longest message.
 pub(super) const MAX_LINE: usize = 1 << 20;
 
-/// Messages in lines. Reading is ours, writing is the SDK's.
+/// Messages in lines. The reading is ours, the writing is the SDK's.
 pub(super) struct Lines<R, W: AsyncWrite> {
     read: BufReader<R>,
     line: Vec<u8>,
     write: AsyncRwTransport<RoleServer, Empty, W>,
-    /// A reply that is being written to what was not a message.
+    /// The reply to an invalid message, while it is being written.
     reply: Option<JoinHandle<()>>,
-    /// Told when the client has gone.
+    /// Cancelled when the client has gone.
     gone: CancellationToken,
 }
 
@@ -49,7 +49,7 @@ where
         }
     }
 
-    /// Reads up to the end of a line. It may be dropped at any await: what was read is kept in `self`.
+    /// Reads up to the end of a line. The future may be dropped at any await: what was read is kept in `self`.
     async fn line(&mut self) -> Line {
         loop {
             let Ok(available) = self.read.fill_buf().await else { return Line::End };
@@ -69,11 +69,11 @@ where
         }
     }
 
-    /// Writes on a task of its own: the caller may be dropped halfway, a message must not be.
+    /// Writes on a task of its own: the caller may be dropped halfway, but a message must be written completely.
     fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
         let send = self.write.send(ServerJsonRpcMessage::error(error, id));
         self.reply = Some(tokio::spawn(async move {
-            // Nobody listens: the next read sees the end.
+            // If the client has gone, the next read sees the end.
             let _ = send.await;
         }));
     }
@@ -115,14 +115,14 @@ where
 
     async fn close(&mut self) -> Result<(), io::Error> {
         if let Some(reply) = self.reply.take() {
-            // It only writes; if that failed there is nobody to tell.
+            // It only writes; if that failed, the client has gone.
             let _ = reply.await;
         }
         self.write.close().await
     }
 }
 
-/// A line as a message; None: there is nothing to answer.
+/// Parses a line into a message. None: there is nothing to answer.
 fn message(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, (ErrorData, Option<RequestId>)> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
     if line.is_empty() {

@@ -34,7 +34,7 @@ use tools::{Call, Claim};
 /// How many claims may wait at once.
 const MAX_WAITING: usize = 8;
 
-/// Serves the client at standard input and output until it goes.
+/// Serves the client at standard input and output until it disconnects.
 pub fn serve(connection: Connection) -> Result<(), Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -44,14 +44,14 @@ pub fn serve(connection: Connection) -> Result<(), Refusal> {
     runtime.block_on(async {
         let server = Server::new(connection);
         let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout(), server.gone.clone());
-        // A client that goes before it has said who it is has asked for nothing.
+        // A client that disconnects before it has introduced itself has requested nothing.
         if let Ok(running) = server.clone().serve(lines).await {
-            // It went, or what carried it failed: either way it is gone.
+            // The client disconnected, or the transport failed: either way it is gone.
             let _ = running.waiting().await;
         }
         server.farewell().await;
     });
-    // All that changes something has ended. What may still run only reads: standard input, for which nobody waits.
+    // Everything that changes something has ended. A read of standard input may still run; nothing waits for it.
     runtime.shutdown_background();
     Ok(())
 }
@@ -64,9 +64,9 @@ struct Server {
     turn: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     grants: Arc<Grants>,
-    /// Who acted as this connection's own instance.
+    /// The identity of the connection's own instance, if the client acted as that.
     own: Arc<Mutex<Option<Identity>>>,
-    /// The client was introduced, or that was tried.
+    /// The client was introduced, or an attempt was made.
     is_introduced: Arc<AtomicBool>,
     /// The client has closed its end.
     gone: CancellationToken,
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Work on the store, when its turn comes.
+    /// Runs work on the store, when its turn comes.
     async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Refusal> + Send + 'static,
@@ -103,10 +103,10 @@ impl Server {
         Ok(answer)
     }
 
-    /// Clients ask for the tools when they begin, before their agent can have used a shell.
+    /// Registers the client. Clients list the tools when they start, before their agent can have used a shell.
     async fn introduce(&self, asker: Asker) {
         if !self.is_introduced.swap(true, Ordering::Relaxed) {
-            // If that fails, its shell and this connection are two instances.
+            // If that fails, the client's shell and this connection are two instances.
             let _ = self.in_turn(move |connection| connection.introduce(&asker)).await;
         }
     }
@@ -118,19 +118,16 @@ impl Server {
         id: RequestId,
         cancelled: CancellationToken,
     ) -> Result<Answer, Refusal> {
-        let (turns, full) = match claim.wait {
-            0 => (&self.turn, None),
-            _ => (&self.waiting, Some(&self.waiting).filter(|waiting| waiting.available_permits() == 0)),
-        };
-        if full.is_some() {
+        let waits = claim.wait > 0;
+        if waits && self.waiting.available_permits() == 0 {
             let why = format!("{MAX_WAITING} claims are already waiting on this connection");
             return Err(
                 Refusal::new(Code::Limit, why).next(Step::plain("wait for one of them, or cancel it"))
             );
         }
-        let turn = turns.acquire().await.map_err(failed)?;
-        // Closed to stop the waiting: what waits attends to its other end.
-        let (stop, speaks) = std::io::pipe().map_err(failed)?;
+        let turn = if waits { &self.waiting } else { &self.turn }.acquire().await.map_err(failed)?;
+        // Dropping `keep_waiting` makes `stop` readable, which ends the wait.
+        let (stop, keep_waiting) = std::io::pipe().map_err(failed)?;
         let (connection, grants) = (Arc::clone(&self.connection), Arc::clone(&self.grants));
         let request = id.clone();
         let mut work = tokio::task::spawn_blocking(move || {
@@ -143,11 +140,11 @@ impl Server {
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = self.nobody_listens(&cancelled) => {
-                drop(speaks);
+                drop(keep_waiting);
                 work.await
             }
         };
-        // Giving back takes a turn of its own.
+        // Releasing the lease takes a turn of its own.
         drop(turn);
         if let Ok(Ok((_, known))) = &outcome {
             self.remember(known.clone());
@@ -165,10 +162,10 @@ impl Server {
         }
     }
 
-    /// Releases what a cancelled request was granted, if it was granted something.
+    /// Releases the lease that a cancelled request was granted, if any.
     async fn give_back(&self, id: &RequestId) {
         if let Some(grant) = self.grants.take(id) {
-            // If that fails, the lease is as it was: bound to the client, and shown to it as its own.
+            // If that fails, the lease stays: bound to the client, and shown to it as its own.
             let _ = self.in_turn(move |connection| grant.give_back(connection)).await;
         }
     }
@@ -179,11 +176,11 @@ impl Server {
         }
     }
 
-    /// When the client has gone: what only this connection could end is given back.
+    /// After the client has gone, releases the leases that only this connection could end.
     async fn farewell(&self) {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A turn is taken in any case: what was cancelled just before is given back first. If giving back fails, the
-        // leases last as long as the client's process.
+        // A turn is taken in any case, so that claims that were cancelled just before are released first. If releasing fails,
+        // the leases last as long as the client's process.
         let _ = self
             .in_turn(move |connection| match own {
                 Some(identity) => grants::give_back_all(connection, &identity),

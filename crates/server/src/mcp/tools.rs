@@ -1,7 +1,7 @@
 //! The tools: how each is described to the client, and what arguments it takes.
 //!
-//! A model pays for every byte of this in every conversation: the whole list and the instructions stay under
-//! `MAX_BYTES`. No schema repeats another, none has references, and what an error would say anyway is left out.
+//! Every conversation pays for every byte of this, so the whole list and the instructions stay under `MAX_BYTES`. No schema
+//! repeats another, none has references, and what an error would say anyway is left out.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub(super) const MAX_WAIT_S: u64 = 600;
 const MAX_READY: u64 = 50;
 const READY: u64 = 10;
 
-/// One call, understood.
+/// A parsed call.
 #[derive(Debug)]
 pub(super) enum Call {
     Ready { limit: u64 },
@@ -43,11 +43,11 @@ pub(super) enum Call {
     Release(Moved),
     Block(Moved),
     Add(Box<Add>),
-    GateRun(GateRun),
+    GateRun(OnTask),
 }
 
-/// A text, or a number that stands for one: models write `3` for an id as often as `"3"`. The schema names the text alone,
-/// since not every client takes a choice of types.
+/// A text, or a number in its place: models write `3` for an id as often as `"3"`. The schema has only the text, because not
+/// every client supports a choice of types.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a text")]
 enum Said<'a> {
@@ -65,7 +65,7 @@ impl Said<'_> {
     }
 }
 
-/// A field that is parsed by the domain.
+/// Parses a field with its domain type.
 fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -149,13 +149,6 @@ pub(super) struct Moved {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GateRun {
-    #[serde(default, alias = "task", deserialize_with = "parsed")]
-    pub(super) id: Option<TaskRef>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Add {
     pub(super) title: String,
     pub(super) body: Option<String>,
@@ -173,7 +166,7 @@ pub(super) struct Add {
     pub(super) link: Option<String>,
 }
 
-/// What is asked for, or why that cannot be. None: there is no such tool.
+/// Parses a call, or says what is wrong with its arguments. None: there is no such tool.
 pub(super) fn understand(name: &str, arguments: JsonObject) -> Option<Result<Call, Refusal>> {
     fn said<T: DeserializeOwned>(name: &str, arguments: JsonObject) -> Result<T, Refusal> {
         serde_json::from_value(Value::Object(arguments))
@@ -208,12 +201,12 @@ enum Effect {
     Changes { again_is_the_same: bool },
 }
 
-/// Every tool, as `tools/list` tells it.
+/// Every tool, as `tools/list` shows it.
 pub(super) fn list() -> Vec<Tool> {
     use Effect::{Changes, Reads};
     let once = || Changes { again_is_the_same: false };
     let settled = || Changes { again_is_the_same: true };
-    let id = || json!({ "type": "string" });
+    let string = || json!({ "type": "string" });
     let text = |what: &str| json!({ "type": "string", "description": what });
     let globs = || json!({ "type": "array", "items": { "type": "string" }, "description": "Globs to reserve, from the root" });
     vec![
@@ -230,7 +223,7 @@ pub(super) fn list() -> Vec<Tool> {
              Claiming a task you hold renews it.",
             settled(),
             json!({
-                "id": id(),
+                "id": string(),
                 "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0, "description": "Seconds to wait for one" },
                 "scope": globs(),
             }),
@@ -240,7 +233,7 @@ pub(super) fn list() -> Vec<Tool> {
             "touch",
             "Reserve files before you edit them. Refused if another task has one: leave that file alone.",
             settled(),
-            json!({ "paths": { "type": "array", "items": { "type": "string" }, "minItems": 1 }, "id": id() }),
+            json!({ "paths": { "type": "array", "items": { "type": "string" }, "minItems": 1 }, "id": string() }),
             &["paths"],
         ),
         tool(
@@ -248,9 +241,9 @@ pub(super) fn list() -> Vec<Tool> {
             "For the next holder. A sign of life.",
             once(),
             json!({
-                "text": id(),
+                "text": string(),
                 "kind": { "enum": ["progress", "finding", "decision"] },
-                "id": id(),
+                "id": string(),
             }),
             &["text"],
         ),
@@ -260,7 +253,7 @@ pub(super) fn list() -> Vec<Tool> {
             once(),
             json!({
                 "message": text("What was done, how it was verified"),
-                "id": id(),
+                "id": string(),
                 "submit": { "type": "boolean", "default": false },
             }),
             &["message"],
@@ -269,21 +262,21 @@ pub(super) fn list() -> Vec<Tool> {
             "release",
             "Give the task back unfinished: anyone may claim it.",
             once(),
-            json!({ "message": text("How far you got"), "id": id() }),
+            json!({ "message": text("How far you got"), "id": string() }),
             &[],
         ),
         tool(
             "block",
             "Work cannot continue for now (a decision, an outside cause). Ends your lease.",
             once(),
-            json!({ "message": text("What it waits for"), "id": id() }),
+            json!({ "message": text("What it waits for"), "id": string() }),
             &[],
         ),
         tool(
             "show",
             "A task with its holder and notes. Read it before you start.",
             Reads,
-            json!({ "id": id() }),
+            json!({ "id": string() }),
             &[],
         ),
         tool(
@@ -291,19 +284,19 @@ pub(super) fn list() -> Vec<Tool> {
             "Add a task: work you found but will not do now, or part of a big one.",
             once(),
             json!({
-                "title": id(),
+                "title": string(),
                 "body": text("Details, how to verify"),
                 "type": { "enum": ["epic", "feature", "story", "task", "bug"], "default": "task" },
                 "priority": { "enum": ["P0", "P1", "P2", "P3", "P4"], "default": "P2" },
-                "parent": id(),
+                "parent": string(),
                 "deps": { "type": "array", "items": { "type": "string" }, "description": "Ids that must be done first" },
                 "scope": { "type": "array", "items": { "type": "string" } },
                 "origin": text("An ask from elsewhere, such as github:acme/web#12: always one task"),
-                "link": id(),
+                "link": string(),
             }),
             &["title"],
         ),
-        tool("gate_run", "Run the gates that done asks for.", once(), json!({ "id": id() }), &[]),
+        tool("gate_run", "Run the gates that done asks for.", once(), json!({ "id": string() }), &[]),
         tool("status", "Who holds what, what has lapsed, and what you hold.", Reads, json!({}), &[]),
     ]
 }
@@ -325,7 +318,7 @@ fn tool(
     let hints = ToolAnnotations::new().open_world(false);
     let hints = match effect {
         Effect::Reads => hints.read_only(true),
-        // Nothing is ever lost: every change is an event more.
+        // Nothing is ever lost: every change is one more event.
         Effect::Changes { again_is_the_same } => hints.destructive(false).idempotent(again_is_the_same),
     };
     Tool::new(name, about, schema).with_annotations(hints)

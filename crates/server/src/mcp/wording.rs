@@ -1,15 +1,15 @@
-//! Next steps in the words of this server: its tools, with their arguments. A step without a tool is for a person, and is
-//! worded without naming any other interface. This file never says how to override a refusal.
+//! Words next steps for this server: as calls of its tools, with their arguments. A step without a tool is for a person, and is
+//! worded without naming any other interface. No wording says how to override a refusal.
 
 use serde_json::{Value, json};
 
 use onus_core::quote;
-use onus_core::refusal::{Kind, Reader, Step};
+use onus_core::refusal::{CallerKind, Reader, Step};
 use onus_core::transition::Verb;
 
 use super::tools::MAX_WAIT_S;
 
-/// A step as a call of a tool and what it is for, or as plain words. None: nothing here does it.
+/// A step as a call of a tool and its purpose, or as plain words. None: this server has no such step.
 pub(super) fn step(step: &Step) -> Option<String> {
     let call = |tool: &str, arguments: Value, what: &str| Some(format!("{tool} {arguments}: {what}"));
     let person = |what: &str| Some(format!("ask a person to {what}"));
@@ -23,7 +23,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::Log(task) => call("show", json!({ "id": task }), "who holds it now, and its notes"),
         Step::Do(verb, task) => match verb {
             Verb::Claim => call("claim", json!({ "id": task }), "take it"),
-            // Claiming what has lapsed takes it over.
+            // Claiming a task with a lapsed lease takes it over.
             Verb::Takeover => call("claim", json!({ "id": task }), "take it over"),
             Verb::Release => call("release", json!({ "id": task }), "give it back"),
             Verb::Block => call("block", json!({ "id": task, "message": "…" }), "say what it waits for"),
@@ -65,9 +65,10 @@ pub(super) fn step(step: &Step) -> Option<String> {
         }
         Step::ReserveFolders(_) => Some("reserve whole folders instead of single files".to_owned()),
         Step::LongerReference => Some("use more characters of the uid, or the id".to_owned()),
-        Step::Identify(Kind::Agent) | Step::UseOwnName => {
+        Step::Identify(CallerKind::Agent) | Step::UseOwnName => {
             person("start this server under the name of an agent")
         }
+        Step::PresentNoToken => person("start this server without a token, or with the one that was granted"),
         Step::NameInstance => {
             person("set up hooks for this program, or to start one server per conversation, with its name")
         }
@@ -83,7 +84,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         Step::MakeWritable(_) => person("make the store writable for this server"),
         Step::Gates(_) => None,
         Step::RunGates(task) => call("gate_run", json!({ "id": task }), "run what it has still to pass"),
-        // What it wrote is in the answer to a run.
+        // The answer to a run has the gate's output.
         Step::GateLog { task, .. } => {
             call("gate_run", json!({ "id": task }), "run it again and read its output")
         }
@@ -95,9 +96,9 @@ pub(super) fn step(step: &Step) -> Option<String> {
         )),
         Step::ApproveCommands(_) => person("read and approve what this repository would run"),
         Step::Plain(text) => Some(text.to_string()),
-        // For those who have a command line: seats, keys, reasons and links, files, people's and pipelines' names.
         Step::Rescued(_) => person("look at what its last holder left uncommitted"),
         Step::BringBack(_) => person("bring the content of that file back"),
+        // Only the command line has these: seats, keys, reasons and links, files, people's and pipelines' names.
         Step::ExplainReady
         | Step::ListActors
         | Step::AllRescued
@@ -109,7 +110,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
         | Step::GiveLink
         | Step::NewKey
         | Step::RepeatWithKey
-        | Step::Identify(Kind::Person | Kind::Pipeline)
+        | Step::Identify(CallerKind::Person | CallerKind::Pipeline)
         | Step::ExportLedger
         | Step::SignSeal
         | Step::CopyStore

@@ -1,4 +1,4 @@
-//! The graph: edges, what rows count of their neighbours, and what is ready.
+//! The graph: edges, the counters of neighbours, and what is ready.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use onus_core::ids::{Number, Token, Uid};
 use onus_core::task::{Counts, Facts, Priority, State};
 use onus_core::time::ClockDomain;
 
-use crate::{Direction, Patience, Result, Store, Write};
+use crate::{Direction, OnLocked, Result, Store, Write};
 
 use super::Case;
 use super::scribe::{append, claim, commit, create, end, look, uid};
@@ -56,7 +56,7 @@ fn reopen(write: &mut dyn Write, task: u32) -> Result<()> {
     append(write, t(task), Draft::new(Body::TaskReopened {})).map(drop)
 }
 
-/// The numbers of what is ready, in order.
+/// The numbers of the ready tasks, in order.
 fn ready_for<S: Store>(store: &mut S, tier: u8, due_ms: i64) -> Vec<u64> {
     let mut numbers = Vec::new();
     look(store, |read| {
@@ -105,12 +105,12 @@ fn ready_order<S: Store>(store: &mut S) {
         depend(write, 6, &[1, 2, 3])
     });
     assert_eq!(ready_for(store, 1, 0), [4, 3, 2, 1, 7], "two wait for 3, one for 2");
-    // Who waits no longer does not count.
+    // A task that no longer waits does not count.
     commit(store, |write| append(write, t(5), Draft::new(Body::TaskDropped { lease: None })));
     assert_eq!(ready_for(store, 1, 0), [4, 2, 3, 1, 7]);
 }
 
-/// A task that is kept for somebody for a time that has run out long since.
+/// A task that was kept for somebody for a time long over.
 fn keep(write: &mut dyn Write, task: u32, actor: &str) -> Result<()> {
     let kept_for = KeptFor {
         actor: actor.parse().unwrap(),
@@ -153,7 +153,8 @@ fn kept_for_the_caller<S: Store>(store: &mut S) {
     assert_eq!(offered_to(store, "agent:cyd", 0), [2, 4, 7, 8]);
 }
 
-/// What is ready for an actor of tier 1: two ways to the same order, what is shown, and what is locked to be claimed.
+/// What is ready for an actor of tier 1, in the same order in two ways: what is shown, and what is locked to
+/// be claimed.
 fn offered_to<S: Store>(store: &mut S, actor: &str, due_ms: i64) -> Vec<u64> {
     let (actor, mut shown) = (actor.parse::<ActorName>().unwrap(), Vec::new());
     look(store, |read| {
@@ -162,21 +163,21 @@ fn offered_to<S: Store>(store: &mut S, actor: &str, due_ms: i64) -> Vec<u64> {
             Ok(true)
         })
     });
-    for patience in [Patience::Skip, Patience::Wait] {
+    for on_locked in [OnLocked::Skip, OnLocked::Wait] {
         let (mut free, mut first) = (Vec::new(), Vec::new());
         commit(store, |write| {
-            write.walk_free(&actor, Tier(1), due_ms, patience, &mut |_, task| {
+            write.walk_ready_locked(&actor, Tier(1), due_ms, on_locked, &mut |_, task| {
                 free.push(task.number.0);
                 Ok(true)
             })
         });
         commit(store, |write| {
-            write.walk_free(&actor, Tier(1), due_ms, patience, &mut |_, task| {
+            write.walk_ready_locked(&actor, Tier(1), due_ms, on_locked, &mut |_, task| {
                 first.push(task.number.0);
                 Ok(false)
             })
         });
-        assert_eq!((&free, &first[..]), (&shown, &shown[..1]), "{patience:?}");
+        assert_eq!((&free, &first[..]), (&shown, &shown[..1]), "{on_locked:?}");
     }
     shown
 }
@@ -254,7 +255,7 @@ fn edges_count<S: Store>(store: &mut S) {
         append(write, t(4), Draft::new(Body::TaskDropped { lease: None }))
     });
     assert_eq!((counts(store, 3), counts(store, 2)), ((0, 0, 0), (0, 0, 0)));
-    // An edge of a finished task is counted by nobody but itself.
+    // Only a finished task's own row counts its edge.
     commit(store, |write| append(write, t(4), Draft::new(Body::DepRemoved { on: on(&[2]) })));
     assert_eq!((counts(store, 4), counts(store, 2)), ((0, 0, 0), (0, 0, 0)));
 }

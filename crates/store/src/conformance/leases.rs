@@ -151,7 +151,7 @@ fn pulses<S: Store>(store: &mut S) {
             ..pulse.clone()
         }
     };
-    // Not in the order of their keys, one of them without a deadline, and one that nobody gave a sign for.
+    // Not in the order of their keys, one of them without a deadline, and one without a sign of life.
     let beats = [(2, beat(2, Some(70_000))), (0, beat(0, None)), (1, beat(1, Some(90_000)))];
     let signs = beats.clone().map(|(at, pulse)| (tasks[at], Token(1), pulse));
     commit(store, |write| write.pulse(&signs));
@@ -228,17 +228,17 @@ fn lost<S: Store>(store: &mut S) {
     }
     assert_eq!(lost(store, "h"), [], "whether it was lost is not for the store to say");
     let loss = Loss { actor: actor("h"), instance: instance("1"), task: uid(1, 1), token: Token(1) };
-    // As often as it is said: it is one loss.
+    // However often it is recorded, it is one loss.
     commit(store, |write| write.put_loss(&loss));
     commit(store, |write| write.put_loss(&loss));
     assert_eq!((lost(store, "h"), lost(store, "g")), (vec![Token(1)], vec![]));
     assert_eq!(look(store, |read| read.losses()), std::slice::from_ref(&loss));
-    // No row of the ledger's: a rebuild leaves it alone, and finds nothing to change.
+    // Not derived from the ledger: a rebuild leaves it alone, and finds nothing to change.
     assert_eq!(store.rebuild(&mut |_| {}).unwrap().changed, []);
     assert_eq!(lost(store, "h"), [Token(1)]);
     commit(store, |write| write.drop_loss(loss.task, loss.token));
     assert_eq!((lost(store, "h"), look(store, |read| read.losses())), (vec![], vec![]));
-    // Of very many, some are told at a time.
+    // Of very many, only some are reported at a time.
     commit(store, |write| {
         (1..=50).try_for_each(|token| {
             let (task, token) = (uid(1, 1), Token(token));
@@ -290,7 +290,7 @@ fn noticed<S: Store>(store: &mut S) {
     let waiting = |store: &mut S, own: &str| {
         look(store, |read| Ok(read.closing(&actor("h"), &instance(own), None, None, &[])?.notices))
     };
-    // As often as it is said: it is one notice.
+    // However often it is recorded, it is one notice.
     commit(store, |write| write.put_notice(&notice(1, "src/a b.rs")));
     let later = PendingNotice { at_ms: 6, ..notice(1, "src/a b.rs") };
     commit(store, |write| write.put_notice(&later));
@@ -301,7 +301,7 @@ fn noticed<S: Store>(store: &mut S) {
     assert_eq!(waiting(store, "1"), [older.clone(), notice(1, "src/a b.rs")], "the oldest first");
     assert_eq!((waiting(store, "2"), waiting(store, "3")), (vec![], vec![]));
     assert_eq!(look(store, |read| read.notices_for(&actor("h"), &instance("1"))).len(), 2);
-    // No row of the ledger's: a rebuild leaves it alone.
+    // Not derived from the ledger: a rebuild leaves it alone.
     assert_eq!(store.rebuild(&mut |_| {}).unwrap().changed, []);
     commit(store, |write| write.drop_notice(&older));
     assert_eq!(look(store, |read| read.notices()), [notice(1, "src/a b.rs")]);
@@ -310,7 +310,8 @@ fn noticed<S: Store>(store: &mut S) {
         commit(store, |write| write.put_notice(&notice(2, &format!("{at:03}"))));
     }
     assert_eq!(waiting(store, "2").len(), 200);
-    // What was changed past a holder is news for two, and it may not be known by whom.
+    // A file changed by somebody other than its holder is news for both, and it may be unknown by whom it was
+    // changed.
     let stray = |reader: &str, by: Option<&str>| PendingNotice {
         actor: actor(reader),
         kind: PendingKind::Changed,
@@ -327,7 +328,7 @@ fn noticed<S: Store>(store: &mut S) {
     commit(store, |write| strays[1..].iter().try_for_each(|stray| write.drop_notice(stray)));
     assert_eq!(waiting(store, "1"), [strays[0].clone(), notice(1, "src/a b.rs")]);
     commit(store, |write| write.drop_notice(&strays[0]));
-    // Its holder hears it with the answer that ends the lease. Later it goes.
+    // Its holder is told with the answer that ends the lease. Later it is dropped.
     commit(store, |write| {
         append_as(
             write,
@@ -443,7 +444,7 @@ fn instances<S: Store>(store: &mut S) {
     assert_eq!(of(store, &process(20)), [], "an instance is one process at a time");
     let elsewhere = Process { pid_ns: "q".into(), ..process(10) };
     assert_eq!(of(store, &elsewhere), []);
-    // Where something is unknown, two processes cannot be told to be one, and the record says so.
+    // If something is unknown, two processes cannot be known to be the same, and the record says so.
     let hidden =
         KnownInstance { process: Some(Process { boot: Mark::UNKNOWN, ..process(30) }), ..known("3", 30) };
     commit(store, |write| write.put_instance(&hidden));
@@ -456,7 +457,8 @@ fn instances<S: Store>(store: &mut S) {
     several_conversations_of_one_process(store, &known("a", 40));
 }
 
-/// A process runs several: none displaces another, those that have not ended come first, and of these the one registered last.
+/// One process may run several instances: none displaces another, those that have not ended come first, and
+/// among these the one registered last.
 fn several_conversations_of_one_process<S: Store>(store: &mut S, first: &KnownInstance) {
     let also = |name: &str, registered_at_ms, ended_at_ms| KnownInstance {
         instance: instance(name),
@@ -477,7 +479,7 @@ fn several_conversations_of_one_process<S: Store>(store: &mut S, first: &KnownIn
     assert_eq!(names(store, 9), ["l", "a", "e", "u", "z"]);
     assert_eq!(names(store, 2), ["l", "a"]);
     assert_eq!(look(store, |read| read.instance(&actor("h"), &instance("z"))), Some(ended.clone()));
-    // It goes on.
+    // It continues.
     commit(store, |write| write.put_instance(&KnownInstance { ended_at_ms: None, ..ended.clone() }));
     assert_eq!(names(store, 1), ["z"]);
 }

@@ -1,4 +1,4 @@
-//! Stands between clients and a server, and cuts connections when it is told to.
+//! A proxy between clients and a server that cuts connections on demand.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What becomes of a connection at a message of its client.
+/// What happens to a connection at a message of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     Not,
-    /// The message never arrives; the connection is cut when this time is over.
+    /// The message never arrives; the connection is cut after this time.
     Before(Duration),
-    /// It arrives, and its answer does not; the same.
+    /// It arrives, but its answer does not; the connection is cut after this time.
     After(Duration),
-    /// It arrives, and the answer is what a pooler says of a server that it lost; the same.
+    /// It arrives, and the answer is what a pooler says about a server that it lost; the connection is cut
+    /// after this time.
     Lost(Duration),
 }
 
@@ -33,13 +34,14 @@ pub struct Proxy {
     pub refuses: Arc<AtomicBool>,
 }
 
-/// Whether a message of a client asks for a commit.
+/// Whether a client's message asks for a commit.
 pub fn is_commit(message: &[u8]) -> bool {
     message.windows(7).any(|word| word == b"COMMIT\0")
 }
 
 impl Proxy {
-    /// Hands on to a port of this machine, for as long as the process lives. `judge` sees every message of every client.
+    /// Forwards to a port of this machine, for as long as the process lives. `judge` sees every message of
+    /// every client.
     pub fn start(to: u16, judge: impl Fn(&[u8]) -> Cut + Send + Sync + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -47,7 +49,7 @@ impl Proxy {
         let (refusing, judge) = (Arc::clone(&refuses), Arc::new(judge));
         thread::spawn(move || {
             for client in listener.incoming().map_while(std::result::Result::ok) {
-                // No server: the client's connection ends, too.
+                // Without a server, the client's connection ends, too.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
                 if !refusing.load(Ordering::SeqCst) {
                     hand_on(client, server, Arc::clone(&judge));
@@ -87,7 +89,7 @@ fn hand_on(client: TcpStream, server: TcpStream, judge: Arc<impl Fn(&[u8]) -> Cu
     });
 }
 
-/// Hands on until a side ends or `goes_on` says no; then both ends are closed.
+/// Forwards until one side ends or `goes_on` returns false; then both ends are closed.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut goes_on: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16_384];
     while let Ok(count @ 1..) = from.read(&mut buffer) {

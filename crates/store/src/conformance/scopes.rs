@@ -47,7 +47,7 @@ fn claim(write: &mut dyn Write, n: u32, globs: &[&str]) -> Result<Token> {
     Ok(token)
 }
 
-/// The globs that are held near these.
+/// The globs held near these.
 fn near<S: Store>(store: &mut S, globs: &[&str]) -> Vec<String> {
     let found = look(store, |read| read.scopes_near(&scope(globs)));
     let mut globs: Vec<String> = found.into_iter().map(|(_, _, row)| row.glob.to_string()).collect();
@@ -203,7 +203,7 @@ fn bases<S: Store>(store: &mut S) {
         let globs = look(store, |read| read.touched_in(touched.worktree.as_ref()));
         globs.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    // Where it was touched nobody knows: it may be there.
+    // It is unknown where it was touched: it may be here.
     assert_eq!(
         (files(store, &one), files(store, &two)),
         (vec!["f".into(), "g".into(), "h".into()], vec!["f".into(), "h".into()])

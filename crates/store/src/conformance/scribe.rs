@@ -58,7 +58,7 @@ pub fn append_to_seat(write: &mut dyn Write, seat: Uid, draft: Draft, by: (&str,
     Ok(write.seat(seat)?.expect("the seat was just written"))
 }
 
-/// A draft in its place, behind the head of its stream.
+/// Stamps a draft with its place, after the head of its stream.
 fn stamped(
     write: &mut dyn Write,
     stream: Uid,
@@ -170,7 +170,7 @@ pub fn end() -> LeaseEnd {
     LeaseEnd { renewals: 3, last_sign_ms: 1_000, active_ms: 0 }
 }
 
-/// A stretch that goes on, and two that wait.
+/// An open stretch, and two that wait.
 pub fn some_work(now: &Moment) -> Work {
     Work { waiting: some_stretches(now), ..Work::begun(now, None) }
 }

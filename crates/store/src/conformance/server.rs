@@ -1,7 +1,8 @@
-//! A PostgreSQL server of one's own: started when it is first asked for, on a socket in a temporary folder, with `fsync` on
-//! as in earnest; ended and removed with the process that started it, also if that panics or is killed.
+//! A private PostgreSQL server: started on first use, on a socket in a temporary folder, with `fsync` on as
+//! in production; ended and removed with the process that started it, even if that panics or is killed.
 //!
-//! The server refuses to run as root: then it runs as an unprivileged user. Where it is not installed, tests fail.
+//! The server refuses to run as root: then it runs as an unprivileged user. If it is not installed, tests
+//! fail.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ pub struct Server {
     pub port: u16,
 }
 
-/// Who ends the server when this process is gone, however it went: its end of the pipe closes with it.
+/// Ends the server when this process is gone, however it went: its end of the pipe closes with it.
 const KEEPER: &str = r#"
 cat >/dev/null
 "$1" -D "$2/data" -m immediate -w stop >/dev/null 2>&1
@@ -52,7 +53,7 @@ fn user() -> &'static str {
     ["postgres", "nobody"].into_iter().find(is_there).expect("there is an unprivileged user")
 }
 
-/// As the user that may run a server.
+/// Runs a command as the user that may run a server.
 fn unprivileged(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -120,7 +121,7 @@ impl Server {
         standby
     }
 
-    /// A folder for a server, and who ends it.
+    /// A folder for a server, and what ends it.
     #[allow(clippy::zombie_processes, reason = "the keeper outlives this process: it waits for its end")]
     fn unborn() -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -179,12 +180,12 @@ impl Server {
         self.data().join("postmaster.pid").exists()
     }
 
-    /// An address by which a role reaches a database of it.
+    /// The address by which a role reaches one of its databases.
     pub fn address_of(&self, role: &str, database: &str) -> String {
         format!("postgres://{role}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
 
-    /// A file of its own, that nobody else reads.
+    /// A file of its own that nobody else reads.
     pub fn keep(&self, name: &str, content: &[u8]) {
         let path = self.data().join(name);
         fs::write(&path, content).unwrap();

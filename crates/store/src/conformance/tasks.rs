@@ -77,7 +77,7 @@ fn numbers_grow<S: Store>(store: &mut S) {
         let task = commit(store, |write| create(write, uid(expected, expected), "t", Facts::default()));
         assert_eq!(task.number, Number(u64::from(expected)));
     }
-    // A number that was only looked at is not taken.
+    // A number that was only read is not taken.
     commit(store, |write| write.next_number());
     assert_eq!(commit(store, |write| write.next_number()), Number(4));
 }
@@ -90,7 +90,7 @@ fn parts_are_undone_alone<S: Store>(store: &mut S) {
         write.savepoint()?;
         create(write, uid(2, 2), "undone", Facts::default())?;
         write.undo()?;
-        // Nor is it seen by what comes after it in the same transaction.
+        // Nor does what comes after it in the same transaction see it.
         write.savepoint()?;
         let token = claim(write, uid(1, 1), ("h", "1"), None)?;
         write.undo()?;

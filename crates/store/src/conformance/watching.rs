@@ -17,7 +17,7 @@ pub(super) fn cases<S: Store>() -> Vec<Case<S>> {
     ]
 }
 
-/// Longer than any store takes to tell.
+/// Longer than any store takes to report.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(50);
 /// Longer than a store pauses before it looks whether an event has settled.
@@ -31,12 +31,12 @@ fn add<S: Store>(store: &mut S, n: u32) {
     commit(store, |write| create(write, uid(n, n), "t", Facts::default()));
 }
 
-/// A watch that has nothing more to tell. Where events settle after their commit, one that was there before may be told once
-/// more when it has: no other is.
+/// A watch that has nothing more to report. If events settle after their commit, an earlier one may be
+/// reported once more when it has settled; no other is.
 fn quiet<S: Store>(store: &mut S) -> Box<dyn Watch> {
     let mut watch = store.watch().unwrap();
     if wait(&mut *watch, SETTLING) == Woken::Committed {
-        assert_eq!(wait(&mut *watch, SETTLING), Woken::TimeOver, "what was there before is no news");
+        assert_eq!(wait(&mut *watch, SETTLING), Woken::TimedOut, "what was there before is no news");
     }
     watch
 }
@@ -47,7 +47,7 @@ fn told_once<S: Store>(store: &mut S) {
     add(store, 2);
     add(store, 3);
     assert_eq!(wait(&mut *watch, LONG), Woken::Committed);
-    assert_eq!(wait(&mut *watch, SHORT), Woken::TimeOver);
+    assert_eq!(wait(&mut *watch, SHORT), Woken::TimedOut);
     // Each watch has its own news.
     let mut second = store.watch().unwrap();
     add(store, 4);
@@ -63,15 +63,15 @@ fn not_told<S: Store>(store: &mut S) {
         Err::<(), _>(StoreError::Unexpected("refused".to_owned()))
     });
     assert!(refused.is_err());
-    assert_eq!(wait(&mut *watch, SHORT), Woken::TimeOver);
+    assert_eq!(wait(&mut *watch, SHORT), Woken::TimedOut);
 }
 
 fn time_over<S: Store>(store: &mut S) {
     let mut watch = quiet(store);
     let began = Instant::now();
-    assert_eq!(wait(&mut *watch, SHORT), Woken::TimeOver);
+    assert_eq!(wait(&mut *watch, SHORT), Woken::TimedOut);
     assert!(began.elapsed() >= SHORT);
     let past = Instant::now();
-    assert_eq!(watch.wait(Some(past), &[]).unwrap(), Woken::TimeOver);
+    assert_eq!(watch.wait(Some(past), &[]).unwrap(), Woken::TimedOut);
     assert!(past.elapsed() < LONG);
 }

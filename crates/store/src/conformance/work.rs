@@ -1,4 +1,4 @@
-//! Recorded work, and what was completed when: as timesheets and reports read them.
+//! Recorded work, and completed tasks: as timesheets and reports read them.
 
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::{Body, Draft};
@@ -239,7 +239,7 @@ fn finished<S: Store>(store: &mut S) {
     let held_ms = lease.ended.unwrap().at_ms - lease.acquired_at_ms;
     assert_eq!((all[0].token, all[0].held_ms), (Token(1), held_ms));
     assert_eq!(list(store, Window { since_ms: 0, until_ms: done_at_ms }), []);
-    // What is no longer done was not completed.
+    // A task that is no longer done was not completed.
     commit(store, |write| append_as(write, uid(2, 2), Draft::new(Body::TaskReopened {}), ("h", "1")));
     assert_eq!(list(store, ALL), []);
 }

@@ -1,21 +1,21 @@
-//! Where a server is and how to talk to it: a `postgres://` address and its `sslmode`.
+//! Where a server is and how to connect to it: a `postgres://` address and its `sslmode`.
 //!
-//! The address may carry a password. What is shown anywhere (messages, logs, answers) is [`Address::shown`], which has
-//! neither that nor any option (`spelling.rs` says what of a text may be shown at all); the address itself has no `Debug`
-//! that prints it.
+//! The address may contain a password. Messages, logs and answers show only [`Address::shown`], which has
+//! neither the password nor any option (`spelling.rs` says what of a text may be shown at all); the `Debug`
+//! of an address does not print it either.
 //!
-//! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`, `verify-full`.
-//! The default is `prefer` for a server on this machine and `verify-full` for any other: naming only a host
-//! gets that host or nothing. Roots are the system's, or those in `sslrootcert`; as with libpq, `require` with
-//! such a file means `verify-ca`.
+//! `sslmode` is libpq's: `disable`, `prefer`, `require` (encrypted, whoever answers), `verify-ca`,
+//! `verify-full`. The default is `prefer` for a server on this machine and `verify-full` for any other: an
+//! address that only names a host reaches that host or fails. Roots are the system's, or those in
+//! `sslrootcert`; as with libpq, `require` with such a file means `verify-ca`.
 //!
-//! **The password itself goes only to a verified server**: `verify-full`, or `verify-ca` with a root of one's own (a
-//! system root vouches for everyone's servers). Any other server, even on this machine, gets only a proof of it (SCRAM), never
-//! the password in the clear or its MD5: see `wire.rs`. A socket is trusted as far as its folder is: the file system
-//! says who may put one there.
+//! **The password itself goes only to a verified server**: `verify-full`, or `verify-ca` with a root of one's
+//! own (a system root vouches for everyone's servers). Any other server, even on this machine, gets only a
+//! proof of it (SCRAM), never the password in the clear or its MD5: see `wire.rs`. A socket is trusted as
+//! much as its folder: the file system says who may create one there.
 //!
-//! What a session needs (the schema, limits on how long anything waits) is set after connecting, not by a startup
-//! option: poolers refuse or drop those.
+//! What a session needs (the schema, limits on every wait) is set after connecting, not by a startup option:
+//! poolers refuse or drop those.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -40,31 +40,31 @@ use crate::spelling::{self, unescaped};
 use crate::{Result, StoreError};
 
 use super::connection::drive;
-use super::wire::{self, Dial, Encryption};
+use super::wire::{self, Dialer, Encryption};
 
-/// Between two tries to reach a server that will soon be there.
+/// Pause between attempts to reach a server that will soon be available.
 const COMING_PAUSE: Duration = Duration::from_millis(50);
 
-/// How sure one must be of the server.
+/// How certain the server's identity must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     /// Not encrypted at all.
     Disable,
-    /// Encrypted if the server can.
+    /// Encrypted if the server supports it.
     Prefer,
     Require,
     VerifyCa,
     VerifyFull,
 }
 
-/// A server's address. Holds a password, perhaps: shown only by [`Address::shown`].
+/// A server's address. It may contain a password: show only [`Address::shown`].
 #[derive(Clone)]
 pub struct Address {
     pub(super) config: tokio_postgres::Config,
     trust: Trust,
     roots: Option<PathBuf>,
     shown: String,
-    /// Whether its server is reached by a socket in a folder.
+    /// Whether the server is reached by a Unix socket.
     is_socket: bool,
     /// How long to wait for the server, and for others' locks.
     wait: Duration,
@@ -77,7 +77,8 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// `password`: for an address without one. `wait`: how long to wait for the server, and for others' locks.
+    /// `password`: for an address without one. `wait`: how long to wait for the server, and for others'
+    /// locks.
     pub fn parse(text: &str, password: Option<&str>, wait: Duration) -> Result<Address> {
         let shown = spelling::shown(text);
         let refuse = |why: String| StoreError::Unavailable {
@@ -109,7 +110,7 @@ impl Address {
             }
         }
         let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        // What the parser says may repeat a piece of what it could not read.
+        // The parser's own message may repeat a piece of the password.
         let mut config: tokio_postgres::Config =
             plain.parse().map_err(|_| refuse(format!("is invalid: write {FORM}")))?;
         if !spelling::names_are_names(&config) {
@@ -151,7 +152,7 @@ impl Address {
         Ok(Address { config, trust, roots, shown, is_socket, wait }.within(wait))
     }
 
-    /// The same with another patience.
+    /// The same address with a different limit on waiting.
     pub(super) fn within(&self, wait: Duration) -> Address {
         let mut address = self.clone();
         address.wait = wait.max(Duration::from_millis(1));
@@ -170,14 +171,14 @@ impl Address {
         self.wait
     }
 
-    /// The longest that the server works on one statement: all its waiting, and the work itself.
+    /// The longest that the server may work on one statement, including its waits.
     fn statement_wait(&self) -> Duration {
         self.wait * 2 + Duration::from_secs(20)
     }
 
-    /// What a session says first: where the tables are, that no statement waits for ever, that a statement is planned once (every
-    /// one names a project and a key: no value makes another plan better), and that an acknowledged commit is on the disk,
-    /// whatever the database's own default is.
+    /// The settings of every session: where the tables are; limits on every wait; statements are planned once
+    /// (each names a project and a key, so no value would make another plan better); and an acknowledged
+    /// commit is on the disk, whatever the database's default is.
     pub(super) fn settings(&self) -> String {
         let statement = self.statement_wait();
         format!(
@@ -196,7 +197,7 @@ impl Address {
         &self.shown
     }
 
-    /// Which database of which server this is, whoever asks and however sure one must be of it.
+    /// Identifies the database and its server, whatever the user and `sslmode`.
     pub fn place(&self) -> String {
         let (addresses, ports) = (self.config.get_hostaddrs(), self.config.get_ports());
         let hosts = self.config.get_hosts().iter().enumerate().map(|(n, host)| {
@@ -218,12 +219,13 @@ impl Address {
         StoreError::Unavailable { path: PathBuf::from(&self.shown), why: why.to_string() }
     }
 
-    /// How long an answer is waited for: longer than the server works on any statement.
+    /// How long to wait for an answer: longer than the server works on any statement.
     pub(super) fn patience(&self) -> Duration {
         self.statement_wait() + Duration::from_secs(5)
     }
 
-    /// Connects, with what drives the connection. A server that takes the connection and then says nothing is given up, too.
+    /// Connects, and starts the task that drives the connection. Also gives up on a server that accepts the
+    /// connection and then says nothing.
     pub(super) async fn connect(
         &self,
         heard: Option<UnboundedSender<()>>,
@@ -232,7 +234,7 @@ impl Address {
         let connecting = async {
             loop {
                 match self.try_to_connect(dial.clone(), heard.clone()).await {
-                    Err(error) if is_coming(&error) && Instant::now() < until => {
+                    Err(error) if will_accept_soon(&error) && Instant::now() < until => {
                         tokio::time::sleep(COMING_PAUSE).await;
                     }
                     connected => return connected,
@@ -241,14 +243,14 @@ impl Address {
         };
         let patience = self.wait.max(Duration::from_secs(1)) * 2;
         match tokio::time::timeout(patience, connecting).await {
-            Ok(connected) => connected.map_err(|error| self.fails(said(&error))),
+            Ok(connected) => connected.map_err(|error| self.fails(message_of(&error))),
             Err(_) => Err(self.fails(format!("it did not answer within {} s", patience.as_secs()))),
         }
     }
 
     async fn try_to_connect(
         &self,
-        dial: Option<Dial>,
+        dial: Option<Dialer>,
         heard: Option<UnboundedSender<()>>,
     ) -> std::result::Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
         let mut config = self.config.clone();
@@ -262,7 +264,7 @@ impl Address {
                 (client, drive(connection, heard))
             }
             Some(dial) => {
-                // The client leaves all that comes before its own first word to the dial.
+                // The client leaves everything before its startup message to the dial.
                 config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
                 let (client, connection) = config.connect(dial).await?;
                 (client, drive(connection, heard))
@@ -272,8 +274,8 @@ impl Address {
         Ok((client, driver))
     }
 
-    /// How the server is spoken to over a network; nothing over a socket.
-    pub(super) fn dial(&self) -> Result<Option<Dial>> {
+    /// How to reach the server over a network; None for a socket.
+    pub(super) fn dial(&self) -> Result<Option<Dialer>> {
         if self.is_socket {
             return Ok(None);
         }
@@ -288,10 +290,10 @@ impl Address {
         if is_direct {
             tls.alpn_protocols = vec![b"postgresql".to_vec()];
         }
-        Ok(Some(Dial::new(tls, encryption, self.is_verified())))
+        Ok(Some(Dialer::new(tls, encryption, self.is_verified())))
     }
 
-    /// Whether who answers was proved to be the server that is meant.
+    /// Whether the server was proved to be the one that is meant.
     fn is_verified(&self) -> bool {
         match self.trust {
             Trust::VerifyFull => true,
@@ -307,13 +309,16 @@ impl Address {
             .map_err(|error| self.fails(error))?
             .dangerous();
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Disable | Trust::Prefer | Trust::Require => Arc::new(Anyone { provider }),
+            Trust::Disable | Trust::Prefer | Trust::Require => Arc::new(Lenient { provider, strict: None }),
             Trust::VerifyCa | Trust::VerifyFull => {
                 let roots = Arc::new(self.roots()?);
-                let strict = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                let strict = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .build()
                     .map_err(|error| self.fails(format!("certificates cannot be checked: {error}")))?;
-                if trust == Trust::VerifyFull { strict } else { Arc::new(AnyName { strict }) }
+                match trust {
+                    Trust::VerifyFull => strict,
+                    _ => Arc::new(Lenient { provider, strict: Some(strict) }),
+                }
             }
         };
         Ok(builder.with_custom_certificate_verifier(verifier).with_no_client_auth())
@@ -344,8 +349,8 @@ impl Address {
     }
 }
 
-/// What a client's error says, without what the rows contained.
-pub(super) fn said(error: &tokio_postgres::Error) -> String {
+/// What a client's error says, without the contents of rows.
+pub(super) fn message_of(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),
         None => {
@@ -363,10 +368,12 @@ pub(super) fn said(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Whether a server is there and will soon accept writes: it is starting, or is a standby that may be about to take over.
-fn is_coming(error: &tokio_postgres::Error) -> bool {
+/// Whether a server is there and will soon accept writes: it is starting, or it is a standby that may be
+/// about to take over.
+fn will_accept_soon(error: &tokio_postgres::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    // The client's own word for a server that takes none; the system's own has a number.
+    // The client reports a read-only server with this kind of error; an error of the system would have a
+    // number.
     let stands_by = cause.is_some_and(|cause| {
         cause.kind() == std::io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
     });
@@ -391,64 +398,15 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// Encrypts, and does not ask who answers.
+/// Encrypts, and checks less than the server's whole identity.
 #[derive(Debug)]
-struct Anyone {
+struct Lenient {
     provider: Arc<CryptoProvider>,
+    /// Accepts a server that one of its roots vouches for, under any name. None: accepts any server.
+    strict: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, TlsError> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Somebody whom a root vouches for, under whatever name.
-#[derive(Debug)]
-struct AnyName {
-    strict: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for Lenient {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -457,7 +415,8 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, TlsError> {
-        match self.strict.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        let Some(strict) = &self.strict else { return Ok(ServerCertVerified::assertion()) };
+        match strict.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(TlsError::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -471,7 +430,8 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
-        self.strict.verify_tls12_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -480,11 +440,12 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
-        self.strict.verify_tls13_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.strict.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Who holds a lock that could not be obtained in time.
+//! Finds who holds a lock that could not be obtained in time.
 //!
-//! Anyone who may connect to a database can take any of its advisory locks; only the right to connect limits that.
-//! So a caller that gives up names the session that held the lock. It asks over a separate connection: the failed transaction is
-//! its owner's to roll back.
+//! Anyone who may connect to a database can take any of its advisory locks; only the right to connect limits
+//! that. So a caller that gives up names the session that held the lock. It asks over a separate connection:
+//! rolling back the failed transaction is up to its owner.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use super::Address;
 use super::connection::Connection;
 use super::session::MARK;
 
-/// How long it is looked for: what is known already is told soon.
+/// How long to look: the error must be reported soon.
 const LOOKING: Duration = Duration::from_secs(1);
 
-/// A lock that was asked for: its number, and whether it would have been shared.
+/// A requested lock: its number, and whether it would have been shared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdvisoryLock {
     pub(super) key: i64,
     pub(super) shared: bool,
 }
 
-/// The same error with the name of the session that has this lock, if it was given up for a lock and one has it still. What
-/// was waited for may have been something else, a row: so only a session that must have been in the way is named.
-pub(super) fn named(error: StoreError, address: &Address, lock: AdvisoryLock) -> StoreError {
+/// Adds the session that holds this lock to an error, if the error is about a lock and one still holds it.
+/// The caller may have waited for something else, such as a row, so only a session that must have been in the
+/// way is named.
+pub(super) fn with_blocker(error: StoreError, address: &Address, lock: AdvisoryLock) -> StoreError {
     match error {
         StoreError::Busy { pid: None, waited } => match in_the_way(address, lock) {
             Some(by) => StoreError::Blocked { by, waited },
@@ -34,8 +35,8 @@ pub(super) fn named(error: StoreError, address: &Address, lock: AdvisoryLock) ->
     }
 }
 
-/// Who has this lock, alone if it would have been shared, or alone what can only be a writer's mark. Not the session that
-/// asks: if it holds a part of it, it is the one that just failed.
+/// The session that holds this lock (exclusively, if it would have been shared), or holds exclusively what
+/// can only be a writer's mark. Never the session of the failed transaction, which may hold the lock itself.
 fn in_the_way(address: &Address, lock: AdvisoryLock) -> Option<Blocker> {
     let sql = format!(
         "SELECT pid, usename::text, application_name FROM pg_locks LEFT JOIN pg_stat_activity USING (pid) \

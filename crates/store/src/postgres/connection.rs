@@ -1,8 +1,8 @@
-//! A connection, driven on the thread that uses it: statements are prepared once, and those whose answers nobody waits for are
-//! sent together with the next one that somebody does.
+//! A connection, driven on the thread that uses it. Statements are prepared once, and changes whose outcome
+//! nobody waits for are sent together with the next statement whose answer is needed.
 //!
-//! **Nothing waits for ever.** The server ends a statement that takes too long; if not even that comes back, as from a
-//! server that was stopped, or from a commit whose standby is away, the connection is given up.
+//! **Nothing waits for ever.** The server ends a statement that takes too long; if even that does not happen,
+//! as with a server that was stopped, or a commit whose standby is away, the connection is given up.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -24,20 +24,20 @@ use super::Address;
 
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
-/// How long the goodbye may take.
+/// How long closing the connection may take.
 const PARTING: Duration = Duration::from_millis(200);
 
-/// So many changes wait at most to be sent: then they are sent at once, in their order.
+/// At most this many changes are deferred; then they are sent at once, in order.
 const MOST_WAITING: usize = 24;
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server, or the way to it, said so.
+    /// The server or the connection reported an error.
     Server(Error),
     /// Nothing came back.
     TimedOut,
-    /// The server did something else than it was asked for.
+    /// The server did not do what was asked.
     Store(StoreError),
 }
 
@@ -49,7 +49,7 @@ impl From<Error> for Failure {
 
 type Outcome<T> = std::result::Result<T, Failure>;
 
-/// A change that is sent with the next statement whose answer is waited for.
+/// A change that is sent with the next statement whose answer is needed.
 #[derive(Debug)]
 struct Deferred {
     statement: Statement,
@@ -64,7 +64,7 @@ impl Deferred {
     }
 }
 
-/// A value as it goes over the wire.
+/// A value in its wire format.
 #[derive(Debug)]
 struct Encoded(Option<BytesMut>);
 
@@ -92,7 +92,7 @@ impl ToSql for Encoded {
 
 pub(super) struct Connection {
     runtime: Runtime,
-    /// None: it was given up.
+    /// None: the connection was given up.
     client: Option<Client>,
     driver: JoinHandle<()>,
     statements: HashMap<String, Statement>,
@@ -104,7 +104,7 @@ pub(super) struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Without its client the driver takes leave of the server, and ends.
+        // Without its client the driver says goodbye to the server, and ends.
         if self.client.take().is_some() {
             let driver = &mut self.driver;
             let _ = self.runtime.block_on(async { tokio::time::timeout(PARTING, driver).await });
@@ -112,7 +112,7 @@ impl Drop for Connection {
     }
 }
 
-/// What drives a thread's connections.
+/// The runtime that drives a thread's connections.
 pub(super) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -120,7 +120,7 @@ pub(super) fn runtime() -> Result<Runtime> {
         .map_err(|error| StoreError::Unexpected(format!("a connection cannot be driven: {error}")))
 }
 
-/// Keeps a connection going until it ends, and hands notifications on.
+/// Drives a connection until it ends, and reports notifications to `heard`.
 pub(super) fn drive<S, T>(mut connection: Driver<S, T>, heard: Option<UnboundedSender<()>>) -> JoinHandle<()>
 where
     Driver<S, T>: Send + 'static,
@@ -142,7 +142,7 @@ where
     })
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, but only so long.
 async fn within<T>(patience: Duration, work: impl Future<Output = T>) -> Outcome<T> {
     tokio::time::timeout(patience, work).await.map_err(|_| Failure::TimedOut)
 }
@@ -161,7 +161,7 @@ impl Connection {
                 is_open: false,
             }),
             Err(error) => {
-                // A name that is still being looked up is not waited for.
+                // Do not wait for a name lookup that is still running.
                 runtime.shutdown_background();
                 Err(error)
             }
@@ -172,7 +172,7 @@ impl Connection {
         self.client.as_ref().is_none_or(Client::is_closed)
     }
 
-    /// For what takes its time.
+    /// For operations that take long.
     pub(super) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -186,7 +186,14 @@ impl Connection {
         Ok(statement)
     }
 
-    /// Runs `work` on the client. Whoever hears nothing for too long gives the connection up.
+    fn prepared_too<'q>(
+        &mut self,
+        query: Option<(&str, &'q [Value<'q>])>,
+    ) -> Outcome<Option<(Statement, &'q [Value<'q>])>> {
+        query.map(|(sql, values)| Ok((self.prepared(sql)?, values))).transpose()
+    }
+
+    /// Runs `work` on the client. Without an answer in time, the connection is given up.
     fn ask<T>(
         &mut self,
         patience: Duration,
@@ -201,7 +208,7 @@ impl Connection {
         Ok(answered??)
     }
 
-    /// Sends what waits to be sent, and then this, at once.
+    /// Sends the deferred changes and then `work`, in one round trip.
     fn ask_after<T>(
         &mut self,
         patience: Duration,
@@ -210,7 +217,7 @@ impl Connection {
         let waiting = std::mem::take(&mut self.waiting);
         let (earlier, answer) = self.ask(patience, async |client| {
             let earlier = join_all(waiting.iter().map(|change| change.run(client)));
-            // Each is sent when it is first looked at, in this order.
+            // Each future is sent when it is first polled, in this order.
             Ok(join(earlier, work(client)).await)
         })?;
         check(&waiting, earlier)?;
@@ -222,7 +229,7 @@ impl Connection {
         self.ask_after(self.patience, async |client| client.query(&statement, values).await)
     }
 
-    /// Several questions in one round trip.
+    /// Several queries in one round trip.
     pub(super) fn query_all(&mut self, questions: &[(&str, Vec<Value<'_>>)]) -> Outcome<Vec<Vec<Row>>> {
         let mut asked = Vec::with_capacity(questions.len());
         for (sql, values) in questions {
@@ -239,7 +246,7 @@ impl Connection {
         self.ask_after(self.patience, async |client| client.execute(&statement, values).await)
     }
 
-    /// To be sent with the next one.
+    /// Defers a change: it is sent with the next statement.
     pub(super) fn execute_later(&mut self, sql: &str, values: &[Value<'_>], expect: Expect) -> Outcome<()> {
         let statement = self.prepared(sql)?;
         let mut encoded = Vec::with_capacity(values.len());
@@ -262,7 +269,7 @@ impl Connection {
         self.ask_after(self.patience, async |_| Ok(()))
     }
 
-    /// Statements without parameters or answer.
+    /// Statements without parameters or answers.
     pub(super) fn batch(&mut self, sql: &str) -> Outcome<()> {
         self.ask_after(self.patience, async |client| client.batch_execute(sql).await)
     }
@@ -271,22 +278,19 @@ impl Connection {
         self.ask_after(self.patience, async |client| client.simple_query(sql).await)
     }
 
-    /// Begins a transaction by these words, and asks a first question in it, and a second one if there is one.
+    /// Begins a transaction with `words`, followed by one or two queries in the same round trip.
     pub(super) fn begin(
         &mut self,
         words: &str,
         (sql, values): (&str, &[Value<'_>]),
         second: Option<(&str, &[Value<'_>])>,
     ) -> Outcome<(Vec<Row>, Vec<Row>)> {
-        // Whatever a transaction before it left, by an error or a panic, ends first.
+        // First end what an earlier transaction left open because of an error or a panic.
         if self.is_open {
             self.rollback();
         }
         let statement = self.prepared(sql)?;
-        let second = match second {
-            Some((sql, values)) => Some((self.prepared(sql)?, values)),
-            None => None,
-        };
+        let second = self.prepared_too(second)?;
         self.is_open = true;
         self.ask(self.patience, async |client| {
             let after = async {
@@ -306,23 +310,21 @@ impl Connection {
         self.is_open
     }
 
-    /// Ends a transaction without committing it. On a connection that is gone there is nothing left to undo.
+    /// Ends a transaction without committing it. If the connection is gone, there is nothing left to undo.
     pub(super) fn rollback(&mut self) {
         self.waiting.clear();
         self.is_open =
             self.ask(self.patience, async |client| client.batch_execute("ROLLBACK").await).is_err();
     }
 
-    /// Commits by these words, and says what comes after it in the same round trip. What waits is sent with it, except where it must be known
-    /// before. Whether the commit was answered is one thing, whether there was anything left to commit another.
+    /// Commits with `words`, then runs `then`, in one round trip. Deferred changes are sent along, except
+    /// those whose outcome must be known before the commit. The outer result says whether there was anything
+    /// left to commit, the inner one whether the commit was answered.
     pub(super) fn commit(&mut self, words: &str, then: Option<(&str, &[Value<'_>])>) -> Outcome<Outcome<()>> {
         if self.waiting.iter().any(|change| change.expect != Expect::Success) {
             self.flush()?;
         }
-        let then = match then {
-            Some((sql, values)) => Some((self.prepared(sql)?, values)),
-            None => None,
-        };
+        let then = self.prepared_too(then)?;
         let waiting = std::mem::take(&mut self.waiting);
         self.is_open = false;
         let answered = self.ask(self.patience, async |client| {
@@ -330,7 +332,7 @@ impl Connection {
             let commit = client.batch_execute(words);
             let after = async {
                 if let Some((statement, values)) = &then {
-                    // Those who are told so would have seen it later.
+                    // If this fails, listeners see the commit later.
                     let _ = client.query(statement, values).await;
                 }
             };
@@ -344,13 +346,13 @@ impl Connection {
         if let Err(error) = commit {
             return Ok(Err(error.into()));
         }
-        // After an error COMMIT ends a transaction without committing it.
+        // After an error, COMMIT ends a transaction without committing it.
         check(&waiting, earlier)?;
         Ok(Ok(()))
     }
 }
 
-/// Whether what was sent earlier did what it must.
+/// Checks that the deferred changes did what they had to.
 fn check(changes: &[Deferred], outcomes: Vec<std::result::Result<u64, Error>>) -> Outcome<()> {
     for (change, changed) in changes.iter().zip(outcomes) {
         match (change.expect, changed?) {

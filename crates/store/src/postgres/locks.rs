@@ -1,7 +1,7 @@
-//! Locking rows before they are read. The module above explains the order, and why.
+//! Locks rows before they are read. The module `postgres` explains the order, and why.
 //!
-//! Rows are locked `FOR NO KEY UPDATE`: their keys never change. Where a statement may have waited, the clock is read
-//! above what waited, in the same round trip.
+//! Rows are locked `FOR NO KEY UPDATE`: their keys never change. If a statement may wait, the clock is read
+//! outside the part that waits, in the same round trip.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -16,15 +16,15 @@ use crate::rows::columns::{LEASE_COLUMNS, TASK_COLUMNS};
 use crate::rows::graph::{self, READY};
 use crate::rows::seat::{self, SEAT_COLUMNS};
 use crate::rows::{self, Cells, Decoded};
-use crate::{Patience, Reach, Read, Result, StoreError};
+use crate::{OnLocked, Reach, Read, Result, StoreError};
 
 use super::connection::Value;
 use super::rows::to_sql;
-use super::session::{Lock, NOW_MS, Scopes, Session};
+use super::session::{Lock, NOW_MS, ScopeLock, Session};
 
-/// The first task that is ready, in the tier whose first is best, and that nobody has locked; none if something is scheduled
-/// and due, or kept for the caller: that may come before it. This statement skips what is locked and so waits for nothing: it may read the clock beside
-/// the row.
+/// The best ready task that nobody has locked, in the tier whose first task is best; none if a due scheduled
+/// task or one kept for the caller could come before it. The statement skips locked rows, so it waits for
+/// nothing and may read the clock beside the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     let first_of = |tier: u8| {
@@ -49,7 +49,7 @@ static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Session<'_> {
-    /// One row, waited for if need be.
+    /// Locks a task's row, waiting if need be.
     pub(super) fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>> {
         let sql = format!(
             "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
@@ -58,7 +58,6 @@ impl Session<'_> {
         self.lock_by(&sql, &[&uid.to_string()], rows::task)
     }
 
-    /// The same for a seat.
     pub(super) fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>> {
         let sql = format!(
             "WITH had AS MATERIALIZED (SELECT {SEAT_COLUMNS} FROM seat WHERE project = $1 AND name = $2 \
@@ -67,7 +66,7 @@ impl Session<'_> {
         self.lock_by(&sql, &[&name.as_str()], seat::decode)
     }
 
-    /// The row that a statement locks and answers with, and the time from when on it is locked.
+    /// Runs a statement that locks a row, and reads the clock as of when it was locked.
     fn lock_by<T>(
         &mut self,
         sql: &str,
@@ -77,7 +76,7 @@ impl Session<'_> {
         self.may_wait();
         let locked = self.one(sql, values, |cells| Ok((decode(cells)?, cells.get()?)))?;
         Ok(locked.map(|(row, wall_ms)| {
-            let now = self.read(wall_ms);
+            let now = self.set_time(wall_ms);
             self.read_with_lock = Some(now);
             row
         }))
@@ -95,14 +94,15 @@ impl Session<'_> {
             "SELECT uid FROM task WHERE project = $1 AND uid = ANY($2) ORDER BY uid FOR NO KEY UPDATE",
             &[&ordered],
         )?;
-        // Who came to be a neighbour before the lock was had is not locked, and could not be in its place.
+        // A task that became a neighbour before the locks were held is not locked, and can no longer be
+        // locked in order.
         if reach == Reach::Neighbours && !self.neighbours(&named)?.is_subset(&all) {
             return Err(StoreError::Again);
         }
         Ok(())
     }
 
-    /// What these tasks depend on, what depends on them, and their parents: the rows that count something of theirs.
+    /// The rows that count something of these tasks: their dependencies, their dependents, their parents.
     fn neighbours(&mut self, tasks: &BTreeSet<String>) -> Result<BTreeSet<String>> {
         let tasks: Vec<&String> = tasks.iter().collect();
         let found = self.all(
@@ -115,7 +115,7 @@ impl Session<'_> {
         Ok(found.into_iter().collect())
     }
 
-    /// The rows of leases that nobody else has just now.
+    /// Locks the rows of leases that nobody else has locked.
     pub(super) fn lock_leases(&mut self, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
         let tasks: Vec<String> = leases.iter().map(|(task, _)| task.to_string()).collect();
         let tokens: Vec<i64> = leases.iter().map(|(_, token)| to_sql(token.0)).collect();
@@ -130,26 +130,27 @@ impl Session<'_> {
         )
     }
 
-    /// The lock on reservations, alone or beside others who only keep theirs. False: it was had already.
-    pub(super) fn lock_reservations(&mut self, wanted: Scopes) -> Result<bool> {
+    /// Takes the lock on reservations: exclusively, or shared with others that only keep theirs. False: it
+    /// was already held.
+    pub(super) fn lock_reservations(&mut self, wanted: ScopeLock) -> Result<bool> {
         if self.scopes >= wanted {
             return Ok(false);
         }
-        self.lock(Lock::Scopes, wanted == Scopes::Steady)?;
+        self.lock(Lock::Scopes, wanted == ScopeLock::Shared)?;
         self.scopes = wanted;
         Ok(true)
     }
 
-    pub(super) fn walk_free(
+    pub(super) fn walk_ready_locked(
         &mut self,
         asker: &ActorName,
         tier: Tier,
         due_ms: i64,
-        patience: Patience,
+        on_locked: OnLocked,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
     ) -> Result<bool> {
         let mut tried = None;
-        if patience == Patience::Skip {
+        if on_locked == OnLocked::Skip {
             let first =
                 self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms, &asker.to_string()], rows::task)?;
             if let Some(task) = first {
@@ -164,8 +165,8 @@ impl Session<'_> {
             if tried == Some(task.uid) {
                 return Ok(true);
             }
-            let locked = match patience {
-                Patience::Skip => session.one(
+            let locked = match on_locked {
+                OnLocked::Skip => session.one(
                     &format!(
                         "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 AND {READY} \
                          FOR NO KEY UPDATE SKIP LOCKED"
@@ -173,7 +174,7 @@ impl Session<'_> {
                     &[&task.uid.to_string()],
                     rows::task,
                 )?,
-                Patience::Wait => session.lock_task(task.uid)?,
+                OnLocked::Wait => session.lock_task(task.uid)?,
             };
             match locked {
                 Some(task) => visit(session, task),

@@ -50,7 +50,7 @@ fn findings(session: &mut Session<'_>) -> Result<Vec<Finding>> {
     ])
 }
 
-/// Whether only the roles that work with the store may connect: all others could take its locks.
+/// Whether only the roles that work with the store may connect: any other could take its locks.
 fn access(session: &mut Session<'_>) -> Result<Finding> {
     let open = session.one(
         &format!("SELECT quote_ident(current_database()) FROM project WHERE project = $1 AND ({IS_OPEN})"),
@@ -76,8 +76,9 @@ fn must_scrub(session: &mut Session<'_>) -> Result<bool> {
     Ok(session.number("SELECT COUNT(*) FROM chore WHERE project = $1 AND name = $2", &[&SCRUB])? > 0)
 }
 
-/// An erased row is gone for every statement, but its bytes stay in the table's file until that is rewritten. Only the
-/// owner of the tables may do so; false: somebody else has to.
+/// Removes erased texts from the server's files. No statement sees an erased row, but its bytes stay in the
+/// table's file until that is rewritten, which only the owner of the tables may do. False: it has to be done
+/// later, or by the owner.
 pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
     let mut session = store.session(Mode::Read);
     let scrub = must_scrub(&mut session);
@@ -95,7 +96,7 @@ pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
     if !is_owner {
         return Ok(false);
     }
-    // What is erased while this runs leaves word of its own: only older word is taken back.
+    // An erasure while this runs leaves a chore of its own: only older chores are done with.
     let since: Option<i64> = connection
         .query(&format!("SELECT {NOW_MS}"), &[])
         .and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?))

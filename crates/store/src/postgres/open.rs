@@ -1,4 +1,4 @@
-//! Opening a project of a database, making one, and migrating.
+//! Opens a project of a database, creates one, and migrates the schema.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::connection::{Connection, Failure};
 use super::session::{Lock, Mode, key_of};
 use super::{Address, PostgresStore, failed, schema};
 
-/// The machine of a server's clock domain.
+/// The machine part of a server's clock domain.
 const SERVER: &str = onus_core::time::SERVER;
 
 impl PostgresStore {
-    /// Opens a project that exists. The schema is not touched: see [`PostgresStore::migrate`].
+    /// Opens an existing project. Does not touch the schema: see [`PostgresStore::migrate`].
     pub fn open(address: &Address, name: &str, wait: Duration) -> Result<PostgresStore> {
         let mut store = PostgresStore::connect(address, wait)?;
         let found = store
@@ -35,7 +35,7 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Makes a new project in a database that has our schema. `Exists` if there is one of that name.
+    /// Creates a project in a database that has our schema. `Exists` if the name is taken.
     pub fn create(
         address: &Address,
         name: &str,
@@ -51,8 +51,8 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// A project without anything in it, for a copy of one, or what an interrupted copy left. It has its name only when it
-    /// is whole: see [`PostgresStore::finish_copy`].
+    /// An empty project to copy another one into, or what an interrupted copy left. It gets its name only
+    /// when it is complete: see [`PostgresStore::finish_copy`].
     pub fn begin_copy(
         address: &Address,
         name: &str,
@@ -91,7 +91,7 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Gives a copy its name.
+    /// Gives a complete copy its name.
     pub fn finish_copy(&mut self, name: &str) -> Result<()> {
         self.connection
             .query("UPDATE project SET name = $2 WHERE project = $1", &[&self.project, &name])
@@ -99,7 +99,7 @@ impl PostgresStore {
             .map_err(|failure| failed(failure, &self.address))
     }
 
-    /// Brings the schema up to date. It takes the owner of the tables.
+    /// Brings the schema up to date. Only the owner of the tables can.
     pub fn migrate(address: &Address) -> Result<crate::Migrated> {
         schema::migrate(&mut Connection::open(address)?, address)
     }
@@ -142,7 +142,7 @@ impl PostgresStore {
         by: (&ActorName, &InstanceId),
     ) -> Result<()> {
         let exists = StoreError::Exists(PathBuf::from(format!("{}, project {name}", self.address.shown())));
-        // Two that begin at once: the second finds what the first has made.
+        // If two create the same project at once, the second finds the first one's.
         let naming = key_of(&format!("name {name}"));
         let address = self.address.clone();
         let is_new = |store: &mut PostgresStore| -> Result<bool> {
@@ -159,7 +159,7 @@ impl PostgresStore {
         let made = (|| {
             session.lock_number(naming, false)?;
             session.lock(Lock::Graph, false)?;
-            // The name is all that does not follow from the event.
+            // Only the name does not follow from the event.
             session.run(
                 "INSERT INTO project (project, name, uid, prefix, created_at_ms, version, head, last_number) \
                  VALUES ($1, $2, '', '', 0, 0, '', 0)",
@@ -175,7 +175,7 @@ impl PostgresStore {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.connection.rollback();
-                // Only another project of the same name can conflict with a new uid.
+                // With a new uid, only another project of the same name can conflict.
                 Err(if matches!(error, StoreError::Again) && !is_new(self)? { exists } else { error })
             }
         }

@@ -1,4 +1,4 @@
-//! What is asked of a snapshot in this store's own way.
+//! The reads that this store does in its own way.
 
 use tokio_postgres::Row;
 
@@ -36,7 +36,7 @@ use super::rows::{caller, to_sql};
 use super::session::Session;
 use super::{scope, search};
 
-/// Texts of some versions, and the numbers of what a task depends on.
+/// The texts of some versions, and the numbers of a task's dependencies.
 const DETAILS: &str = sql!(
     "SELECT ",
     TEXT_COLUMNS,
@@ -62,7 +62,7 @@ fn details(rows: &[Row]) -> Decoded<Details> {
     Ok(details)
 }
 
-/// In one statement, unlike what is shared: it goes along with others.
+/// In one statement, unlike the shared query, so that it can be sent along with others.
 const LEASES_LOST: &str = sql!(
     "SELECT ",
     LEASE_COLUMNS,
@@ -132,7 +132,7 @@ impl Read for Session<'_> {
         if shown.is_some() {
             questions.push((DETAILS, &of_shown));
         }
-        let mut answers = self.at_once(&questions)?.into_iter();
+        let mut answers = self.query_all(&questions)?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         let (held, lost) = (decoded(&next(), rows::lease)?, decoded(&next(), rows::lease)?);
         let notices = decoded(&next(), decode::pending_notice)?;

@@ -1,5 +1,5 @@
-//! Rebuilding every row from the ledger: see [`crate::rows::rebuild`]. A repair locks the whole project: others wait
-//! meanwhile, or give up when their time is up.
+//! Rebuilds every row from the ledger: see [`crate::rows::rebuild`]. A repair locks the whole project: others
+//! wait meanwhile, or give up when their time is up.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn rebuild(store: &mut PostgresStore, progress: &mut dyn FnMut(Progre
     rebuilt
 }
 
-/// One transaction that compares, or mends.
+/// Runs one transaction that compares, or repairs.
 fn within(
     store: &mut PostgresStore,
     purpose: Purpose,
@@ -33,7 +33,7 @@ fn within(
         Purpose::Mend => Mode::Alone,
     });
     let rebuilt =
-        session.say("SET LOCAL statement_timeout = 0").and_then(|()| run(&mut session, purpose, progress));
+        session.batch("SET LOCAL statement_timeout = 0").and_then(|()| run(&mut session, purpose, progress));
     if rebuilt.is_err() {
         store.connection.rollback();
         return rebuilt;

@@ -1,4 +1,4 @@
-//! Values, rows and statements as PostgreSQL's driver has them.
+//! Values, rows and statements for PostgreSQL's driver.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -20,7 +20,7 @@ use super::connection;
 use super::search::vector;
 use super::session::Session;
 
-/// Integers are signed; ours that count things never reach the sign.
+/// SQL integers are signed; our counters never get that large.
 pub(super) fn to_sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -80,7 +80,7 @@ impl Row for tokio_postgres::Row {
         cell(self, at)
     }
 
-    /// The server takes no text that is not one.
+    /// The server accepts only valid text.
     fn lossy(&self, at: usize) -> String {
         cell::<&str>(self, at).ok().flatten().unwrap_or_default().to_owned()
     }
@@ -90,7 +90,7 @@ fn cell<'a, T: FromSql<'a>>(row: &'a tokio_postgres::Row, at: usize) -> Decoded<
     row.try_get(at).map_err(Unreadable::because)
 }
 
-/// The project, the name that the caller has, and what is known of that.
+/// The project, the caller's name with aliases resolved, and its actor and instance if known.
 pub(super) fn caller(cells: &mut Cells<'_>) -> Decoded<CallerRows> {
     let (project, name) = (decode::project(cells)?, cells.parsed()?);
     let actor = match cells.optional_parsed()? {
@@ -181,7 +181,7 @@ impl Statements for Session<'_> {
         salt: &Salt,
         text: &str,
     ) -> Result<()> {
-        // What may ever be looked for; whether it is now, the column says.
+        // Index whatever may ever be searchable; the column `indexed` says whether it is now.
         let words = matches!(field, "title" | "body" | "note" | "acceptance").then(|| vector(text));
         self.run_later(
             "INSERT INTO text (project, stream, version, field, salt, body, words) \

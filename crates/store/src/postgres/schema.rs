@@ -1,23 +1,25 @@
-//! The tables, and how an older schema becomes a newer one: numbered steps, forward only, one transaction, one at a time.
+//! The tables, and how an older schema becomes a newer one: numbered steps, forward only, in one transaction,
+//! by one process at a time.
 //!
-//! Everything lies in the schema `onus` of the database. Each table begins its keys with the project: one database holds
-//! many projects, and every statement of this store names the one it is for.
+//! Everything is in the schema `onus` of the database. Each table's keys begin with the project: one database
+//! holds many projects, and every statement of this store names its project.
 //!
 //! **Two roles.** The owner of the tables takes the steps (`onus store migrate`); everyday work needs only what
 //! [`GRANTS`] gives the role `onus_app`: to read and write rows, never to create, change or drop a table. If that role
 //! does not exist, only the owner can work.
 //!
-//! **One database, one circle of trust.** Anyone who works with the tables can read and write every project's rows, and anyone who
-//! may connect can take the locks that writers wait for. So creating the tables closes a new database of our own to all other
-//! roles ([`CLOSE`]); a database that others also use is left as it is, and reported as open.
+//! **One database, one circle of trust.** Anyone who works with the tables can read and write every project's
+//! rows, and anyone who may connect can take the locks that writers wait for. So creating the tables closes a
+//! new database of our own to all other roles ([`CLOSE`]); a database that others also use is left as it is,
+//! and reported as open.
 //!
-//! There are no foreign keys: rows are derived from the ledger, in the order it was written, and the store's own check
-//! finds dangling references. A foreign key would lock rows of its own choosing, in an order of its own.
+//! There are no foreign keys: rows are derived from the ledger in its order, and the store's own check finds
+//! dangling references. A foreign key would lock rows of its own choice, in an order of its own.
 
 use crate::{Migrated, Result, StoreError};
 
 use super::address::Address;
-use super::blocker::{AdvisoryLock, named};
+use super::blocker::{AdvisoryLock, with_blocker};
 use super::connection::{Connection, Failure, Value};
 use super::failed;
 use super::rebuild::LONG;
@@ -39,18 +41,18 @@ const CLOSE: &str = include_str!("close.sql");
 /// Whether any role of the server may connect.
 pub(super) const IS_OPEN: &str = "SELECT has_database_privilege('public', current_database(), 'CONNECT')";
 
-/// What a database says about itself.
+/// The database's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) version: i64,
-    /// Names the clock: made once, and carried wherever the database is.
+    /// Identifies the clock: generated once, and kept wherever the database is moved.
     pub(super) cluster: String,
 }
 
-/// The oldest server whose statements this store uses.
+/// The oldest server version that supports this store's statements.
 const OLDEST_SERVER: i32 = 140_000;
 
-/// Takes the steps that are missing, and gives the working role what it needs.
+/// Takes the missing steps, and gives the working role its permissions.
 pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<Migrated> {
     let server: i32 = single(connection, address, "SELECT current_setting('server_version_num')::int", &[])?
         .unwrap_or_default();
@@ -59,10 +61,10 @@ pub(super) fn migrate(connection: &mut Connection, address: &Address) -> Result<
             address.fails(format!("the server is PostgreSQL {}; onus needs 14 or newer", server / 10_000))
         );
     }
-    // Two that migrate at once: the second finds what the first has done.
+    // If two migrate at once, the second finds what the first has done.
     let begun = connection.begin("BEGIN", ("SELECT pg_advisory_xact_lock($1)", &[&MIGRATING]), None);
     begun.map_err(|failure| {
-        named(failed(failure, address), address, AdvisoryLock { key: MIGRATING, shared: false })
+        with_blocker(failed(failure, address), address, AdvisoryLock { key: MIGRATING, shared: false })
     })?;
     connection.set_patience(LONG);
     let found = take_steps(connection, address);
@@ -110,7 +112,7 @@ fn take_steps(connection: &mut Connection, address: &Address) -> Result<i64> {
     Ok(found)
 }
 
-/// The one value that a statement answers.
+/// The single value that a query returns.
 fn single<T: tokio_postgres::types::FromSqlOwned>(
     connection: &mut Connection,
     address: &Address,

@@ -1,4 +1,4 @@
-//! Finding what other leases reserve: in one statement, because each is a round trip.
+//! Finds what other leases reserve: in one statement, because each statement is a round trip.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::rows::near::{Probe, Span, meeting, probes};
 
 use super::session::Session;
 
-/// Places of one kind, in the order in which a statement is given them.
+/// Places of one kind, in the order in which a statement gets them.
 #[derive(Default)]
 struct Looks<'a> {
     from: Vec<String>,
@@ -27,7 +27,7 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Reservations are looked for under a lock that all who reserve queue for: in one statement, if one does.
+/// Everyone who reserves queues for the lock under which this runs, so it takes one statement if possible.
 pub(super) fn scopes_near(
     session: &mut Session<'_>,
     scope: &Scope,

@@ -1,7 +1,8 @@
-//! Full-text search, as SQLite's index understands it: words are runs of letters and digits, without case or diacritics;
-//! what is looked for is the beginning of a word, and where it is several words, they follow one another.
+//! Full-text search with the rules of SQLite's index: words are runs of letters and digits, without case or
+//! diacritics; a search term is the beginning of a word, or a phrase if it has several words.
 //!
-//! Words are cut and folded here, not by the server: its dictionaries, locales and extensions differ from one to the next.
+//! Words are split and folded here, not by the server: dictionaries, locales and extensions differ between
+//! servers.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ use super::connection::Value;
 use super::rows::to_sql;
 use super::session::Session;
 
-/// What a position and a word may be at most, by the server's rules.
+/// The server's limits on a position and on a word.
 const MAX_POSITION: usize = 16_383;
 const MAX_WORD: usize = 500;
 
-/// The words of a text, folded, in their order.
+/// The folded words of a text, in order.
 fn words(text: &str) -> Vec<String> {
     let folded: String =
         text.nfd().filter(|letter| !is_combining_mark(*letter)).flat_map(char::to_lowercase).collect();
@@ -31,7 +32,7 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A text as the server's index takes it: each word with its places.
+/// A text as the server's index takes it: each word with its positions.
 pub(super) fn vector(text: &str) -> String {
     let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, word) in words(text).into_iter().enumerate() {
@@ -48,8 +49,8 @@ pub(super) fn vector(text: &str) -> String {
     entries.collect::<Vec<_>>().join(" ")
 }
 
-/// What is looked for, or None if it has no word in it.
-fn wanted(text: &str) -> Option<String> {
+/// The query for a search term; None if it contains no word.
+fn query_of(text: &str) -> Option<String> {
     let words: Vec<String> = words(text).into_iter().map(|word| format!("'{word}'")).collect();
     (!words.is_empty()).then(|| format!("{}:*", words.join(" <-> ")))
 }
@@ -60,7 +61,7 @@ pub(super) fn search(
     ad_hoc: bool,
     limit: u64,
 ) -> Result<Vec<Uid>> {
-    let queries: Option<Vec<String>> = words.iter().map(|word| wanted(word)).collect();
+    let queries: Option<Vec<String>> = words.iter().map(|word| query_of(word)).collect();
     let Some(queries) = queries.filter(|queries| !queries.is_empty()) else { return Ok(Vec::new()) };
     // Each word may be in a different text of the task: title, body or a note.
     let hits = (0..queries.len()).map(|i| {
@@ -94,9 +95,9 @@ mod tests {
     #[test]
     fn words_are_cut_and_folded_as_they_are_looked_for() {
         assert_eq!(vector("Über-Login aufräumen, über"), "'aufraumen':3 'login':2 'uber':1,4");
-        assert_eq!(wanted("Sign-IN").as_deref(), Some("'sign' <-> 'in':*"));
-        assert_eq!(wanted("'; DROP").as_deref(), Some("'drop':*"));
-        assert_eq!((wanted("\""), wanted("*"), wanted("")), (None, None, None));
+        assert_eq!(query_of("Sign-IN").as_deref(), Some("'sign' <-> 'in':*"));
+        assert_eq!(query_of("'; DROP").as_deref(), Some("'drop':*"));
+        assert_eq!((query_of("\""), query_of("*"), query_of("")), (None, None, None));
         assert_eq!(vector(""), "");
     }
 }

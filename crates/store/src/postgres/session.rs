@@ -1,6 +1,7 @@
 //! One transaction: its connection, its clock, and the helpers that every statement goes through.
 //!
-//! Each statement names its project as its first parameter, put there by the helpers: no statement can forget it.
+//! Every statement has its project as its first parameter. The helpers put it there, so no statement can
+//! forget it.
 
 use tokio_postgres::{Row, SimpleQueryMessage};
 
@@ -10,7 +11,7 @@ use crate::rows::{Cells, Decoded, Expect};
 use crate::{Clock, Result, StoreError};
 
 use super::address::Address;
-use super::blocker::{AdvisoryLock, named};
+use super::blocker::{AdvisoryLock, with_blocker};
 use super::connection::{Connection, Value};
 use super::failed;
 
@@ -19,32 +20,32 @@ use super::failed;
 pub(super) enum Mode {
     /// One snapshot.
     Read,
-    /// Beside every other write, never beside one that is alone.
+    /// Concurrent with other writes, but not with one that is alone.
     Write,
     Alone,
 }
 
-/// What a transaction holds of the lock on reservations.
+/// How much of the lock on reservations a transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scopes {
+pub(super) enum ScopeLock {
     Free,
-    Steady,
-    Locked,
+    Shared,
+    Exclusive,
 }
 
-/// Which of a project's advisory locks.
+/// One of a project's advisory locks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lock {
-    /// Shared by every write; a rebuild has it alone.
+    /// Shared by every write; a rebuild takes it exclusively.
     Whole,
     Graph,
     Scopes,
-    /// Shared by those who listen.
+    /// Shared by listeners.
     Watched,
 }
 
 impl Lock {
-    /// The number of a project's lock, spread over all there are.
+    /// The number of a project's lock, spread over the whole range.
     pub(super) fn key(self, project: uuid::Uuid) -> i64 {
         let number = match self {
             Lock::Whole => "whole",
@@ -56,27 +57,29 @@ impl Lock {
     }
 }
 
-/// A number for a lock that has a name. Two names with one number only wait for one another.
+/// The number of a named lock. If two names have the same number, they only wait for one another.
 pub(super) fn key_of(name: &str) -> i64 {
     let digest = onus_core::text::digest(&[0; 16], &format!("onus lock {name}"));
     let first = digest.get(..16).unwrap_or_default();
-    // Negative: what is not is a writer's mark.
+    // Negative: a lock with a positive number is a writer's mark.
     (u64::from_str_radix(first, 16).unwrap_or_default() | 1 << 63).cast_signed()
 }
 
-/// What the locks that are writers' marks have in their upper bits.
+/// The upper bits of every lock that is a writer's mark.
 pub(super) const MARK: i64 = 0x6f6e;
 
-/// Leaves a writer's mark: the number that events had reached when it began. All of its own will be higher.
+/// Leaves a writer's mark: the last number given to an event when the writer begins. All its own will be
+/// higher.
 fn leave_mark() -> String {
     format!("pg_advisory_xact_lock_shared(({MARK}::bigint << 48) | (SELECT last_value FROM onus.event_seq))")
 }
 
-/// The number up to which no event can come any more: what was given out, but not beyond the lowest mark of those who are
-/// at work. In this order: who has begun in between has only higher numbers. One number each, or nothing.
+/// Asks for the number up to which no event can still be added: the last one given out, but no higher than
+/// the lowest mark of the current writers. In this order: a writer that begins in between has only higher
+/// numbers. Each answer is one number or nothing.
 ///
-/// Anybody who may connect can take a lock with a mark's number. It counts unless it is known to be held by a session that
-/// could not add an event, not even as another role that it may become: where the two are in doubt, followers wait.
+/// Anybody who may connect can take a lock with a mark's number. It counts unless its session is known to be
+/// unable to add an event, even as another role that it may assume: in doubt, followers wait.
 pub(super) fn settled_up_to() -> String {
     format!(
         "SELECT last_value FROM onus.event_seq; \
@@ -92,7 +95,7 @@ pub(super) fn settled_up_to() -> String {
     )
 }
 
-/// An event by its place and its content.
+/// An event, identified by its place and content.
 #[derive(Clone, Debug)]
 pub(super) struct LastEvent {
     pub(super) stream: String,
@@ -100,14 +103,14 @@ pub(super) struct LastEvent {
     pub(super) hash: String,
 }
 
-/// The words that begin a transaction, and what is asked first: the time, and the transaction's number, by which its outcome
-/// can be asked for later. The isolation is said: what a database has as its default may be another, and then everything that
-/// is read after a lock would be from before it.
+/// The statement that begins a transaction, and its first query: the time, and the transaction's number, by
+/// which its outcome can be asked for later. The isolation level is explicit: a database may have a different
+/// default, and then everything read after a lock would be from before it.
 fn beginning(mode: Mode) -> (&'static str, String) {
     const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
     let first = |lock: &str| {
         let mark = leave_mark();
-        // Evaluated in this order: the time is that of when the lock is had.
+        // Evaluated in this order: the time is read once the lock is held.
         format!(
             "SELECT {lock}($1)::text, {mark}::text, {NOW_MS} AS now_ms, pg_current_xact_id()::text::bigint AS xid"
         )
@@ -131,25 +134,25 @@ pub(super) struct Session<'a> {
     pub(super) clock: Option<&'a Clock>,
     pub(super) domain: &'a ClockDomain,
     mode: Mode,
-    /// None: it has not begun.
+    /// None: the transaction has not begun.
     pub(super) xid: Option<i64>,
-    /// The clock as it was read with the last lock, until somebody asks.
+    /// The clock as read with the last lock, until somebody asks for it.
     pub(super) read_with_lock: Option<Moment>,
     pub(super) last_reading: Moment,
-    /// Whether something may have been waited for since.
+    /// Whether the transaction may have waited for something since `last_reading`.
     pub(super) has_waited: bool,
     pub(super) is_write: bool,
-    /// If one was written, somebody may wait for it; and it shows whether the transaction was committed.
+    /// If there is one, somebody may wait for it; and it shows whether the transaction was committed.
     pub(super) last_event: Option<LastEvent>,
-    pub(super) scopes: Scopes,
-    /// The two as each part that was begun found them.
-    pub(super) parts: Vec<(Scopes, Option<LastEvent>)>,
-    /// An error where none could be returned. The transaction cannot be committed.
+    pub(super) scopes: ScopeLock,
+    /// `scopes` and `last_event` as each savepoint found them.
+    pub(super) parts: Vec<(ScopeLock, Option<LastEvent>)>,
+    /// An error from where none could be returned. The transaction cannot be committed.
     pub(super) broken: Option<StoreError>,
 }
 
 impl<'a> Session<'a> {
-    /// A transaction. It begins with the first thing that is asked in it, in one round trip.
+    /// A transaction. It begins with its first statement, in the same round trip.
     pub(super) fn new(
         connection: &'a mut Connection,
         (address, project, stream): (&'a Address, uuid::Uuid, &'a str),
@@ -170,14 +173,14 @@ impl<'a> Session<'a> {
             has_waited: true,
             is_write: mode != Mode::Read,
             last_event: None,
-            scopes: Scopes::Free,
+            scopes: ScopeLock::Free,
             parts: Vec::new(),
             broken: None,
         }
     }
 
-    /// Begins, if it has not begun, and asks this. A server that went while nobody spoke to it is spoken to again, once: nothing
-    /// had been said.
+    /// Begins the transaction together with its first query. If the server closed an idle connection, this
+    /// connects again, once: nothing had been sent.
     fn begin(&mut self, first: Option<(&str, &[Value<'_>])>) -> Result<Vec<Row>> {
         let (words, question) = beginning(self.mode);
         let whole = Lock::Whole.key(self.project);
@@ -193,7 +196,7 @@ impl<'a> Session<'a> {
                         .begin(words, asked, first)
                         .map_err(|failure| failed(failure, self.address))
                 }
-                error => Err(named(
+                error => Err(with_blocker(
                     error,
                     self.address,
                     AdvisoryLock { key: whole, shared: self.mode != Mode::Alone },
@@ -208,13 +211,14 @@ impl<'a> Session<'a> {
         let (now_ms, xid) =
             read(row).map_err(|error: tokio_postgres::Error| failed(error.into(), self.address))?;
         self.xid = Some(xid);
-        let now = self.read(now_ms);
+        let now = self.set_time(now_ms);
         self.read_with_lock = Some(now);
         Ok(rows)
     }
 
-    /// Before anything that is not asked with the beginning.
-    fn begun(&mut self) -> Result<()> {
+    /// Begins the transaction if it has not begun: for statements that are not sent together with the
+    /// beginning.
+    fn ensure_begun(&mut self) -> Result<()> {
         if self.xid.is_none() {
             self.begin(None)?;
         }
@@ -244,42 +248,34 @@ impl<'a> Session<'a> {
     pub(super) fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         self.check()?;
         let project = self.project;
-        let mut all: Vec<Value<'_>> = vec![&project];
-        all.extend(values);
+        let all = with_project(&project, values);
         if self.xid.is_none() {
             return self.begin(Some((sql, &all)));
         }
         self.connection.query(sql, &all).map_err(|failure| failed(failure, self.address))
     }
 
-    /// Several questions in one round trip.
-    pub(super) fn at_once(&mut self, questions: &[(&str, &[Value<'_>])]) -> Result<Vec<Vec<Row>>> {
-        self.ready()?;
+    /// Several queries in one round trip.
+    pub(super) fn query_all(&mut self, questions: &[(&str, &[Value<'_>])]) -> Result<Vec<Vec<Row>>> {
+        self.ensure_ready()?;
         let project = self.project;
-        let questions: Vec<(&str, Vec<Value<'_>>)> = questions
-            .iter()
-            .map(|(sql, values)| {
-                let project: Value<'_> = &project;
-                (*sql, std::iter::once(project).chain(values.iter().copied()).collect())
-            })
-            .collect();
+        let questions: Vec<(&str, Vec<Value<'_>>)> =
+            questions.iter().map(|(sql, values)| (*sql, with_project(&project, values))).collect();
         self.connection.query_all(&questions).map_err(|failure| failed(failure, self.address))
     }
 
     /// A change whose outcome nobody waits for: it is sent with the next statement.
     pub(super) fn run_later(&mut self, sql: &str, values: &[Value<'_>], expect: Expect) -> Result<()> {
-        self.ready()?;
+        self.ensure_ready()?;
         let project = self.project;
-        let mut all: Vec<Value<'_>> = vec![&project];
-        all.extend(values);
+        let all = with_project(&project, values);
         self.connection.execute_later(sql, &all, expect).map_err(|failure| failed(failure, self.address))
     }
 
     pub(super) fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
-        self.ready()?;
+        self.ensure_ready()?;
         let project = self.project;
-        let mut all: Vec<Value<'_>> = vec![&project];
-        all.extend(values);
+        let all = with_project(&project, values);
         self.connection.execute(sql, &all).map_err(|failure| failed(failure, self.address))
     }
 
@@ -287,33 +283,31 @@ impl<'a> Session<'a> {
         Ok(self.one(sql, values, |cells| cells.get())?.unwrap_or_default())
     }
 
-    /// A statement without parameters or answer.
-    pub(super) fn say(&mut self, sql: &str) -> Result<()> {
-        self.ready()?;
+    /// A statement without parameters or an answer.
+    pub(super) fn batch(&mut self, sql: &str) -> Result<()> {
+        self.ensure_ready()?;
         self.connection.batch(sql).map_err(|failure| failed(failure, self.address))
     }
 
     fn check(&mut self) -> Result<()> {
-        match self.broken.take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Nothing is wrong, and it has begun.
-    fn ready(&mut self) -> Result<()> {
+    /// Checks that nothing has failed, and that the transaction has begun.
+    fn ensure_ready(&mut self) -> Result<()> {
         self.check()?;
-        self.begun()
+        self.ensure_begun()
     }
 
     // ---- time
 
-    /// The deciding clock: the server's, except in simulations. Read again, unless it was just read with a lock.
+    /// The deciding clock: the server's, except in simulations. Read again, unless it was just read with a
+    /// lock.
     pub(super) fn clock_now(&mut self) -> Moment {
         if let Some(clock) = self.clock {
             return clock();
         }
-        if let Err(error) = self.begun() {
+        if let Err(error) = self.ensure_begun() {
             self.broken = Some(error);
             return self.last_reading.clone();
         }
@@ -322,7 +316,7 @@ impl<'a> Session<'a> {
         }
         let read = self.connection.query(&format!("SELECT {NOW_MS}"), &[]);
         match read.and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?)) {
-            Ok(wall_ms) => self.read(wall_ms.unwrap_or(self.last_reading.wall_ms)),
+            Ok(wall_ms) => self.set_time(wall_ms.unwrap_or(self.last_reading.wall_ms)),
             Err(failure) => {
                 self.broken = Some(failed(failure, self.address));
                 self.last_reading.clone()
@@ -330,14 +324,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Time passes while one waits: what was read before is no longer the time.
+    /// Discards the last clock reading, since time passes during a wait.
     pub(super) fn may_wait(&mut self) {
         self.read_with_lock = None;
         self.has_waited = true;
     }
 
-    pub(super) fn read(&mut self, wall_ms: i64) -> Moment {
-        // One transaction's time does not go back, whatever is done to the server's clock meanwhile.
+    pub(super) fn set_time(&mut self, wall_ms: i64) -> Moment {
+        // Within a transaction, time never goes back, even if the server's clock is set back.
         let wall_ms = wall_ms.max(self.last_reading.wall_ms);
         self.has_waited = false;
         self.last_reading = Moment::new(wall_ms, wall_ms, self.domain.clone());
@@ -346,14 +340,14 @@ impl<'a> Session<'a> {
 
     // ---- the order of events
 
-    /// The number up to which no event can come any more. What is read after it is a new snapshot.
+    /// The number up to which no event can still be added. What is read afterwards is in a new snapshot.
     pub(super) fn settled(&mut self) -> Result<i64> {
-        self.ready()?;
+        self.ensure_ready()?;
         let ask = settled_up_to();
         let sql = if self.is_write {
             ask
         } else {
-            // A snapshot from before the question could miss what was committed in between.
+            // A snapshot from before this query could miss what was committed in between.
             format!("COMMIT; {ask}; COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         };
         let answers = self.connection.simple(&sql).map_err(|failure| failed(failure, self.address))?;
@@ -362,28 +356,34 @@ impl<'a> Session<'a> {
 
     // ---- advisory locks
 
-    /// Waits for one of the project's locks, and reads the clock once it is had.
+    /// Waits for one of the project's locks, and reads the clock once it is held.
     pub(super) fn lock(&mut self, lock: Lock, shared: bool) -> Result<()> {
         self.lock_number(lock.key(self.project), shared)
     }
 
     pub(super) fn lock_number(&mut self, key: i64, shared: bool) -> Result<()> {
-        self.ready()?;
+        self.ensure_ready()?;
         let how = if shared { "pg_advisory_xact_lock_shared" } else { "pg_advisory_xact_lock" };
-        // The clock is read above what has waited.
+        // The clock is read outside the part that waits.
         let sql = format!("WITH had AS MATERIALIZED (SELECT {how}($1)) SELECT {NOW_MS} FROM had");
         let rows = self.connection.query(&sql, &[&key]).map_err(|failure| {
-            named(failed(failure, self.address), self.address, AdvisoryLock { key, shared })
+            with_blocker(failed(failure, self.address), self.address, AdvisoryLock { key, shared })
         })?;
         if let Some(wall_ms) = rows.first().and_then(|row| row.try_get(0).ok()) {
-            let now = self.read(wall_ms);
+            let now = self.set_time(wall_ms);
             self.read_with_lock = Some(now);
         }
         Ok(())
     }
 }
 
-/// The lowest number of all answers.
+/// The parameters of a statement: the project comes first.
+fn with_project<'v>(project: &'v uuid::Uuid, values: &[Value<'v>]) -> Vec<Value<'v>> {
+    let project: Value<'v> = project;
+    std::iter::once(project).chain(values.iter().copied()).collect()
+}
+
+/// The lowest number in all answers.
 pub(super) fn lowest(answers: &[SimpleQueryMessage]) -> i64 {
     let numbers = answers.iter().filter_map(|answer| match answer {
         SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
@@ -392,5 +392,5 @@ pub(super) fn lowest(answers: &[SimpleQueryMessage]) -> i64 {
     numbers.min().unwrap_or_default()
 }
 
-/// The server's clock, not the transaction's: milliseconds since 1970.
+/// The server's current time, not the transaction's: milliseconds since 1970.
 pub(super) const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";

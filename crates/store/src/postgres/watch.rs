@@ -1,15 +1,17 @@
-//! Waiting for what others commit: `LISTEN`, and a look now and then.
+//! Waits for others' commits: `LISTEN`, and polling now and then.
 //!
-//! **Heard is not seen.** A notification only says when to look. What counts is whether there is an event that this watch
-//! has not counted yet: beyond what is settled (no event can come there any more), and not among those that were seen there.
-//! So each commit is told once, also one that is committed after another with a higher number. What was seen and is not
-//! settled is told once more when it is: who follows in the order of numbers sees it only then, and nobody else tells of a
-//! writer that ended without a word. As long as there is such an event, a look comes soon.
+//! **A notification is only a hint to look.** What counts is whether there is an event that this watch has
+//! not counted yet: beyond the settled ones (where no event can be added any more), and not among those
+//! already seen there. So each commit is reported once, even one that follows a commit with a higher number.
+//! An event that was seen before it was settled is reported once more when it is settled: a follower that
+//! reads in the order of numbers sees it only then, and a writer that ended silently notifies nobody. As long
+//! as there is such an event, the next look comes soon.
 //!
-//! **Where nothing is heard**: a writer that died between its commit and its word, a connection that was lost. Then a look
-//! every [`SILENCE`] finds what there is; a lost connection is made again, soon at first, later every second.
+//! **Without notifications**, because a writer died after its commit or the connection was lost, a look every
+//! [`SILENCE`] finds what there is. A lost connection is opened again, soon at first, later every second.
 //!
-//! The connection is driven on this thread, together with what else is waited for: nothing wakes up while nothing happens.
+//! The connection is driven on this thread, together with the other descriptors: nothing wakes up while
+//! nothing happens.
 
 use std::future::Future as _;
 use std::os::fd::BorrowedFd;
@@ -24,33 +26,34 @@ use tokio_postgres::Client;
 
 use crate::{Result, Watch, Woken};
 
-use super::blocker::{AdvisoryLock, named};
+use super::blocker::{AdvisoryLock, with_blocker};
 use super::connection::runtime;
 use super::session::{Lock, lowest, settled_up_to};
 use super::{Address, PostgresStore, failed};
 
-/// How long a watch trusts that it would have heard.
+/// How long a watch relies on notifications.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How soon to look whether what was seen is settled.
+/// How soon to look whether a seen event is settled.
 const UNSETTLED: Duration = Duration::from_millis(250);
 
-/// How soon a lost connection is made again.
+/// The pauses before a lost connection is opened again.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where a project's commits are told.
+/// The channel on which a project's commits are announced.
 pub(super) fn channel(project: uuid::Uuid) -> String {
     format!("onus_{}", project.simple())
 }
 
-/// Tells those who listen, if there are any, that something was committed. It is no part of any transaction, and need not
-/// last: if it fails, they see it later. Listeners share the lock: who gets it alone has nobody to tell. What is told is not
-/// worth a sync of the log.
-pub(super) const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')::text \
+/// Notifies the listeners, if there are any, that something was committed. Not part of the transaction, and
+/// need not be durable (or worth a sync of the log): if it fails, listeners see the commit later. Listeners
+/// share the lock: if it can be taken exclusively, there are none.
+pub(super) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')::text \
     WHERE NOT pg_try_advisory_xact_lock($2)";
 
-/// What ended a sleep: news or the end of its time, one of the others, or the connection's end.
+/// What ended a sleep: a notification or the end of its time, another descriptor, or the end of the
+/// connection.
 enum Heard {
     News,
     Other,
@@ -75,7 +78,7 @@ pub(super) struct PostgresWatch {
     address: Address,
     project: uuid::Uuid,
     listener: Option<Listener>,
-    /// The number up to which no event can come any more, and those beyond it that were seen.
+    /// The number up to which no event can still be added, and the events beyond it that were seen.
     settled: i64,
     seen: Vec<i64>,
     pause: Duration,
@@ -97,7 +100,7 @@ pub(super) fn watch(store: &PostgresStore) -> Result<PostgresWatch> {
         seen: Vec::new(),
         pause: MIN_PAUSE,
     };
-    // Listening comes before the first look.
+    // Listen before the first look.
     watch.listener = Some(watch.listen()?);
     watch.count()?;
     Ok(watch)
@@ -114,7 +117,8 @@ impl PostgresWatch {
             listening.map_err(|error| failed(error.into(), &self.address))?;
             Ok(Listener { client, news, driver })
         });
-        listening.map_err(|error| named(error, &self.address, AdvisoryLock { key: lock, shared: true }))
+        listening
+            .map_err(|error| with_blocker(error, &self.address, AdvisoryLock { key: lock, shared: true }))
     }
 
     fn ask<T: tokio_postgres::types::FromSqlOwned>(
@@ -130,7 +134,7 @@ impl PostgresWatch {
             .map_err(|error| failed(error.into(), &self.address))
     }
 
-    /// Counts what is there as seen.
+    /// Counts all current events as seen.
     fn count(&mut self) -> Result<()> {
         let Some(listener) = &self.listener else {
             return Err(self.address.fails("the connection was lost"));
@@ -156,7 +160,8 @@ impl PostgresWatch {
         Ok(!new.is_empty() || seen.iter().any(|seq| *seq <= self.settled))
     }
 
-    /// Looks, over a new connection if the old one is lost. None: there is none now.
+    /// Looks for new events, over a new connection if the old one is lost. None: the server cannot be reached
+    /// now.
     fn look(&mut self) -> Option<bool> {
         if self.listener.is_none() {
             self.listener = self.listen().ok();
@@ -193,7 +198,7 @@ impl Watch for PostgresWatch {
             let woken = self.runtime.block_on(async {
                 let mut others = Vec::new();
                 for fd in also {
-                    // What cannot be waited for has something to say at any time, as poll(2) has it.
+                    // Like poll(2), treat a descriptor that cannot be waited for as always ready.
                     #[allow(
                         deprecated,
                         reason = "its successor is unsafe; a borrowed descriptor stays open here"
@@ -223,12 +228,12 @@ impl Watch for PostgresWatch {
                 Heard::Lost => self.listener = None,
                 Heard::News => {}
             }
-            // All that was heard until now is for one look.
+            // One look is enough for all notifications so far.
             if let Some(listener) = &mut self.listener {
                 while listener.news.try_recv().is_ok() {}
             }
             if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(Woken::TimeOver);
+                return Ok(Woken::TimedOut);
             }
         }
     }

@@ -1,12 +1,13 @@
-//! The first words with a server: whether the line is encrypted, and what it may ask of us before it lets us in.
+//! The first exchange with a server: whether the line is encrypted, and what the server may ask for before it
+//! lets us in.
 //!
-//! A server that was not verified may be an impostor. It and we can prove to each other that we know the password
-//! without giving it away (SCRAM). The older methods hand it over, in the clear or as an MD5 that is
-//! as good as the password itself. The client library answers whatever it is asked, so this code reads along until the server
-//! has let us in: a request for the password ends the connection before the library sees it.
+//! A server that was not verified may be an impostor. With SCRAM, it and we can prove to each other that we
+//! know the password without giving it away. The older methods send it, in the clear or as an MD5 that is as
+//! good as the password itself. The client library answers any request, so this code reads along until the
+//! server has let us in: a request for the password ends the connection before the library sees it.
 //!
-//! The library hands us the socket before anything was said (to it this is a server that is encrypted from the start), and
-//! reaches the server only through what it gets back.
+//! The library hands us the socket before anything was sent (it takes this for a server that is encrypted
+//! from the start), and reaches the server only through the stream that it gets back.
 
 use std::future::Future;
 use std::io;
@@ -19,10 +20,10 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// "May we speak TLS?" One byte answers: S for yes.
+/// Asks for TLS. The server answers with one byte: S for yes.
 const MAY_WE_ENCRYPT: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-/// A server asked for the password itself, and was not verified.
+/// An unverified server asked for the password itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it asks for the password {how}, and nothing proves which server it is, so the password was not sent: verify the \
@@ -30,27 +31,27 @@ const MAY_WE_ENCRYPT: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
      set with password_encryption = 'scram-sha-256')",
     how = self.how()
 )]
-pub(super) enum Asked {
+pub(super) enum PasswordRequest {
     InTheClear,
     AsMd5,
-    /// In a way that is not known here.
+    /// By an unknown method.
     Otherwise,
 }
 
-impl Asked {
+impl PasswordRequest {
     fn how(self) -> &'static str {
         match self {
-            Asked::InTheClear => "in the clear",
-            Asked::AsMd5 => "as MD5, which is as good as in the clear",
-            Asked::Otherwise => "in a way that onus does not know",
+            PasswordRequest::InTheClear => "in the clear",
+            PasswordRequest::AsMd5 => "as MD5, which is as good as in the clear",
+            PasswordRequest::Otherwise => "in a way that onus does not know",
         }
     }
 }
 
-/// Whether that is why a connection failed.
-pub(super) fn asked_for_password(error: &tokio_postgres::Error) -> Option<Asked> {
+/// The request for a password because of which a connection failed, if that is why.
+pub(super) fn asked_for_password(error: &tokio_postgres::Error) -> Option<PasswordRequest> {
     let cause = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
-    cause.get_ref()?.downcast_ref::<Asked>().copied()
+    cause.get_ref()?.downcast_ref::<PasswordRequest>().copied()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,51 +59,51 @@ pub(super) enum Encryption {
     Off,
     IfOffered,
     AskedFor,
-    /// Without asking.
+    /// Without asking first.
     FromTheStart,
 }
 
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// How servers are spoken to.
+/// How to call a server.
 #[derive(Clone)]
-pub(super) struct Dial {
+pub(super) struct Dialer {
     tls: MakeRustlsConnect,
     encryption: Encryption,
     is_verified: bool,
 }
 
-impl Dial {
+impl Dialer {
     /// `is_verified`: whether `tls` accepts only the server that is meant.
-    pub(super) fn new(tls: ClientConfig, encryption: Encryption, is_verified: bool) -> Dial {
+    pub(super) fn new(tls: ClientConfig, encryption: Encryption, is_verified: bool) -> Dialer {
         let is_encrypted = matches!(encryption, Encryption::AskedFor | Encryption::FromTheStart);
-        Dial { tls: MakeRustlsConnect::new(tls), encryption, is_verified: is_verified && is_encrypted }
+        Dialer { tls: MakeRustlsConnect::new(tls), encryption, is_verified: is_verified && is_encrypted }
     }
 }
 
-impl MakeTlsConnect<Socket> for Dial {
-    type Stream = Line;
-    type TlsConnect = Call;
+impl MakeTlsConnect<Socket> for Dialer {
+    type Stream = ServerStream;
+    type TlsConnect = Handshake;
     type Error = std::convert::Infallible;
 
-    fn make_tls_connect(&mut self, domain: &str) -> Result<Call, Self::Error> {
+    fn make_tls_connect(&mut self, domain: &str) -> Result<Handshake, Self::Error> {
         let tls = MakeTlsConnect::<Socket>::make_tls_connect(&mut self.tls, domain)?;
-        let usher = if self.is_verified { None } else { Some(Usher::default()) };
-        Ok(Call { tls, encryption: self.encryption, usher })
+        let guard = if self.is_verified { None } else { Some(AuthGuard::default()) };
+        Ok(Handshake { tls, encryption: self.encryption, guard })
     }
 }
 
-/// One server, being called.
-pub(super) struct Call {
+/// A call to one server.
+pub(super) struct Handshake {
     tls: <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect,
     encryption: Encryption,
-    usher: Option<Usher>,
+    guard: Option<AuthGuard>,
 }
 
-impl TlsConnect<Socket> for Call {
-    type Stream = Line;
+impl TlsConnect<Socket> for Handshake {
+    type Stream = ServerStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Line>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<ServerStream>> + Send>>;
 
     fn connect(self, mut socket: Socket) -> Self::Future {
         Box::pin(async move {
@@ -116,56 +117,58 @@ impl TlsConnect<Socket> for Call {
                     answer == *b"S"
                 }
             };
-            let way = match encrypted {
-                true => Way::Encrypted(Box::new(TlsConnect::<Socket>::connect(self.tls, socket).await?)),
+            let transport = match encrypted {
+                true => {
+                    Transport::Encrypted(Box::new(TlsConnect::<Socket>::connect(self.tls, socket).await?))
+                }
                 false if self.encryption == Encryption::AskedFor => {
                     return Err(io::Error::other("the server does not support TLS"));
                 }
-                false => Way::Plain(socket),
+                false => Transport::Plain(socket),
             };
-            Ok(Line { way, usher: self.usher })
+            Ok(ServerStream { transport, guard: self.guard })
         })
     }
 }
 
-enum Way {
+enum Transport {
     Plain(Socket),
     Encrypted(Box<Encrypted>),
 }
 
-/// A line to a server. Whatever it asks for is heard here first.
-pub(super) struct Line {
-    way: Way,
-    /// Until it has let us in, if it was not verified.
-    usher: Option<Usher>,
+/// A line to a server. Reads what the server asks for before the library does.
+pub(super) struct ServerStream {
+    transport: Transport,
+    /// Until the server has let us in, if it was not verified.
+    guard: Option<AuthGuard>,
 }
 
-impl TlsStream for Line {
+impl TlsStream for ServerStream {
     fn channel_binding(&self) -> ChannelBinding {
-        match &self.way {
-            Way::Plain(_) => ChannelBinding::none(),
-            Way::Encrypted(stream) => stream.channel_binding(),
+        match &self.transport {
+            Transport::Plain(_) => ChannelBinding::none(),
+            Transport::Encrypted(stream) => stream.channel_binding(),
         }
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for ServerStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let read = match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Way::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
+        let read = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(context, into),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
         };
-        if let (Some(usher), Poll::Ready(Ok(()))) = (&mut self.usher, &read) {
-            match usher.hear(&into.filled()[before..]) {
-                Ok(Heard::LetIn) => self.usher = None,
+        if let (Some(guard), Poll::Ready(Ok(()))) = (&mut self.guard, &read) {
+            match guard.inspect(&into.filled()[before..]) {
+                Ok(Heard::LetIn) => self.guard = None,
                 Ok(Heard::NotYet) => {}
                 Err(asked) => {
-                    // Not a byte of the request is handed on.
+                    // Hand on no byte of the request.
                     into.set_filled(before);
                     return Poll::Ready(Err(io::Error::other(asked)));
                 }
@@ -175,29 +178,29 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for ServerStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Way::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Way::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.way {
-            Way::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Way::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }
@@ -208,17 +211,17 @@ enum Heard {
     LetIn,
 }
 
-/// Hears what the server says, message by message, until it has let us in: a letter, the length of what follows with
-/// itself, and in a request (R) which.
+/// Reads the server's messages until it has let us in. A message is a letter, a length that includes itself,
+/// and in an authentication request (R) its kind.
 #[derive(Debug, Default)]
-struct Usher {
+struct AuthGuard {
     head: Vec<u8>,
-    /// So much is left of the message.
+    /// How much of the current message is left.
     rest: usize,
 }
 
-impl Usher {
-    fn hear(&mut self, mut bytes: &[u8]) -> Result<Heard, Asked> {
+impl AuthGuard {
+    fn inspect(&mut self, mut bytes: &[u8]) -> Result<Heard, PasswordRequest> {
         while !bytes.is_empty() {
             if self.rest > 0 {
                 let skipped = self.rest.min(bytes.len());
@@ -238,11 +241,11 @@ impl Usher {
                 match number(5) {
                     None if length >= 8 => continue,
                     Some(0) => return Ok(Heard::LetIn),
-                    // SCRAM: which ways there are, and its two further steps.
+                    // SCRAM: the list of mechanisms, and the two further steps.
                     Some(10..=12) => {}
-                    Some(3) => return Err(Asked::InTheClear),
-                    Some(5) => return Err(Asked::AsMd5),
-                    Some(_) | None => return Err(Asked::Otherwise),
+                    Some(3) => return Err(PasswordRequest::InTheClear),
+                    Some(5) => return Err(PasswordRequest::AsMd5),
+                    Some(_) | None => return Err(PasswordRequest::Otherwise),
                 }
             }
             let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(1);
@@ -341,10 +344,10 @@ mod tests {
         let all =
             [b"N\0\0\0\x0aabcdef".to_vec(), request(10, b"SCRAM-SHA-256\0\0"), request(5, b"salt")].concat();
         for cut in 0..all.len() {
-            let mut usher = Usher::default();
-            let heard = usher.hear(&all[..cut]).and_then(|_| usher.hear(&all[cut..]));
-            assert_eq!(heard, Err(Asked::AsMd5), "{cut}");
+            let mut guard = AuthGuard::default();
+            let heard = guard.inspect(&all[..cut]).and_then(|_| guard.inspect(&all[cut..]));
+            assert_eq!(heard, Err(PasswordRequest::AsMd5), "{cut}");
         }
-        assert_eq!(Usher::default().hear(&request(0, &[])), Ok(Heard::LetIn));
+        assert_eq!(AuthGuard::default().inspect(&request(0, &[])), Ok(Heard::LetIn));
     }
 }

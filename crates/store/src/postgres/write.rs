@@ -1,4 +1,4 @@
-//! How a transaction writes, and locks, in this store's own way.
+//! The writes and locks that this store does in its own way.
 
 use onus_core::actor::{ActorName, Tier};
 use onus_core::apply::{Change, Project};
@@ -15,12 +15,12 @@ use crate::rows::read::no_project;
 use crate::rows::sql::sql;
 use crate::rows::write::{self, shared_writes};
 use crate::rows::{self, Expect};
-use crate::{KeptRequest, KnownInstance, Loss, Patience, PendingNotice, Reach, Read, Result, Write};
+use crate::{KeptRequest, KnownInstance, Loss, OnLocked, PendingNotice, Reach, Read, Result, Write};
 
 use super::rows::to_sql;
-use super::session::{LastEvent, Lock, Scopes, Session, key_of};
+use super::session::{LastEvent, Lock, ScopeLock, Session, key_of};
 
-/// What locks a row or walks over locked ones is in `locks.rs`, under the same name.
+/// Methods that lock rows, or walk over locked ones, are in `locks.rs` under the same name.
 impl Write for Session<'_> {
     shared_writes!();
 
@@ -47,11 +47,11 @@ impl Write for Session<'_> {
     }
 
     fn lock_scopes(&mut self) -> Result<()> {
-        self.lock_reservations(Scopes::Locked).map(drop)
+        self.lock_reservations(ScopeLock::Exclusive).map(drop)
     }
 
     fn lock_deadlines(&mut self) -> Result<bool> {
-        self.lock_reservations(Scopes::Steady)?;
+        self.lock_reservations(ScopeLock::Shared)?;
         Ok(true)
     }
 
@@ -67,15 +67,15 @@ impl Write for Session<'_> {
         self.lock_number(key_of(&format!("{} key {actor} {key}", self.project)), false)
     }
 
-    fn walk_free(
+    fn walk_ready_locked(
         &mut self,
         asker: &ActorName,
         tier: Tier,
         due_ms: i64,
-        patience: Patience,
+        on_locked: OnLocked,
         visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
     ) -> Result<bool> {
-        self.walk_free(asker, tier, due_ms, patience, visit)
+        self.walk_ready_locked(asker, tier, due_ms, on_locked, visit)
     }
 
     fn next_number(&mut self) -> Result<Number> {
@@ -101,11 +101,7 @@ impl Write for Session<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(self, change)
-    }
-
-    /// In one statement, however many they are.
+    /// In one statement, however many pulses there are.
     fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> Result<()> {
         if pulses.is_empty() {
             return Ok(());
@@ -157,19 +153,19 @@ impl Write for Session<'_> {
 
     fn savepoint(&mut self) -> Result<()> {
         self.parts.push((self.scopes, self.last_event.clone()));
-        self.say("SAVEPOINT part")
+        self.batch("SAVEPOINT part")
     }
 
     fn release(&mut self) -> Result<()> {
         self.parts.pop();
-        self.say("RELEASE part")
+        self.batch("RELEASE part")
     }
 
-    /// What was locked in the part is free again.
+    /// Locks taken since the savepoint are released.
     fn undo(&mut self) -> Result<()> {
         if let Some(found) = self.parts.pop() {
             (self.scopes, self.last_event) = found;
         }
-        self.say("ROLLBACK TO part; RELEASE part")
+        self.batch("ROLLBACK TO part; RELEASE part")
     }
 }

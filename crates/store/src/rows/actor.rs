@@ -91,7 +91,8 @@ pub(crate) fn running_parts(
     actor: &ActorName,
     instance: &InstanceId,
 ) -> Result<Vec<KnownInstance>> {
-    // The character after / ends what begins with the conversation and one.
+    // `0` is the character after `/`, so this range covers everything that begins with the conversation and a
+    // `/`.
     let (from, until) = (format!("{instance}/"), format!("{instance}0"));
     session.all(
         sql!(

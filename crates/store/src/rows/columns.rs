@@ -1,5 +1,5 @@
-//! The columns of each table, in one list: for reading, writing and rebuilding, in every store. The values of a task's or a
-//! lease's row, in the order of its list.
+//! The columns of each table, in one list for reading, writing and rebuilding, in every store; and the values
+//! of a task's or a lease's row, in the order of its list.
 
 use onus_core::lease::Lease;
 use onus_core::stretch::{Stretch, Work};
@@ -8,21 +8,16 @@ use onus_core::task::{State, Task};
 use super::sql::{Sql, Writer, as_text, sql};
 use super::value::Value;
 
-/// A text that a function writes at compile time.
+/// A text written by a function at compile time.
 macro_rules! made {
-    ($write:ident($argument:expr)) => {{
-        const TEXT: [u8; $write($argument, &mut [])] = {
-            let mut out = [0; $write($argument, &mut [])];
-            $write($argument, &mut out);
+    ($write:ident($($argument:expr),+)) => {{
+        const TEXT: [u8; $write($($argument),+, &mut [])] = {
+            let mut out = [0; $write($($argument),+, &mut [])];
+            $write($($argument),+, &mut out);
             out
         };
         as_text(&TEXT)
     }};
-}
-
-/// Several texts as one.
-macro_rules! joined {
-    ($($part:expr),+) => { made!(parts(&[$($part),+])) };
 }
 
 #[rustfmt::skip]
@@ -45,19 +40,20 @@ pub(crate) const LEASE: [&str; 42] = [
     "reviewed_at_ms", "ended_how", "ended_at_ms", "ended_version", "rescue", "rescue_version",
 ];
 
-pub(crate) const TASK_COLUMNS: &str = made!(columns(&TASK));
-pub(crate) const LEASE_COLUMNS: &str = made!(columns(&LEASE));
+pub(crate) const TASK_COLUMNS: &str = made!(joined(&TASK, ", "));
+pub(crate) const LEASE_COLUMNS: &str = made!(joined(&LEASE, ", "));
 
-/// What a whole row is asked for by: in SQLite each name in a statement costs as much to prepare as its value to read, so the
-/// tables have their columns in the order of these lists, and a test compares.
-pub(crate) const TASK_ROW: &str = joined!("[*]{", TASK_COLUMNS, "}");
-pub(crate) const LEASE_ROW: &str = joined!("[*]{", LEASE_COLUMNS, "}");
-pub(crate) const INSTANCE_ROW: &str = joined!("[*]{", INSTANCE_COLUMNS, "}");
+/// The columns for selecting a whole row. In SQLite, preparing each name in a statement costs as much as
+/// reading its value, so its tables have their columns in the order of these lists (a test compares them) and
+/// `*` selects them.
+pub(crate) const TASK_ROW: &str = made!(joined(&["[*]{", TASK_COLUMNS, "}"], ""));
+pub(crate) const LEASE_ROW: &str = made!(joined(&["[*]{", LEASE_COLUMNS, "}"], ""));
+pub(crate) const INSTANCE_ROW: &str = made!(joined(&["[*]{", INSTANCE_COLUMNS, "}"], ""));
 
 pub(crate) const EVENT_COLUMNS: &str =
     "seq, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, prev, hash";
 
-/// A row of what a lease reserves; it has a row for each anchor of its glob.
+/// A row of what a lease reserves; there is one for each anchor of its glob.
 pub(crate) const SCOPE_COLUMNS: &str = "task, token, glob, kind, area, worktree, part, changed";
 
 pub(crate) const TEXT_COLUMNS: &str = "stream, version, field, salt, body";
@@ -65,7 +61,6 @@ pub(crate) const TEXT_COLUMNS: &str = "stream, version, field, salt, body";
 pub(crate) const INSTANCE_COLUMNS: &str = "actor, instance, machine, boot, pid_ns, time_ns, pid, start, seen_at_ms, \
     pgid, in_turn, wants_task, wants_path, wants_worktree, wants_at_ms, registered_at_ms, ended_at_ms, read";
 
-/// Named in full: they are read beside a lease's.
 pub(crate) const NOTICE_COLUMNS: &str = "actor, instance, task, token, kind, path, by_actor, by_instance, by_task, \
     worktree, branch, at_ms";
 
@@ -73,7 +68,7 @@ pub(crate) const PROJECT_COLUMNS: &str = "uid, prefix, created_at_ms, version, h
 
 pub(crate) const REQUEST_COLUMNS: &str = "digest, salt, verb, task, token, at_ms";
 
-/// The sign of life of a lease: what is written beside the ledger while the lease lives.
+/// A lease's sign of life: written beside the ledger while the lease is live.
 pub(crate) const PULSE: [&str; 13] = [
     "last_wall_ms",
     "last_tick_ms",
@@ -90,14 +85,14 @@ pub(crate) const PULSE: [&str; 13] = [
     "waiting",
 ];
 
-/// What never changes in a task's row: number, uid, origin and how it was created.
+/// Columns of a task that never change: number, uid, origin and how it was created.
 const TASK_CONSTANTS: [&str; 6] = ["number", "uid", "uid_reversed", "origin", "created_at_ms", "created_by"];
 
-/// What a task's row counts of its neighbours. It only changes relatively: no update has it.
+/// Counters of a task's neighbours. They change only relatively, so no update sets them.
 pub(crate) const TASK_COUNTS: [&str; 3] = ["unmet", "open_children", "open_dependents"];
 
-/// What most events change. SQLite rewrites each index that a changed column *might* be in, and to prepare a column
-/// costs more than to write it: so none that is not needed.
+/// Columns that most events change. SQLite rewrites each index that a changed column *might* be in, and
+/// preparing a column costs more than writing it, so this list has only those that are needed.
 const TASK_MOVES: [&str; 18] = [
     "word_version",
     "version",
@@ -119,7 +114,7 @@ const TASK_MOVES: [&str; 18] = [
     "fenced_token",
 ];
 
-/// What an event may change in a task's row.
+/// The columns of a task that an event may change.
 const CHANGES: [bool; TASK.len()] = {
     let mut changes = [true; TASK.len()];
     let mut at = 0;
@@ -130,7 +125,7 @@ const CHANGES: [bool; TASK.len()] = {
     changes
 };
 
-/// What an event changes that neither finishes the task nor edits what is said about it.
+/// The columns changed by an event that neither finishes nor edits the task.
 const MOVES: [bool; TASK.len()] = {
     let mut moves = [true; TASK.len()];
     let mut at = 0;
@@ -141,7 +136,8 @@ const MOVES: [bool; TASK.len()] = {
     moves
 };
 
-/// To prepare, an `UPDATE` costs a third of what an upsert does, and nearly every change is to a task that exists.
+/// Preparing an `UPDATE` costs a third of preparing an upsert, and nearly every change is to an existing
+/// task.
 pub(crate) const UPDATE_TASK: Sql<'static> =
     sql!("UPDATE task SET ", made!(assignments(&CHANGES)), " WHERE {project = $1 AND }number = ?1");
 
@@ -156,25 +152,26 @@ pub(crate) const INSERT_LEASE: Sql<'static> =
 
 /// The values of [`UPDATE_TASK`].
 pub(crate) fn changes_of(task: &Task) -> Vec<Value<'_>> {
-    only(task, &CHANGES)
+    chosen(task, &CHANGES)
 }
 
 /// The values of [`MOVE_TASK`].
 pub(crate) fn moves_of(task: &Task) -> Vec<Value<'_>> {
-    only(task, &MOVES)
+    chosen(task, &MOVES)
 }
 
-fn only<'a>(task: &'a Task, which: &[bool; TASK.len()]) -> Vec<Value<'a>> {
+fn chosen<'a>(task: &'a Task, which: &[bool; TASK.len()]) -> Vec<Value<'a>> {
     let kept = task_values(task).into_iter().zip(which).filter(|(_, kept)| **kept);
     [task.number.into()].into_iter().chain(kept.map(|(value, _)| value)).collect()
 }
 
-/// The stretch that goes on in a lease's row, and those that wait there.
+/// The open stretch of a lease, as its row has it.
 pub(crate) fn working(work: &Work) -> Option<String> {
     work.open.as_ref().map(json)
 }
 
-/// With what was waited for a person.
+/// The ended stretches of a lease that are not recorded yet, as its row has them, and how long a person was
+/// waited for.
 pub(crate) fn waiting(stretches: &[Stretch], waited_ms: i64) -> String {
     json(&(stretches, waited_ms))
 }
@@ -183,7 +180,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Gives each value the place of its column.
+/// Puts each value in the place of its column.
 fn in_order<'a, const N: usize>(columns: &[&str; N], named: [(&str, Value<'a>); N]) -> [Value<'a>; N] {
     debug_assert!(columns.iter().eq(named.iter().map(|(name, _)| name)), "{columns:?}");
     named.map(|(_, value)| value)
@@ -302,30 +299,19 @@ pub(crate) fn lease_values(lease: &Lease) -> [Value<'_>; LEASE.len()] {
     in_order(&LEASE, named)
 }
 
-/// Texts, one after the other.
-const fn parts(texts: &[&str], out: &mut [u8]) -> usize {
+/// Texts, one after the other, with something between them.
+const fn joined(texts: &[&str], between: &str, out: &mut [u8]) -> usize {
     let mut writer = Writer::new(out);
     let mut at = 0;
     while at < texts.len() {
+        writer.text(if at > 0 { between } else { "" });
         writer.text(texts[at]);
         at += 1;
     }
     writer.length()
 }
 
-/// Columns, one after the other.
-const fn columns(names: &[&str], out: &mut [u8]) -> usize {
-    let mut writer = Writer::new(out);
-    let mut at = 0;
-    while at < names.len() {
-        writer.text(if at > 0 { ", " } else { "" });
-        writer.text(names[at]);
-        at += 1;
-    }
-    writer.length()
-}
-
-/// The marks of so many parameters.
+/// The placeholders of this many parameters.
 const fn marks(count: usize, out: &mut [u8]) -> usize {
     let mut writer = Writer::new(out);
     let mut at = 0;
@@ -337,7 +323,7 @@ const fn marks(count: usize, out: &mut [u8]) -> usize {
     writer.length()
 }
 
-/// Gives some columns of a task new values; `?1` tells which task.
+/// Assignments of new values to some columns of a task; `?1` is the task's number.
 const fn assignments(which: &[bool; TASK.len()], out: &mut [u8]) -> usize {
     let mut writer = Writer::new(out);
     let (mut at, mut number) = (0, 1);

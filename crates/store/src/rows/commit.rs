@@ -1,4 +1,5 @@
-//! Commits that were made under leases, a row per event that tells it.
+//! Commits made under leases: one row per event that reports one. Each public function implements the method
+//! of that name in [`crate::Read`].
 
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::ids::{Token, Uid};
@@ -7,11 +8,11 @@ use crate::Result;
 
 use super::sql::sql;
 use super::value::{Cells, Decoded};
-use super::{Ask as _, Expect, Sql, Statements, Value, values};
+use super::{Ask as _, Sql, Statements, Value, values};
 
-const COLUMNS: &str = "task, version, token, actor, at_ms, hash";
+pub(super) const COLUMNS: &str = "task, version, token, actor, at_ms, hash";
 
-pub(super) const INSERT_COMMIT: Sql<'static> =
+pub(super) const INSERT: Sql<'static> =
     sql!("INSERT INTO made_commit ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6)");
 
 pub(super) fn row_values(row: &CommitRow) -> [Value<'_>; 6] {
@@ -25,10 +26,6 @@ pub(super) fn row_values(row: &CommitRow) -> [Value<'_>; 6] {
     ]
 }
 
-pub(super) fn add(session: &mut dyn Statements, row: &CommitRow) -> Result<()> {
-    session.run_later(INSERT_COMMIT, &row_values(row), Expect::Success)
-}
-
 fn decoded(cells: &mut Cells<'_>) -> Decoded<CommitRow> {
     Ok(CommitRow {
         task: cells.parsed()?,
@@ -40,7 +37,6 @@ fn decoded(cells: &mut Cells<'_>) -> Decoded<CommitRow> {
     })
 }
 
-/// All that were made for a task, in the order in which they were recorded.
 pub(crate) fn commits_of(session: &mut dyn Statements, task: Uid) -> Result<Vec<CommitRow>> {
     session.all(
         sql!("SELECT ", COLUMNS, " FROM made_commit WHERE {project = $1 AND }task = ?1 ORDER BY version"),
@@ -49,7 +45,6 @@ pub(crate) fn commits_of(session: &mut dyn Statements, task: Uid) -> Result<Vec<
     )
 }
 
-/// Those of one session.
 pub(crate) fn commits_under(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Vec<CommitRow>> {
     session.all(
         sql!(
@@ -62,7 +57,6 @@ pub(crate) fn commits_under(session: &mut dyn Statements, task: Uid, token: Toke
     )
 }
 
-/// Where a commit was recorded.
 pub(crate) fn commit_made(session: &mut dyn Statements, commit: &CommitId) -> Result<Vec<CommitRow>> {
     session.all(
         sql!(

@@ -1,4 +1,5 @@
-//! From rows to domain types: one function per table, which reads the cells in the order of the table's list of columns.
+//! Turns rows into domain types: one function per table, which reads the cells in the order of the table's
+//! list of columns.
 
 use onus_core::actor::Actor;
 use onus_core::apply::Project;
@@ -20,7 +21,7 @@ use super::value::{Cells, Decoded, Unreadable};
 
 pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
     let (number, uid) = (cells.get()?, cells.parsed()?);
-    // The uid read backwards.
+    // `uid_reversed`.
     cells.skip(1);
     let mut task = Task {
         number,
@@ -82,7 +83,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
     task.branch = cells.optional_json()?;
     task.landing = cells.optional_json()?.unwrap_or_default();
     task.landing.landed = cells.optional_json()?;
-    // What follows from the state: whether it is met, and finished.
+    // `met` and `finished`, which follow from the state.
     cells.skip(2);
     task.counts = Counts { unmet: cells.get()?, open_children: cells.get()?, open_dependents: cells.get()? };
     Ok(task)
@@ -131,7 +132,7 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Decoded<Lease> {
             },
         }),
         None => {
-            let _: (Option<i64>, Option<i64>) = (cells.optional()?, cells.optional()?);
+            cells.skip(2);
             None
         }
     };
@@ -164,7 +165,7 @@ pub(crate) fn project(cells: &mut Cells<'_>) -> Decoded<Project> {
     })
 }
 
-/// An event as it is stored, readable or not: its hash will tell. `project` is the project's own stream.
+/// An event as stored, whether valid or not: its hash will show. `project` is the project's own stream.
 pub(crate) fn record(cells: &mut Cells<'_>, project: &str) -> Decoded<Record> {
     Ok(Record {
         seq: cells.get()?,
@@ -242,11 +243,11 @@ pub(crate) fn stream_head(cells: &mut Cells<'_>) -> Decoded<StreamHead> {
     Ok(StreamHead { uid: cells.get()?, version: cells.get()?, hash: cells.get()? })
 }
 
-/// A glob that a lease reserves.
+/// A reservation, with the lease's task and token.
 pub(crate) fn reserved(cells: &mut Cells<'_>) -> Decoded<(Uid, Token, Reservation)> {
     let (task, token, glob) = (cells.parsed()?, cells.get()?, cells.parsed()?);
     let (kind, area): (ReservationKind, _) = (cells.parsed()?, cells.optional_parsed()?);
-    // These two are in the row's key, so they are never null.
+    // Both are part of the row's key, so they are empty instead of null.
     let worktree = Some(cells.get::<&str>()?).filter(|id| !id.is_empty());
     let worktree = worktree.map(|id| id.parse().map_err(Unreadable::because)).transpose()?;
     let part = Some(cells.get::<&str>()?).filter(|part| !part.is_empty());
@@ -258,7 +259,7 @@ pub(crate) fn reserved(cells: &mut Cells<'_>) -> Decoded<(Uid, Token, Reservatio
     Ok((task, token, Reservation { glob, basis, is_changed: cells.get()? }))
 }
 
-/// The part of `scope.yielded` that its owner is told.
+/// The part of `scope.yielded` that the files' holder is told.
 #[derive(serde::Deserialize)]
 struct Yielded {
     scope: Scope,

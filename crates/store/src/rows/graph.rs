@@ -1,9 +1,10 @@
-//! The graph: which task waits for which, and what is ready.
+//! The graph: which task waits for which, and which are ready.
 //!
-//! `ready` is read off two indexes whose conditions say all that a task's own row can say. The first has one ordered
-//! range for each tier; those the asker may take are merged. The second has the tasks with a schedule: the range that is
-//! due is read and merged too, and so is what a third has, the tasks that are kept for the asker. No other task is read, except
-//! those kept for another. Ranges are read in pages, so that a visitor can run other queries in between.
+//! `ready` is read from three indexes whose conditions cover everything that a task's own row can say. The
+//! first has one ordered range per tier; those that the asker may claim are merged. The second has the
+//! scheduled tasks, of which those that are due are merged in. The third has the tasks kept for the asker,
+//! which are merged in, too. No other task is read, except those kept for another actor. Ranges are read in
+//! pages, so that a visitor can run other queries in between.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -19,10 +20,11 @@ use super::columns::TASK_COLUMNS;
 use super::sql::sql;
 use super::{Ask as _, Dialect, Statements, decode, values};
 
-/// What a row must say to be ready, but for tier and schedule.
+/// The conditions for a task to be ready, except tier and schedule.
 pub(crate) const READY: &str = "state = 'open' AND NOT leased AND unmet = 0 AND open_children = 0";
 
-/// How many tasks of a range are read at first: most who ask take the first. A round trip costs more than some rows.
+/// The size of a range's first page: most callers take the first task. In PostgreSQL a round trip costs more
+/// than a few extra rows.
 fn first_page(dialect: Dialect) -> i64 {
     match dialect {
         Dialect::Sqlite => 2,
@@ -30,10 +32,10 @@ fn first_page(dialect: Dialect) -> i64 {
     }
 }
 
-/// How many tasks of a range are read at a time, at most.
+/// The maximum size of a page.
 const MAX_PAGE: i64 = 1_024;
 
-/// One tier's tasks in order.
+/// One tier's ready tasks, in order.
 struct Range {
     tier: Tier,
     page: VecDeque<Task>,
@@ -42,7 +44,7 @@ struct Range {
 }
 
 impl Range {
-    /// Reads the next page, behind this task, if the last one is used up.
+    /// Reads the next page, after this task, if the last page is used up.
     fn fill(&mut self, session: &mut dyn Statements, after: Option<&Task>) -> Result<()> {
         if !self.page.is_empty() || self.is_over {
             return Ok(());
@@ -56,7 +58,8 @@ impl Range {
                 values![self.tier, self.size],
                 decode::task,
             )?,
-            // Behind the last one, in an order that goes up and down: a stretch each.
+            // Continues after the last task. The columns are ordered in different directions, so each needs a
+            // condition of its own.
             Some(last) => session.all(
                 sql!(
                     "SELECT ",
@@ -86,7 +89,7 @@ impl Range {
     }
 }
 
-/// Shows the tasks that are ready to `visit`, the best first, until it says that it has seen enough.
+/// Passes the ready tasks to `visit`, best first, until it returns false.
 pub(crate) fn walk_ready<S: Statements>(
     session: &mut S,
     asker: Option<&ActorName>,
@@ -94,7 +97,7 @@ pub(crate) fn walk_ready<S: Statements>(
     due_ms: i64,
     visit: &mut dyn FnMut(&mut S, Task) -> Result<bool>,
 ) -> Result<()> {
-    // What no range has in its order: few, so they are read at once.
+    // The few tasks that no range has in the right order: read all at once.
     let mut apart = session.all(
         sql!(
             "SELECT ",
@@ -163,7 +166,7 @@ pub(crate) fn neighbours(session: &mut dyn Statements, task: Uid, direction: Dir
     session.uids(sql, values![task])
 }
 
-/// The numbers of what a task depends on.
+/// The numbers of a task's dependencies.
 pub(crate) const NEEDS: &str = "SELECT number FROM dep JOIN task ON {task.project = $1 AND }task.uid = dep.needs \
     WHERE {dep.project = $1 AND }dep.task = ?1 ORDER BY number";
 
@@ -190,11 +193,11 @@ pub(crate) fn children(session: &mut dyn Statements, task: Uid) -> Result<Vec<Nu
     )
 }
 
-/// All that a walk reaches, beginning with one task.
+/// All tasks that a walk from one task reaches.
 const REACHED: &str = "WITH RECURSIVE reached (uid) AS (SELECT ?1{::text COLLATE \"C\"} UNION ";
 
 pub(crate) fn closure(session: &mut dyn Statements, task: Uid, direction: Direction) -> Result<Vec<Uid>> {
-    // SQLite answers in the order of the walk.
+    // SQLite returns them in the order of the walk.
     const OTHERS: &str = ") SELECT uid FROM reached WHERE uid <> ?1{ ORDER BY uid}";
     let sql = match direction {
         Direction::Upstream => sql!(
@@ -211,7 +214,7 @@ pub(crate) fn closure(session: &mut dyn Statements, task: Uid, direction: Direct
     session.uids(sql, values![task])
 }
 
-/// The unfinished tasks come off their index; what is finished is not looked at.
+/// Unfinished tasks are read from their index; finished ones are not read.
 pub(crate) fn edges(session: &mut dyn Statements, finished: bool) -> Result<Vec<(Uid, Uid)>> {
     let sql = match finished {
         true => sql!("SELECT task, needs FROM dep{ WHERE project = $1}"),
@@ -234,8 +237,8 @@ pub(crate) fn waits_for(session: &mut dyn Statements, task: Uid) -> Result<Vec<U
 }
 
 pub(crate) fn does_wait_for(session: &mut dyn Statements, task: Uid, other: Uid) -> Result<bool> {
-    // Both ends of `waits for`: a task waits for its dependencies and for its children. In PostgreSQL a recursive query
-    // names what it has reached but once, so there the two are one.
+    // A task waits for its dependencies and for its children. PostgreSQL allows only one reference to the
+    // recursive table, so there both are one subquery.
     let hit = session.one(
         sql!(
             REACHED,
@@ -252,7 +255,7 @@ pub(crate) fn does_wait_for(session: &mut dyn Statements, task: Uid, other: Uid)
     Ok(hit.is_some())
 }
 
-/// What is not even done comes first, before what has only to land.
+/// Dependencies that are not done come before those that only have to land.
 pub(crate) fn unmet(session: &mut dyn Statements, task: Uid, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(

@@ -1,4 +1,5 @@
-//! What gates came to, a row per event that tells it; and which tasks have a branch, or have still to land.
+//! Judgements of gates, one row per event that reports one; and which tasks have a branch, or have still to
+//! land. Each public function implements the method of that name in [`crate::Read`].
 
 use onus_core::gate::JudgementRow;
 use onus_core::ids::Uid;
@@ -11,9 +12,9 @@ use super::sql::sql;
 use super::value::{Cells, Decoded};
 use super::{Ask as _, Expect, Sql, Statements, Value, decode, values};
 
-const COLUMNS: &str = "task, version, verdict, actor, at_ms, judgement";
+pub(super) const COLUMNS: &str = "task, version, verdict, actor, at_ms, judgement";
 
-pub(super) const INSERT_JUDGEMENT: Sql<'static> =
+pub(super) const INSERT: Sql<'static> =
     sql!("INSERT INTO judgement ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6)");
 
 pub(super) fn row_values(row: &JudgementRow) -> [Value<'_>; 6] {
@@ -27,11 +28,7 @@ pub(super) fn row_values(row: &JudgementRow) -> [Value<'_>; 6] {
     ]
 }
 
-pub(super) fn add(session: &mut dyn Statements, row: &JudgementRow) -> Result<()> {
-    session.run_later(INSERT_JUDGEMENT, &row_values(row), Expect::Success)
-}
-
-/// Forgets what was judged of a task: the ledger still tells it.
+/// Deletes a task's judgements: the ledger still has them.
 pub(super) fn void(session: &mut dyn Statements, task: Uid) -> Result<()> {
     let statement = sql!("DELETE FROM judgement WHERE {project = $1 AND }task = ?1");
     session.run_later(statement, values![task], Expect::Success)
@@ -48,7 +45,6 @@ fn decoded(cells: &mut Cells<'_>) -> Decoded<JudgementRow> {
     })
 }
 
-/// The last so many judgements of a task, the newest first.
 pub(crate) fn judgements_of(
     session: &mut dyn Statements,
     task: Uid,
@@ -65,7 +61,6 @@ pub(crate) fn judgements_of(
     )
 }
 
-/// Tasks that are done and have still to land, and those whose landing was begun, by their numbers.
 pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(
@@ -78,7 +73,6 @@ pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Ta
     )
 }
 
-/// Tasks with a branch of their own that were not dropped: the unfinished ones first, then the newest.
 pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(

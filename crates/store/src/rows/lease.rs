@@ -30,7 +30,8 @@ pub(crate) fn latest_lease_of(
     instance: &InstanceId,
 ) -> Result<Option<Lease>> {
     session.one(
-        // In SQLite those that have not ended are in an index of their own, so that beginning a lease writes one index.
+        // In SQLite, leases that have not ended have an index of their own, so that beginning a lease writes
+        // one index.
         sql!(
             "SELECT ",
             LEASE_COLUMNS,
@@ -124,7 +125,7 @@ pub(crate) fn held_by(
     )
 }
 
-/// Hardly anybody has lost one: what was lost is read one by one.
+/// Hardly anybody has lost a lease, so the lost ones are read one by one.
 pub(crate) fn leases_lost_by(
     session: &mut dyn Statements,
     actor: &ActorName,
@@ -132,7 +133,7 @@ pub(crate) fn leases_lost_by(
 ) -> Result<Vec<Lease>> {
     let lost = session.all(
         sql!(
-            // SQLite's index is in this order.
+            // SQLite's index already has this order.
             "SELECT task, token FROM loss WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
              {ORDER BY task, token }LIMIT ?3"
         ),

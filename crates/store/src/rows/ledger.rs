@@ -1,4 +1,4 @@
-//! Reading the ledger: events, their texts, and the heads of the streams.
+//! Reads the ledger: events, their texts, and the heads of the streams.
 
 use onus_core::chain::Record;
 use onus_core::ids::{Uid, Version};
@@ -19,8 +19,8 @@ const PLACE_OF_TEXT: (usize, usize) = (0, 1);
 
 pub(crate) fn events(session: &mut dyn Statements, query: &EventQuery) -> Result<Vec<Record>> {
     let project = session.stream().to_owned();
-    // Within a stream, `version` and `seq` grow together: its index leads to the place from where one goes on. Its events
-    // are committed in their order, too: its row is locked by who appends.
+    // Within a stream, `version` and `seq` grow together, so its index leads to the place to continue from.
+    // Its events are also committed in order: appending locks the stream's row.
     const OF_STREAM: &str = " FROM event WHERE {project = $1 AND }stream = ?1 AND seq > ?2 \
         AND version > COALESCE((SELECT version FROM event AS last WHERE {last.project = $1 AND }last.seq = ?2 \
         AND last.stream = ?1), 0) ORDER BY version ";
@@ -76,13 +76,13 @@ pub(crate) fn count_events(session: &mut dyn Statements) -> Result<u64> {
     session.number(sql!("SELECT COUNT(*) FROM event{ WHERE project = $1}"), &[])
 }
 
-/// What no onus wrote, named by its place.
+/// The error for an event or text that onus did not write, named by its place.
 fn tampered(cells: &Cells<'_>, (stream, version): (usize, usize), why: &Unreadable) -> StoreError {
     let (stream, version) = cells.place(stream, version);
     StoreError::Tampered { stream, version, why: format!("it is unreadable: {}", why.0) }
 }
 
-/// The events behind a place, stream by stream, each with its stream.
+/// The events after a place, ordered by stream and version, each with its stream.
 pub(super) fn events_page(
     session: &mut dyn Statements,
     (stream, version): (&str, u64),
@@ -116,7 +116,8 @@ pub(crate) fn ledger_page(
     let mut lines: Vec<LedgerLine> =
         page.into_iter().map(|(stream, record)| LedgerLine { stream, record, texts: Vec::new() }).collect();
     let Some(last) = lines.last() else { return Ok(lines) };
-    // Every text in this stretch, also one beside an event that names none: nobody may slip one in.
+    // Every text in this range, even one beside an event that names none: an added text must not go
+    // unnoticed.
     let texts = session.all(
         sql!(
             "SELECT ",
@@ -140,7 +141,7 @@ pub(crate) fn ledger_page(
         while lines.get(at).is_some_and(|line| (&line.stream, line.record.version) < place) {
             at += 1;
         }
-        // One without an event is not of this stretch: see `stray_text`.
+        // A text without an event belongs to no line: see `stray_text`.
         if let Some(line) = lines.get_mut(at).filter(|line| (&line.stream, line.record.version) == place) {
             line.texts.push(text);
         }

@@ -1,9 +1,10 @@
-//! What both stores have in common. Their tables are the same, so each statement is written once and translated into both
-//! dialects ([`sql`]); rows are read and written by one list of columns per table ([`columns`], [`decode`]); and there is one
-//! implementation of questions ([`read`], [`graph`], [`ledger`]), changes ([`mod@write`]) and the rebuild ([`rebuild`]).
+//! What both stores have in common. Their tables are the same, so each statement is written once and
+//! translated into both dialects ([`sql`]); rows are read and written by one list of columns per table
+//! ([`columns`], [`decode`]); and queries ([`read`], [`graph`], [`ledger`]), changes ([`mod@write`]) and the
+//! rebuild ([`rebuild`]) are implemented once.
 //!
-//! A store adds what really differs: how it is reached and locked, its clock, its search index, and the statements that save a
-//! round trip. What a store has to provide is the trait [`Statements`].
+//! A store adds only what really differs: how it is reached and locked, its clock, its search index, and the
+//! statements that save a round trip. The trait [`Statements`] is what a store has to provide.
 
 pub(crate) mod actor;
 pub(crate) mod columns;
@@ -36,18 +37,28 @@ pub(crate) use decode::{lease, project, stored_text, task};
 pub(crate) use sql::{Dialect, Sql};
 pub(crate) use value::{Cells, Decoded, Row, Unreadable, Value, values};
 
+/// Methods of a store's session, each implemented by the function of that name in a module below.
+macro_rules! delegate {
+    ($module:path => $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
+        $(fn $name(&mut self, $($argument: $type),*) -> Result<$answer> {
+            use $module as shared;
+            shared::$name(self, $($argument),*)
+        })+
+    };
+}
+pub(crate) use delegate;
+
 /// What must be true of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// Nothing: it cannot fail but by an error.
+    /// Nothing: only an error is a failure.
     Success,
-    /// It changes the one row that the ledger speaks of.
+    /// It changes exactly the row that the ledger names.
     OneRow,
-    /// It changes so many rows, or the transaction is run again.
+    /// It changes this many rows, or the transaction is run again.
     RowsOrRetry(u64),
 }
 
-/// A row is missing that the ledger speaks of.
 pub(crate) fn missing_row() -> StoreError {
     StoreError::Damaged("a row that the ledger names is missing".to_owned())
 }
@@ -57,32 +68,32 @@ pub(crate) trait Statements {
     fn dialect(&self) -> Dialect;
     /// The uid of the project's own stream.
     fn stream(&self) -> &str;
-    /// Shows each row of the answer to `visit`, which says whether to go on.
+    /// Passes each row of the answer to `visit`, which returns whether to continue.
     fn ask(
         &mut self,
         sql: Sql<'_>,
         values: &[Value<'_>],
         visit: &mut dyn FnMut(&dyn Row) -> Result<bool>,
     ) -> Result<()>;
-    /// Makes a change, and says how many rows it changed.
+    /// Makes a change, and returns how many rows it changed.
     fn run(&mut self, sql: Sql<'_>, values: &[Value<'_>]) -> Result<u64>;
-    /// Makes a change whose outcome nobody waits for: it may be made with the next statement.
+    /// Makes a change whose outcome nobody waits for: it may be sent with the next statement.
     fn run_later(&mut self, sql: Sql<'_>, values: &[Value<'_>], expect: Expect) -> Result<()>;
 
-    /// The number up to which no event can come any more.
+    /// The number up to which no event can still be added.
     fn settled(&mut self) -> Result<i64>;
-    /// Adds what a lease reserves.
+    /// Adds rows for what a lease reserves.
     fn reserve(&mut self, task: Uid, token: Token, reservations: &Reservations) -> Result<()>;
     fn unreserve(&mut self, task: Uid, token: Token, scope: &Scope) -> Result<()>;
-    /// Writes a text beside an event.
+    /// Stores a text beside an event.
     fn put_text(&mut self, place: (&str, u64, &str), salt: &Salt, text: &str) -> Result<()>;
     /// Makes a text searchable, or not.
     fn index(&mut self, key: TextKey, indexed: bool) -> Result<()>;
-    /// Makes these texts searchable or not, whatever the index has of them.
+    /// Makes these texts searchable or not, whatever the index contains now.
     fn mend_index(&mut self, texts: &[(rebuild::TextPlace, bool)]) -> Result<()>;
 }
 
-/// Questions to a transaction.
+/// Queries of a transaction.
 pub(crate) trait Ask: Statements {
     fn all<T>(
         &mut self,
@@ -120,7 +131,7 @@ pub(crate) trait Ask: Statements {
         self.all(sql, values, |cells| cells.parsed())
     }
 
-    /// A change to a row that must be there.
+    /// Changes a row that must exist.
     fn run_on_one(&mut self, sql: Sql<'_>, values: &[Value<'_>]) -> Result<()> {
         match self.run(sql, values)? {
             1 => Ok(()),

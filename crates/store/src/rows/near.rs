@@ -1,5 +1,5 @@
-//! How reservations are stored and found, whatever stores them: a row for each anchor of a glob, and where to look for those
-//! that could collide with a scope.
+//! How both stores keep and find reservations: one row for each anchor of a glob, and the places to look for
+//! reservations that could collide with a scope.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use onus_core::scope::{Heads, Reservation, Reservations, Scope, anchor, head};
 
 use super::{Cells, Decoded, Row, decode};
 
-/// A row: what is reserved, and one of the anchors of its glob.
+/// One row of a reservation: it has one for each anchor of its glob.
 pub(crate) struct AnchoredRow<'a> {
     pub(crate) glob: &'a str,
     pub(crate) anchor: String,
     pub(crate) kind: &'static str,
     pub(crate) area: Option<&'a str>,
-    /// Empty where there is none: a key has no nulls.
+    /// Empty if there is none: columns of a key cannot be null.
     pub(crate) worktree: &'a str,
     pub(crate) part: &'a str,
     pub(crate) changed: bool,
@@ -34,7 +34,7 @@ pub(crate) fn rows_of(reservations: &Reservations) -> impl Iterator<Item = Ancho
     })
 }
 
-/// A place where something might collide: rows with these anchors whose heads meet one's own.
+/// A place to look for collisions: rows with these anchors whose heads meet those of the scope.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     pub(crate) anchor: String,
@@ -42,17 +42,17 @@ pub(crate) struct Probe<'a> {
     pub(crate) heads: Heads<'a>,
 }
 
-/// Which anchors a look is at, beginning with its own.
+/// The anchors that a probe covers, beginning with its own.
 #[derive(Debug)]
 pub(crate) enum Span {
     Itself,
-    /// All before this one.
+    /// All anchors before this one.
     Until(String),
-    /// All there are.
+    /// All anchors.
     Rest,
 }
 
-/// Where to look: below each of one's own anchors, and at each folder above it.
+/// The places to look: below each anchor of the scope, and at each folder above it.
 pub(crate) fn probes(scope: &Scope) -> Vec<Probe<'_>> {
     let (mut below, mut above) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
     for glob in scope.globs() {
@@ -77,8 +77,8 @@ pub(crate) fn probes(scope: &Scope) -> Vec<Probe<'_>> {
     above.chain(below).map(look).collect()
 }
 
-/// What a row reserves (as [`SCOPE_COLUMNS`](super::columns::SCOPE_COLUMNS) has it), unless the head of its glob tells that it
-/// cannot meet these.
+/// The reservation in a row (with [`SCOPE_COLUMNS`](super::columns::SCOPE_COLUMNS)), unless the head of its
+/// glob shows that it cannot meet `heads`.
 pub(crate) fn meeting(
     row: &dyn Row,
     heads: Option<&Heads<'_>>,

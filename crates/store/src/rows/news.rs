@@ -1,4 +1,5 @@
-//! What somebody is to be told: notes, wishes, notices. Each function implements the method of that name in [`crate::Read`].
+//! News for a holder: notes, wishes, notices. Each function implements the method of that name in
+//! [`crate::Read`].
 
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::ids::{Token, Uid};
@@ -25,7 +26,7 @@ pub(crate) fn notes_left_on(
     lease: &Lease,
     since_ms: i64,
 ) -> Result<Vec<NoteLeft>> {
-    // Hardly ever did anything happen to it since: that is asked first, it costs a tenth of the question itself.
+    // A task has hardly ever changed since. Checking that first costs a tenth of the whole query.
     let changed: Option<u64> = session.one(
         sql!("SELECT version FROM task WHERE {project = $1 AND }uid = ?1 AND updated_at_ms >= ?2"),
         values![lease.task, since_ms],
@@ -61,7 +62,7 @@ pub(crate) fn wishes_for(session: &mut dyn Statements, task: Uid, since_ms: i64)
     )
 }
 
-/// In the order of their age; of one moment, in that of their key.
+/// Oldest first; notices of the same time are ordered by their key.
 pub(crate) const NOTICES_LEFT: Sql<'static> = sql!(
     "SELECT ",
     NOTICE_COLUMNS,
@@ -74,7 +75,7 @@ pub(crate) fn notices_for(
     actor: &ActorName,
     instance: &InstanceId,
 ) -> Result<Vec<PendingNotice>> {
-    // Hardly anybody has any: to find that out costs a third of the question itself.
+    // Hardly anybody has notices. Checking that first costs a third of the whole query.
     let first = session.one(
         sql!("SELECT token FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 LIMIT 1"),
         values![actor, instance],

@@ -1,4 +1,5 @@
-//! The questions that both stores answer alike: here tasks, texts and requests, with the list of them all. Each function implements the method of that name in [`crate::Read`].
+//! The queries that both stores answer alike: the list of all of them, and those about tasks, texts and
+//! requests. Each function implements the method of that name in [`crate::Read`].
 
 use onus_core::actor::ActorName;
 use onus_core::apply::Project;
@@ -29,7 +30,7 @@ macro_rules! shared_reads {
             $crate::rows::graph::walk_ready(self, asker, tier, due_ms, visit)
         }
 
-        $crate::rows::read::shared_reads! { $crate::rows::read =>
+        $crate::rows::delegate! { $crate::rows::read =>
             fn project() -> Project;
             fn resolve(reference: &TaskRef) -> Vec<Uid>;
             fn task(uid: Uid) -> Option<Task>;
@@ -44,7 +45,7 @@ macro_rules! shared_reads {
             fn request(actor: &ActorName, key: &str) -> Option<KeptRequest>;
             fn requests() -> Vec<(ActorName, String, KeptRequest)>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::lease =>
+        $crate::rows::delegate! { $crate::rows::lease =>
             fn lease(task: Uid, token: Token) -> Option<Lease>;
             fn latest_lease_of(task: Uid, actor: &ActorName, instance: &InstanceId) -> Option<Lease>;
             fn open_leases(limit: u64) -> Vec<(Task, Lease)>;
@@ -59,7 +60,7 @@ macro_rules! shared_reads {
             fn scope_of(task: Uid, token: Token) -> Reservations;
             fn scope_len(task: Uid, token: Token) -> usize;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::actor =>
+        $crate::rows::delegate! { $crate::rows::actor =>
             fn actor(name: &ActorName) -> Option<Actor>;
             fn alias(name: &ActorName) -> Option<ActorName>;
             fn actors() -> Vec<Actor>;
@@ -69,13 +70,13 @@ macro_rules! shared_reads {
             fn instances_of(process: &Process, limit: u64) -> Vec<KnownInstance>;
             fn running_parts(actor: &ActorName, instance: &InstanceId) -> Vec<KnownInstance>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::news =>
+        $crate::rows::delegate! { $crate::rows::news =>
             fn notes_left_on(lease: &Lease, since_ms: i64) -> Vec<NoteLeft>;
             fn wishes_for(task: Uid, since_ms: i64) -> Vec<Wish>;
             fn notices_for(actor: &ActorName, instance: &InstanceId) -> Vec<PendingNotice>;
             fn notices() -> Vec<PendingNotice>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::graph =>
+        $crate::rows::delegate! { $crate::rows::graph =>
             fn next_due(after_ms: i64) -> Option<i64>;
             fn neighbours(task: Uid, direction: Direction) -> Vec<Uid>;
             fn neighbour_numbers(task: Uid, direction: Direction) -> Vec<Number>;
@@ -87,32 +88,32 @@ macro_rules! shared_reads {
             fn children(task: Uid) -> Vec<Number>;
             fn unfinished_children(task: Uid, limit: u64) -> Vec<Task>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::seat =>
+        $crate::rows::delegate! { $crate::rows::seat =>
             fn seat(uid: Uid) -> Option<Seat>;
             fn seat_named(name: &SeatName) -> Option<Seat>;
             fn seats(which: Seats, limit: u64) -> Vec<Seat>;
             fn last_seat() -> Number;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::stretch =>
+        $crate::rows::delegate! { $crate::rows::stretch =>
             fn work_in(window: Window, after: Option<&WorkRow>, limit: u64) -> Vec<WorkRow>;
             fn stretches_of(task: Uid, token: Token) -> Vec<Recorded>;
             fn finished_in(window: Window, after: Option<&Finished>, limit: u64) -> Vec<Finished>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::usage =>
+        $crate::rows::delegate! { $crate::rows::usage =>
             fn usage_in(window: Window, after: Option<&Used>, limit: u64) -> Vec<Used>;
             fn usage_of(task: Uid, token: Token) -> Vec<UsageRow>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::commit =>
+        $crate::rows::delegate! { $crate::rows::commit =>
             fn commits_of(task: Uid) -> Vec<CommitRow>;
             fn commits_under(task: Uid, token: Token) -> Vec<CommitRow>;
             fn commit_made(commit: &CommitId) -> Vec<CommitRow>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::judgement =>
+        $crate::rows::delegate! { $crate::rows::judgement =>
             fn judgements_of(task: Uid, limit: u64) -> Vec<JudgementRow>;
             fn to_land(limit: u64) -> Vec<Task>;
             fn branched(limit: u64) -> Vec<Task>;
         }
-        $crate::rows::read::shared_reads! { $crate::rows::ledger =>
+        $crate::rows::delegate! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;
             fn event(stream: Uid, version: Version) -> Option<Record>;
             fn notes(task: Uid) -> Vec<Record>;
@@ -122,12 +123,6 @@ macro_rules! shared_reads {
             fn head(stream: &str) -> Option<StreamHead>;
             fn walk_heads(visit: &mut dyn FnMut(StreamHead) -> Result<()>) -> ();
         }
-    };
-    ($module:path => $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+) => {
-        $(fn $name(&mut self, $($argument: $type),*) -> Result<$answer> {
-            use $module as shared;
-            shared::$name(self, $($argument),*)
-        })+
     };
 }
 pub(crate) use shared_reads;
@@ -142,7 +137,7 @@ pub(crate) fn no_project() -> StoreError {
     StoreError::Damaged("it has no project".to_owned())
 }
 
-/// The smallest text that no text beginning with `start` reaches.
+/// A text greater than every ASCII text that begins with `start`.
 fn beyond(start: &str) -> String {
     format!("{start}\u{7f}")
 }
@@ -199,8 +194,8 @@ pub(crate) fn task_by_origin(session: &mut dyn Statements, origin: &Origin) -> R
     )
 }
 
-/// A page over tasks by priority, then number: a range of the index for each priority, so that a page far in costs no
-/// more than the first.
+/// Lists tasks by priority, then number. Reads a range of the index for each priority, so that a late page
+/// costs no more than the first.
 pub(crate) fn list(
     session: &mut dyn Statements,
     filter: &Filter,
@@ -226,8 +221,8 @@ pub(crate) fn list(
     Ok(tasks)
 }
 
-/// The statement that lists the tasks of one priority behind a number, up to a limit: its first three parameters. The
-/// values of the others follow from the filter.
+/// The statement that lists the tasks of one priority after a number, up to a limit (these are its first
+/// three parameters), and the values of its other parameters.
 fn filtered(dialect: Dialect, filter: &Filter) -> (String, Vec<Value<'_>>) {
     const LISTED: Sql<'static> =
         sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }priority = ?1 AND number > ?2");

@@ -1,15 +1,15 @@
-//! Deriving every row from the ledger again (P5), to compare the rows or to repair them.
+//! Derives every row from the ledger again (P5), to compare the rows or to repair them.
 //!
-//! The ledger is read stream by stream, and each stream is folded in memory. The folds of a page say which rows the tables must
-//! have for a range of streams; the rows of that range are compared with them, cell by cell. When everything has been compared,
-//! the rows that differ are deleted and inserted again.
+//! The ledger is read stream by stream, and each stream is folded in memory. The folds of a page say which
+//! rows the tables must have for a range of streams; the rows of that range are compared with them, cell by
+//! cell. When everything has been compared, the rows that differ are deleted and inserted again.
 //!
-//! A rebuild first compares within a snapshot, while others write. Only if something differs does it compare again where nobody
-//! else can write, and repair. A rebuild that is killed has changed nothing.
+//! A rebuild first compares within a snapshot, while others write. Only if something differs does it compare
+//! again, now excluding other writers, and repair. A rebuild that is killed has changed nothing.
 //!
-//! **A row is a witness.** Its head says which event it has seen last. If the ledger has no such event, the ledger is
-//! what was damaged: a tail was cut off, or an event replaced. Rebuilding the row would destroy the only evidence
-//! inside the store, so it is refused.
+//! **A row is a witness.** Its head names the last event that it has seen. If the ledger has no such event,
+//! it is the ledger that was damaged: a tail was cut off, or an event replaced. Rebuilding the row would
+//! destroy the only evidence inside the store, so the rebuild is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,18 +35,18 @@ use super::{
 /// How many events are read at a time.
 const PAGE: u64 = 5_000;
 
-/// Behind every text.
+/// Greater than any text.
 const END: &str = "\u{10ffff}";
 
-/// A text by its place, as its row has it.
+/// The place of a text, as in its row.
 pub(crate) type TextPlace = (String, i64, String);
 
 const PROJECT: &str = "project";
-/// How a report names the texts that are, or are not, searchable.
+/// The name of the search index in a report.
 const SEARCH: &str = "search";
 
-/// The order of a report.
-const REPORTED: [&str; 13] = [
+/// Every table that is compared, in the order of a report: without its name here, its rows would not be repaired.
+const REPORTED: [&str; 14] = [
     PROJECT,
     ACTOR.name,
     ALIAS.name,
@@ -56,30 +56,31 @@ const REPORTED: [&str; 13] = [
     STRETCHES.name,
     USAGE.name,
     COMMITS.name,
+    JUDGEMENTS.name,
     DEPS.name,
     REFS.name,
     SCOPES.name,
     SEARCH,
 ];
 
-/// The event that a seat's stream begins with.
+/// The first event of a seat's stream.
 pub(crate) const SEAT_CREATED: &str = "seat.created";
 
-/// What a rebuild is about to do, or would do.
+/// Whether to only compare, or to repair as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Compare,
     Mend,
 }
 
-/// Compares every row with the ledger, and puts right what differs if that is the purpose.
+/// Compares every row with the ledger, and repairs what differs if that is the purpose.
 pub(crate) fn run(
     session: &mut dyn Statements,
     purpose: Purpose,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Rebuilt> {
     let total = ledger::count_events(session)?;
-    hear_witnesses(session)?;
+    check_witnesses(session)?;
     let mut comparison = Comparison { session, differing: BTreeMap::new(), mending: Mending::default() };
     let events = comparison.walk(&mut |done| progress(Progress { done, total }))?;
     if purpose == Purpose::Mend {
@@ -92,7 +93,7 @@ pub(crate) fn run(
     Ok(Rebuilt { events, tasks, changed })
 }
 
-/// What [`crate::Store::check`] says of the rows.
+/// The finding of [`crate::Store::check`] about the rows.
 pub(crate) fn finding(compared: Result<Rebuilt>) -> Result<Finding> {
     let name = "rows";
     match compared.map(|rebuilt| rebuilt.changed) {
@@ -105,7 +106,7 @@ pub(crate) fn finding(compared: Result<Rebuilt>) -> Result<Finding> {
             let detail = format!("{} differ from the ledger", counts.join(", "));
             Ok(Finding { name, ok: false, detail, mendable: true })
         }
-        // Which of the two is right cannot be told from the rows.
+        // The rows do not show which of the two is right.
         Err(error @ StoreError::Tampered { .. }) => {
             Ok(Finding { name, ok: false, detail: error.to_string(), mendable: false })
         }
@@ -113,9 +114,9 @@ pub(crate) fn finding(compared: Result<Rebuilt>) -> Result<Finding> {
     }
 }
 
-/// Refuses if a row has seen an event that the ledger does not have, or if more numbers were given than the ledger has
-/// tasks, or seats: whole ones were removed.
-fn hear_witnesses(session: &mut dyn Statements) -> Result<()> {
+/// Refuses if a row has seen an event that the ledger does not have, or if more numbers were assigned than
+/// the ledger has tasks, or seats: some were removed with all their events.
+fn check_witnesses(session: &mut dyn Statements) -> Result<()> {
     let contradicted = session.one(
         sql!(
             "SELECT row.uid, row.version, event.hash IS NULL, (SELECT COALESCE(MAX(version), 0) + 1 \
@@ -202,7 +203,7 @@ impl Fold {
     }
 }
 
-/// What is to be taken out and put in. All rows go before the first comes: two may have changed places.
+/// Rows to delete and to insert. All deletions come first: two rows may have swapped places.
 #[derive(Default)]
 struct Mending {
     out: Vec<(Sql<'static>, RowValues)>,
@@ -241,7 +242,7 @@ impl Comparison<'_> {
     fn walk(&mut self, report: &mut dyn FnMut(u64)) -> Result<u64> {
         let (mut after, mut events) = ((String::new(), 0), 0);
         let mut current: Option<(String, Fold, Record)> = None;
-        // The folds of whole streams, and the first stream that they speak for.
+        // The folds of complete streams, and the first stream of their range.
         let (mut whole, mut from) = (Vec::new(), String::new());
         loop {
             let page = ledger::events_page(self.session, (&after.0, after.1), PAGE)?;
@@ -269,7 +270,7 @@ impl Comparison<'_> {
             }
             if let Some(until) = until {
                 self.compare(std::mem::take(&mut whole), &from, &until)?;
-                // The next there can be.
+                // The smallest possible stream after that one.
                 from = format!("{until}\u{1}");
             }
             report(events);
@@ -279,7 +280,7 @@ impl Comparison<'_> {
         Ok(events)
     }
 
-    /// Compares the rows of all streams from one to another.
+    /// Compares the rows of a range of streams.
     fn compare(&mut self, folds: Vec<Fold>, from: &str, until: &str) -> Result<()> {
         let (mut tasks, mut seats) = (Vec::new(), Vec::new());
         for fold in folds {
@@ -335,7 +336,7 @@ impl Comparison<'_> {
             Ok(false)
         })?;
         if !is_there {
-            // Its head is a witness; the rest of it is mended.
+            // The head has been checked as a witness; the rest of the row is repaired.
             self.differs(PROJECT, Vec::new());
             self.mending.put.push((PUT_PROJECT, expected));
         }
@@ -376,7 +377,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Which texts are searchable, and whether the index has their words.
+    /// Compares which texts are searchable, and whether the index has their words.
     fn compare_texts(&mut self, (from, until): (&str, &str), indexed: &BTreeSet<TextKey>) -> Result<()> {
         let mut wrong = Vec::new();
         let sql = sql!(
@@ -402,7 +403,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// What each row counts of its neighbours, and the last number.
+    /// Compares the counters of each row, and the last numbers.
     fn counts(&mut self, purpose: Purpose) -> Result<()> {
         const UNMET: &str = "(SELECT COUNT(*) FROM dep JOIN task AS up ON {up.project = $1 AND }up.uid = dep.needs \
             WHERE {dep.project = $1 AND }dep.task = task.uid AND NOT up.met)";
@@ -510,7 +511,7 @@ fn scope_rows(fold: &TaskFold) -> impl Iterator<Item = RowValues> {
     })
 }
 
-/// The text that a row is about, if it is about one.
+/// The text at a place, if the place is a valid one.
 fn key_of((stream, version, field): &TextPlace) -> Option<TextKey> {
     let (stream, field) = (stream.parse().ok()?, field.parse::<Field>().ok()?);
     Some(TextKey { stream, version: Version(u64::try_from(*version).ok()?), field })

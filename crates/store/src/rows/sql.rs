@@ -1,8 +1,8 @@
-//! One text of each statement for both stores, translated when the program is compiled.
+//! One text of each statement for both stores, translated at compile time.
 //!
-//! A text numbers its parameters `?1`, `?2`, …, as SQLite does. In PostgreSQL the first parameter of every statement is the
-//! project, `$1`, so they become `$2`, `$3`, …. Text in `{braces}` is for PostgreSQL only (mostly the project), text in
-//! `[brackets]` for SQLite only (mostly which index to use). Neither is nested.
+//! A text numbers its parameters `?1`, `?2`, …, as SQLite does. In PostgreSQL the first parameter of every
+//! statement is the project, `$1`, so they become `$2`, `$3`, …. Text in `{braces}` is for PostgreSQL only
+//! (mostly the project), text in `[brackets]` for SQLite only (mostly which index to use). Neither is nested.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -11,7 +11,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The mark of a parameter, for statements that are built at run time.
+    /// The placeholder of a parameter, for statements built at run time.
     pub(crate) fn mark(self, number: usize) -> String {
         match self {
             Dialect::Sqlite => format!("?{number}"),
@@ -41,7 +41,7 @@ impl<'a> Sql<'a> {
     }
 }
 
-/// The statement that these parts are.
+/// Concatenates the parts of a statement.
 macro_rules! sql {
     ($($part:expr),+ $(,)?) => {{
         use $crate::rows::sql::{Dialect, Sql, as_text, filled, translate};
@@ -53,7 +53,7 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// Writes what there is room for, and says how long the whole is.
+/// Writes as much as there is room for, and counts the length of the whole.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     length: usize,
@@ -129,7 +129,7 @@ pub(crate) const fn filled<const N: usize>(parts: &[&str], dialect: Dialect) -> 
     out
 }
 
-/// Statements are UTF-8: they are texts that were cut at ASCII characters.
+/// Statements stay valid UTF-8: the translation removes and inserts only at ASCII characters.
 pub(crate) const fn as_text(bytes: &'static [u8]) -> &'static str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,

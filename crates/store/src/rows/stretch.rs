@@ -1,5 +1,6 @@
-//! Work that was recorded, a row per stretch, and what was finished when: for timesheets and reports. Both are read page by page,
-//! in the order of an index, so that a window costs what lies in it.
+//! Recorded work, one row per stretch, and completed tasks: for timesheets and reports. Both are read page by
+//! page, in the order of an index, so that a window costs only what is in it. Each public function implements
+//! the method of that name in [`crate::Read`].
 
 use onus_core::actor::ActorName;
 use onus_core::ids::{Token, Uid};
@@ -11,10 +12,10 @@ use super::sql::sql;
 use super::value::{Cells, Decoded};
 use super::{Ask as _, Expect, Sql, Statements, Value, values};
 
-const COLUMNS: &str = "task, version, place, token, actor, start_ms, active_ms";
+pub(super) const COLUMNS: &str = "task, version, place, token, actor, start_ms, active_ms";
 
 /// For rows whose actor is known.
-pub(super) const INSERT_STRETCH: Sql<'static> =
+pub(super) const INSERT: Sql<'static> =
     sql!("INSERT INTO stretch ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7)");
 
 pub(super) fn row_values(row: &Recorded) -> [Value<'_>; 7] {
@@ -29,7 +30,7 @@ pub(super) fn row_values(row: &Recorded) -> [Value<'_>; 7] {
     ]
 }
 
-/// Whose work it is, the lease says, unless the row does.
+/// Adds rows of work. A row without an actor gets its lease's.
 pub(super) fn add(session: &mut dyn Statements, rows: &[Recorded]) -> Result<()> {
     rows.iter().try_for_each(|row| {
         session.run_later(
@@ -66,7 +67,6 @@ pub(super) fn facts(cells: &mut Cells<'_>) -> Decoded<TaskFacts> {
     })
 }
 
-/// What lies in a window, or reaches into it, by its start.
 pub(crate) fn work_in(
     session: &mut dyn Statements,
     window: Window,
@@ -96,7 +96,6 @@ pub(crate) fn work_in(
     )
 }
 
-/// All that was recorded of one lease's work, in the order in which it was.
 pub(crate) fn stretches_of(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Vec<Recorded>> {
     session.all(
         sql!(
@@ -109,7 +108,6 @@ pub(crate) fn stretches_of(session: &mut dyn Statements, task: Uid, token: Token
     )
 }
 
-/// The tasks that were completed in a window, the first first.
 pub(crate) fn finished_in(
     session: &mut dyn Statements,
     window: Window,

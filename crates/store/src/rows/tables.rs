@@ -1,30 +1,29 @@
-//! The tables whose rows follow from the ledger, as a rebuild sees them: the key of a row, the statements that find, delete and
-//! insert rows, and what in a row is not history.
+//! The tables whose rows follow from the ledger, as a rebuild sees them: the key of a row, the statements
+//! that select, delete and insert rows, and which part of a row is not history.
 
 use super::columns::{
     INSERT_LEASE, INSERT_TASK, LEASE, LEASE_COLUMNS, PULSE, TASK, TASK_COLUMNS, TASK_COUNTS,
 };
-use super::commit::INSERT_COMMIT;
-use super::judgement::INSERT_JUDGEMENT;
 use super::seat::{INSERT_SEAT, SEAT_COLUMNS};
 use super::sql::sql;
-use super::stretch::INSERT_STRETCH;
-use super::usage::INSERT_USAGE;
 use super::write::{INSERT_ACTOR, INSERT_REF};
-use super::{Sql, Value};
+use super::{Sql, Value, commit, judgement, stretch, usage};
+
+/// The rows of a range of tasks.
+const OF_TASKS: &str = "{project = $1 AND }task >= ?1 AND task <= ?2";
 
 /// A row, or its key.
 pub(super) type RowValues = Vec<Value<'static>>;
 
 pub(super) struct Table {
     pub(super) name: &'static str,
-    /// Which cells tell a row from all others, in the order in which `delete` is given them.
+    /// The cells that identify a row, in the order of the parameters of `delete`.
     pub(super) key: &'static [usize],
-    /// All rows of the streams, or names, from one to another.
+    /// Selects the rows of a range of streams, or names.
     pub(super) select: Sql<'static>,
     pub(super) delete: Sql<'static>,
     pub(super) insert: Sql<'static>,
-    /// Gives a row that is expected what is not history, from the row that is there.
+    /// Copies what is not history from the existing row to the expected one.
     pub(super) carry_over: fn(&mut RowValues, &RowValues),
 }
 
@@ -48,7 +47,7 @@ pub(super) const ALIAS: Table = Table {
     carry_over: |_, _| (),
 };
 
-/// What rows count of their neighbours is counted again at the end, when all else is right.
+/// The counters of neighbours are compared at the end, when everything else is right.
 pub(super) const TASKS: Table = Table {
     name: "task",
     key: &[1],
@@ -67,11 +66,11 @@ pub(super) const SEATS: Table = Table {
     carry_over: |_, _| (),
 };
 
-/// Not history, and carried over: the pulse of each lease that has not ended.
+/// The pulse of a lease that has not ended is not history, and is carried over.
 pub(super) const LEASES: Table = Table {
     name: "lease",
     key: &[1, 2],
-    select: sql!("SELECT ", LEASE_COLUMNS, " FROM lease WHERE {project = $1 AND }task >= ?1 AND task <= ?2"),
+    select: sql!("SELECT ", LEASE_COLUMNS, " FROM lease WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
     insert: INSERT_LEASE,
     carry_over: |expected, there| {
@@ -87,55 +86,43 @@ pub(super) const LEASES: Table = Table {
 pub(super) const STRETCHES: Table = Table {
     name: "stretch",
     key: &[0, 1, 2],
-    select: sql!(
-        "SELECT task, version, place, token, actor, start_ms, active_ms FROM stretch \
-         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
-    ),
+    select: sql!("SELECT ", stretch::COLUMNS, " FROM stretch WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM stretch WHERE {project = $1 AND }task = ?1 AND version = ?2 AND place = ?3"),
-    insert: INSERT_STRETCH,
+    insert: stretch::INSERT,
     carry_over: |_, _| (),
 };
 
 pub(super) const USAGE: Table = Table {
     name: "usage",
     key: &[0, 1],
-    select: sql!(
-        "SELECT task, version, token, actor, at_ms, model, tokens_in, tokens_out, tokens_cached, source, cost_micros, \
-         currency FROM usage WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
-    ),
+    select: sql!("SELECT ", usage::COLUMNS, " FROM usage WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM usage WHERE {project = $1 AND }task = ?1 AND version = ?2"),
-    insert: INSERT_USAGE,
+    insert: usage::INSERT,
     carry_over: |_, _| (),
 };
 
 pub(super) const COMMITS: Table = Table {
     name: "made_commit",
     key: &[0, 1],
-    select: sql!(
-        "SELECT task, version, token, actor, at_ms, hash FROM made_commit \
-         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
-    ),
+    select: sql!("SELECT ", commit::COLUMNS, " FROM made_commit WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM made_commit WHERE {project = $1 AND }task = ?1 AND version = ?2"),
-    insert: INSERT_COMMIT,
+    insert: commit::INSERT,
     carry_over: |_, _| (),
 };
 
 pub(super) const JUDGEMENTS: Table = Table {
     name: "judgement",
     key: &[0, 1],
-    select: sql!(
-        "SELECT task, version, verdict, actor, at_ms, judgement FROM judgement \
-         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
-    ),
+    select: sql!("SELECT ", judgement::COLUMNS, " FROM judgement WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM judgement WHERE {project = $1 AND }task = ?1 AND version = ?2"),
-    insert: INSERT_JUDGEMENT,
+    insert: judgement::INSERT,
     carry_over: |_, _| (),
 };
 
 pub(super) const DEPS: Table = Table {
     name: "dep",
     key: &[0, 1],
-    select: sql!("SELECT task, needs FROM dep WHERE {project = $1 AND }task >= ?1 AND task <= ?2"),
+    select: sql!("SELECT task, needs FROM dep WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM dep WHERE {project = $1 AND }task = ?1 AND needs = ?2"),
     insert: sql!("INSERT INTO dep ({project, }task, needs) VALUES ({$1, }?1, ?2)"),
     carry_over: |_, _| (),
@@ -144,9 +131,7 @@ pub(super) const DEPS: Table = Table {
 pub(super) const REFS: Table = Table {
     name: "ref",
     key: &[0, 1],
-    select: sql!(
-        "SELECT task, system, reference FROM ref WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
-    ),
+    select: sql!("SELECT task, system, reference FROM ref WHERE ", OF_TASKS),
     delete: sql!("DELETE FROM ref WHERE {project = $1 AND }task = ?1 AND system = ?2"),
     insert: INSERT_REF,
     carry_over: |_, _| (),
@@ -156,8 +141,8 @@ pub(super) const SCOPES: Table = Table {
     name: "scope",
     key: &[0, 1, 2, 3, 4, 5, 7],
     select: sql!(
-        "SELECT task, token, glob, anchor, kind, worktree, area, part, changed, held FROM scope \
-         WHERE {project = $1 AND }task >= ?1 AND task <= ?2"
+        "SELECT task, token, glob, anchor, kind, worktree, area, part, changed, held FROM scope WHERE ",
+        OF_TASKS
     ),
     delete: sql!(
         "DELETE FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2 AND glob = ?3 AND anchor = ?4 \
@@ -178,7 +163,7 @@ fn copy(columns: &[&str], which: &[&str], expected: &mut RowValues, there: &RowV
     }
 }
 
-/// Whether a row says this; SQLite's truth is a number.
+/// Whether a cell has the expected value; SQLite's booleans are numbers.
 pub(super) fn is_same(expected: &Value<'_>, there: &Value<'_>) -> bool {
     match (expected, there) {
         (Value::Bool(is), Value::Integer(number)) => i64::from(*is) == *number,

@@ -1,4 +1,5 @@
-//! What sessions used of models, a row per event that tells it.
+//! What sessions used of models: one row per event that reports it. Each public function implements the
+//! method of that name in [`crate::Read`].
 
 use onus_core::ids::{Token, Uid};
 use onus_core::session::{Cost, Usage, UsageRow};
@@ -8,12 +9,12 @@ use crate::{Result, Used, Window};
 use super::sql::sql;
 use super::stretch::facts;
 use super::value::{Cells, Decoded};
-use super::{Ask as _, Expect, Sql, Statements, Value, values};
+use super::{Ask as _, Sql, Statements, Value, values};
 
-const COLUMNS: &str = "task, version, token, actor, at_ms, model, tokens_in, tokens_out, tokens_cached, source, \
+pub(super) const COLUMNS: &str = "task, version, token, actor, at_ms, model, tokens_in, tokens_out, tokens_cached, source, \
     cost_micros, currency";
 
-pub(super) const INSERT_USAGE: Sql<'static> = sql!(
+pub(super) const INSERT: Sql<'static> = sql!(
     "INSERT INTO usage ({project, }",
     COLUMNS,
     ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
@@ -37,10 +38,6 @@ pub(super) fn row_values(row: &UsageRow) -> [Value<'_>; 12] {
     ]
 }
 
-pub(super) fn add(session: &mut dyn Statements, row: &UsageRow) -> Result<()> {
-    session.run_later(INSERT_USAGE, &row_values(row), Expect::Success)
-}
-
 fn decoded(cells: &mut Cells<'_>) -> Decoded<UsageRow> {
     Ok(UsageRow {
         task: cells.parsed()?,
@@ -62,7 +59,6 @@ fn decoded(cells: &mut Cells<'_>) -> Decoded<UsageRow> {
     })
 }
 
-/// What was recorded in a window, by when.
 pub(crate) fn usage_in(
     session: &mut dyn Statements,
     window: Window,
@@ -90,7 +86,6 @@ pub(crate) fn usage_in(
     )
 }
 
-/// All that one session used, in the order in which it was recorded.
 pub(crate) fn usage_of(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Vec<UsageRow>> {
     session.all(
         sql!(

@@ -1,4 +1,4 @@
-//! What goes into a statement and what comes out of a row, whatever driver carries it.
+//! Parameters of statements and cells of rows, for any driver.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -56,7 +56,7 @@ value_from! {
     i64: number => Value::Integer(number);
     u8: number => Value::Integer(number.into());
     u32: number => Value::Integer(number.into());
-    // Integers are signed in both stores; ours that count things never reach the sign.
+    // Integers are signed in both stores; our counters never get that large.
     u64: number => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     bool: is => Value::Bool(is);
     &'a str: text => Value::Text(Cow::Borrowed(text));
@@ -79,7 +79,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// Why a row cannot be used.
+/// Why a row cannot be decoded.
 #[derive(Debug)]
 pub(crate) struct Unreadable(pub(crate) String);
 
@@ -97,21 +97,21 @@ impl From<Unreadable> for StoreError {
 
 pub(crate) type Decoded<T> = Result<T, Unreadable>;
 
-/// A row of an answer. Cells are named by their place: to look a name up costs more than to read.
+/// A row of an answer. Cells are addressed by position: looking up a name costs more than reading the value.
 pub(crate) trait Row {
-    /// How many cells it has.
+    /// The number of cells.
     fn len(&self) -> usize;
-    /// A cell as it is; what cannot be read is bytes.
+    /// A cell of any type; text that is not valid UTF-8 comes as bytes.
     fn value(&self, at: usize) -> Value<'_>;
     fn integer(&self, at: usize) -> Decoded<Option<i64>>;
     fn bool(&self, at: usize) -> Decoded<Option<bool>>;
     fn text(&self, at: usize) -> Decoded<Option<&str>>;
     fn bytes(&self, at: usize) -> Decoded<Option<&[u8]>>;
-    /// A text as well as it can be read.
+    /// A text, with invalid parts replaced.
     fn lossy(&self, at: usize) -> String;
 }
 
-/// What a cell can be read as.
+/// A type that a cell can be read as.
 pub(crate) trait Cell<'a>: Sized {
     fn read(row: &'a dyn Row, at: usize) -> Decoded<Option<Self>>;
 }
@@ -154,7 +154,7 @@ cell! {
     ClockDomain: String => |text| Ok(ClockDomain::from_stored(text));
 }
 
-/// The cells of a row, one after the other, in the order of its list of columns.
+/// The cells of a row, read one after the other, in the order of its list of columns.
 pub(crate) struct Cells<'a> {
     row: &'a dyn Row,
     next: usize,
@@ -183,7 +183,7 @@ impl<'a> Cells<'a> {
         self.next += cells;
     }
 
-    /// The stream and version of an event or a text, as well as they can be read of one that was damaged.
+    /// The stream and version of an event or a text, as far as a damaged row can be read.
     pub(crate) fn place(&self, stream: usize, version: usize) -> (String, u64) {
         let version = self.row.integer(version).ok().flatten().unwrap_or_default();
         (self.row.lossy(stream), u64::try_from(version).unwrap_or_default())
@@ -207,7 +207,7 @@ impl<'a> Cells<'a> {
             .transpose()
     }
 
-    /// What is not JSON is kept as a string.
+    /// Text that is not JSON is kept as a string.
     pub(crate) fn loose_json(&mut self) -> Decoded<serde_json::Value> {
         let text: &str = self.get()?;
         Ok(serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.to_owned())))
@@ -221,7 +221,7 @@ impl<'a> Cells<'a> {
         Ok(Moment::new(self.get()?, self.get()?, self.get()?))
     }
 
-    /// Three cells: wall, tick and domain; None if the first is.
+    /// Reads three cells: wall, tick and domain; None if the first is null.
     pub(crate) fn optional_moment(&mut self) -> Decoded<Option<Moment>> {
         let Some(wall_ms) = self.optional()? else {
             self.skip(2);

@@ -1,5 +1,5 @@
-//! How events and their changes become rows. A function with the name of a method of [`crate::Write`] implements it for both
-//! stores.
+//! How events and their changes become rows. A function with the name of a method of [`crate::Write`]
+//! implements it for both stores.
 
 use std::collections::BTreeSet;
 
@@ -20,42 +20,28 @@ use super::columns::{
     moves_of, task_values, waiting, working,
 };
 use super::sql::{Sql, sql};
-use super::{Ask as _, Expect, Statements, Value, values};
+use super::{Ask as _, Expect, Statements, Value, commit, judgement, seat, stretch, usage, values};
 
-/// The chore of making erased texts unreadable in the files.
+/// The chore of removing erased texts from the files.
 pub(crate) const SCRUB: &str = "scrub";
 
 /// The methods that both stores share, for their `impl Write`.
 macro_rules! shared_writes {
     () => {
-        fn put_instance(&mut self, instance: &KnownInstance) -> Result<()> {
-            $crate::rows::write::put_instance(self, instance)
-        }
-
-        fn put_loss(&mut self, loss: &Loss) -> Result<()> {
-            $crate::rows::write::put_loss(self, loss)
-        }
-
-        fn drop_loss(&mut self, task: Uid, token: Token) -> Result<()> {
-            $crate::rows::write::drop_loss(self, task, token)
-        }
-
-        fn put_notice(&mut self, notice: &PendingNotice) -> Result<()> {
-            $crate::rows::write::put_notice(self, notice)
-        }
-
-        fn drop_notice(&mut self, notice: &PendingNotice) -> Result<()> {
-            $crate::rows::write::drop_notice(self, notice)
-        }
-
-        fn keep_request(&mut self, actor: &ActorName, key: &str, request: &KeptRequest) -> Result<()> {
-            $crate::rows::write::keep_request(self, actor, key, request)
+        $crate::rows::delegate! { $crate::rows::write =>
+            fn apply(change: &Change) -> ();
+            fn put_instance(instance: &KnownInstance) -> ();
+            fn put_loss(loss: &Loss) -> ();
+            fn drop_loss(task: Uid, token: Token) -> ();
+            fn put_notice(notice: &PendingNotice) -> ();
+            fn drop_notice(notice: &PendingNotice) -> ();
+            fn keep_request(actor: &ActorName, key: &str, request: &KeptRequest) -> ();
         }
     };
 }
 pub(crate) use shared_writes;
 
-/// Begins a project: its first event, and what follows from it.
+/// Creates a project: its first event, and the rows that follow from it.
 pub(crate) fn create_project(
     session: &mut dyn Write,
     (prefix, uid): (&Prefix, Uid),
@@ -121,7 +107,7 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// In SQLite this is also how the project comes to be.
+/// In SQLite this also creates the project's row.
 pub(super) const PUT_PROJECT: Sql<'static> = sql!(
     "[INSERT INTO project (id, uid, prefix, created_at_ms, version, head, last_number) \
      VALUES (1, ?1, ?2, ?3, ?4, ?5, 0) ON CONFLICT (id) DO UPDATE SET uid = excluded.uid, prefix = excluded.prefix, \
@@ -135,7 +121,7 @@ pub(super) const INSERT_ACTOR: Sql<'static> =
 pub(super) const INSERT_REF: Sql<'static> =
     sql!("INSERT INTO ref ({project, }task, system, reference) VALUES ({$1, }?1, ?2, ?3)");
 
-/// A change of the record, as rows.
+/// Applies a change to the rows.
 pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()> {
     match change {
         Change::PutProject(project) => session.run_later(
@@ -173,7 +159,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             sql!("UPDATE project SET last_seat = [MAX]{GREATEST}(last_seat, ?1){ WHERE project = $1}"),
             values![*number],
         ),
-        Change::PutSeat(seat) => super::seat::put(session, seat),
+        Change::PutSeat(seat) => seat::put(session, seat),
         Change::PutTask(task) => {
             if task.version.0 > 1 && session.run(UPDATE_TASK, &changes_of(task))? > 0 {
                 return Ok(());
@@ -225,7 +211,8 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
         ),
         Change::RecordWork { task, token, stretches, waited_ms } => {
             let worked = Worked::of(stretches);
-            // What began to wait meanwhile must not be lost: then it is decided again. In a copy nothing waits.
+            // Work that began to wait meanwhile must not be lost: the request is decided again. In a copy,
+            // nothing waits.
             session.run_later(
                 sql!(
                     "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, \
@@ -249,13 +236,17 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             values![*task, *token, *at_ms],
             Expect::OneRow,
         ),
-        Change::AddStretches(rows) => super::stretch::add(session, rows),
-        Change::AddUsage(row) => super::usage::add(session, row),
-        Change::AddCommit(row) => super::commit::add(session, row),
-        Change::AddJudgement(row) => super::judgement::add(session, row),
-        Change::VoidJudgements { task } => super::judgement::void(session, *task),
+        Change::AddStretches(rows) => stretch::add(session, rows),
+        Change::AddUsage(row) => session.run_later(usage::INSERT, &usage::row_values(row), Expect::Success),
+        Change::AddCommit(row) => {
+            session.run_later(commit::INSERT, &commit::row_values(row), Expect::Success)
+        }
+        Change::AddJudgement(row) => {
+            session.run_later(judgement::INSERT, &judgement::row_values(row), Expect::Success)
+        }
+        Change::VoidJudgements { task } => judgement::void(session, *task),
         Change::EndLease { task, token, worked, ended } => {
-            // Judged by a row from before a renewal, it must be judged again.
+            // If the lease was renewed after it was read, it must be judged again.
             let end = &ended.end;
             set_pulse(session, *task, *token, &Pulse::of_ended(end), Some(end.renewals))?;
             hold(session, *task, *token, false)?;
@@ -334,13 +325,13 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
     }
 }
 
-/// A neighbour fewer to count, or one more.
+/// Changes a neighbour's counter by one.
 fn count_down(session: &mut dyn Statements, sql: Sql<'static>, task: Uid, is_fewer: bool) -> Result<()> {
     session.run(sql, values![task, if is_fewer { -1_i64 } else { 1 }]).map(drop)
 }
 
-/// An edge counts for its upstream end while its downstream end is unfinished, and for that one while the upstream end is
-/// not met.
+/// An edge counts for its upstream end while its downstream end is unfinished, and for its downstream end
+/// while the upstream end is not met.
 fn add_deps(session: &mut dyn Statements, task: Uid, on: &BTreeSet<Uid>) -> Result<()> {
     for upstream in on {
         let added = session.run(
@@ -387,7 +378,7 @@ fn count_edge(session: &mut dyn Statements, task: Uid, upstream: Uid, more: i64)
         .map(drop)
 }
 
-/// A file that was touched in this worktree was changed.
+/// Marks a file touched in this worktree as changed.
 fn change_file(
     session: &mut dyn Statements,
     (task, token): (Uid, Token),
@@ -404,7 +395,7 @@ fn change_file(
     )
 }
 
-/// The lease has ended, or goes on.
+/// Marks what a lease reserves as held or not.
 fn hold(session: &mut dyn Statements, task: Uid, token: Token, held: bool) -> Result<()> {
     session.run_later(
         sql!("UPDATE scope SET held = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2 AND held <> ?3"),
@@ -413,8 +404,9 @@ fn hold(session: &mut dyn Statements, task: Uid, token: Token, held: bool) -> Re
     )
 }
 
-/// Changes the pulse of a lease that has not ended and was not renewed meanwhile, or not more often than this. Any other is to be looked at
-/// again: whoever ended or renewed it meanwhile was first.
+/// Changes the pulse of a lease that has not ended and was not renewed meanwhile; with `renewed`, of a lease
+/// with at most that many renewals. Otherwise another transaction ended or renewed it first, and the request
+/// is run again.
 pub(crate) fn set_pulse(
     session: &mut dyn Statements,
     task: Uid,
@@ -514,7 +506,7 @@ pub(crate) fn drop_loss(session: &mut dyn Statements, task: Uid, token: Token) -
     )
 }
 
-/// Empty where it cannot be told who did it.
+/// Empty if nobody is known to have done it.
 fn by_of(notice: &PendingNotice) -> (&str, &str) {
     notice.by.as_ref().map_or_else(Default::default, |(actor, instance)| (actor.as_str(), instance.as_str()))
 }
@@ -610,8 +602,9 @@ pub(crate) fn erase(session: &mut dyn Statements, key: TextKey, now_ms: i64) -> 
     )?;
     const OF_THAT_EVENT: &str =
         "at_ms = (SELECT at_ms FROM event WHERE {event.project = $1 AND }stream = ?1 AND version = ?2)";
-    // The request that wrote it has its event's time: both were stamped in the same transaction. One that has no
-    // event's time wrote nothing, as an ask that came twice: it may have been made of the same words.
+    // The request that wrote the text has its event's time: both were stamped in the same transaction. A
+    // request without an event at its time wrote nothing, like an ask that was delivered twice: it may have
+    // contained the same words.
     session.run(
         sql!(
             "UPDATE request SET digest = NULL WHERE {project = $1 AND }task = ?1 AND (",
@@ -621,8 +614,8 @@ pub(crate) fn erase(session: &mut dyn Statements, key: TextKey, now_ms: i64) -> 
         ),
         place,
     )?;
-    // A plan speaks of many tasks and is kept with the first it made. One that names what was there may repeat its
-    // words, and only what has an origin can be named so.
+    // A plan is about many tasks and is kept with the first that it created. A plan that refers to an
+    // existing task may repeat its words, and it can refer only to a task with an origin.
     session.run(
         sql!(
             "UPDATE request SET digest = NULL WHERE {project = $1 AND }verb = 'add_plan' AND (",
@@ -631,7 +624,7 @@ pub(crate) fn erase(session: &mut dyn Statements, key: TextKey, now_ms: i64) -> 
         ),
         place,
     )?;
-    // Whoever is killed before the files are scrubbed leaves word that they must be.
+    // If this process is killed before the files are scrubbed, the chore tells the next one to do it.
     session
         .run(
             sql!(

@@ -1,16 +1,19 @@
-//! The end of a transaction: it is durable, or nothing of it is left, or the answer says that this is unknown.
+//! The end of a transaction: it is durable, or nothing of it is left, or the error says that the outcome is
+//! unknown.
 //!
-//! SQLite writes a transaction's frames into the log, the last of them marked as the commit, then syncs, then shows them
-//! to others by the log's index. If the sync fails, or growing the index, it answers with an error and shows nothing; but
-//! the frames are in the file. The next process that opens the store alone reads the log from its beginning and takes
-//! every whole transaction in it for committed, this one too. So after a failed commit, still under the writer lock and
-//! with the store open (so that nobody rereads the log meanwhile), this code checks whether such a transaction follows the last
-//! one that counts, breaks its first frame, and syncs that.
+//! SQLite writes a transaction's frames into the log, the last of them marked as the commit, then syncs, then
+//! shows them to others through the log's index. If the sync fails, or growing the index does, it returns an
+//! error and shows nothing; but the frames are in the file. The next process that opens the store alone reads
+//! the log from its beginning and takes every complete transaction in it for committed, including this one.
+//! So after a failed commit, still under the writer lock and with the store open (so that nobody rereads the
+//! log meanwhile), this code checks whether such a transaction follows the last one that counts, breaks its
+//! first frame, and syncs that.
 //!
-//! A sync that succeeds after one that failed says nothing about what was written before: the kernel may have given those
-//! pages up. That is why the frame is written again and not only synced again; the broken frame is durable when its own
-//! sync succeeds, whatever became of the rest. If that fails too, the frame may come back after a power failure: the
-//! outcome is unknown, and that is the answer. A process killed in between gives no answer at all.
+//! A sync that succeeds after one that failed says nothing about what was written before: the kernel may have
+//! dropped those pages. That is why the frame is written again and not only synced again; the broken frame is
+//! durable when its own sync succeeds, whatever became of the rest. If that fails too, the frame may come
+//! back after a power failure: the outcome is unknown, and is reported so. A process killed in between
+//! reports nothing at all.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,7 +30,7 @@ use super::{failed, log_pages};
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
-/// What a failed commit comes to. The caller has the writer lock, and the transaction is over.
+/// Determines the outcome of a failed commit. The caller has the writer lock, and the transaction is over.
 pub(super) fn settle(connection: &Connection, path: &Path, error: &rusqlite::Error) -> StoreError {
     let taken_back = log_pages(connection, "NOOP")
         .map_err(|error| io::Error::other(error.to_string()))
@@ -43,7 +46,7 @@ pub(super) fn settle(connection: &Connection, path: &Path, error: &rusqlite::Err
     }
 }
 
-/// What an error of SQLite means where nothing was changed.
+/// What an error of SQLite means if nothing was changed.
 pub(super) fn unwritten(error: &rusqlite::Error, path: &Path) -> StoreError {
     match failed(error, path) {
         StoreError::Unavailable { path, why } => StoreError::Unwritten { path, why },
@@ -51,7 +54,7 @@ pub(super) fn unwritten(error: &rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
-/// Breaks what lies behind the first so many pages of a log, if it could be taken for committed.
+/// Breaks what follows the first `pages` pages of a log, if it could be taken for committed.
 fn take_back(log: &Path, pages: u64) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(log) {
         Ok(file) => file,
@@ -63,9 +66,10 @@ fn take_back(log: &Path, pages: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Where a whole transaction begins that lies behind the first so many pages. The format is SQLite's
-/// (sqlite.org/fileformat2.html, section 4): a frame counts if it has the log's salts and its checksum goes on from the
-/// frame before; a transaction is whole if its last frame says how many pages the database has.
+/// Where a complete transaction begins after the first `pages` pages. The format is SQLite's
+/// (sqlite.org/fileformat2.html, section 4): a frame counts if it has the log's salts and its checksum
+/// continues that of the frame before; a transaction is complete if its last frame gives the size of the
+/// database in pages.
 fn first_uncounted(file: &File, pages: u64) -> io::Result<Option<u64>> {
     let mut header = [0; LOG_HEADER];
     if !read_whole(file, &mut header, 0)? {

@@ -1,7 +1,8 @@
 //! Which file system a path is on, and whether SQLite's WAL is safe there.
 //!
-//! WAL needs memory that all its users share coherently. Network and host-shared file systems do not give that:
-//! two machines, or a guest and its host, damage the database within a minute. onus asks before it writes a byte.
+//! WAL needs memory that all its users share coherently. Network and host-shared file systems do not provide
+//! that: two machines, or a guest and its host, damage the database within a minute. So onus checks before it
+//! writes a byte.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ const SHARED_MAGICS: &[(u64, &str)] = &[
 
 const FUSE_MAGIC: u64 = 0x6573_5546;
 
-/// File systems behind FUSE's magic, by the name in the mount table, that reach another machine or the host.
+/// File systems with FUSE's magic, by their name in the mount table, that reach another machine or the host.
 const SHARED_FUSE: &[&str] = &[
     "virtiofs",
     "fuse.sshfs",

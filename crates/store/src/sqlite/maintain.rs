@@ -16,11 +16,11 @@ use super::open::set_journal;
 use super::private::{close_to_others, file_mode, new_file, open_to_others};
 use super::{LOG_BYTES, SqliteStore, empty_log, failed, rebuild};
 
-/// Pages copied between two reports, and the pause that lets writers through.
+/// Pages copied per step, and the pause between steps that lets writers through.
 const PAGES_A_STEP: i32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often a busy copy is tried again: a minute's worth.
+/// How often a busy step is tried again: a minute's worth.
 const MAX_BUSY: u32 = 60_000;
 
 pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
@@ -28,7 +28,7 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
     if !to.exists() {
         refuse_stray_log(to)?;
     }
-    // Reserves the name: an existing file is never overwritten.
+    // Reserve the name: an existing file is never overwritten.
     new_file(to, file_mode(folder_of(&store.path))).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => StoreError::Exists(to.to_owned()),
         std::io::ErrorKind::StorageFull => StoreError::Full,
@@ -37,8 +37,8 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
     let copied = (|| {
         let mut copy = Connection::open(to)?;
         {
-            // One snapshot from beginning to end: a copy that meets another's commit between two steps begins again,
-            // and among busy writers it would never end.
+            // One snapshot from beginning to end: SQLite restarts a copy when another process commits between
+            // two steps, and among busy writers it would never end.
             let snapshot = store.connection.unchecked_transaction()?;
             snapshot.query_row("SELECT 1 FROM project", [], |_| Ok(()))?;
             let backup = Backup::new(&store.connection, &mut copy)?;
@@ -60,7 +60,8 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
                 }
             }
         }
-        // One file without a log, and marked so: a log that it is put beside later is another's (`files::Journal`).
+        // A single file without a log, and marked as such: a log that is later found beside it belongs to
+        // another database (`files::Journal`).
         set_journal(&copy, "delete")?;
         let sound: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         Ok(sound)
@@ -74,7 +75,7 @@ pub(super) fn backup(store: &SqliteStore, to: &Path, progress: &mut dyn FnMut(Pr
         Err(error) => Err(fail(error)),
     };
     if outcome.is_err() {
-        // Ours, made a moment ago: half a backup must not be taken for one.
+        // Our own file, created a moment ago: half a backup must not be taken for one.
         let _ = remove_side_files(to).and_then(|()| remove(to));
     }
     outcome
@@ -130,10 +131,10 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
             name: "log",
             ok: log_bytes <= LOG_BYTES,
             detail: if log_bytes <= LOG_BYTES {
-                format!("the log file has {log_bytes} bytes")
+                format!("the write-ahead log has {log_bytes} bytes")
             } else {
                 format!(
-                    "the log file has {log_bytes} bytes: an open reader prevents its transfer into the database"
+                    "the write-ahead log has {log_bytes} bytes: an open reader prevents its transfer into the database"
                 )
             },
             mendable: true,
@@ -156,8 +157,8 @@ pub(super) fn check(store: &mut SqliteStore) -> Result<Vec<Finding>> {
     ])
 }
 
-/// What is wrong with the search index. To compare it word by word SQLite wants to write; one who may only read
-/// compares which texts it has.
+/// What is wrong with the search index. SQLite needs to write in order to compare it word by word; a
+/// read-only connection compares which texts are in it.
 fn search_problem(store: &SqliteStore, connection: &Connection) -> rusqlite::Result<Option<String>> {
     let strays: i64 = connection.query_row(
         "SELECT (SELECT COUNT(*) FROM text WHERE indexed = 1 AND id NOT IN (SELECT id FROM search_docsize)) \
@@ -184,9 +185,10 @@ pub(super) fn tidy(store: &mut SqliteStore) -> Result<bool> {
     let fail = |error: rusqlite::Error| failed(&error, &store.path);
     let connection = &store.connection;
     let scrub = must_scrub(connection).map_err(fail)?;
-    // Scrubbing. Erased words were overwritten where they lay (`secure_delete`), but that does not reach everything:
-    // the search index tells its pages apart by words that need not be in it any more, and a page of a table whose rows
-    // were moved together keeps their old places. So both are rewritten, from what is still there.
+    // Scrubbing. Erased words were overwritten in place (`secure_delete`), but that does not reach
+    // everything: the search index separates its pages by words that it may no longer contain, and a table
+    // page whose rows were moved together keeps their old places. So both are rewritten, from what is still
+    // there.
     if scrub || !search_is_sound(connection) {
         connection.execute("INSERT INTO search (search) VALUES ('rebuild')", []).map_err(fail)?;
     }
@@ -239,8 +241,8 @@ mod tests {
             .collect()
     }
 
-    /// `secure_delete` alone is not enough: when rows of a page are moved together, their old places stay as they
-    /// were. Found in a few of a hundred mixed histories, so they are tried until one shows it.
+    /// `secure_delete` alone is not enough: when rows of a page are moved together, their old places stay as
+    /// they were. Only a few of a hundred mixed histories show it, so they are tried until one does.
     #[test]
     fn what_a_page_keeps_of_moved_rows_is_scrubbed() {
         for seed in 20..80_u64 {
@@ -270,7 +272,7 @@ mod tests {
                 }
             }
             transaction.commit().unwrap();
-            // Nothing to scrub: this only moves the log into the file.
+            // There is nothing to scrub: this only moves the log into the file.
             assert!(store.tidy().unwrap());
             let left: Vec<usize> = gone.intersection(&words_in(&store.path)).copied().collect();
             if left.is_empty() {

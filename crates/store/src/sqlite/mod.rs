@@ -1,21 +1,24 @@
 //! SQLite: one file next to the repository, shared by every worktree and every process of the machine.
 //!
-//! WAL with `synchronous=FULL`: a commit is one write and one sync of the log, and readers never wait. Writers pass
-//! a fair [`queue`] and then `BEGIN IMMEDIATE`, which therefore never finds the lock taken by another onus. The
-//! clock is read inside the transaction. `secure_delete` is on, so that what is erased is overwritten.
+//! WAL with `synchronous=FULL`: a commit is one write and one sync of the log, and readers never wait.
+//! Writers pass a fair [`queue`] and then `BEGIN IMMEDIATE`, which therefore never finds the lock taken by
+//! another onus. The clock is read inside the transaction. `secure_delete` is on, so that erased text is
+//! overwritten.
 //!
-//! **The log.** By default the last connection to close copies the log into the database and deletes it: five syncs
-//! where the commit needed one, in every short-lived process. So closing leaves the log. But SQLite keeps in memory
-//! how much of it was copied, and the first process to open a store that nobody has open reads the whole log again
-//! and takes none of it for copied: a log that is only copied after commits would never start over, and every
-//! process would read a longer one. So a writer looks *before* its transaction whether the log has [`LOG_PAGES`]
-//! pages, copies it then, and its commit starts the log over in place. That bounds what a process has to read, and
-//! a commit overwrites blocks that the file has already, which syncs faster than appending.
+//! **The log.** By default the last connection to close copies the log into the database and deletes it: five
+//! syncs where the commit needed one, in every short-lived process. So closing leaves the log. But SQLite
+//! keeps in memory how much of it was copied, and the first process to open a store that nobody has open
+//! reads the whole log again and assumes that none of it was copied: a log that is copied only after commits
+//! would never start over, and every process would read a longer one. So a writer checks *before* its
+//! transaction whether the log has [`LOG_PAGES`] pages, and if so copies it, so that its commit starts the
+//! log over in place. That bounds what a process has to read, and a commit overwrites blocks that the file
+//! already has, which syncs faster than appending.
 //!
-//! **Who waits** for others' commits hears a bell and does not ask again and again: [`watch`].
+//! **Waiters** for others' commits are notified and do not poll: [`watch`].
 //!
-//! **Reading only.** A store that cannot be written (a sandbox) still answers reads: by SQLite's own means while the
-//! log's side files are there, else straight from the file if the log is empty, else from a private copy.
+//! **Read-only stores.** A store that cannot be written (in a sandbox) still answers reads: by SQLite's own
+//! means while the log's side files exist, otherwise straight from the file if the log is empty, otherwise
+//! from a private copy.
 
 mod commit;
 mod files;
@@ -34,7 +37,7 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use onus_core::time::Moment;
 
@@ -46,26 +49,27 @@ use queue::{Queue, WriterLock};
 use watch::CommitSignal;
 
 /// How many pages the log may have before a writer moves them into the database. A claim writes about ten:
-/// more pages make every process read more, fewer make every few of them copy and sync.
+/// with a higher limit every process reads more, with a lower one more of them copy and sync.
 const LOG_PAGES: u32 = 100;
 
-/// What the log's file is cut to when a log starts over that had become longer: a rebuild, a reader in the way.
+/// What the log's file is truncated to when a log starts over that had become longer, because of a rebuild or
+/// a reader in the way.
 const LOG_BYTES: u64 = LOG_PAGES as u64 * 4_096 * 16;
 
-/// What a caller means to do with a store.
+/// What a caller is going to do with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
     Write,
 }
 
-/// A clock for the store; [`onus_os::clock::now`] but in simulations.
+/// A clock for the store: [`onus_os::clock::now`], except in simulations.
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
-    /// Which file that was when it was opened.
+    /// The identity of the file when it was opened.
     file: files::Identity,
     queue: Queue,
     /// How long a writer waits in the queue before it gives up.
@@ -88,8 +92,8 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Whether this shows the store as it was when it was opened, because it cannot be opened in place: to see what
-    /// happened since, open it again.
+    /// Whether this shows the store as it was when it was opened, because it cannot be opened in place. To
+    /// see newer changes, open it again.
     pub fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
@@ -98,18 +102,20 @@ impl SqliteStore {
         self.clock = clock;
     }
 
-    /// The writer lock. Whoever has it writes to the file that everybody means by its name.
+    /// Takes the writer lock, and checks that the open file is still the one with the store's name.
     fn lock_writer(&mut self) -> Result<WriterLock> {
         let lock = self.queue.lock(self.wait)?;
         files::must_be(&self.path, self.file)?;
         Ok(lock)
     }
 
-    /// Moves a long log into the database, so that the next commit starts it over. The caller has the writer lock.
+    /// Moves a long log into the database, so that the next commit starts it over. The caller has the writer
+    /// lock.
     fn shorten_log(&self) -> rusqlite::Result<()> {
         let (pages, copied) = log_pages(&self.connection, "NOOP")?;
         if pages >= i64::from(LOG_PAGES) && copied < pages {
-            // Readers of old snapshots may hold a part of it up: then the next writer tries again.
+            // Readers of old snapshots may keep a part of it from being copied: then the next writer tries
+            // again.
             log_pages(&self.connection, "PASSIVE")?;
         }
         Ok(())
@@ -122,17 +128,22 @@ fn log_pages(connection: &Connection, kind: &str) -> rusqlite::Result<(i64, i64)
     statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
-/// Moves the whole log into the database and cuts it to nothing. False: somebody reads an old snapshot.
+/// Moves the whole log into the database and truncates it. False: somebody is reading an old snapshot.
 fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 
+fn begin<'c>(
+    connection: &'c mut Connection,
+    path: &Path,
+    behavior: TransactionBehavior,
+) -> Result<Transaction<'c>> {
+    connection.transaction_with_behavior(behavior).map_err(|error| failed(&error, path))
+}
+
 impl Store for SqliteStore {
     fn read<R>(&mut self, work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Deferred)
-            .map_err(|error| failed(&error, &self.path))?;
+        let transaction = begin(&mut self.connection, &self.path, TransactionBehavior::Deferred)?;
         let mut session = read::Session::begin(&transaction, &self.path, &self.clock, &self.project)?;
         work(&mut session)
     }
@@ -141,14 +152,11 @@ impl Store for SqliteStore {
         if self.frozen.is_some() {
             return Err(StoreError::ReadOnly(self.path.clone()));
         }
-        // Read once a process, from files: not while others wait.
+        // Read from files once per process: not while others wait.
         onus_os::clock::domain();
         let _lock = self.lock_writer()?;
         self.shorten_log().map_err(|error| commit::unwritten(&error, &self.path))?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| failed(&error, &self.path))?;
+        let transaction = begin(&mut self.connection, &self.path, TransactionBehavior::Immediate)?;
         let mut session = read::Session::begin(&transaction, &self.path, &self.clock, &self.project)?;
         let answer = match work(&mut session)? {
             Ending::Commit(answer) => answer,
@@ -184,7 +192,7 @@ impl Store for SqliteStore {
 fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
     let rusqlite::Error::SqliteFailure(code, message) = error else {
         return match error {
-            // SQLite stores what it is given; that a value is not what was stored is found when it is read.
+            // SQLite stores any value it is given; a wrong type is found only when the value is read.
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::Utf8Error(..)
             | rusqlite::Error::InvalidColumnType(..)
@@ -196,7 +204,7 @@ fn failed(error: &rusqlite::Error, path: &Path) -> StoreError {
     };
     let text = message.clone().unwrap_or_else(|| code.to_string());
     match code.code {
-        // The last is what is said when another opens the store and stands still in the middle of that.
+        // The last code means that another process opens the store and hangs in the middle of that.
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
             StoreError::Busy { pid: queue::locker_of(path), waited: open::FOREIGN_WAIT }
         }

@@ -1,4 +1,4 @@
-//! Opening, creating and migrating a store.
+//! Opens, creates and migrates a store.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -23,15 +23,15 @@ use super::private::{OWN_FOLDER, file_mode, make_folder, new_file};
 use super::queue::Queue;
 use super::{Access, LOG_BYTES, SqliteStore, commit, empty_log, failed, filesystem_of, read, schema};
 
-/// How long to wait for a program that is not onus and holds SQLite's own lock.
+/// How long to wait for a program other than onus that holds SQLite's own lock.
 pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(5);
 
-/// A store that cannot be opened in place, as it was: its file taken for one that cannot change, or a copy in a private
-/// folder, removed with this.
+/// A store that cannot be opened in place, as it was then: its file opened as immutable, or a copy in a
+/// private folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Frozen {
     copy: Option<PathBuf>,
-    /// Its files, before they were read.
+    /// Lengths and times of its files before they were read.
     pub(super) times: Times,
 }
 
@@ -44,24 +44,24 @@ impl Drop for Frozen {
 }
 
 impl SqliteStore {
-    /// Opens a store that exists, brings its schema up to date, and never creates one.
+    /// Opens an existing store and brings its schema up to date. Never creates one.
     pub fn open(path: &Path, access: Access, wait: Duration) -> Result<SqliteStore> {
         let path = &real_path(path);
         let file = match identity_of(path) {
-            // A log without its database is somebody's work, not a place without a store.
+            // A log without its database is somebody's work: this is not simply a place without a store.
             Err(missing @ StoreError::Missing(_)) => {
                 refuse_stray_log(path)?;
                 return Err(missing);
             }
             file => file?,
         };
-        // SQLite would take the log of an empty file for nobody's, and remove it.
+        // SQLite would consider the log of an empty file orphaned, and remove it.
         if length_of(path) == 0 {
             refuse_stray_log(path)?;
         }
         refuse_unsafe(path)?;
         let journal = journal_of(path, file)?;
-        // Where it may not make the log's side files, SQLite says only that it cannot open the file.
+        // If it may not create the log's side files, SQLite only reports that it cannot open the file.
         let explain = |error| match error {
             StoreError::Unavailable { .. } if access == Access::Write && !is_writable(path) => {
                 StoreError::ReadOnly(path.to_owned())
@@ -74,7 +74,7 @@ impl SqliteStore {
         };
         let mut store = SqliteStore::new(connection, (path, file), wait, frozen);
         let found = schema::version(&store.connection, path).map_err(explain)?;
-        // That read has opened the log by its name: it is the log of this file if the file has kept its own.
+        // That read opened the log by its name: it is this file's log if the file still has its name.
         must_be(path, file)?;
         if access == Access::Write {
             keep_log_findable(path)?;
@@ -84,7 +84,7 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Makes a new store with its project. `Exists` if there is one.
+    /// Creates a store with its project. `Exists` if there is one.
     pub fn create(
         path: &Path,
         prefix: &Prefix,
@@ -97,7 +97,7 @@ impl SqliteStore {
         let folder = folder_of(path);
         refuse_unsafe(folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder))?;
         make_folder(folder, OWN_FOLDER).map_err(|error| StoreError::of_io(folder, &error))?;
-        // Two that begin at once: the second finds what the first has made.
+        // If two create a store at once, the second finds the first one's.
         let lock = Queue::new(folder).lock(wait)?;
         if path.exists() {
             return Err(StoreError::Exists(path.to_owned()));
@@ -105,9 +105,9 @@ impl SqliteStore {
         refuse_stray_log(path)?;
         let building = path.with_extension("db.new");
         let clear = || remove_side_files(&building).and_then(|()| remove(&building));
-        // What one left that was killed.
+        // Remove what a killed process left.
         clear()?;
-        // The name appears with everything in place: nobody ever meets half a store.
+        // The name appears only when the store is complete: nobody ever finds half a store.
         let made = SqliteStore::build(&building, wait, |store| {
             store.project = uid.to_string();
             store.record_project(prefix, uid, event_uid, by)
@@ -118,14 +118,15 @@ impl SqliteStore {
             return Err(error);
         }
         drop(lock);
-        // It is made: an error from here on does not mean that it was not.
+        // The store exists now: a later error must not suggest that it does not.
         SqliteStore::open(path, Access::Write, wait).map_err(|error| StoreError::Unknown {
             place: path.to_owned(),
             why: format!("cannot open the new store ({error})"),
         })
     }
 
-    /// A database with all tables and what `fill` puts into it, in one file, to be given its name.
+    /// Builds a database with all tables and what `fill` puts into it, in one file that still has to get its
+    /// name.
     fn build(
         building: &Path,
         wait: Duration,
@@ -142,8 +143,8 @@ impl SqliteStore {
         close_whole(store.connection, building)
     }
 
-    /// A store without anything in it, for a copy of a project, or what an interrupted copy left. It has its name only when
-    /// it is whole: see [`SqliteStore::finish_copy`].
+    /// An empty store to copy a project into, or what an interrupted copy left. It gets its name only when it
+    /// is complete: see [`SqliteStore::finish_copy`].
     pub fn begin_copy(path: &Path, uid: Uid, wait: Duration) -> Result<SqliteStore> {
         let path = &real_path(path);
         let folder = folder_of(path);
@@ -159,13 +160,13 @@ impl SqliteStore {
                 refuse_stray_log(&building)?;
                 make_database(&building)?;
             }
-            // What an interrupted copy of one's own left: not a link, and not what another user put there.
+            // Left by an interrupted copy of our own: not a link, and not what another user put there.
             Ok(left) if left.is_file() && left.uid() == rustix::process::geteuid().as_raw() => {}
             Ok(_) => return Err(StoreError::Exists(building)),
         }
         let connection = connect(&building, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let fail = |error: rusqlite::Error| failed(&error, &building);
-        // One that was killed before it had any tables left a file without.
+        // A copy that was killed before it had any tables left an empty file.
         let found: i64 =
             connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
         if found == 0 {
@@ -183,7 +184,7 @@ impl SqliteStore {
         }
     }
 
-    /// Gives a copy its name. Nobody has it open any more.
+    /// Gives a complete copy its name. Nobody may have it open any more.
     pub fn finish_copy(path: &Path, wait: Duration) -> Result<()> {
         let path = &real_path(path);
         let building = side_file(path, ".copying");
@@ -229,14 +230,14 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Makes what was found into a store of today: a backup gets a log, an older schema the steps that are missing.
+    /// Makes what was found a current store: a backup gets a log, an older schema the missing steps.
     fn prepare(&mut self, journal: Journal, found: i64) -> Result<()> {
         if journal == Journal::Log && found == schema::KNOWN {
             return Ok(());
         }
         let _lock = self.lock_writer()?;
         connection_to_wal(&self.connection, &self.path)?;
-        // Somebody else may have done it while we waited.
+        // Another process may have done it while we waited.
         let found = schema::version(&self.connection, &self.path)?;
         if found < schema::KNOWN {
             schema::migrate(&self.connection, found)
@@ -246,13 +247,14 @@ impl SqliteStore {
     }
 }
 
-/// An empty file for SQLite to fill, for the same eyes as all others of its folder. Its log and index follow it.
+/// Creates an empty file for SQLite to fill, with the permissions of all files in its folder. SQLite gives
+/// the log and its index the same.
 fn make_database(path: &Path) -> Result<()> {
     let made = new_file(path, file_mode(folder_of(path)));
     made.map(drop).map_err(|error| StoreError::of_io(path, &error))
 }
 
-/// Whether this process may write the file and make others beside it.
+/// Whether this process may write the file and create others beside it.
 fn is_writable(path: &Path) -> bool {
     let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
     may(path) && path.parent().is_none_or(may)
@@ -265,9 +267,9 @@ fn refuse_unsafe(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes the log's name durable before anything is written into it. SQLite, as it is built here, leaves that to us: it
-/// would sync the folder in every process that writes. Whoever opens a log with something in it follows one who did
-/// this, and while a connection is open nobody removes the file.
+/// Makes the log's name durable before anything is written into it. As built here, SQLite leaves that to us:
+/// it would sync the folder in every process that writes. Whoever opens a log that is not empty follows a
+/// process that did this, and while a connection is open nobody removes the file.
 fn keep_log_findable(path: &Path) -> Result<()> {
     if !log_is_empty(path) {
         return Ok(());
@@ -275,7 +277,7 @@ fn keep_log_findable(path: &Path) -> Result<()> {
     sync_folder(path).map_err(|error| StoreError::of_io(folder_of(path), &error))
 }
 
-/// Moves the log into the database and closes it: all of it is in the one file then.
+/// Moves the log into the database and closes it: everything is in the one file then.
 fn close_whole(connection: Connection, path: &Path) -> Result<()> {
     if !empty_log(&connection).map_err(|error| failed(&error, path))? {
         return Err(StoreError::Busy { pid: None, waited: FOREIGN_WAIT });
@@ -288,8 +290,8 @@ fn connection_to_wal(connection: &Connection, path: &Path) -> Result<()> {
     set_journal(connection, "wal").map_err(|error| failed(&error, path))
 }
 
-/// Changes how a database is written. The new mode is told before it is committed: only the statement's end shows
-/// whether that worked.
+/// Changes the journal mode of a database. SQLite returns the new mode before it commits it: only the end of
+/// the statement shows whether that worked.
 pub(super) fn set_journal(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(&format!("PRAGMA journal_mode = {mode}"))?;
     let modes: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -311,9 +313,9 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(FOREIGN_WAIT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // Plans that do not depend on bound values: a cached statement is not compiled again for each new value.
+    // Plans must not depend on bound values: a cached statement is not compiled again for each new value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // A file may come from anywhere. The tables have no triggers: what else is in it runs nothing.
+    // A file may come from anywhere. Our tables have no triggers; nothing else in the file may run.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -323,9 +325,9 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// A connection for reading alone. Tries, in this order: the file as it is; the file as something that cannot
-/// change, if its log is empty; a private copy of file and log. An older schema can be read only as a copy, which gets
-/// the steps that are missing: readers write nothing.
+/// A connection for reading only. Tries, in this order: the file in place; the file as immutable, if its log
+/// is empty; a private copy of file and log. Readers write nothing, so an older schema is always read from a
+/// copy, which gets the missing steps.
 fn connect_to_read(path: &Path) -> Result<(Connection, Option<Frozen>)> {
     let is_current = |connection: &Connection| Ok(schema::version(connection, path)? == schema::KNOWN);
     let in_place = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -355,11 +357,11 @@ fn connect_to_read(path: &Path) -> Result<(Connection, Option<Frozen>)> {
     Ok((connection, Some(frozen)))
 }
 
-/// Copies database and log until neither changed meanwhile.
+/// Copies database and log until neither changes meanwhile.
 fn copy_of(path: &Path) -> std::io::Result<(PathBuf, Frozen)> {
     let folder =
         std::env::temp_dir().join(format!("onus-read-{}-{}", std::process::id(), clock::now().tick_ms));
-    // For nobody else's eyes, like the store it was made from.
+    // Private, like the store it is copied from.
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let mut copy = Frozen { copy: Some(folder.clone()), times: times_of(path) };
     let (log, its_copy) = (side_file(path, "-wal"), folder.join("onus.db-wal"));
@@ -379,7 +381,7 @@ fn copy_of(path: &Path) -> std::io::Result<(PathBuf, Frozen)> {
     Err(std::io::Error::other("it changes too fast to be copied"))
 }
 
-/// A path as SQLite's URIs spell it.
+/// Escapes a path for SQLite's URIs.
 fn uri_path(path: &Path) -> String {
     let path = path.to_string_lossy();
     path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
@@ -431,7 +433,7 @@ mod tests {
         assert!(matches!(twice, Err(StoreError::TwoNames { names: 2, .. })), "{twice:?}");
     }
 
-    /// Readers write nothing: an older schema is read as a copy that has the steps it lacks.
+    /// Readers write nothing: an older schema is read from a copy, which gets the missing steps.
     #[test]
     fn an_older_schema_is_read_without_being_changed() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,12 @@
-//! Whose eyes a store's files are for.
+//! Who may open a store's files.
 //!
-//! A store is its user's alone: who could open its lock files could keep every writer waiting, and who could read it would
-//! read everything. So every file is made with mode 0600 and the folder with 0700, whatever the user masks, unless git shares
-//! the repository: then the folder is made as git makes its own, which pass their group on (`core.sharedRepository`), and files
-//! get the folder's permissions without the right to run them. SQLite gives the log and its index the database's.
+//! A store belongs to its user alone: whoever could open its lock files could keep every writer waiting, and
+//! whoever could read it would read everything. So every file is created with mode 0600 and the folder with
+//! 0700, whatever the umask, unless git shares the repository: then the folder is created like git's own,
+//! which pass their group on (`core.sharedRepository`), and files get the folder's permissions without the
+//! executable bits. SQLite gives the log and its index the permissions of the database.
 //!
-//! Files of our own are opened without following a link in their place, and only if they are regular.
+//! Our own files are opened without following a link in their place, and only if they are regular files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,15 +16,16 @@ use std::path::{Path, PathBuf};
 use super::files::{folder_of, side_file};
 use super::watch::BELL;
 
-/// A folder that is its user's alone.
+/// The mode of a private folder.
 pub const OWN_FOLDER: u32 = 0o700;
 
-/// A file that is its user's alone.
+/// The mode of a private file.
 const OWN_FILE: u32 = 0o600;
 
-const CAREFULLY: i32 = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+const OPEN_FLAGS: i32 = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
 
-/// Makes a folder, and those above it, with exactly this mode, whatever the user masks. One that is there stays as it is.
+/// Creates a folder, and those above it, with exactly this mode, whatever the umask. An existing one is left
+/// as it is.
 pub fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
@@ -35,7 +37,7 @@ pub fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// The mode of files in a store's folder. One that git shares passes its group on to what is made in it.
+/// The mode of files in a store's folder. A folder that git shares passes its group on to the files in it.
 pub fn file_mode(folder: &Path) -> u32 {
     match fs::metadata(folder) {
         Ok(folder) if folder.mode() & 0o2070 > 0o2000 => folder.mode() & 0o666 | OWN_FILE,
@@ -43,20 +45,20 @@ pub fn file_mode(folder: &Path) -> u32 {
     }
 }
 
-/// Makes a new file with exactly this mode; one that is there, or a link, is an error.
+/// Creates a file with exactly this mode; an existing file or link is an error.
 pub fn new_file(path: &Path, mode: u32) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(OWN_FILE).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(file)
 }
 
-/// Opens a file of our own in a store's folder for reading and writing, and makes it if it is not there.
+/// Opens a file of our own in a store's folder for reading and writing; creates it if it does not exist.
 pub(super) fn open_own(folder: &Path, name: &str) -> io::Result<File> {
     let path = folder.join(name);
-    let open = || OpenOptions::new().read(true).write(true).custom_flags(CAREFULLY).open(&path);
+    let open = || OpenOptions::new().read(true).write(true).custom_flags(OPEN_FLAGS).open(&path);
     let file = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match new_file(&path, file_mode(folder)) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open()?,
             made => made?,
         },
@@ -65,7 +67,7 @@ pub(super) fn open_own(folder: &Path, name: &str) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-/// The files of a store that more may open than are meant to.
+/// The files of a store that more users may open than intended.
 pub(super) fn open_to_others(store: &Path) -> Vec<PathBuf> {
     let folder = folder_of(store);
     let others = 0o777 & !file_mode(folder);
@@ -79,7 +81,7 @@ pub(super) fn open_to_others(store: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Leaves a file to those who are meant to open it.
+/// Restricts a file to those who are meant to open it.
 pub(super) fn close_to_others(file: &Path) -> io::Result<()> {
     fs::set_permissions(file, fs::Permissions::from_mode(file_mode(folder_of(file))))
 }

@@ -1,20 +1,21 @@
 //! The writers' queue: a turnstile of two file locks before `BEGIN IMMEDIATE`.
 //!
-//! SQLite's own lock is polled with a back-off, so under load one process can starve another for seconds. Here a
-//! writer passes the *turnstile*, waits inside it for the *writer lock*, and leaves the turnstile to the next one
-//! once it has it. Whoever just freed the lock and wants it again meets the turnstile first, where the next one already
-//! waits: nobody barges in. Both are `flock`s, which the kernel grants in the order of arrival and frees when a
-//! process dies, however it dies. The files are never unlinked: a lock on a name that somebody replaced would guard
-//! nothing.
+//! SQLite's own lock is polled with a back-off, so under load one process can starve another for seconds.
+//! Here a writer passes the *turnstile*, waits inside it for the *writer lock*, and leaves the turnstile to
+//! the next one once it has the lock. A writer that just released the lock and wants it again finds the
+//! turnstile occupied by the next one: nobody can jump the queue. Both are `flock`s, which the kernel grants
+//! in the order of arrival and releases when a process dies, however it dies. The files are never unlinked: a
+//! lock on a file whose name now belongs to another would guard nothing.
 //!
-//! Waits are bounded, and a blocking `flock` has no time-out. So whoever must wait *for the turnstile* lets a thread of
-//! its own block on it, kept from one wait to the next; if its time runs out first, the thread is left behind and the
-//! turnstile passes on as soon as it gets it. *Inside* the turnstile there is only one at a time, so it may try the
-//! lock itself: no thread has to wake another between two writers. It tries when whoever frees the lock signals the [`handover`],
-//! which nobody does who finds the turnstile free, and after a pause in any case: a writer that was killed signals nothing, and
-//! not every system can.
-//! Those who gave up say for whom they waited, as far as the kernel tells who has the lock: what a file says anybody may have
-//! written.
+//! Waits are bounded, but a blocking `flock` has no timeout. So a process that must wait *for the turnstile*
+//! lets a thread of its own block on it, kept from one wait to the next; if the time runs out first, the
+//! thread is left behind, and releases the turnstile as soon as it gets it. *Inside* the turnstile there is
+//! only one process at a time, so it may try the lock itself, and no thread has to wake another between two
+//! writers. It tries when the writer that releases the lock signals the [`handover`] (which it skips if the
+//! turnstile is free), and after a pause in any case: a killed writer signals nothing, and not every system
+//! supports the signal.
+//! A process that gives up reports which one it waited for, as far as the kernel says who has the lock. A pid
+//! in a file could have been written by anybody.
 
 mod handover;
 
@@ -33,7 +34,7 @@ use super::private::open_own;
 
 use handover::{Handover, HandoverListener};
 
-/// The longest that the one inside the turnstile waits before it tries the writer lock again.
+/// The longest pause before the process inside the turnstile tries the writer lock again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How often the kernel's list of locks is read before a lock counts as free.
@@ -61,9 +62,9 @@ pub(super) struct WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // Closing the file or ending the process frees it too: nothing to do if this fails.
+        // Closing the file or ending the process releases it too, so a failure here does not matter.
         let _ = self.files.writer.unlock();
-        // Whoever would hear it is inside the turnstile. One that enters it from now on finds the lock free.
+        // Only the process inside the turnstile listens. One that enters later finds the lock free.
         match self.files.turnstile.try_lock() {
             Ok(()) => drop(self.files.turnstile.unlock()),
             Err(_) => self.files.handover.ring(&self.files.writer),
@@ -111,7 +112,8 @@ impl Queue {
         }
     }
 
-    /// The caller is inside the turnstile, and leaves it once it has the writer lock. False: the time is over.
+    /// The caller is inside the turnstile, and leaves it once it has the writer lock. False: the time is
+    /// over.
     fn wait_for_writer(&self, files: &Files, began: Instant, wait: Duration) -> Result<bool> {
         let inside_since = Instant::now();
         let mut listener: Option<HandoverListener> = None;
@@ -126,18 +128,18 @@ impl Queue {
             }
             match &listener {
                 Some(listener) => listener.listen(inside_since.elapsed()),
-                // It may have rung before anybody listened: look once more.
+                // The signal may have come before anybody listened: try once more.
                 None => listener = Some(files.handover.listener(&files.writer)),
             }
         }
-        // The next one inside listens at the same place.
+        // The next process inside binds the same name.
         drop(listener);
         files.turnstile.unlock().map_err(|error| self.failed(&error))?;
         Ok(true)
     }
 
-    /// Whoever gives up goes on with new files: closing these frees the turnstile, at once or when the thread that
-    /// was left behind has got it.
+    /// A process that gives up continues with newly opened files: closing these releases the turnstile, at
+    /// once or when the thread that was left behind has got it.
     fn give_up(&mut self, files: Arc<Files>, waited: Duration) -> StoreError {
         self.waiter = None;
         self.files = None;
@@ -159,26 +161,27 @@ impl Queue {
 }
 
 impl Files {
-    /// Who keeps others waiting: the one that has the writer lock, or one that was stopped before it got it.
+    /// The process that keeps others waiting: the one with the writer lock, or one that was stopped before it
+    /// got it.
     fn blocker(&self) -> Option<u32> {
         self.blocker_by((0..LOOKS).map_while(|_| std::fs::read_to_string("/proc/locks").ok()))
     }
 
-    /// The kernel hands its list out by the page: one that is longer lacks some locks if others come and go meanwhile. So one
-    /// reading proves that a lock is held, and only several that it is not.
+    /// The kernel returns its list page by page: a longer list may lack some locks if others come and go
+    /// meanwhile. So one reading proves that a lock is held, but only several that it is not.
     fn blocker_by(&self, readings: impl Iterator<Item = String>) -> Option<u32> {
         let mut in_turnstile = None;
         for locks in readings {
-            if let Some(writer) = holder_of(&self.writer, &locks) {
+            if let Some(writer) = holder_of(&self.writer, "FLOCK", &locks) {
                 return Some(writer);
             }
-            in_turnstile = holder_of(&self.turnstile, &locks).or(in_turnstile);
+            in_turnstile = holder_of(&self.turnstile, "FLOCK", &locks).or(in_turnstile);
         }
         in_turnstile
     }
 }
 
-/// The process that has locked the database itself, or its index of the log, against others.
+/// The process that has locked the database itself, or the index of its log.
 pub(super) fn locker_of(database: &Path) -> Option<u32> {
     let files: Vec<File> = [side_file(database, "-shm"), database.to_owned()]
         .iter()
@@ -186,21 +189,18 @@ pub(super) fn locker_of(database: &Path) -> Option<u32> {
         .collect();
     (0..LOOKS).find_map(|_| {
         let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        files.iter().find_map(|file| holder_by("POSIX", file, &locks))
+        files.iter().find_map(|file| holder_of(file, "POSIX", &locks))
     })
 }
 
-/// The process that has a file's lock, by the kernel's own list. None where it has none, or cannot be seen from here.
-fn holder_of(file: &File, locks: &str) -> Option<u32> {
-    holder_by("FLOCK", file, locks)
-}
-
-fn holder_by(kind: &str, file: &File, locks: &str) -> Option<u32> {
+/// The process that holds a file's lock of this kind, according to the kernel's list. None if nobody does, or if it cannot
+/// be seen from here.
+fn holder_of(file: &File, kind: &str, locks: &str) -> Option<u32> {
     let file = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
     locks.lines().find_map(|line| {
-        // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:393 0 EOF`; one that waits has `->` after the number.
+        // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:393 0 EOF`; a waiting lock has `->` after the number.
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
             [_, of_kind, _, "WRITE", pid, found, ..] if *of_kind == kind && *found == place => {
@@ -211,7 +211,7 @@ fn holder_by(kind: &str, file: &File, locks: &str) -> Option<u32> {
     })
 }
 
-/// The thread that blocks on the turnstile whenever it is asked to.
+/// The thread that blocks on the turnstile on request.
 #[derive(Debug)]
 struct Waiter {
     asked: Sender<()>,

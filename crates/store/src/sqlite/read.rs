@@ -1,9 +1,9 @@
-//! One transaction, and what is asked of it in SQLite's own way.
+//! One transaction, and the reads that SQLite does in its own way.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 use onus_core::apply::Project;
@@ -26,15 +26,15 @@ use crate::rows::columns::SCOPE_COLUMNS;
 use crate::rows::near::{Probe, Span, meeting, probes};
 use crate::rows::read::shared_reads;
 use crate::rows::sql::sql;
-use crate::rows::{self, Ask as _, Row, Sql, Value, values};
+use crate::rows::{Ask as _, Sql, Statements as _, Value, values};
 use crate::{
     After, Details, Direction, EventQuery, Filter, Finished, KeptRequest, KnownInstance, LedgerLine, Loss,
     NoteLeft, PendingNotice, Read, Result, Seats, Shown, StoredText, Used, Window, Wish, WorkRow,
 };
 
-use super::{Clock, failed};
+use super::Clock;
 
-/// Reservations that have not ended.
+/// Reservations of leases that have not ended.
 const NEAR: &str = sql!("SELECT ", SCOPE_COLUMNS, " FROM scope WHERE held").sqlite;
 
 /// One transaction, for reading and, inside [`crate::Store::write`], for writing.
@@ -59,34 +59,13 @@ impl<'a> Session<'a> {
         session.latest = session.one(latest, &[], |cells| cells.moment())?;
         Ok(session)
     }
-}
 
-impl Session<'_> {
-    /// Remembers the time of a change, so that a wall clock that is set back before the next boot revives no lease that had
-    /// lapsed by then.
+    /// Remembers the time of a change, so that setting the wall clock back before the next boot does not
+    /// revive a lease that had lapsed by then.
     pub(super) fn remember_time(&mut self) -> Result<()> {
-        use rows::Statements as _;
         let now = self.now();
         let sql = Sql::only("REPLACE INTO latest (id, wall_ms, tick_ms, domain) VALUES (1, ?1, ?2, ?3)");
         self.run(sql, values![now.latest_ms, now.tick_ms, now.domain.as_str()]).map(drop)
-    }
-
-    /// Shows each row of an answer to `visit`, which says whether to go on.
-    pub(super) fn visit(
-        &self,
-        sql: &str,
-        values: &[Value<'_>],
-        visit: &mut dyn FnMut(&dyn Row) -> Result<bool>,
-    ) -> Result<()> {
-        let fail = |error: rusqlite::Error| failed(&error, self.path);
-        let mut statement = self.connection.prepare_cached(sql).map_err(fail)?;
-        let mut rows = statement.query(params_from_iter(values)).map_err(fail)?;
-        while let Some(row) = rows.next().map_err(fail)? {
-            if !visit(row)? {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -106,7 +85,7 @@ impl Read for Session<'_> {
         for version in &shown.versions {
             texts.extend(self.texts(shown.task, *version)?);
         }
-        // Most tasks wait for none: to find that out costs a third of asking for their numbers.
+        // Most tasks have no dependencies. Checking that first costs a third of reading their numbers.
         let needs = match self.neighbours(shown.task, Direction::Upstream)?.is_empty() {
             true => Vec::new(),
             false => self.neighbour_numbers(shown.task, Direction::Upstream)?,
@@ -118,14 +97,12 @@ impl Read for Session<'_> {
         let mut found = BTreeSet::new();
         for Probe { anchor, span, heads } in probes(scope) {
             let (sql, values) = match span {
-                Span::Itself => (sql!(NEAR, " AND anchor = ?1").sqlite, vec![anchor]),
-                Span::Until(end) => {
-                    (sql!(NEAR, " AND anchor >= ?1 AND anchor < ?2").sqlite, vec![anchor, end])
-                }
-                Span::Rest => (sql!(NEAR, " AND anchor >= ?1").sqlite, vec![anchor]),
+                Span::Itself => (sql!(NEAR, " AND anchor = ?1"), vec![anchor]),
+                Span::Until(end) => (sql!(NEAR, " AND anchor >= ?1 AND anchor < ?2"), vec![anchor, end]),
+                Span::Rest => (sql!(NEAR, " AND anchor >= ?1"), vec![anchor]),
             };
             let values: Vec<Value<'_>> = values.into_iter().map(Value::from).collect();
-            self.visit(sql, &values, &mut |row| {
+            self.ask(sql, &values, &mut |row| {
                 found.extend(meeting(row, Some(&heads))?);
                 Ok(true)
             })?;

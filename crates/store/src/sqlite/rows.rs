@@ -1,4 +1,4 @@
-//! Values and rows as SQLite's driver has them.
+//! Values and rows for SQLite's driver.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ impl Row for rusqlite::Row<'_> {
                 Err(_) => Value::Bytes(Cow::Borrowed(bytes)),
             },
             Ok(ValueRef::Blob(bytes)) => Value::Bytes(Cow::Borrowed(bytes)),
-            // No column of a strict table is a fraction.
+            // No column of a strict table holds a fraction.
             Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => Value::Null,
         }
     }
@@ -45,7 +45,7 @@ impl Row for rusqlite::Row<'_> {
         }
     }
 
-    /// SQLite's truth is a number.
+    /// SQLite's booleans are numbers.
     fn bool(&self, at: usize) -> Decoded<Option<bool>> {
         Ok(self.integer(at)?.map(|number| number != 0))
     }
@@ -76,7 +76,7 @@ fn cell<'a>(row: &'a rusqlite::Row<'_>, at: usize) -> Decoded<ValueRef<'a>> {
     row.get_ref(at).map_err(Unreadable::because)
 }
 
-/// SQLite stores what it is given; that a value is not what was stored is found when it is read.
+/// SQLite stores any value it is given; a wrong type is found only when the value is read.
 fn not(wanted: Type, found: &ValueRef<'_>, at: usize) -> Unreadable {
     Unreadable(format!("value {at} is {}, not {wanted}", found.data_type()))
 }

@@ -1,4 +1,4 @@
-//! The tables, and how an older store becomes a newer one: numbered steps, forward only, one transaction.
+//! The tables, and how an older store becomes a newer one: numbered steps, forward only, in one transaction.
 
 use rusqlite::Connection;
 
@@ -6,7 +6,7 @@ use crate::{Result, StoreError};
 
 use super::failed;
 
-/// "onus" in ASCII, in the database's header: what tells our file from anybody else's.
+/// "onus" in ASCII, in the database's header: distinguishes our files from others.
 pub(super) const APPLICATION_ID: i64 = 0x6f6e_7573;
 
 /// Step n turns schema n into schema n + 1.
@@ -14,7 +14,7 @@ const STEPS: &[&str] = &[include_str!("schema/1-tables.sql"), include_str!("sche
 
 pub(super) const KNOWN: i64 = STEPS.len() as i64;
 
-/// The schema a store has; an error if it is not ours or from the future.
+/// The schema version of a store; an error if it is not ours or newer than we know.
 pub(super) fn version(connection: &Connection, path: &std::path::Path) -> Result<i64> {
     let number = |pragma: &str| {
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(|e| failed(&e, path))
@@ -30,7 +30,7 @@ pub(super) fn version(connection: &Connection, path: &std::path::Path) -> Result
     Ok(found)
 }
 
-/// Takes the steps that are missing. The caller holds the write lock; all or nothing.
+/// Takes the missing steps, all or none. The caller holds the write lock.
 pub(super) fn migrate(connection: &Connection, found: i64) -> rusqlite::Result<()> {
     migrate_to(connection, found, STEPS.len())
 }

@@ -1,21 +1,22 @@
-//! Waiting for what others commit, without asking again and again.
+//! Waits for others' commits without polling.
 //!
-//! **The bell.** A writer opens the file `bell` for writing before it commits and closes it after. Closing is what the
-//! kernel tells those who watch the file (`IN_CLOSE_WRITE`), and it closes the files of a process that is killed in
-//! between: no commit stays untold. Writes to the log itself would be heard *before* the commit can be seen, with the
-//! sync still to come: who looked then would see nothing new and sleep on. A request that is refused never touches the
-//! bell, readers do not, and nobody listens to the lock files, into which refused writers write their pids: a waiter
-//! that tries in vain wakes no other.
+//! **The bell.** A writer opens the file `bell` for writing before it commits and closes it afterwards. The
+//! kernel reports the closing to watchers of the file (`IN_CLOSE_WRITE`), and it closes the files of a
+//! process that is killed in between: every commit is reported. Writes to the log itself would be reported
+//! *before* the commit is visible, with the sync still to come: a watcher that looked then would see nothing
+//! new and go back to sleep. A refused request never touches the bell, nor do readers, and nobody watches the
+//! lock files: a waiter that tries in vain wakes no other.
 //!
-//! **Heard is not seen.** The bell only says when to look. What counts is `PRAGMA data_version` on a connection of the
-//! watch's own, which changes with every commit of any other connection. Whoever waits first empties the bell's events,
-//! then compares the version: a commit before the comparison is seen, one after it rings again.
+//! **The bell is only a hint to look.** What counts is `PRAGMA data_version` on the watch's own connection,
+//! which changes with every commit of any other connection. A waiter first empties the bell's events, then
+//! compares the version: a commit before the comparison is seen, one after it rings again.
 //!
-//! **Where nothing is heard.** No inotify (another system, or the user has no more of them), no bell yet, or a store
-//! that can be read only as it was: then the version, or the files' times, are compared every quarter of a second,
-//! later every second. A watch that hears still looks every [`SILENCE`], for file systems that do not tell.
+//! **Without the bell.** If there is no inotify (on another system, or the user's limit is reached), no bell
+//! yet, or the store can only be read as it was, then the version, or the files' times, are compared every
+//! quarter of a second, later every second. A watch with a bell still looks every [`SILENCE`], for file
+//! systems that report nothing.
 //!
-//! Between two looks a watch holds no lock that anybody could wait for, and no snapshot.
+//! Between two looks a watch holds no snapshot, and no lock that anybody could wait for.
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -33,14 +34,14 @@ use super::open::connect;
 use super::private::open_own;
 use super::{SqliteStore, failed, schema};
 
-/// How long a watch trusts that it would have heard.
+/// How long a watch relies on the bell.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How often a watch that hears nothing looks: soon after something happened, later less often.
+/// How often a watch without a bell looks: soon after something happened, later less often.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a watch is deaf after the bell rang in vain.
+/// How long a watch ignores the bell after it rang in vain.
 const IN_VAIN: Duration = Duration::from_millis(10);
 
 pub(super) const BELL: &str = "bell";
@@ -49,14 +50,14 @@ fn bell_of(store: &Path) -> PathBuf {
     store.with_file_name(BELL)
 }
 
-/// The bell in a writer's hand: it rings when this is dropped, or when the process ends.
+/// The open bell of a writer: it rings when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub(super) struct CommitSignal {
     _open: Option<fs::File>,
 }
 
 impl CommitSignal {
-    /// To be called before the commit. Without a bell the commit is as good: those who wait see it later.
+    /// Must be called before the commit. Without a bell the commit is just as good: waiters see it later.
     pub(super) fn take(store: &Path) -> CommitSignal {
         CommitSignal { _open: open_own(folder_of(store), BELL).ok() }
     }
@@ -69,7 +70,7 @@ enum Sign {
         connection: Connection,
         seen: i64,
     },
-    /// Of a store that is read as it was: its files' lengths and times.
+    /// For a store that is read as it was: its files' lengths and times.
     Files(Times),
 }
 
@@ -84,7 +85,7 @@ pub(super) struct SqliteWatch {
 
 pub(super) fn watch(store: &SqliteStore) -> Result<SqliteWatch> {
     let path = store.path.clone();
-    // Listening comes before the first look at the version.
+    // Listen before the first look at the version.
     let listener = match &store.frozen {
         Some(_) => None,
         None => {
@@ -106,7 +107,7 @@ pub(super) fn watch(store: &SqliteStore) -> Result<SqliteWatch> {
 }
 
 impl SqliteWatch {
-    /// Whether something was committed since this was last asked.
+    /// Whether something was committed since the last call.
     fn has_changed(&mut self) -> Result<bool> {
         let changed = match &mut self.sign {
             Sign::Version { connection, seen } => {
@@ -120,13 +121,13 @@ impl SqliteWatch {
         };
         must_be(&self.path, self.file)?;
         if changed && let Sign::Version { connection, .. } = &self.sign {
-            // Others may have brought it to a schema that this program does not know.
+            // Others may have migrated it to a schema that this program does not know.
             schema::version(connection, &self.path)?;
         }
         Ok(changed)
     }
 
-    /// Attends to the bell: empties it, or looks for one. True: it rang.
+    /// Empties the bell, or looks for one. True: it rang.
     fn listen(&mut self) -> bool {
         match self.listener.as_ref().map_or(Heard::Gone, Listener::empty) {
             Heard::Nothing => false,
@@ -139,7 +140,7 @@ impl SqliteWatch {
         }
     }
 
-    /// How long to sleep if nothing is heard.
+    /// How long to sleep unless the bell rings.
     fn pause(&mut self) -> Duration {
         match self.listener {
             Some(_) => SILENCE,
@@ -161,7 +162,7 @@ impl Watch for SqliteWatch {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if is_heard {
-                // Rung without a commit, or for one that was seen already: however often it rings, that costs little.
+                // Rung without a commit, or for one already seen: however often it rings, that costs little.
                 std::thread::sleep(left.map_or(IN_VAIN, |left| left.min(IN_VAIN)));
             }
             let pause = self.pause();
@@ -183,7 +184,7 @@ impl Watch for SqliteWatch {
                 return Ok(Woken::Other);
             }
             if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(Woken::TimeOver);
+                return Ok(Woken::TimedOut);
             }
         }
     }
@@ -200,7 +201,7 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-/// What hears the bell.
+/// An inotify watch on the bell.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is heard elsewhere"))]
 struct Listener {
@@ -211,7 +212,7 @@ struct Listener {
 enum Heard {
     Nothing,
     Commit,
-    /// There is nothing to hear any more.
+    /// The bell was removed or replaced.
     Gone,
 }
 
@@ -225,7 +226,7 @@ impl Listener {
         Some(Listener { inotify })
     }
 
-    /// Forgets what was heard.
+    /// Discards the events so far.
     fn empty(&self) -> Heard {
         use rustix::fs::inotify::{ReadFlags, Reader};
         let gone = ReadFlags::IGNORED | ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF;

@@ -1,4 +1,4 @@
-//! How a transaction writes, in SQLite's own way.
+//! The writes that SQLite does in its own way.
 
 use rusqlite::params_from_iter;
 
@@ -36,7 +36,15 @@ impl Statements for Session<'_> {
         values: &[Value<'_>],
         visit: &mut dyn FnMut(&dyn Row) -> Result<bool>,
     ) -> Result<()> {
-        self.visit(sql.sqlite, values, visit)
+        let fail = |error: rusqlite::Error| failed(&error, self.path);
+        let mut statement = self.connection.prepare_cached(sql.sqlite).map_err(fail)?;
+        let mut rows = statement.query(params_from_iter(values)).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
+            if !visit(row)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self, sql: Sql<'_>, values: &[Value<'_>]) -> Result<u64> {
@@ -44,7 +52,7 @@ impl Statements for Session<'_> {
         run().map(|rows| rows as u64).map_err(|error| failed(&error, self.path))
     }
 
-    /// Nothing is far away: it is made at once.
+    /// There is no round trip to save: runs at once.
     fn run_later(&mut self, sql: Sql<'_>, values: &[Value<'_>], expect: Expect) -> Result<()> {
         let changed = self.run(sql, values)?;
         match expect {
@@ -54,7 +62,7 @@ impl Statements for Session<'_> {
         }
     }
 
-    /// One writes at a time: what is there has its place.
+    /// There is one writer at a time: no event can be added before an existing one.
     fn settled(&mut self) -> Result<i64> {
         Ok(i64::MAX)
     }
@@ -119,7 +127,7 @@ impl Statements for Session<'_> {
 impl Write for Session<'_> {
     shared_writes!();
 
-    /// `BEGIN IMMEDIATE` has locked every row already.
+    /// `BEGIN IMMEDIATE` has already locked every row.
     fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>> {
         self.task(uid)
     }
@@ -141,18 +149,15 @@ impl Write for Session<'_> {
     }
 
     fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> Result<()> {
-        // No lease follows from what happens to the project itself.
+        // No lease depends on the time of an event of the project itself.
         if event.task.is_some() {
             self.remember_time()?;
         }
         write::append(self, event, texts)
     }
 
-    fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(self, change)
-    }
-
-    /// One prepared statement, run for each: some 4 µs a lease. A single one over a JSON array of them took three times as long.
+    /// One prepared statement, run for each pulse: some 4 µs per lease. A single statement over a JSON array
+    /// of them took three times as long.
     fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> Result<()> {
         self.remember_time()?;
         pulses.iter().try_for_each(|(task, token, pulse)| write::set_pulse(self, *task, *token, pulse, None))

@@ -28,7 +28,7 @@ fn a_follower_skips_no_event_that_is_committed_late() {
         followed.clone()
     };
     let name = |n: u32| uid(n, n).to_string();
-    // Other tests' transactions are at work on the same server: settled comes soon, not at once.
+    // Other tests' transactions are running on the same server: events settle soon, not at once.
     eventually("the first three are settled", || follow(&mut one).len() == 3);
     let (go, worker) = held_open(slow, 1);
     commit(&mut one, |write| append_note(write, uid(2, 2)));
@@ -54,16 +54,16 @@ fn a_watch_tells_of_a_commit_that_comes_after_one_with_a_higher_number() {
     let (go, worker) = held_open(slow, 1);
     commit(&mut one, |write| append_note(write, uid(2, 2)));
     assert_eq!(wait(10_000), Woken::Committed);
-    assert_eq!(wait(100), Woken::TimeOver);
+    assert_eq!(wait(100), Woken::TimedOut);
     go.send(()).unwrap();
     worker.join().unwrap();
     assert_eq!(wait(10_000), Woken::Committed);
-    assert_eq!(wait(100), Woken::TimeOver);
+    assert_eq!(wait(100), Woken::TimedOut);
 }
 
 #[test]
 fn a_watch_hears_at_once_and_survives_the_loss_of_its_connection() {
-    // Nobody else is at work in it: there is nothing that would make it look soon.
+    // Nobody else works in it: nothing makes it look soon.
     let database = Server::shared().database();
     let (mut one, mut two) = two_in(&database);
     let mut watch = one.watch().unwrap();
@@ -95,7 +95,8 @@ fn a_watch_hears_at_once_and_survives_the_loss_of_its_connection() {
     assert_eq!(watch.wait(Some(Instant::now() + WAIT), &also).unwrap(), Woken::Other);
 }
 
-/// Seen is not settled: an older writer that ends without an event must not keep a newer event from who follows.
+/// Seen is not settled: an older writer that ends without an event must not keep a newer event from a
+/// follower.
 #[test]
 fn a_watch_tells_again_when_what_it_saw_is_settled() {
     let (mut one, mut slow) = two_in(&Server::shared().database());
@@ -115,5 +116,5 @@ fn a_watch_tells_again_when_what_it_saw_is_settled() {
     .unwrap_err();
     assert_eq!(wait(10_000), Woken::Committed);
     assert_eq!(look(&mut one, |read| read.events(&query)).len(), 3);
-    assert_eq!(wait(600), Woken::TimeOver);
+    assert_eq!(wait(600), Woken::TimedOut);
 }

@@ -1,4 +1,4 @@
-//! What only a server can get wrong: projects beside one another, roles, the order of events, waiting, a commit whose
+//! What only a server can get wrong: several projects, roles, the order of events, waiting, a commit whose
 //! answer is lost, copies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
@@ -64,7 +64,7 @@ fn a_project_never_sees_anothers_rows() {
         })
     });
     assert_eq!(heads, 2);
-    // Each has its own numbers, and mends only itself.
+    // Each has its own numbers, and repairs only itself.
     assert_eq!(look(&mut two, |read| read.task(uid(2, 2))).unwrap().number.0, 1);
     assert!(one.rebuild(&mut |_| {}).unwrap().changed.is_empty());
     assert!(two.rebuild(&mut |_| {}).unwrap().changed.is_empty());
@@ -133,7 +133,7 @@ fn held_open(mut store: PostgresStore, n: u32) -> (mpsc::Sender<()>, thread::Joi
     let worker = thread::spawn(move || {
         commit(&mut store, |write| {
             append_note(write, uid(n, n))?;
-            // Whatever is asked next, the event is sent before it.
+            // Whatever is queried next, the event is sent before it.
             write.count_events()?;
             written.send(()).unwrap();
             gone.recv().unwrap();
@@ -165,7 +165,8 @@ fn a_lock_is_waited_for_as_long_as_was_said() {
     hasty.write(|write| append_note(write, uid(1, 1))).unwrap();
 }
 
-/// Whatever a database's default is, what is read after a lock was waited for is what the one before has committed.
+/// Whatever a database's default is, what is read after waiting for a lock is what the transaction before has
+/// committed.
 #[test]
 fn another_default_isolation_changes_nothing() {
     let database = Server::shared().database();
@@ -207,7 +208,7 @@ fn another_default_isolation_changes_nothing() {
     assert_eq!(second.join().unwrap(), 3, "it sees what the first has committed");
 }
 
-/// Whoever judged a lease by a row from before a renewal judges again.
+/// A request that judged a lease by a row from before a renewal judges it again.
 #[test]
 fn a_lease_that_was_renewed_meanwhile_is_not_ended_by_what_was_seen_before() {
     let (mut store, _) = two();

@@ -13,7 +13,8 @@ use onus_store::{PostgresStore, Store as _, StoreError};
 
 use super::{WAIT, add};
 
-/// A project with one task, and a connection to it by a proxy that is told what becomes of the next commit.
+/// A project with one task, and a connection to it through a proxy that is told what to do at the next
+/// commit.
 struct Line {
     next: Arc<Mutex<Cut>>,
     proxy: Proxy,
@@ -55,14 +56,14 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
         Ok::<u32, StoreError>(runs)
     };
     assert_eq!(note(&mut store, Cut::Not).unwrap(), 1);
-    // The server has committed: that is found out, and nothing is done again.
+    // The server has committed: the store finds that out, and does nothing again.
     assert_eq!(note(&mut store, Cut::After(pause)).unwrap(), 2);
-    // What a pooler says of a server that it lost tells nothing.
+    // What a pooler says about a server that it lost proves nothing.
     assert_eq!(note(&mut store, Cut::Lost(pause)).unwrap(), 3);
     // The commit never arrived: it is run again.
     assert_eq!(note(&mut store, Cut::Before(Duration::ZERO)).unwrap(), 5);
     assert_eq!(version(&mut direct), 5, "four notes, each once");
-    // Nobody can be asked: that is said.
+    // Nobody can be asked: the error says so.
     proxy.refuses.store(true, Ordering::SeqCst);
     assert!(matches!(note(&mut store, Cut::After(pause)), Err(StoreError::Unknown { .. })));
     proxy.refuses.store(false, Ordering::SeqCst);
@@ -72,7 +73,7 @@ fn a_commit_whose_answer_is_lost_is_applied_once_or_reported() {
     assert_eq!(version(&mut direct), 7);
 }
 
-/// An event of a part that was undone vouches for nothing: what was committed beside it is not done again.
+/// An event of a part that was undone proves nothing: what was committed beside it is not done again.
 #[test]
 fn an_undone_part_of_a_batch_does_not_decide_about_a_lost_commit() {
     let Line { next, mut direct, mut store, .. } = line(WAIT);
@@ -136,11 +137,12 @@ fn what_the_standby_does_not_have_is_not_acknowledged() {
     standby.control(&["-w", "-m", "immediate", "stop"]);
     thread::scope(|scope| {
         let writer = scope.spawn(|| store.write(|write| append_note(write, uid(1, 1))));
-        // Here it is committed, and the session that waits for the standby is ended: its client asks what became of it.
+        // It is committed here, and the session that waits for the standby is ended: its client asks for the
+        // outcome.
         eventually("the commit waits for the standby", || waiting("pg_terminate_backend(pid)") == 1);
         eventually("it can be seen here", || version(&mut direct) == 2);
         eventually("its client waits for the standby", || waiting("pid") == 1 || writer.is_finished());
-        // So does who changes nothing, and tells what it found: as by a key.
+        // So does a transaction that changes nothing but reports what it found, as by a key.
         let finder = scope.spawn(|| direct.write(|write| write.task(uid(1, 1))));
         eventually("who found it waits, too", || waiting("pid") == 2 || finder.is_finished());
         let is_told = writer.is_finished() || finder.is_finished();

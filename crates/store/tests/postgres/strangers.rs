@@ -1,4 +1,5 @@
-//! Roles that may connect and are not the store's: what they can do to its followers and writers, and what is said of it.
+//! Roles that may connect but are not the store's: what they can do to its followers and writers, and how
+//! that is reported.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ fn a_strangers_mark_silences_no_follower() {
     assert_eq!(watch.wait(soon, &[]).unwrap(), onus_store::Woken::Committed);
 }
 
-/// Who can become a role that may write is a writer, however it got there.
+/// A role that can become one that may write is a writer, however it got there.
 #[test]
 fn a_writers_mark_counts_whatever_its_role_is_called() {
     let (database, _) = with_mallory();
@@ -80,7 +81,7 @@ fn a_writers_mark_counts_whatever_its_role_is_called() {
     }
 }
 
-/// That a stranger stops writers cannot be prevented but by who may connect. It is named.
+/// Only the right to connect can prevent a stranger from blocking writers. The stranger is named.
 #[test]
 fn a_session_that_is_in_the_way_is_named() {
     let (database, mut mallory) = with_mallory();
@@ -89,7 +90,8 @@ fn a_session_that_is_in_the_way_is_named() {
     add(&mut store, 1);
     let mut owner = postgres::Client::connect(&database, postgres::NoTls).unwrap();
     let project: uuid::Uuid = look(&mut store, |read| read.project()).uid.0;
-    // The lock that every write shares is found, not known: it is what a write holds beside its mark.
+    // The number of the lock that every write shares is found at run time: it is what a write holds besides
+    // its mark.
     let mut other = PostgresStore::open(&parsed(&database), &name, Duration::from_secs(10)).unwrap();
     let mut keys = Vec::new();
     commit(&mut other, |write| {
@@ -133,7 +135,7 @@ fn a_database_of_our_own_is_closed_to_strangers_and_one_of_others_is_left() {
         store.check().unwrap().into_iter().find(|finding| finding.name == onus_store::ACCESS).unwrap()
     };
     assert!(access(&own).ok);
-    // Somebody opens it again: that is said, with the words that end it, and they do.
+    // Somebody opens it again: that is reported, with the statements that close it, and they do.
     let mut owner = postgres::Client::connect(&own, postgres::NoTls).unwrap();
     owner.batch_execute(&format!("GRANT CONNECT ON DATABASE {} TO PUBLIC", name_of(&own))).unwrap();
     let finding = access(&own);

@@ -1,12 +1,12 @@
-//! What a command for a shell names literally: the files of patches in it, and the files that a few plain words write.
+//! Finds the files that a shell command names literally: those of patches in it, and those that a few plain commands write.
 //!
-//! **Nothing is guessed.** A shell's language is too large to be followed from outside. Only what stands there in so many words counts:
-//! a redirection, or one of a closed list of programs, with a name that no expansion can change. Variables, globs, substitutions
-//! and the programs that a program starts are left alone; what they write is noticed afterwards. From the first thing on that is
+//! **Nothing is guessed.** A shell's language is too large to be interpreted from outside. Only literal names count: the target of
+//! a redirection, or the argument of one of a closed list of programs, which no expansion can change. Variables, globs, substitutions
+//! and the programs that a program starts are ignored; what they write is noticed afterwards. From the first construct that is
 //! not understood (a substitution, a subshell, a function), the rest of the command is not read.
 //!
-//! **Quoted is not named.** What stands between quotes is a part of its word and of nothing else: no text that a command prints,
-//! searches for or writes makes a file of its own.
+//! **Quoted text is not a command.** Quoted text is only a part of its word: no text that a command prints,
+//! searches for or writes names a file.
 
 mod tokens;
 
@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use super::patch;
 use tokens::{Pipeline, Script, Simple, Word};
 
-/// More than anybody types; what is longer is noticed afterwards.
+/// More than anybody types; a longer command is not read, and its changes are noticed afterwards.
 const MAX_COMMAND: usize = 256 << 10;
-/// How many files are named at most.
+/// The most files that are returned.
 const MAX_FILES: usize = 500;
 
-/// The files that a command names, as seen from the folder that it is run in.
+/// The files that a command names, relative to the folder that it is run in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// By patches: they are edits.
+    /// Files of patches, which are edits.
     pub patched: Vec<PathBuf>,
-    /// By words that write them.
+    /// Files that plain commands write.
     pub written: Vec<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ pub fn named(command: &str) -> Named {
     named_in(&Script::read(command))
 }
 
-/// The same for a program that no shell comes between.
+/// Reads the argv of a program that is run without a shell.
 pub fn named_by_argv(argv: &[String]) -> Named {
     named_in(&Script::of_argv(argv))
 }
@@ -58,7 +58,7 @@ fn named_in(script: &Script) -> Named {
 
 struct Reader {
     found: Named,
-    /// The folder that the command has changed to; None: that cannot be told.
+    /// The current folder of the command; None if it is unknown.
     base: Option<PathBuf>,
 }
 
@@ -97,7 +97,7 @@ impl Reader {
         }
     }
 
-    /// Where a path leads from the folder that all began in.
+    /// A path relative to the folder that the command began in.
     fn seen(&self, path: &Path) -> Option<PathBuf> {
         match &self.base {
             Some(base) => Some(base.join(path)),
@@ -111,15 +111,14 @@ impl Reader {
         }
     }
 
-    /// The closed list.
+    /// Reads one of the known programs.
     fn program(&mut self, words: &[Word]) {
         let Some((name, arguments)) = words.split_first() else { return };
         if !name.is_literal {
             return;
         }
         match name.text.as_str() {
-            "tee" => operands(arguments, "").files.into_iter().for_each(|word| self.written(word)),
-            "rm" => operands(arguments, "").files.into_iter().for_each(|word| self.written(word)),
+            "tee" | "rm" => operands(arguments, "").files.into_iter().for_each(|word| self.written(word)),
             "sed" => self.sed(arguments),
             "mv" | "cp" => self.moved(arguments, name.text == "mv"),
             "git" => self.git(arguments),
@@ -127,11 +126,11 @@ impl Reader {
         }
     }
 
-    /// `sed -i`: all but its script.
+    /// `sed -i` writes all operands but its script.
     fn sed(&mut self, arguments: &[Word]) {
         let is_in_place = |word: &Word| {
             let short = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-            // Flags without an argument may stand before it in one word.
+            // Flags without an argument may precede it in one word.
             let flags = short.map(|flags| flags.trim_start_matches(['n', 'r', 'E', 's', 'u', 'z']));
             flags.is_some_and(|flags| flags.starts_with('i')) || word.text.starts_with("--in-place")
         };
@@ -145,12 +144,12 @@ impl Reader {
                 || word.text.starts_with("--expression")
                 || word.text.starts_with("--file")
         });
-        // Some versions want a suffix of its own word after `-i`, often an empty one.
+        // Some versions take a suffix as a separate word after `-i`, often an empty one.
         let files = options.files.into_iter().filter(|word| !word.text.is_empty());
         files.skip(usize::from(!has_script)).for_each(|word| self.written(word));
     }
 
-    /// The target, as a file or as the folder that it may be; and what is moved away.
+    /// `mv` and `cp` write the target, which may be a file or a folder; `mv` also removes its sources.
     fn moved(&mut self, arguments: &[Word], is_gone: bool) {
         let Operands { flags, mut files, values } = operands(arguments, "tS");
         let into = flags.iter().find_map(|word| {
@@ -200,7 +199,7 @@ impl Reader {
         };
         let files: Vec<&Word> = match (verb.text.as_str(), behind) {
             ("checkout", Some(paths)) => paths.iter().collect(),
-            // Only what is staged changes, unless both are asked for.
+            // Without --worktree, --staged changes only the index.
             ("restore", _) if is_flag("-S", "--staged") && !is_flag("-W", "--worktree") => return,
             ("restore", Some(paths)) => paths.iter().collect(),
             ("restore", None) => operands(rest, "s").files,
@@ -211,7 +210,7 @@ impl Reader {
         self.base = outer;
     }
 
-    /// Where the commands that follow are run.
+    /// Follows a change of folder for the commands after it.
     fn follow(&mut self, words: &[Word], is_followed: bool) {
         let moves = |word: &&Word| matches!(word.text.as_str(), "cd" | "pushd" | "popd");
         let Some(word) = words.first().filter(moves) else { return };
@@ -228,7 +227,7 @@ fn is_folder(word: &Word) -> bool {
     word.is_literal && !word.text.is_empty() && word.text != "-"
 }
 
-/// The words from the program's name on: not what is assigned for it, nor the words that hold a command together.
+/// The words from the program's name on, without assignments and keywords before it.
 fn program(words: &[Word]) -> &[Word] {
     let is_before = |word: &Word| {
         let name = word.text.split('=').next().unwrap_or_default();
@@ -245,7 +244,7 @@ fn program(words: &[Word]) -> &[Word] {
     &words[before..]
 }
 
-/// The arguments of a program, apart.
+/// The arguments of a program, by kind.
 struct Operands<'a> {
     flags: Vec<&'a Word>,
     /// Arguments of flags, by the flag's name.
@@ -253,7 +252,7 @@ struct Operands<'a> {
     files: Vec<&'a Word>,
 }
 
-/// `with_value`: the short flags whose argument is the next word, if it is not in the same one.
+/// Splits arguments by kind. `with_value`: the short flags whose argument is the next word, if it is not in the same one.
 fn operands<'a>(arguments: &'a [Word], with_value: &str) -> Operands<'a> {
     const LONG: [&str; 6] = ["expression", "file", "line-length", "target-directory", "suffix", "source"];
     let mut found = Operands { flags: Vec::new(), values: Vec::new(), files: Vec::new() };
@@ -271,7 +270,7 @@ fn operands<'a>(arguments: &'a [Word], with_value: &str) -> Operands<'a> {
         found.flags.push(word);
         let name = match text.strip_prefix("--") {
             Some(long) => Some(long.to_owned()).filter(|long| LONG.contains(&long.as_str())),
-            // The last of several flags in one word takes it.
+            // Of several flags in one word, the last takes the argument.
             None => text.chars().last().filter(|flag| with_value.contains(*flag)).map(String::from),
         };
         if let Some(name) = name {

@@ -105,7 +105,7 @@ fn patches_in_a_command_are_edits() {
         patched(&format!("cd src && apply_patch <<'EOF'\n{patch}\nEOF")),
         ["src/f.txt", "src/new dir/g.txt"]
     );
-    // Text that is only printed is no patch, and what is expanded is not known.
+    // Text that is only printed is not a patch, and an expanded name is unknown.
     assert!(patched(&format!("cat <<'EOF'\n{patch}\nEOF")).is_empty());
     assert!(patched(&format!("echo '{patch}'")).is_empty());
     assert!(patched("apply_patch <<EOF\n*** Add File: $NAME\nEOF").is_empty());

@@ -1,4 +1,4 @@
-//! A command for a shell, taken apart into words, redirections and pipelines, as far as it is understood.
+//! Splits a shell command into words, redirections and pipelines, as far as it is understood.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Whether no expansion can make it another.
+    /// Whether no expansion can change it.
     pub(super) is_literal: bool,
-    /// Whether all of it stands there without quotes.
+    /// Whether no part of it is quoted.
     is_bare: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     /// The targets of redirections.
     pub(super) targets: Vec<Word>,
-    /// Here-documents: the text, and whether it is taken as it is.
+    /// Here-documents: the text, and whether it is taken literally.
     pub(super) texts: Vec<(String, bool)>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Simple {
 #[derive(Clone, Debug)]
 pub(super) struct Pipeline {
     pub(super) commands: Range<usize>,
-    /// Whether the next one is run in the same shell, after this one.
+    /// Whether the next one runs in the same shell, after this one.
     pub(super) is_followed: bool,
 }
 
@@ -50,7 +50,7 @@ enum Token {
     Output,
     /// From a file, or from a word.
     Input,
-    /// From the lines that follow.
+    /// From the lines that follow: a here-document.
     Text {
         strips_tabs: bool,
     },
@@ -100,12 +100,12 @@ impl Script {
                 (Token::Input, Some(_)) => {}
                 (Token::Text { strips_tabs }, Some(word)) => {
                     let place = (script.commands.len(), simple.texts.len());
-                    // With a quoted mark the text is taken as it is.
+                    // With a quoted mark the text is taken literally.
                     simple.texts.push((String::new(), !word.is_bare));
                     awaited.push(Awaited { mark: word.text, strips_tabs: *strips_tabs, place });
                 }
                 (Token::Word(word), _) => {
-                    // Inside, other rules hold.
+                    // Other rules apply inside these.
                     if simple.words.is_empty()
                         && matches!(word.text.as_str(), "[[" | "function" | "case" | "select" | "coproc")
                     {
@@ -142,7 +142,7 @@ impl Script {
         }
     }
 
-    /// What was understood before the end counts; of a program whose arguments are not all known, only where its output goes.
+    /// Keeps what was understood; of a program whose arguments are not all known, only where its output goes.
     fn finish(mut self, mut simple: Simple, begin: usize, is_whole: bool) -> Script {
         if !is_whole {
             simple.words.clear();
@@ -286,7 +286,7 @@ impl Scanner<'_> {
         if is_descriptor { self.redirection() } else { Token::Word(word) }
     }
 
-    /// Between double quotes. False: it is not understood.
+    /// Reads text between double quotes. False if it is not understood.
     fn quoted(&mut self, word: &mut Word) -> bool {
         while let Some(c) = self.rest.chars().next() {
             self.rest = &self.rest[c.len_utf8()..];
@@ -312,7 +312,7 @@ impl Scanner<'_> {
         false
     }
 
-    /// After a `$`. False: it is not understood.
+    /// Reads a variable after a `$`. False if it is not understood.
     fn variable(&mut self, word: &mut Word) -> bool {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let name = match self.rest.strip_prefix('{') {
@@ -335,7 +335,7 @@ impl Scanner<'_> {
             }
         };
         word.text.push('$');
-        // A `$` alone is one.
+        // A `$` alone is literal.
         if !name.is_empty() {
             word.text.push_str(name);
             word.is_literal = false;
@@ -343,7 +343,7 @@ impl Scanner<'_> {
         true
     }
 
-    /// The lines up to a mark.
+    /// Reads the lines up to a mark.
     fn text(&mut self, mark: &str, strips_tabs: bool) -> String {
         let from = self.rest;
         let mut length = 0;

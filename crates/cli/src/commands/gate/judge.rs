@@ -1,4 +1,4 @@
-//! What a judge says of a gate.
+//! `gate pass` and `gate fail`: a judge's verdict on a gate.
 
 use onus_core::command::Command;
 use onus_core::gate::{Stage, Verdict};
@@ -32,7 +32,7 @@ fn judge(
     let task = engine.landable(identity.as_ref(), task.as_ref())?.value;
     let workplace = context.host.workplace(&task.view);
     let gate = gate_of(context, &task.view, &workplace, &gate)?;
-    // Before work there is nothing to judge but the task.
+    // Before work begins there are no files to judge, only the task.
     let tree = if gate.stage == Stage::Before { None } else { workplace.tree()? };
     let judged = Judged { gate: &gate, verdict, tree, run: None, flaky: false, message };
     let command = Command::OnTask {

@@ -1,4 +1,4 @@
-//! Gates, listed: of the project, of a task, and one of a task with its history.
+//! Lists the gates of the project or of a task, and shows one gate of a task with its history.
 
 use onus_core::gate::{Demand, Gate, Stage, Verdict};
 use onus_core::ids::TaskRef;
@@ -48,7 +48,7 @@ fn headline(context: &Context, gate: &Gate) -> String {
     format!("{} ({}, {}){title}", context.out.bold(gate.key.as_str()), gate.kind, gate.stage)
 }
 
-/// Which tasks it is for, and who passes it.
+/// Which tasks a gate is for, and who may pass it.
 fn about(gate: &Gate) -> Vec<String> {
     let mut lines = Vec::new();
     let applies = &gate.applies;
@@ -69,7 +69,7 @@ fn about(gate: &Gate) -> Vec<String> {
     lines
 }
 
-/// What a task must pass at each stage. What a landing asks for is known when it lands, on the merged result.
+/// What a task must pass at each stage. What a landing demands is only known when it lands, on the merged result.
 fn demands(
     context: &Context,
     task: &Landable,
@@ -142,7 +142,7 @@ pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
             "gate": view::gate(&gate),
             "asked": demand.asked(&task.task.facts).any(|asked| asked.key == gate.key),
             "passed": standing.why.is_none(),
-            "why": standing.why.map(view::why_word),
+            "why": standing.why,
             "judgements": history.iter().map(|row| view::judgement(row)).collect::<Vec<_>>(),
         });
         out.document(document, &found.notices);

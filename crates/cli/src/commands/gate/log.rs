@@ -1,4 +1,4 @@
-//! What a gate wrote.
+//! Prints the output that a gate's run left.
 
 use onus_core::refusal::{Code, Refusal, Step};
 use serde_json::json;

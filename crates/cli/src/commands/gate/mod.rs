@@ -5,6 +5,7 @@ mod run;
 mod view;
 
 pub(crate) use run::outcome;
+pub(super) use view::gate as document;
 
 use clap::Subcommand;
 use onus_core::gate::{Gate, Stage};
@@ -12,12 +13,12 @@ use onus_core::ids::TaskRef;
 use onus_core::refusal::{Refusal, Step};
 use onus_host::gates::{Workplace, unknown_gate};
 
-use crate::args::{ForceArgs, Key};
+use crate::args::{ForceArgs, Key, within};
 use crate::context::Context;
 
-/// Checks that tasks must pass: run them, judge them, see how they stand
+/// Run, judge and list the checks that tasks must pass
 ///
-/// A project defines its gates in onus.toml, as `[[gate]]`. A gate is a command, a person's word or a review; it is asked for before a
+/// A project defines its gates in onus.toml, as `[[gate]]`. A gate is a command, a person's approval or a review; it is required before a
 /// task is claimed (before), when it is done or submitted (done), or when it lands (land). A verdict holds for exactly
 /// the files that were judged: when they change, the gate must pass again; the same files under another commit have passed.
 #[derive(clap::Args, Debug)]
@@ -28,12 +29,12 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// What the project defines, or what a task must pass and how that stands
+    /// List the project's gates, or those that a task must pass and whether it has
     List(List),
     /// Run a task's gates that have not passed yet, where its work is
     ///
     /// Output is shown as it comes and kept (gate log). A gate ends with everything that it started, at its time limit at the
-    /// latest. Exit 6 if one fails. While they run your lease is renewed.
+    /// latest. Exits with 6 if one fails. Your lease is renewed while they run.
     Run(Run),
     /// Pass a manual gate or a review
     ///
@@ -41,9 +42,9 @@ enum Action {
     Pass(Pass),
     /// Fail a manual gate or a review, and say why
     Fail(Fail),
-    /// One gate of a task: how it is defined, and what it came to each time
+    /// Show one gate of a task: its definition, and every result
     Show(Named),
-    /// What a gate wrote when it was run last
+    /// Show what a gate wrote when it last ran
     Log(Log),
 }
 
@@ -63,14 +64,14 @@ struct Run {
     /// keys: all that have not passed yet
     #[arg(value_name = "[ID] GATE")]
     words: Vec<String>,
-    /// Run all gates of the stage, those that have passed too, several at once
+    /// Run all gates of the stage, including those that have passed, several at once
     #[arg(long)]
     all: bool,
-    /// Which ones; default: done
+    /// The stage whose gates are run; default: done
     #[arg(long, value_name = "STAGE", value_parser = crate::args::parse::<Stage>)]
     stage: Option<Stage>,
     /// With --all: how many run at once; default: as many as there are processors
-    #[arg(long, value_name = "N", requires = "all", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", requires = "all", value_parser = within(1_u16, 64))]
     jobs: Option<u16>,
 }
 
@@ -131,18 +132,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     }
 }
 
-/// A gate's definition, for programs.
-pub(super) fn document(gate: &Gate) -> serde_json::Value {
-    view::gate(gate)
-}
-
-/// The same for people, in one line.
+/// A gate's definition for people, in one line.
 pub(super) fn in_short(gate: &Gate) -> String {
     let command = gate.command.as_ref().map(|command| format!(": {}", view::command_line(command)));
     format!("{}, {}{}", gate.kind, gate.stage, command.unwrap_or_default())
 }
 
-/// `[ID] WORD…`: a word that is a gate's key is one. Nobody can mean a task by it.
+/// Splits `[ID] GATE…`. A first word that is the key of a gate is taken as one, never as a task.
 fn task_and_rest(
     context: &Context,
     mut words: Vec<String>,
@@ -155,7 +151,7 @@ fn task_and_rest(
     Ok((context.host.target_or_here(task)?, words))
 }
 
-/// `[ID] GATE`. A lone word is the gate, even if the project does not know it.
+/// Splits `[ID] GATE`. A lone word is the gate, even if the project does not define it.
 fn task_and_key(context: &Context, named: Named) -> Result<(Option<TaskRef>, String), Refusal> {
     let (task, key) = match <[String; 2]>::try_from(named.words) {
         Ok([task, key]) => (Some(task.parse()?), Some(key)),
@@ -166,7 +162,7 @@ fn task_and_key(context: &Context, named: Named) -> Result<(Option<TaskRef>, Str
     Ok((context.host.target_or_here(task)?, key.ok_or_else(wrong)?))
 }
 
-/// A gate of a task, as it is defined where its work is, or in its target if it is asked for there.
+/// A gate of a task, as defined where the task's work is or, for a gate that landing demands, in its target.
 fn gate_of(
     context: &Context,
     task: &onus_engine::TaskView,

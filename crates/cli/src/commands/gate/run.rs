@@ -1,18 +1,17 @@
-//! Gates of a task, run.
+//! Runs the gates of a task.
 
 use onus_core::decide::failed_step;
 use onus_core::gate::{Gate, GateKey, Run, Verdict};
 use onus_core::refusal::{Code, Refusal};
 use onus_core::time::Span;
-use onus_dispatch::Interrupts;
-use onus_host::gates::{Came, Live, Round, Wanted};
+
+use onus_host::gates::{GateOutcome, Live, Round, Wanted};
 use onus_store::Access;
 use serde_json::{Value, json};
 
 use super::task_and_rest;
 use crate::context::Context;
 use crate::output::{note, refuse};
-use crate::wording;
 
 pub(super) fn run(context: &Context, args: super::Run) -> super::super::ExitCode {
     let (task, named) = task_and_rest(context, args.words)?;
@@ -35,29 +34,26 @@ pub(super) fn run(context: &Context, args: super::Run) -> super::super::ExitCode
             Live::Plain
         }
     };
-    // From here on, whoever interrupts us is heard when nothing is left running.
-    let held = Interrupts::hold();
-    let interrupts = held
-        .map_err(|error| Refusal::new(Code::Unexpected, format!("signals cannot be held back: {error}")))?;
-    let told = |came: &Came| note(&format!("onus: {}", words(came)));
+    let interrupts = super::super::hold_interrupts()?;
+    let told = |came: &GateOutcome| note(&format!("onus: {}", words(came)));
     let came = context.host.run_round(&identity, &round, jobs, &live, Some(&interrupts), &told);
     let signal = interrupts.signal();
     drop(interrupts);
     let code = report(context, &round, &came)?;
-    // One that came too late to stop a gate changes nothing.
+    // A signal that came too late to stop a gate changes nothing.
     let is_stopped =
         came.iter().any(|came| came.result.as_ref().is_err_and(|refusal| refusal.code != Code::Gate));
     Ok(signal.filter(|_| is_stopped).map_or(code, super::super::by_signal))
 }
 
-fn words(came: &Came) -> String {
+fn words(came: &GateOutcome) -> String {
     match &came.result {
         Ok((verdict, run)) => outcome(&came.gate.key, *verdict, run),
         Err(refusal) => refusal.message.clone(),
     }
 }
 
-/// What a gate came to, in one line.
+/// The result of a gate's run, in one line.
 pub(crate) fn outcome(key: &GateKey, verdict: Verdict, run: &Run) -> String {
     let how = match (run.timed_out, run.exit) {
         (true, _) => " (out of time)".to_owned(),
@@ -70,7 +66,7 @@ pub(crate) fn outcome(key: &GateKey, verdict: Verdict, run: &Run) -> String {
     format!("gate {key} {verdict}{how} after {}", Span::from_ms(run.duration_ms))
 }
 
-fn document(came: &Came) -> Value {
+fn document(came: &GateOutcome) -> Value {
     match &came.result {
         Ok((verdict, run)) => json!({
             "key": came.gate.key, "verdict": verdict, "exit": run.exit, "timed_out": run.timed_out,
@@ -83,12 +79,12 @@ fn document(came: &Came) -> Value {
     }
 }
 
-fn report(context: &Context, round: &Round, came: &[Came]) -> super::super::ExitCode {
+fn report(context: &Context, round: &Round, came: &[GateOutcome]) -> super::super::ExitCode {
     let id = &round.task.view.id;
-    let failed: Vec<&Came> =
+    let failed: Vec<&GateOutcome> =
         came.iter().filter(|came| !matches!(came.result, Ok((Verdict::Passed, _)))).collect();
     let refusal = failed.iter().find_map(|came| came.result.as_ref().err());
-    // What was refused for a reason of its own is the answer; a verdict is one of the gates'.
+    // A refusal comes before a failed verdict: it says why a gate was not run at all.
     let refusal = refusal.cloned().or_else(|| {
         let keys: Vec<&str> = failed.iter().map(|came| came.gate.key.as_str()).collect();
         let plural = if keys.len() == 1 { "gate" } else { "gates" };
@@ -97,18 +93,14 @@ fn report(context: &Context, round: &Round, came: &[Came]) -> super::super::Exit
         first.map(|step| Refusal::new(Code::Gate, message).task(id).next(step))
     });
     if context.out.json {
-        let mut value = json!({
+        let value = json!({
             "task": id,
             "tree": round.demand.tree,
             "passed": failed.is_empty(),
             "gates": came.iter().map(document).collect::<Vec<_>>(),
             "for_judges": round.for_judges.iter().map(|gate| &gate.key).collect::<Vec<_>>(),
         });
-        if let Some(refusal) = &refusal {
-            value["error"] = json!(wording::refusal(refusal));
-        }
-        context.out.document(value, &[]);
-        return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
+        return Ok(context.out.report(value, refusal.as_ref()));
     }
     if let Some(refusal) = refusal {
         return Ok(refuse(false, &refusal));
@@ -121,7 +113,7 @@ fn report(context: &Context, round: &Round, came: &[Came]) -> super::super::Exit
     context.out.line(&said);
     if !round.for_judges.is_empty() {
         let keys: Vec<&str> = round.for_judges.iter().map(|gate| gate.key.as_str()).collect();
-        context.out.line(&format!("  still to be passed by a judge: {}", keys.join(", ")));
+        context.out.line(&format!("  still needed: {}", keys.join(", ")));
     }
     Ok(0)
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::output::escape_line;
 
-/// A definition.
-pub(super) fn gate(gate: &Gate) -> Value {
+/// A gate's definition.
+pub(in crate::commands) fn gate(gate: &Gate) -> Value {
     let globs = |scope: &Scope| scope.globs().iter().map(ToString::to_string).collect::<Vec<_>>();
     let command = gate.command.as_ref().map(|command| {
         json!({
@@ -33,7 +33,7 @@ pub(super) fn gate(gate: &Gate) -> Value {
     })
 }
 
-/// What a gate came to once.
+/// One judgement of a gate.
 pub(super) fn judgement(row: &JudgementRow) -> Value {
     let judgement = &row.judgement;
     json!({
@@ -48,7 +48,7 @@ pub(super) fn judgement(row: &JudgementRow) -> Value {
     })
 }
 
-/// How a gate of a task stands.
+/// Whether a task has passed a gate, or why not.
 pub(super) struct Standing<'a> {
     pub(super) gate: &'a Gate,
     pub(super) why: Option<Why>,
@@ -59,7 +59,7 @@ impl<'a> Standing<'a> {
     pub(super) fn of(demand: &Demand, gate: &'a Gate, judged: &'a [JudgementRow]) -> Standing<'a> {
         let last = judged.iter().find(|row| row.judgement.gate == gate.key);
         let standing = Standing { gate, why: demand.standing(gate, judged), last };
-        // What passed on the work alone says nothing once the merged result has failed.
+        // A pass on the work alone no longer counts once the merged result has failed.
         let failed_since =
             standing.is_run_at_landing() && last.is_some_and(|row| row.verdict == Verdict::Failed);
         let why = standing.why.or(failed_since.then_some(Why::Failed));
@@ -73,7 +73,7 @@ impl<'a> Standing<'a> {
             "kind": self.gate.kind,
             "stage": self.gate.stage,
             "passed": self.why.is_none(),
-            "why": self.why.map(why_word),
+            "why": self.why,
             "last": self.last.map(judgement),
         })
     }
@@ -82,12 +82,12 @@ impl<'a> Standing<'a> {
         self.gate.stage == Stage::Land && self.gate.kind.is_run()
     }
 
-    /// Whether somebody has to do something about it now, if it is not passed.
+    /// Whether a gate that has not passed needs somebody's attention now.
     pub(super) fn is_due(&self) -> bool {
         !self.is_run_at_landing() || self.last.is_some_and(|row| row.verdict == Verdict::Failed)
     }
 
-    /// For people, after the gate's name.
+    /// The text for people, after the gate's name.
     pub(super) fn words(&self) -> String {
         if self.is_run_at_landing() && self.why.is_some() {
             return self.words_of_landing();
@@ -109,7 +109,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Of a gate that landing runs: what it came to belongs to a merged result, never to the work alone.
+    /// The text for a gate that landing runs: its result is about a merged result, never about the work alone.
     fn words_of_landing(&self) -> String {
         match self.last {
             Some(row) => {
@@ -121,16 +121,7 @@ impl<'a> Standing<'a> {
     }
 }
 
-pub(super) fn why_word(why: Why) -> &'static str {
-    match why {
-        Why::NotJudged => "not_judged",
-        Why::Stale => "stale",
-        Why::Failed => "failed",
-        Why::Unknown => "unknown",
-    }
-}
-
-/// Who judged it and how, in a few words.
+/// When it was judged, by whom and how, in a few words.
 pub(super) fn outcome(row: &JudgementRow) -> String {
     let ago = crate::render::age(&rfc3339(row.at_ms));
     let how = match &row.judgement.run {
@@ -149,7 +140,7 @@ pub(super) fn outcome(row: &JudgementRow) -> String {
     format!("{ago} ago, by {}{how}{flaky}", row.actor)
 }
 
-/// What is run, word by word.
+/// The command that is run, as a list of its words.
 pub(super) fn command_line(command: &GateCommand) -> String {
     escape_line(&json!(command.argv).to_string())
 }

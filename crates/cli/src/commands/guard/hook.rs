@@ -1,12 +1,12 @@
-//! One of git's hooks, answered. The rule is the one that agents' edits are judged by (`onus_engine`'s guard); here is only what git
-//! says of the commit, and who makes it.
+//! Answers git's hooks. The rule is the one that judges agents' edits (`onus_engine`'s guard); this module only finds out what git is
+//! about to commit, and who commits it.
 //!
-//! **Nothing that fails here fails a commit**, except a refusal of what an agent commits. A store that is missing, broken or busy,
-//! an agent that cannot be told from another, a git that is too slow: the commit passes, and that is said, the same trouble once.
+//! **Only a refusal fails a commit.** If the store is missing, broken or busy, the agent cannot be identified, or git is too slow, the
+//! commit passes unchecked, and a message says so once for the same cause.
 //!
-//! **Which hooks git runs:** `commit` runs pre-commit, commit-msg and post-commit; a merge that makes a commit pre-merge-commit and
-//! commit-msg; cherry-pick and rebase prepare-commit-msg, which `commit` runs as well, and post-commit. `revert`, `am` and
-//! `rebase --apply` ask nobody in time: what they bring is looked at when it is there, and told. What is pushed is judged again.
+//! **Which hooks git runs:** `commit` and a merge that makes a commit run commit-msg, where they are judged; `commit` also runs
+//! post-commit. Cherry-pick and rebase run prepare-commit-msg (so does `commit`) and post-commit. `revert`, `am` and
+//! `rebase --apply` run no hook in time: post-commit warns about what they brought, and pre-push judges all commits again.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_core::command::{Command, Committed, Guard};
-use onus_core::commit::{CommitId, Extent, resolved_by};
+use onus_core::commit::{Extent, resolved_by};
 use onus_core::decide::MAX_GLOBS;
 use onus_core::policy::GuardPeople;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
-use onus_engine::{CommitLease, Engine, Files, Identity, Pushed, Request};
+use onus_engine::{AnyEngine, CommitLease, Files, Identity, Pushed, Request};
 use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
 use onus_repo::landing::{Forward, Lander};
-use onus_repo::{GitError, Place, Staging, add_trailers, head_commit, pushed, read_small};
-use onus_store::{Access, AnyStore};
+use onus_repo::{GitError, Place, Staging, add_trailers, describe, named_by, pushed, read_small};
+use onus_store::Access;
 
 use super::conversation;
 use crate::commands::hook::{is_answer, is_unwritable, refused, told};
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The most that git tells a hook about a push.
 const MAX_INPUT: u64 = 1024 * 1024;
 
-/// The trailers of the commit that is being made, in its worktree's git directory: written when it was judged.
+/// Marks, in the worktree's git directory, that the commit being made was judged.
 const JUDGED: &str = "onus-commit";
 
 /// What was wrong last, in the common directory: said once.
@@ -72,10 +72,10 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
         checkout: host.checkout(&host_root(&place)),
         is_asked: Cell::new(false),
     };
+    let message = args.first().map(Path::new);
     let outcome = match hook {
-        Hook::PreCommit | Hook::PreMergeCommit => call.judge(),
-        Hook::PrepareCommitMsg => call.judge_picked(args.first().map(PathBuf::from).as_deref()),
-        Hook::CommitMsg => call.name_tasks(args.first().map(PathBuf::from).as_deref()),
+        Hook::PrepareCommitMsg => call.judge_picked(message),
+        Hook::CommitMsg => call.judge_and_name(message),
         Hook::PostCommit => call.record(),
         Hook::PostMerge => call.recognise(),
         Hook::PrePush => call.judge_push(&input),
@@ -157,7 +157,7 @@ struct GitHook<'a> {
 }
 
 impl GitHook<'_> {
-    fn engine(&self) -> Result<Engine<AnyStore>, Refusal> {
+    fn engine(&self) -> Result<AnyEngine, Refusal> {
         self.is_asked.set(true);
         let wait = self.host.config.store_wait().min(PATIENCE);
         match self.host.engine_within(Access::Write, wait) {
@@ -166,29 +166,36 @@ impl GitHook<'_> {
         }
     }
 
-    /// The store, opened while git is asked: whoever commits waits for the longer of both.
-    fn engine_while<T: Send>(
-        &self,
-        ask: impl FnOnce() -> Result<T, GitError> + Send,
-    ) -> Result<(T, Engine<AnyStore>), Stop> {
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(ask);
-            let engine = self.engine();
-            let answer = asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok((answer?, engine?))
-        })
+    fn staging(&self) -> Staging<'_> {
+        Staging::of(self.place, &|name| std::env::var_os(name))
     }
 
-    /// A commit is about to be made.
-    fn judge(&self) -> Result<(), Stop> {
-        let staging = Staging::of(self.place, &|name| std::env::var_os(name));
-        let (staged, mut engine) = self.engine_while(|| staging.changes())?;
-        let Some(identity) = self.host.committer(&mut engine)? else {
-            self.judged(&[]);
+    /// A commit is about to be made: judges it, and names the tasks that it belongs to in its message.
+    fn judge_and_name(&self, message: Option<&Path>) -> Result<(), Stop> {
+        let staging = self.staging().with_kept_index();
+        let judged = self.judge(&staging, &[]);
+        staging.forget_kept_index();
+        let trailers = self.trailers(&judged?);
+        let Some(message) = message.filter(|_| !trailers.is_empty()) else { return Ok(()) };
+        let message = std::path::absolute(message).unwrap_or_else(|_| message.to_owned());
+        if staging.is_untouched_template(&message) {
             return Ok(());
+        }
+        Ok(add_trailers(self.place, &message, &trailers)?)
+    }
+
+    /// Judges what is about to be committed, except what was judged before, and returns the leases under which it is done.
+    fn judge(&self, staging: &Staging<'_>, before: &[String]) -> Result<Vec<CommitLease>, Stop> {
+        // Whoever commits waits for the longer of both, git and the store.
+        let listing = staging.list()?;
+        let mut engine = self.engine()?;
+        let Some(identity) = self.host.committer(&mut engine)? else {
+            self.mark_judged();
+            return Ok(Vec::new());
         };
-        let names: Vec<String> =
-            staged.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
+        let staged = listing.staged()?;
+        let is_judged = |path: &String| !before.contains(path) && Glob::literal(path).is_ok();
+        let names: Vec<String> = staged.paths.into_iter().filter(is_judged).collect();
         let mut leases = self.leases(&mut engine, &identity, &names)?;
         if identity.actor.is_person() {
             self.warn_person(&mut engine, &identity, &names)?;
@@ -196,40 +203,50 @@ impl GitHook<'_> {
             let counted = leases.iter().find(|lease| lease.counts());
             let tally = counted.map(|lease| staging.tally(&lease.commits)).transpose()?;
             let extent = Extent { removed: staged.removed, tally };
-            self.guard(&mut engine, &identity, &names, extent, &leases)?;
+            // A merge may resolve the conflict that somebody is to be told of: post-commit tells what is left of it.
+            let is_heard = staging.merged.is_empty();
+            // A merge or a moved commit may bring in what the task is counted by, and change nothing else.
+            let is_moved = !is_heard || !before.is_empty();
+            if !names.is_empty() || (is_moved && !leases.is_empty()) {
+                self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)?;
+            }
             if leases.is_empty() {
                 leases = self.leases(&mut engine, &identity, &names)?;
             }
         }
-        self.judged(&leases);
+        self.mark_judged();
         // The process ends with this answer: see `Context::run_with` for what that gains.
         std::mem::forget(engine);
-        Ok(())
+        Ok(leases)
     }
 
     /// A commit is about to be picked from elsewhere, by `cherry-pick` or in a rebase. What its maker moves to another base was judged
-    /// when it was made.
+    /// when it was made, except for what is counted; what is staged beside it, where the rebase stopped, was not.
     fn judge_picked(&self, message: Option<&Path>) -> Result<(), Stop> {
         let Some(git_dir) = &self.place.git_dir else { return Ok(()) };
-        let picked = read_small(&git_dir.join("CHERRY_PICK_HEAD")).ok();
-        let Some(picked) = picked.and_then(|hash| hash.trim().parse::<CommitId>().ok()) else {
+        let picked = named_by(self.place, "CHERRY_PICK_HEAD");
+        if !git_dir.join("rebase-merge").is_dir() {
+            return picked.map_or(Ok(()), |_| self.judge_and_name(message));
+        }
+        let Some(moved) = picked.clone().or_else(|| named_by(self.place, "REBASE_HEAD")) else {
             return Ok(());
         };
-        if !git_dir.join("rebase-merge").is_dir() {
-            self.judge()?;
-            return self.name_tasks(message);
-        }
         let mut engine = self.engine()?;
-        match self.host.committer(&mut engine)? {
-            Some(identity) if engine.has_made((&identity.actor, &identity.instance), &picked)? => Ok(()),
-            Some(_) => self.judge(),
-            None => Ok(()),
-        }
+        let Some(identity) = self.host.committer(&mut engine)? else { return Ok(()) };
+        let is_own = engine.has_made((&identity.actor, &identity.instance), &moved)?;
+        drop(engine);
+        // Where a rebase stopped to have a commit edited, HEAD is that commit, and all that is staged is new.
+        let is_edited = picked.is_none() && git_dir.join("rebase-merge").join("amend").is_file();
+        let before = match is_own && !is_edited {
+            true => describe(self.place, moved.as_str())?.made()?.paths,
+            false => Vec::new(),
+        };
+        self.judge(&self.staging(), &before).map(drop)
     }
 
     fn leases(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         identity: &Identity,
         names: &[String],
     ) -> Result<Vec<CommitLease>, Refusal> {
@@ -239,10 +256,10 @@ impl GitHook<'_> {
     /// The same rule as for an agent's edits.
     fn guard(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         identity: &Identity,
         names: &[String],
-        extent: Extent,
+        (extent, is_heard): (Extent, bool),
         leases: &[CommitLease],
     ) -> Result<(), Stop> {
         let conversation = conversation(identity, self.checkout.id.clone());
@@ -254,7 +271,7 @@ impl GitHook<'_> {
             };
         }
         let is_free = leases.iter().all(|lease| lease.constraints.is_empty()) && identity.token.is_none();
-        if names.is_empty() || is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
+        if is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
             return Ok(());
         }
         let asked = Guard {
@@ -263,14 +280,16 @@ impl GitHook<'_> {
             branch: self.checkout.branch.clone(),
             touched: onus_core::scope::Touched { worktree: self.checkout.id.clone(), part: None },
             extent,
-            is_heard: true,
+            is_heard,
             is_brief: true,
             ..Guard::default()
         };
         let request = Request { identity: identity.clone(), command: Command::Guard(asked), key: None };
         match engine.run(&request) {
             Ok(reply) => {
-                told(&reply.notices).iter().for_each(|news| note(news));
+                if is_heard {
+                    told(&reply.notices).iter().for_each(|news| note(news));
+                }
                 Ok(())
             }
             Err(refusal) if is_answer(&refusal) => {
@@ -293,12 +312,7 @@ impl GitHook<'_> {
     }
 
     /// People are warned, and refused only where that is configured.
-    fn warn_person(
-        &self,
-        engine: &mut Engine<AnyStore>,
-        identity: &Identity,
-        names: &[String],
-    ) -> Result<(), Stop> {
+    fn warn_person(&self, engine: &mut AnyEngine, identity: &Identity, names: &[String]) -> Result<(), Stop> {
         let people = self.host.config.guard_people();
         if people == GuardPeople::Off {
             return Ok(());
@@ -310,6 +324,8 @@ impl GitHook<'_> {
     fn tell_person(&self, found: Option<Refusal>, overriding: &str) -> Result<(), Stop> {
         let Some(mut refusal) = found else { return Ok(()) };
         if self.host.config.guard_people() == GuardPeople::Refuse {
+            // What else a conflict calls for is for agents to read.
+            refusal.conflict = None;
             refusal.next.push(onus_core::refusal::Step::plain(format!("{overriding}   # if it has to be")));
             return Err(Stop::Refused(refusal));
         }
@@ -317,46 +333,42 @@ impl GitHook<'_> {
         Ok(())
     }
 
-    /// Remembers that the commit was judged, and what its message is to say.
-    fn judged(&self, leases: &[CommitLease]) {
-        let Some(git_dir) = &self.place.git_dir else { return };
-        let mut lines = String::new();
-        for CommitLease { task, token, .. } in leases {
-            lines.push_str(&format!("Onus-Task: {task}\n"));
-            if self.host.config.has_token_trailer() {
-                lines.push_str(&format!("Onus-Token: {task}#{token}\n"));
-            }
+    /// Remembers for post-commit that the commit was judged.
+    fn mark_judged(&self) {
+        if let Some(git_dir) = &self.place.git_dir {
+            // Without the mark, post-commit only warns once too often.
+            let _ = std::fs::write(git_dir.join(JUDGED), "");
         }
-        // Without it the message names no task.
-        let _ = std::fs::write(git_dir.join(JUDGED), lines);
     }
 
-    /// The message is about to be committed.
-    fn name_tasks(&self, message: Option<&Path>) -> Result<(), Stop> {
-        let judged = self.place.git_dir.as_ref().and_then(|dir| read_small(&dir.join(JUDGED)).ok());
-        let trailers: Vec<String> = judged.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-        let Some(message) = message.filter(|_| !trailers.is_empty()) else { return Ok(()) };
-        let message = std::path::absolute(message).unwrap_or_else(|_| message.to_owned());
-        Ok(add_trailers(self.place, &message, &trailers)?)
+    /// The lines that a commit's message gets.
+    fn trailers(&self, leases: &[CommitLease]) -> Vec<String> {
+        let has_token = self.host.config.has_token_trailer();
+        let of_lease = |CommitLease { task, token, .. }: &CommitLease| {
+            let token = has_token.then(|| format!("Onus-Token: {task}#{token}"));
+            std::iter::once(format!("Onus-Task: {task}")).chain(token)
+        };
+        leases.iter().flat_map(of_lease).collect()
     }
 
     /// A commit was made.
     fn record(&self) -> Result<(), Stop> {
         let judged = self.place.git_dir.as_ref().map(|dir| dir.join(JUDGED));
         let was_judged = judged.is_some_and(|file| std::fs::remove_file(file).is_ok());
-        let place = self.place;
-        let (made, mut engine) = self.engine_while(|| head_commit(place))?;
+        let describing = describe(self.place, "HEAD")?;
+        let mut engine = self.engine()?;
         // In the middle of a rebase there is no branch yet that anything could be said of.
         if self.place.branch.is_some() {
             self.host.tell_of_conflicts(&mut engine);
         }
         let Some(identity) = self.host.committer(&mut engine)? else { return Ok(()) };
+        let made = describing.made()?;
         let paths: Vec<String> = made.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
         if !was_judged {
             let conversation = conversation(&identity, self.checkout.id.clone());
             if let Some(refusal) = engine.reserved_by_another(&conversation, &paths)? {
                 note(&format!(
-                    "onus: careful: {} changes what is another's: {}",
+                    "onus: careful: commit {} changes a file that another task has reserved: {}",
                     made.commit.short(),
                     refusal.message
                 ));

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
-use crate::wording;
 
 /// Check commits: git's hooks ask who has reserved what is committed
 ///
@@ -33,7 +32,7 @@ pub(crate) struct Args {
 enum Action {
     /// Add the hooks to this repository
     Install,
-    /// Remove them, and restore what was there before
+    /// Remove them, and restore what was there before; not for agents
     Uninstall,
     /// Show which hooks are installed, and have git prove that it reaches them
     Status,
@@ -101,17 +100,6 @@ fn done(done: Done) -> &'static str {
     }
 }
 
-fn word(done: Done) -> &'static str {
-    match done {
-        Done::Created => "created",
-        Done::Added => "added",
-        Done::Restored => "restored",
-        Done::Removed => "removed",
-        Done::TakenOut => "taken_out",
-        Done::Unchanged => "unchanged",
-    }
-}
-
 /// What has to be added by hand to a folder that is not ours.
 fn by_hand(context: &Context, folder: &std::path::Path) {
     let out = &context.out;
@@ -120,8 +108,8 @@ fn by_hand(context: &Context, folder: &std::path::Path) {
          after #!/bin/sh, and make it executable:",
         path_line(folder)
     ));
-    for hook in Hook::ALL {
-        out.line(&format!("  {}: {}", hook.as_str(), guard::line_to_add(hook)));
+    for &hook in Hook::ALL {
+        out.line(&format!("  {hook}: {}", guard::line_to_add(hook)));
     }
 }
 
@@ -134,18 +122,14 @@ fn install(context: &Context) -> Result<u8, Refusal> {
         let refusal = Refusal::new(Code::Unmet, message).next(add_by_hand());
         if context.out.json {
             let add: Vec<Value> = Hook::ALL.iter().map(|hook| to_add(*hook)).collect();
-            context.out.document(
-                json!({
-                    "hooks_path": path_text(folder.path()),
-                    "installed": false,
-                    "hooks": [],
-                    "left": [],
-                    "add": add,
-                    "error": wording::refusal(&refusal),
-                }),
-                &[],
-            );
-            return Ok(refusal.exit_code());
+            let report = json!({
+                "hooks_path": path_text(folder.path()),
+                "installed": false,
+                "hooks": [],
+                "left": [],
+                "add": add,
+            });
+            return Ok(context.out.report(report, Some(&refusal)));
         }
         by_hand(context, folder.path());
         return Err(refusal);
@@ -164,7 +148,7 @@ fn install(context: &Context) -> Result<u8, Refusal> {
     })?;
     tell(context, &folder, true, &all, &[]);
     if !context.out.json {
-        context.out.line("commits are checked from now on");
+        context.out.line("commits are checked");
     }
     Ok(0)
 }
@@ -174,25 +158,22 @@ fn add_by_hand() -> Step {
 }
 
 fn to_add(hook: Hook) -> Value {
-    json!({ "hook": hook.as_str(), "line": guard::line_to_add(hook) })
+    json!({ "hook": hook, "line": guard::line_to_add(hook) })
 }
 
 fn tell(context: &Context, folder: &Folder, installed: bool, mut all: &[(Hook, Done)], left: &[PathBuf]) {
     if context.out.json {
         let hooks: Vec<Value> =
-            all.iter().map(|(hook, done)| json!({ "hook": hook.as_str(), "done": word(*done) })).collect();
+            all.iter().map(|(hook, done)| json!({ "hook": hook, "done": done })).collect();
         let left: Vec<String> = left.iter().map(|path| path_text(path)).collect();
-        context.out.document(
-            json!({
-                "hooks_path": path_text(folder.path()),
-                "installed": installed,
-                "hooks": hooks,
-                "left": left,
-                "add": [],
-            }),
-            &[],
-        );
-        return;
+        let report = json!({
+            "hooks_path": path_text(folder.path()),
+            "installed": installed,
+            "hooks": hooks,
+            "left": left,
+            "add": [],
+        });
+        return context.out.document(report, &[]);
     }
     if !installed && all.iter().all(|(_, done)| *done == Done::Unchanged) {
         context.out.line("the guard is not installed here");
@@ -208,6 +189,7 @@ fn tell(context: &Context, folder: &Folder, installed: bool, mut all: &[(Hook, D
 
 fn uninstall(context: &Context) -> Result<u8, Refusal> {
     let place = place(context)?;
+    context.refuse_agents("uninstall the guard")?;
     let folder = guard::folder(place).map_err(|error| failed(&error))?;
     // Hooks may have been installed before core.hooksPath was set.
     let own = match &folder {
@@ -215,7 +197,7 @@ fn uninstall(context: &Context) -> Result<u8, Refusal> {
         Folder::Others(_) => place.common_dir.as_deref().unwrap_or(&place.root).join("hooks"),
     };
     let mut all = Vec::new();
-    for hook in Hook::ALL {
+    for &hook in Hook::ALL {
         let taken = guard::uninstall(&own, hook).map_err(|error| unwritable(&folder, &error))?;
         all.push((hook, taken));
     }
@@ -235,7 +217,7 @@ fn reached(place: &Place) -> Result<(Folder, Vec<Reached>), Refusal> {
     let folder = guard::folder(place).map_err(|error| failed(&error))?;
     let nonce = onus_engine::new_uid(clock::now().wall_ms).to_string();
     let mut hooks = Vec::new();
-    for hook in Hook::ALL {
+    for &hook in Hook::ALL {
         let is_reached = guard::probe(place, hook, &nonce).map_err(|error| failed(&error))?;
         hooks.push((hook, guard::found(folder.path(), hook), is_reached));
     }
@@ -252,7 +234,7 @@ pub(super) fn is_installed(place: &Place) -> bool {
 pub(super) fn lacking(place: &Place) -> Vec<&'static str> {
     let Ok(Folder::Own(folder)) = guard::folder(place) else { return Vec::new() };
     let is_ours = |hook: &Hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both);
-    let (ours, others): (Vec<Hook>, Vec<Hook>) = Hook::ALL.into_iter().partition(is_ours);
+    let (ours, others): (Vec<Hook>, Vec<Hook>) = Hook::ALL.iter().partition(|hook| is_ours(hook));
     if ours.is_empty() { Vec::new() } else { others.into_iter().map(Hook::as_str).collect() }
 }
 
@@ -275,31 +257,21 @@ fn status(context: &Context) -> Result<u8, Refusal> {
         Refusal::new(Code::Unmet, message).next(step)
     });
     if context.out.json {
-        let found = |found: Found| match found {
-            Found::Nothing => "nothing",
-            Found::Others => "others",
-            Found::Ours => "ours",
-            Found::Both => "both",
-        };
         let all: Vec<Value> = hooks
             .iter()
-            .map(|(hook, there, reached)| json!({ "hook": hook.as_str(), "found": found(*there), "reached": reached }))
+            .map(|(hook, there, reached)| json!({ "hook": hook, "found": there, "reached": reached }))
             .collect();
         let add: Vec<Value> = match is_ours {
             true => Vec::new(),
             false => hooks.iter().filter(|(.., reached)| !reached).map(|(hook, ..)| to_add(*hook)).collect(),
         };
-        let mut report = json!({
+        let report = json!({
             "hooks_path": path_text(folder.path()),
             "ok": refusal.is_none(),
             "hooks": all,
             "add": add,
         });
-        if let Some(refusal) = &refusal {
-            report["error"] = json!(wording::refusal(refusal));
-        }
-        context.out.document(report, &[]);
-        return Ok(refusal.map_or(0, |refusal| refusal.exit_code()));
+        return Ok(context.out.report(report, refusal.as_ref()));
     }
     context.out.line(&format!("hooks: {}", path_line(folder.path())));
     for (hook, there, is_reached) in hooks.iter().filter(|_| !is_absent) {
@@ -308,7 +280,7 @@ fn status(context: &Context) -> Result<u8, Refusal> {
             (Found::Both, true) => "git reaches it; the hook that was there runs after it",
             (_, true) => "git reaches it",
             (Found::Nothing, _) => "not installed",
-            (Found::Others, _) => "another's, without the guard",
+            (Found::Others, _) => "another program's, without the guard",
             (Found::Ours | Found::Both, false) => "installed, but git does not reach it",
         };
         context.out.line(&format!("  {mark} {:<19} {what}", hook.as_str()));

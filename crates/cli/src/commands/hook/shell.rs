@@ -1,7 +1,9 @@
-//! Writes through a shell: what a command names is judged before it runs, and what it changed is looked at afterwards.
+//! Writes through a shell: the files that a command names are judged before it runs, and what it changed is looked at
+//! afterwards.
 //!
-//! The worktree remembers which commands run in it (`onus_repo::calls`); the engine says who is to hear what, and what joins whose
-//! work. Nothing here stops an agent: what cannot be remembered, read or told now is left to the next moment.
+//! The worktree remembers which commands run in it (`onus_repo::calls`); the engine decides who is told what, and which
+//! files join whose work. Nothing here stops an agent: what cannot be remembered, read or reported now is left to the next
+//! moment.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -9,39 +11,35 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onus_agents::KnownHarness;
-use onus_agents::hook::{Answer, Moment, Payload};
-use onus_core::command::{Command, FileChange, Look, Party};
+use onus_agents::hook::{Answer, HookEvent, Payload};
+use onus_core::command::{Command, FileChange, Look, Runner};
 use onus_core::lease::Seen;
 use onus_core::quote;
 use onus_core::refusal::Refusal;
 use onus_dispatch::group;
-use onus_engine::{Engine, Files, HookCall};
+use onus_engine::{AnyEngine, Files, HookCall};
 use onus_os::{clock, process};
-use onus_repo::calls::{Calls, Closed, Ends, Use, home};
+use onus_repo::calls::{Calls, Closed, Ends, ToolUse, home};
 use onus_repo::{Place, changed_since, checkouts, discover};
-use onus_store::AnyStore;
 
 use super::{Hook, joined, refused, said};
 
-/// How many files join a conversation's work by one command.
+/// The most files that join a conversation's work after one command.
 const MAX_JOINING: usize = 200;
 
-/// How many processes of a dead program are named.
+/// The most processes of a dead program that are named.
 const MAX_LEFT: usize = 5;
 
 impl Hook<'_> {
-    /// A command may not run that names another's file as what it writes.
+    /// Refuses a command that names a file of another holder as one it writes.
     pub(super) fn named_by_a_command(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         names: &[String],
     ) -> Result<Answer, Refusal> {
         let refusal = engine.reserved_by_another(&self.conversation, names)?;
-        if let Some(conflict) = refusal.as_ref().and_then(|refusal| refusal.conflict.as_ref()) {
-            let by = (&self.conversation.actor, &self.conversation.instance);
-            // The holder learns of it if this works; the command is refused in any case.
-            let worktree = self.conversation.worktree.as_ref();
-            let _ = engine.record_wish(by, &conflict.task, Some(&conflict.path), worktree);
+        if let Some(refusal) = &refusal {
+            self.record_wish(engine, &self.conversation.instance, refusal);
         }
         Ok(Answer { refusal: refusal.as_ref().map(refused), ..Answer::default() })
     }
@@ -49,7 +47,7 @@ impl Hook<'_> {
     /// A command is about to run. Returns what the agent should know.
     pub(super) fn command_begins(
         &mut self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         payload: &Payload,
     ) -> Result<Option<String>, Refusal> {
         let host = self.host;
@@ -70,7 +68,7 @@ impl Hook<'_> {
     /// An edit tool is about to write files of this worktree, which the conversation has reserved.
     pub(super) fn edit_begins(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         call: &HookCall,
         payload: &Payload,
         paths: Vec<String>,
@@ -87,32 +85,32 @@ impl Hook<'_> {
 
     fn begun(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         call: &HookCall,
         place: &Place,
         calls: Calls,
         remark: Option<String>,
-        moment: Moment,
+        moment: HookEvent,
     ) -> Option<String> {
         let (changes, lingering) = (calls.pending().to_vec(), calls.callers().to_vec());
         calls.close();
         self.report(engine, call, place, Found { changes, lingering, remark, ..Found::default() }, moment)
     }
 
-    /// At any other moment. None: nothing was found that concerns anybody.
+    /// Looks at what tools have changed, at any other moment. None if nothing was found that concerns anybody.
     ///
-    /// An edit ends where its files are. Whatever else ends may have begun in any worktree: a shell stays where it was led, and not
-    /// every use of a tool has an end of its own.
+    /// An edit ends where its files are. Any other call may have begun in any worktree: a shell stays in the folder it changed
+    /// to, and not every use of a tool has an end of its own.
     pub(super) fn tools_end(
         &mut self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         call: &HookCall,
         payload: &Payload,
         files: &BTreeMap<PathBuf, Vec<String>>,
     ) -> Option<Option<String>> {
         let own = self.host.place.as_ref()?;
         let is_of_an_edit =
-            matches!(payload.moment, Moment::AfterTool | Moment::ToolFailed) && !payload.is_shell;
+            matches!(payload.moment, HookEvent::AfterTool | HookEvent::ToolFailed) && !payload.is_shell;
         let places = match is_of_an_edit {
             true => {
                 let others = files.keys().filter(|root| **root != own.root);
@@ -129,25 +127,25 @@ impl Hook<'_> {
         found
     }
 
-    /// `is_own`: the agent is in this worktree.
+    /// The same for one worktree; `is_own` if the agent is in it.
     fn ends_in(
         &mut self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         call: &HookCall,
         payload: &Payload,
         (place, is_own): (&Place, bool),
     ) -> Option<Option<String>> {
         let tool = self.tool(call, payload);
         let ends = match payload.moment {
-            Moment::AfterTool | Moment::ToolFailed => Ends::This,
-            // A sub-agent may work on in the background when the conversation's turn is over.
-            Moment::PartOver | Moment::TurnOver | Moment::TurnBegins => Ends::Part,
+            HookEvent::AfterTool | HookEvent::ToolFailed => Ends::This,
+            // A sub-agent may continue in the background when the conversation's turn is over.
+            HookEvent::PartOver | HookEvent::TurnOver | HookEvent::TurnBegins => Ends::Part,
             _ => Ends::Conversation,
         };
         let mut calls = open(place, false)?;
         let remark = if is_own { self.left_running(&mut calls, payload.moment) } else { None };
         let closed = calls.end(&tool, ends, payload.is_shell && is_own);
-        if payload.moment == Moment::End {
+        if payload.moment == HookEvent::End {
             calls.forget(&tool.by);
         }
         let mut found = Found {
@@ -167,8 +165,8 @@ impl Hook<'_> {
         Some(self.report(engine, call, place, found, payload.moment))
     }
 
-    /// What a command changed that nobody watched.
-    fn look_at_tree(&self, place: &Place, by: &Party, closed: &Closed, found: &mut Found) {
+    /// Finds what a command changed among the files that nobody watched.
+    fn look_at_tree(&self, place: &Place, by: &Runner, closed: &Closed, found: &mut Found) {
         let budget = self.host.config.tree_budget();
         if budget == Duration::ZERO {
             return;
@@ -188,11 +186,10 @@ impl Hook<'_> {
                  after commands",
                 budget.as_millis()
             );
-            found.remark =
-                Some(found.remark.take().map_or(slow.clone(), |remark| format!("{remark}\n{slow}")));
+            found.remark = joined(found.remark.take(), Some(slow));
         }
         if !is_slow {
-            // What was missing at the first look may have been so for long.
+            // A file that was missing at the first look may have been missing for a long time.
             let before = calls.missing(seen.missing);
             let is_new = |file: &String| before.as_ref().is_some_and(|before| !before.contains(file));
             let removed = seen.removed.into_iter().filter(is_new);
@@ -202,7 +199,7 @@ impl Hook<'_> {
             let unknown = changed.iter().filter(|path| !calls.knows(path)).cloned().collect::<Vec<_>>();
             let changes: Vec<FileChange> = unknown
                 .iter()
-                .map(|path| FileChange { path: path.clone(), suspects: closed.parties.clone() })
+                .map(|path| FileChange { path: path.clone(), suspects: closed.runners.clone() })
                 .collect();
             calls.found(&changes);
             calls.watch(unknown);
@@ -214,19 +211,19 @@ impl Hook<'_> {
         calls.close();
     }
 
-    /// Forgets the commands of dead programs, and names those that live on: whoever works here now should know.
-    fn left_running(&self, calls: &mut Calls, moment: Moment) -> Option<String> {
+    /// Forgets the commands of dead programs, and names those that still run: whoever works here now should know.
+    fn left_running(&self, calls: &mut Calls, moment: HookEvent) -> Option<String> {
         if !self.is_heard(moment) {
             return None;
         }
         let dead = calls.forget_dead(|process| {
             matches!(process::observe(process), Seen::Dead | Seen::EarlierBoot { .. })
         });
-        let lines = dead.iter().filter_map(|party| {
-            let name = party.actor.as_str().strip_prefix("agent:")?;
+        let lines = dead.iter().filter_map(|runner| {
+            let name = runner.actor.as_str().strip_prefix("agent:")?;
             let variables = KnownHarness::called(name)?.conversation;
             let entries: Vec<String> =
-                variables.iter().map(|variable| format!("{variable}={}", party.conversation)).collect();
+                variables.iter().map(|variable| format!("{variable}={}", runner.conversation)).collect();
             let left = group::carriers(&entries);
             let named: Vec<String> = left
                 .iter()
@@ -236,8 +233,8 @@ impl Hook<'_> {
             (!named.is_empty()).then(|| {
                 format!(
                     "onus: {} ({}) died, but a command of it still runs and may write here: {}",
-                    party.actor,
-                    quote::name(party.conversation.as_str()),
+                    runner.actor,
+                    quote::name(runner.conversation.as_str()),
                     named.join(", ")
                 )
             })
@@ -246,23 +243,27 @@ impl Hook<'_> {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whether the agent hears what is answered at this moment.
-    fn is_heard(&self, moment: Moment) -> bool {
+    /// Whether the agent reads the answer at this moment.
+    fn is_heard(&self, moment: HookEvent) -> bool {
         match moment {
-            Moment::BeforeTool => self.dialect.hears_before_a_tool(),
-            Moment::Start | Moment::AfterTool | Moment::ToolFailed | Moment::TurnBegins => true,
-            Moment::Asks | Moment::PartBegins | Moment::PartOver | Moment::TurnOver | Moment::End => false,
+            HookEvent::BeforeTool => self.dialect.hears_before_a_tool(),
+            HookEvent::Start | HookEvent::AfterTool | HookEvent::ToolFailed | HookEvent::TurnBegins => true,
+            HookEvent::Asks
+            | HookEvent::PartBegins
+            | HookEvent::PartOver
+            | HookEvent::TurnOver
+            | HookEvent::End => false,
         }
     }
 
-    /// Tells those concerned. Returns what the agent itself should know, if it hears it now.
+    /// Tells everyone concerned. Returns what the agent itself should know, if it reads the answer at this moment.
     fn report(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         call: &HookCall,
         place: &Place,
         mut found: Found,
-        moment: Moment,
+        moment: HookEvent,
     ) -> Option<String> {
         let is_heard = self.is_heard(moment);
         let more = found.joining.len().saturating_sub(MAX_JOINING);
@@ -277,7 +278,7 @@ impl Hook<'_> {
                 Ok(false) => Ok(None),
                 Err(refusal) => Err(refusal),
             };
-            // What could not be told stays to be told.
+            // What could not be reported now is reported later.
             let reply = outcome.ok()?;
             context = reply.as_ref().and_then(said);
             if let (false, Some(mut calls)) = (changes.is_empty(), open(place, false)) {
@@ -291,13 +292,13 @@ impl Hook<'_> {
         (is_heard && !lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    fn tool(&self, call: &HookCall, payload: &Payload) -> Use {
-        let by = Party {
+    fn tool(&self, call: &HookCall, payload: &Payload) -> ToolUse {
+        let by = Runner {
             actor: self.conversation.actor.clone(),
             conversation: self.conversation.instance.clone(),
             instance: call.instance.clone(),
         };
-        Use { by, part: payload.sub_agent.clone(), id: payload.use_id.clone() }
+        ToolUse { by, part: payload.sub_agent.clone(), id: payload.use_id.clone() }
     }
 }
 
@@ -305,12 +306,12 @@ impl Hook<'_> {
 #[derive(Debug, Default)]
 struct Found {
     changes: Vec<FileChange>,
-    lingering: Vec<Party>,
+    lingering: Vec<Runner>,
     joining: Vec<String>,
     remark: Option<String>,
 }
 
-/// The worktree's memory.
+/// The worktree's record of the commands that run in it.
 fn open(place: &Place, creates: bool) -> Option<Calls> {
     Calls::open(place, clock::now().wall_ms, creates)
 }

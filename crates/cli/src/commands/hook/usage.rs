@@ -1,31 +1,31 @@
-//! What a conversation used of models: its harness's transcript, read on from where the last reading stopped, when a turn, a part or
-//! the conversation is over.
+//! What a conversation used of models. When a turn, a part or the conversation is over, its harness's transcript is read from
+//! where the last reading stopped.
 //!
-//! The transcript is a file that a payload names. It is opened only if it is a regular file of this user's and no link, a bounded
-//! part of it is read, and nothing of it is kept but numbers and the model's name. Whatever is wrong with it, the hook goes on.
+//! The transcript is a file that a payload names. It is opened only if it is a regular file of this user's and not a link; only
+//! a bounded part of it is read, and only numbers and the model's name are kept. If anything is wrong with it, the hook
+//! continues without it.
 
 use onus_agents::hook::usage::{Cursor, read};
-use onus_agents::hook::{Moment, Payload};
+use onus_agents::hook::{HookEvent, Payload};
 use onus_core::actor::InstanceId;
 use onus_core::session::{Answered, Reading};
-use onus_engine::Engine;
+use onus_engine::AnyEngine;
 use onus_os::clock;
 use onus_repo::open_own;
-use onus_store::AnyStore;
 
 use super::Hook;
 
 impl Hook<'_> {
-    /// None: there is nothing to read, or it cannot be read.
+    /// The instance, and what it used since the last reading. None if there is nothing to read, or it cannot be read.
     pub(super) fn read_transcript(
         &self,
-        engine: &mut Engine<AnyStore>,
+        engine: &mut AnyEngine,
         payload: &Payload,
     ) -> Option<(InstanceId, Reading)> {
         let conversation = &self.conversation;
         let (reader, whole) = match (payload.moment, &conversation.sub_agent) {
-            (Moment::TurnOver | Moment::End, _) => (conversation.instance.clone(), None),
-            (Moment::PartOver, Some(part)) => (part.clone(), Some(conversation.instance.clone())),
+            (HookEvent::TurnOver | HookEvent::End, _) => (conversation.instance.clone(), None),
+            (HookEvent::PartOver, Some(part)) => (part.clone(), Some(conversation.instance.clone())),
             _ => return None,
         };
         let path = payload.transcript.as_deref().filter(|path| path.is_absolute())?;

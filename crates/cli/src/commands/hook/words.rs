@@ -1,16 +1,16 @@
-//! What an agent hears from a hook: refusals, notices, and that a task was opened for its edits.
+//! What a hook tells an agent: refusals, notices, and that a task was opened for its edits.
 
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::{Notice, Reply};
 
 use crate::wording;
 
-/// Whether the store can be read, but not be written now.
+/// Whether the store can be read but not written now.
 pub(in crate::commands) fn is_unwritable(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Busy | Code::ReadOnly)
 }
 
-/// Whether the refusal is about what the agent does, not about the state of the store.
+/// Whether the refusal is about what the agent does rather than about the state of the store.
 pub(in crate::commands) fn is_answer(refusal: &Refusal) -> bool {
     matches!(refusal.exit_code(), 4..=6)
 }
@@ -21,12 +21,12 @@ pub(in crate::commands) fn refused(refusal: &Refusal) -> String {
         text.push_str(&format!("\n  next: {step}"));
     }
     if refusal.conflict.is_some() {
-        text.push_str("\nDo not work around this: another has the file for now.");
+        text.push_str("\nDo not work around this: another task has reserved this file.");
     }
     text
 }
 
-/// What an agent hears of its files: its news, and that a task was opened for them.
+/// What an agent is told about its files: the notices, and that a task was opened for them.
 pub(super) fn said(reply: &Reply) -> Option<String> {
     let news = told(&reply.notices);
     match &reply.answer {
@@ -75,7 +75,7 @@ mod tests {
             );
             let refusal = Refusal::new(Code::Scope, message.clone()).next(Step::TakeAnother);
             let notice = Notice::new(NoticeKind::Wanted, None, message).next(Step::Status);
-            // Text composed elsewhere and never quoted is at least visible.
+            // Text that was composed elsewhere and never quoted must at least be visible.
             let raw = Refusal::new(Code::Damaged, cast.text(2));
             let answer = Answer {
                 refusal: Some(refused(&refusal)),

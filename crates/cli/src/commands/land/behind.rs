@@ -1,4 +1,4 @@
-//! Targets whose branch lacks what landed, as people and programs read of them.
+//! Targets whose branch lacks what landed, for people and programs.
 
 use onus_host::Host;
 use onus_repo::landing::{Behind, Lander};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::output::{Output, escape_line, path_line, path_text};
 
-/// Every one of them. What cannot be told is none: `doctor` says what is wrong with git.
+/// Every such target, or none if git cannot tell: `doctor` reports what is wrong with git.
 pub(crate) fn all(host: &Host) -> Vec<Behind> {
     let lander = host.place.as_ref().and_then(|place| Lander::of(place).ok().flatten());
     lander.and_then(|lander| lander.behind().ok()).unwrap_or_default()
 }
 
-/// Where it is checked out, or what it is called.
+/// The folders in which it is checked out, or its name.
 pub(super) fn place(behind: &Behind) -> String {
     match behind.checkouts.as_slice() {
         [] if behind.own.is_none() => format!("branch {}", escape_line(&behind.target)),

@@ -1,9 +1,9 @@
-//! What `doctor` says of landings: begun and not settled, begun by somebody who was killed, checkouts that are behind, and what waits.
+//! What `doctor` says about landings: those that were begun and not settled, references left by killed landers, checkouts
+//! that are behind, and tasks that wait to land.
 
-use onus_engine::Engine;
+use onus_engine::AnyEngine;
 use onus_host::landing::Landings;
 use onus_repo::landing::Lander;
-use onus_store::AnyStore;
 
 use super::behind::place;
 use super::report;
@@ -12,20 +12,21 @@ use crate::commands::worktree;
 use crate::context::Context;
 use crate::output::path_line;
 
-/// What was mended, what is wrong and can be, and what is worth knowing.
+/// What was mended, what is wrong, and what is worth knowing.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) fixed: Vec<String>,
+    /// What is wrong and can be mended.
     pub(crate) bad: Vec<String>,
-    /// What is wrong, and what only people can do about it.
+    /// What is wrong and only people can do something about.
     pub(crate) unmet: Vec<String>,
     pub(crate) news: Vec<String>,
 }
 
-pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bool) -> Findings {
+pub(crate) fn findings(context: &Context, engine: &mut AnyEngine, fix: bool) -> Findings {
     let mut found = Findings::default();
     let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) else { return found };
-    let lander = lander.impatient();
+    let lander = lander.with_short_wait();
     let left = if fix { mend(context, engine, &lander, &mut found) } else { Vec::new() };
     for unsettled in engine.unsettled().unwrap_or_default() {
         let target = &unsettled.intent.target;
@@ -55,8 +56,8 @@ pub(crate) fn findings(context: &Context, engine: &mut Engine<AnyStore>, fix: bo
     found
 }
 
-/// References of landings that the store knows nothing of: whoever wrote them was killed before the store heard of it.
-fn strays(engine: &mut Engine<AnyStore>, lander: &Lander) -> Vec<(String, String)> {
+/// References of landings that the store does not know: the lander was killed before it recorded them.
+fn strays(engine: &mut AnyEngine, lander: &Lander) -> Vec<(String, String)> {
     let known: Vec<String> =
         engine.unsettled().unwrap_or_default().into_iter().map(|known| known.id).collect();
     let there = lander.intents().unwrap_or_default().into_iter();
@@ -64,21 +65,21 @@ fn strays(engine: &mut Engine<AnyStore>, lander: &Lander) -> Vec<(String, String
     strays.map(|(id, commit)| (id, commit.to_string())).collect()
 }
 
-/// Mends what can be. Says why which target's checkouts stay behind.
+/// Mends what can be mended. Returns the targets whose checkouts stay behind, and why.
 fn mend(
     context: &Context,
-    engine: &mut Engine<AnyStore>,
+    engine: &mut AnyEngine,
     lander: &Lander,
     found: &mut Findings,
 ) -> Vec<(String, String)> {
     let left = forward(lander, found);
-    // Without a name nothing can be recorded; the findings that follow say what is left.
+    // Without an identity nothing can be recorded; the findings that follow say what is left.
     let Ok(identity) = context.host.identity(engine) else { return left };
     if let Ok((notices, _)) = engine.settle_all(&identity) {
         found.fixed.extend(notices.into_iter().map(|notice| notice.message));
     }
     for (id, _) in strays(engine, lander) {
-        // Without its event it moves nothing, so it does not matter where it was to go.
+        // Without its event a landing moves nothing, so its target does not matter.
         if lander.settle(&id, "", None).is_ok() {
             found.fixed.push(format!("{id}: refs/onus/landing/{id}, left by a landing that was interrupted"));
         }
@@ -90,7 +91,7 @@ fn mend(
         format!("{}: removed, what was done there has landed{ignored}", path_line(&removed.path))
     }));
     found.news.extend(tidied.kept);
-    match lander.remove_leftovers() {
+    match lander.worktrees().remove_scratches() {
         Ok(0) => {}
         Err(refusal) => found.news.push(format!("scratch worktrees are not looked at: {}", refusal.message)),
         Ok(gone) => {
@@ -107,7 +108,7 @@ fn mend(
     left
 }
 
-/// Brings checkouts forward to what landed. Says why which target's stay behind.
+/// Brings checkouts forward to what landed. Returns the targets whose checkouts stay behind, and why.
 fn forward(lander: &Lander, found: &mut Findings) -> Vec<(String, String)> {
     let before: Vec<String> =
         lander.behind().unwrap_or_default().into_iter().map(|behind| behind.target).collect();

@@ -14,7 +14,7 @@ use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_core::transition::Verb;
 use onus_dispatch::Interrupts;
-use onus_host::landing::{Candidate, Landings, Report, Running, Seated};
+use onus_host::landing::{Candidate, Landings, Report, Running, Seated, Until};
 use onus_host::target;
 use onus_repo::landing::Lander;
 use onus_store::{Access, Watch, Woken};
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     /// Land everything that is done and has still to land, in the order of dependencies
     #[arg(long, conflicts_with_all = ["message", "via"])]
     queue: bool,
-    /// With --queue: go on, and land what is approved from now on; Ctrl-C ends it
+    /// With --queue: keep running, and land what is approved from now on; Ctrl-C ends it
     #[arg(long, conflicts_with = "check")]
     watch: bool,
-    /// Only find out whether it would land: merge and run the gates, and move nothing. Of a queue no gate is run: it says what
+    /// Only check whether it would land: merge and run the gates, and move nothing. With --queue no gate is run: it says what
     /// would land, in which order, and what would conflict
     #[arg(long, conflicts_with = "via")]
     check: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// How long to wait while somebody else lands in the same target (90s, 15m, 2h)
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_ms)]
     wait: i64,
-    /// Keep the task's branch and worktree, which otherwise go once everything in them is in the target, ignored files too
+    /// Keep the task's branch and worktree; otherwise both are removed, ignored files included, once landed
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -112,27 +112,30 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     one(context, &args, named.as_ref())
 }
 
-/// What an earlier landing left, whatever comes of this one: checkouts that stayed behind, worktrees that nobody took away any more.
-/// What cannot be done is no reason not to land.
+/// Finishes what earlier landings left, whatever becomes of this one: checkouts that stayed behind, worktrees that were not
+/// removed. If that fails, it is no reason not to land.
 fn resume(context: &Context) {
     let Some(Ok(Some(lander))) = context.host.place.as_ref().map(Lander::of) else { return };
     drop(lander.bring_all_forward());
     if let Ok(mut engine) = context.host.engine(Access::Read) {
         let mut tidied = Tidied::default();
-        tidy::tidy_leftovers(context, &lander.impatient(), &mut engine, &mut tidied);
+        tidy::tidy_leftovers(context, &lander.with_short_wait(), &mut engine, &mut tidied);
         tidied.lines().iter().for_each(|line| note(line));
     }
 }
 
-/// The target that a task lands in, and all that is needed for it.
-fn landings<'h>(
+fn landings<'h>(context: &'h Context, args: &Args) -> Result<Landings<'h>, Refusal> {
+    let landings = Landings::new(&context.host, args.onto.as_deref(), args.style())?;
+    Ok(landings.forcing(args.force.force()).keeping(args.keep))
+}
+
+/// The lander for a task's target, and the task as a candidate.
+fn landing_of<'h>(
     context: &'h Context,
     args: &Args,
     named: Option<&TaskRef>,
 ) -> Result<(Landings<'h>, Candidate), Refusal> {
-    let mut landings =
-        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
-    landings = landings.keeping(args.keep);
+    let mut landings = landings(context, args)?;
     let candidate = landings.candidate(named)?;
     if args.onto.is_none() {
         landings.target = landings.target_of(&candidate);
@@ -148,21 +151,21 @@ fn landings<'h>(
 }
 
 fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCode {
-    let (mut landings, mut candidate) = landings(context, args, named)?;
+    let (mut landings, mut candidate) = landing_of(context, args, named)?;
     let id = candidate.id().to_owned();
     let message = args.message.clone().map(text_or_stdin).transpose()?;
     let is_held = candidate.state() == State::InProgress;
     let is_mine = candidate.holder().is_none_or(|holder| holder == landings.identity().actor.to_string());
     let finish = (is_held && is_mine && !args.check).then(|| finishing(&id, message)).transpose()?;
     if let Some(finish) = finish.clone() {
-        // What keeps it from being done keeps it from landing: asked before anything is merged or run.
+        // A task that cannot be finished must not land, so this is checked before anything is merged or run.
         context.rehearse(finish, None)?;
     }
     let seated = take_seat(&mut landings, args.patience())?;
-    // Whatever a killed lander left, and whatever happened while we waited.
+    // Settles what a killed lander left, and what happened while we waited.
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
-    // Another's that cannot be settled now moves nothing: it is said, and this one goes on.
+    // Another task's landing that cannot be settled now moves nothing: it is reported, and this landing continues.
     for refusal in left {
         if refusal.task.as_deref() == Some(id.as_str()) {
             return Err(refusal);
@@ -173,12 +176,10 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
         resume(context);
     }
     candidate = landings.candidate(Some(&id.parse()?))?;
-    let interrupts = hold()?;
+    let interrupts = super::hold_interrupts()?;
     let mut run = |running: &Running<'_>| report::run_gate(context, running, &interrupts);
-    let report = match args.check {
-        true => landings.check_only(&seated, candidate, &mut run),
-        false => landings.land(&seated, candidate, &mut run),
-    };
+    let until = if args.check { Until::Checked } else { Until::Landed };
+    let report = landings.land_all(&seated, vec![candidate], until, &mut run);
     drop(seated);
     let mut report = match report {
         Ok(report) => report,
@@ -200,13 +201,7 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     Ok(0)
 }
 
-/// From here on, whoever interrupts us is heard when nothing is left running.
-fn hold() -> Result<Interrupts, Refusal> {
-    let failed = |error| Refusal::new(Code::Unexpected, format!("signals cannot be held back: {error}"));
-    Interrupts::hold().map_err(failed)
-}
-
-/// Why nothing landed. If somebody interrupted us, the exit code says by which signal.
+/// Reports why nothing landed. After an interrupt, the exit code is that of the signal.
 fn stopped(context: &Context, interrupts: &Interrupts, refusal: Refusal) -> super::ExitCode {
     match interrupts.signal() {
         Some(signal) => {
@@ -217,7 +212,7 @@ fn stopped(context: &Context, interrupts: &Interrupts, refusal: Refusal) -> supe
     }
 }
 
-/// Takes away what is left of what landed, and of what an earlier lander left that has landed by now.
+/// Removes the worktrees and branches of what landed now, and those that an earlier lander left.
 fn tidy(context: &Context, args: &Args, landings: &mut Landings<'_>, report: &Report) -> Tidied {
     if args.check {
         return Tidied::default();
@@ -232,35 +227,29 @@ fn tidy(context: &Context, args: &Args, landings: &mut Landings<'_>, report: &Re
     tidied
 }
 
-/// What finishes a task that its holder lands.
+/// The command that finishes a task when its holder lands it.
 fn finishing(id: &str, message: Option<String>) -> Result<Command, Refusal> {
     let Some(message) = message else {
         let text = format!("{id} is in progress: landing finishes it, so say what was done");
         return Err(Refusal::usage(text).next(Step::plain("repeat it with -m 'what was done'")));
     };
-    let act = Act::Move { verb: Verb::Done, message: Some(message), uncommitted: None, demand: None };
+    let act = Act::moved(Verb::Done, Some(message));
     Ok(Command::OnTask { task: Some(id.parse()?), act, force: None })
 }
 
-/// Pushes the branch and opens a pull request for it. That it landed is recognised later, by what the target contains.
+/// Pushes the branch and opens a pull request for it. Its landing is recognised later, by the target's content.
 fn pull_request(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCode {
-    let (mut landings, candidate) = landings(context, args, named)?;
+    let (mut landings, candidate) = landing_of(context, args, named)?;
     let opened = landings.open_pull_request(&candidate)?;
     let value = json!({
         "task": candidate.id(), "branch": candidate.branch, "target": landings.target,
         "remote": opened.remote, "link": opened.link,
     });
-    match context.out.json {
-        true => context.out.document(value, &[]),
-        false => {
-            let link = opened.link.map(|link| format!(": {}", escape_line(&link))).unwrap_or_default();
-            let (branch, remote) = (escape_line(&candidate.branch), escape_line(&opened.remote));
-            context.out.line(&format!(
-                "{}: pushed {branch} to {remote} and opened a pull request{link}",
-                candidate.id()
-            ));
-        }
-    }
+    context.out.show(value, &[], || {
+        let link = opened.link.map(|link| format!(": {}", escape_line(&link))).unwrap_or_default();
+        let (branch, remote) = (escape_line(&candidate.branch), escape_line(&opened.remote));
+        format!("{}: pushed {branch} to {remote} and opened a pull request{link}", candidate.id())
+    });
     Ok(0)
 }
 
@@ -271,7 +260,7 @@ fn take_seat(landings: &mut Landings<'_>, patience: Duration) -> Result<Seated, 
     })
 }
 
-/// A target on which a gate fails by itself.
+/// The refusal for a target on which a gate fails without any task's work.
 fn red(target: &str, report: &Report) -> Refusal {
     let gates: Vec<&str> = report.red.iter().map(|gate| gate.as_str()).collect();
     let plural = if gates.len() == 1 { "gate" } else { "gates" };
@@ -279,13 +268,11 @@ fn red(target: &str, report: &Report) -> Refusal {
         "{target} is red: {plural} {} failed on {target} alone, so nothing lands and nobody is sent back",
         gates.join(", ")
     );
-    Refusal::new(Code::Gate, message).next(Step::plain(format!("mend {target} first, then land again")))
+    Refusal::new(Code::Gate, message).next(Step::plain(format!("fix {target} first, then land again")))
 }
 
 fn queue(context: &Context, args: &Args) -> super::ExitCode {
-    let mut landings =
-        Landings::new(&context.host, args.onto.as_deref(), args.style())?.forcing(args.force.force());
-    landings = landings.keeping(args.keep);
+    let mut landings = landings(context, args)?;
     if args.check {
         return check_queue(context, &mut landings);
     }
@@ -309,13 +296,13 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
     }
 }
 
-/// How long a watcher waits at most before it tries again what could not land, and how often it looks where only a remote moves.
+/// The longest that a watcher waits before it tries again what could not land, or looks at a remote again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Waits for a commit to the store. After tries that were in vain it waits longer each time, unless another task waits to land: a try
-/// writes to the store itself, and what cannot land would be tried for ever.
+/// Waits for a commit to the store. After failed attempts it waits longer each time, unless other tasks wait to land by
+/// then: an attempt itself writes to the store, so a task that cannot land would be tried without pause.
 fn wait_for_work(landings: &mut Landings<'_>, watch: &mut dyn Watch, in_vain: u32) -> Result<(), Refusal> {
-    // A remote moves without the store hearing of it.
+    // A remote can move without a commit to the store.
     let until = landings.remote().map(|_| Instant::now() + LONGEST_PAUSE);
     if in_vain == 0 {
         watch.wait(until, &[])?;
@@ -323,7 +310,7 @@ fn wait_for_work(landings: &mut Landings<'_>, watch: &mut dyn Watch, in_vain: u3
     }
     let not_before = Instant::now() + Duration::from_secs(1 << in_vain.min(6)).min(LONGEST_PAUSE);
     let before = waiting(landings)?;
-    // Our own writes are no news.
+    // Passes over our own writes.
     watch.wait(Some(Instant::now()), &[])?;
     let mut has_news = false;
     loop {
@@ -346,7 +333,7 @@ fn waiting(landings: &mut Landings<'_>) -> Result<Vec<(String, String)>, Refusal
     Ok(candidates.chain(queued.left.iter().map(|(id, _)| (id.clone(), String::new()))).collect())
 }
 
-/// Says what would become of what waits.
+/// Reports which waiting tasks would land.
 fn check_queue(context: &Context, landings: &mut Landings<'_>) -> super::ExitCode {
     if landings.queued()?.is_empty() {
         return Err(nothing_waits(landings));
@@ -361,7 +348,7 @@ fn nothing_waits(landings: &Landings<'_>) -> Refusal {
     Refusal::new(Code::Nothing, message).next(Step::Status)
 }
 
-/// A watcher goes on; anybody else is told.
+/// If nothing waits, a watcher continues, and any other caller is refused.
 fn nothing(args: &Args, landings: &Landings<'_>) -> super::ExitCode {
     if args.watch { Ok(0) } else { Err(nothing_waits(landings)) }
 }
@@ -374,7 +361,7 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
     let seated = take_seat(landings, args.patience())?;
     let (notices, left) = landings.settle()?;
     context.out.notices(&notices);
-    let interrupts = hold()?;
+    let interrupts = super::hold_interrupts()?;
     let mut run = |running: &Running<'_>| report::run_gate(context, running, &interrupts);
     let report = landings.land_queue(&seated, &mut run);
     drop(seated);
@@ -382,11 +369,11 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
         Ok(report) => report,
         Err(refusal) => return stopped(context, &interrupts, refusal),
     };
-    // A watcher that was told to end does so when it has said what it did.
+    // A watcher that was interrupted ends after it has reported what it did.
     let signal = interrupts.signal().filter(|_| args.watch);
     drop(interrupts);
     report.refuse(left);
-    // Whoever had the seat before us may have landed all of it.
+    // The lander that held the seat before us may have landed everything.
     if report.is_empty() && notices.is_empty() {
         return signal.map_or_else(|| nothing(args, landings), |signal| Ok(super::by_signal(signal)));
     }

@@ -1,4 +1,4 @@
-//! What people and programs read of a landing.
+//! The result of a landing, for people and programs.
 
 use onus_core::commit::CommitId;
 use onus_core::gate::{GateKey, Run, Verdict};
@@ -32,7 +32,8 @@ pub(super) fn print(
     }
     let target = escape_line(&landings.target);
     for (id, _) in &report.found {
-        context.out.line(&format!("{id}: {target} has everything that its branch changes"));
+        let done = if reply.is_some() { " is done, and" } else { "" };
+        context.out.line(&format!("{id}{done} has nothing to land: {target} has everything on its branch"));
     }
     for landed in &report.landed {
         context.out.line(&line(landed, &target, is_check));
@@ -46,12 +47,12 @@ pub(super) fn print(
     for checkout in &report.checkouts {
         if let Some(left) = left(checkout) {
             let path = path_line(&checkout.path);
-            // Git's branch moves with its checkout.
+            // The branch moves together with its checkout, or not at all.
             let (landed, next) = (format!("refs/onus/landed/{target}"), "onus doctor --fix");
-            context
-                .out
-                .prose(&format!("{target} was not moved, because it is checked out in {path}: {left}"));
-            context.out.prose(&format!("  what landed is at {landed}; put that right, then run {next}"));
+            context.out.prose(&format!(
+                "what landed is at {landed}; {target} itself was not moved, because it is checked out in {path}: {left}"
+            ));
+            context.out.prose(&format!("  once nothing is in the way: {next}"));
         }
     }
     for line in tidied.lines() {
@@ -79,7 +80,7 @@ fn line(landed: &LandedTask, target: &str, is_check: bool) -> String {
     format!("{} {how}: {}{gates}{lines}", landed.id, escape_line(&landed.title))
 }
 
-/// What a queue came to where not all of it landed; None: all did.
+/// What became of a queue; None if all of it landed.
 pub(super) fn summary(report: &Report) -> Option<String> {
     let why = |refused: &Refused| format!("{} ({})", refused.id, why_word(&refused.refusal));
     let list = |what: &str, is: &dyn Fn(&&Refused) -> bool| {
@@ -93,7 +94,7 @@ pub(super) fn summary(report: &Report) -> Option<String> {
     (!rest.is_empty()).then(|| format!("{landed} landed{rest}"))
 }
 
-/// Why something did not land, in a word or two.
+/// Why a task did not land, in a word or two.
 fn why_word(refusal: &Refusal) -> &'static str {
     match refusal.code {
         Code::Conflict => "it conflicts",
@@ -102,7 +103,7 @@ fn why_word(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Why a checkout of the target was left behind; None: it was not.
+/// Why a checkout of the target was left behind; None if it was not.
 pub(crate) fn left(checkout: &Checkout) -> Option<String> {
     let Forward::Left(left) = &checkout.outcome else { return None };
     let names = |paths: &[String]| onus_core::quote::some_names(paths);
@@ -179,7 +180,7 @@ fn ran(ran: &Ran) -> Value {
     })
 }
 
-/// Runs the gates of a landing, with their output on standard error.
+/// Runs a gate of a landing, with its output on standard error.
 pub(super) fn run_gate(
     context: &Context,
     running: &Running<'_>,
@@ -191,7 +192,7 @@ pub(super) fn run_gate(
     let (tree, base) = (Some(running.commit.as_str()), Some(running.base.as_str()));
     let on = On { root: running.folder, place, tree, base };
     let watch = Watch { renew: None, interrupts: Some(interrupts) };
-    let mut told = onus_host::told_of(running.folder, None);
+    let mut told = onus_host::worktree_env(running.folder, None);
     told.push(("ONUS_GATE".to_owned(), running.gate.key.to_string()));
     let (verdict, run) = context.host.run_gate_on(running.gate, on, told, Live::Plain, watch)?;
     note(&format!("onus: {}", super::super::gate::outcome(key, verdict, &run)));

@@ -1,26 +1,25 @@
-//! What is left of a task that landed: its worktree and its branch go, if nothing is lost by that.
+//! Removes the worktree and the branch of a task that landed, if nothing is lost by that.
 
 use onus_core::task::State;
-use onus_engine::Engine;
+use onus_engine::AnyEngine;
 use onus_host::landing::{LandedTask, Report};
 use onus_repo::landing::{Lander, Leftover};
 use onus_repo::worktrees::Removed;
-use onus_store::AnyStore;
 
 use crate::commands::worktree;
 use crate::context::Context;
 use crate::output::path_line;
 
-/// What became of worktrees and branches of tasks that landed.
+/// What became of the worktrees and branches of tasks that landed.
 #[derive(Debug, Default)]
 pub(crate) struct Tidied {
     pub(crate) removed: Vec<Removed>,
-    /// What stays, and why.
+    /// Which worktrees stay, and why.
     pub(crate) kept: Vec<String>,
 }
 
 impl Tidied {
-    /// What people read: only what they would miss.
+    /// The lines for people: only what they might miss later.
     pub(crate) fn lines(&self) -> Vec<String> {
         let gone = self.removed.iter().filter_map(|removed| {
             let ignored = worktree::ignored_words(removed)?;
@@ -30,7 +29,7 @@ impl Tidied {
     }
 }
 
-/// Takes away the worktrees and branches of what landed. What stays is no error: it is said why.
+/// Removes the worktrees and branches of what landed. One that stays is no error; the result says why it stays.
 pub(super) fn tidy(context: &Context, lander: &Lander, report: &Report) -> Tidied {
     let mut tidied = Tidied::default();
     for landed in &report.landed {
@@ -40,11 +39,11 @@ pub(super) fn tidy(context: &Context, lander: &Lander, report: &Report) -> Tidie
     tidied
 }
 
-/// Goes on where landers were killed between the move of the target and this. What has not landed stays as it is.
+/// Finishes for landers that were killed after the target moved and before they tidied up. What has not landed stays.
 pub(crate) fn tidy_leftovers(
     context: &Context,
     lander: &Lander,
-    engine: &mut Engine<AnyStore>,
+    engine: &mut AnyEngine,
     tidied: &mut Tidied,
 ) {
     for (leftover, tidying) in lander.leftovers() {
@@ -60,7 +59,7 @@ pub(crate) fn tidy_leftovers(
     }
 }
 
-/// What a task that was about to land has come to.
+/// What became of a task that was about to land.
 enum Standing {
     /// It landed and is done.
     Over,
@@ -70,7 +69,7 @@ enum Standing {
     Never,
 }
 
-fn standing(engine: &mut Engine<AnyStore>, leftover: &Leftover) -> Standing {
+fn standing(engine: &mut AnyEngine, leftover: &Leftover) -> Standing {
     let is_unsettled = engine.unsettled().map_or(true, |all| all.iter().any(|it| it.id == leftover.id));
     let task = leftover.task.parse().ok().and_then(|task| engine.show(None, Some(&task)).ok());
     match task.map(|task| (task.value.landed.is_some(), task.value.state == State::Done)) {
@@ -89,7 +88,7 @@ fn take_away(
 ) {
     let worktrees = lander.worktrees();
     let Ok(all) = worktrees.list() else { return };
-    // Deletes the branch, if it is one of ours and has not moved since: what it was is in the target.
+    // Deletes the branch if it is one of ours and has not moved since: its commits are in the target.
     let forget = || {
         if branch.starts_with("onus/") {
             worktrees.forget_branch(branch, head);

@@ -1,4 +1,4 @@
-//! The last contents of one file, whoever overwrote it.
+//! Shows and restores the last contents of one file, whoever overwrote it.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{Restore, ago, failed, guard, here};
 use crate::context::Context;
 use crate::output::escape_line;
 
-/// The file's name from its worktree's root, and what is kept of it.
+/// The file's path from its worktree's root, and its kept contents.
 fn versions(context: &Context, file: &Path) -> Result<(String, Last, Vec<Version>), Refusal> {
     let (place, _) = here(context)?;
     let (names, _) = context.host.touched(&[file])?;
@@ -44,7 +44,7 @@ fn how(version: &Version) -> String {
     }
 }
 
-/// As many digits as tell contents apart.
+/// Enough digits to tell contents apart.
 fn digits(version: &Version) -> &str {
     version.sha256.get(..12).unwrap_or(&version.sha256)
 }
@@ -86,7 +86,7 @@ pub(super) fn restore_file(context: &Context, file: &Path, args: &Restore) -> su
         context.host.engine(Access::Read).and_then(|mut engine| context.host.identity(&mut engine)).ok();
     let is_wanted = |version: &&Version| match &args.version {
         Some(digest) => !digest.is_empty() && version.sha256.starts_with(digest.as_str()),
-        // What another's command made of it is not what its owner looks for.
+        // The owner does not want what another's command made of the file.
         None => {
             let own = identity.as_ref().filter(|identity| !identity.actor.is_person());
             let is_own = own.is_none_or(|own| version.is_own((&own.actor, &own.instance)));
@@ -116,18 +116,8 @@ pub(super) fn restore_file(context: &Context, file: &Path, args: &Restore) -> su
             last.bring_back(version, clock::now().wall_ms).map_err(failed)?;
         }
     }
-    if context.out.json {
-        let value =
-            json!({ "file": name, "version": digits(version), "bytes": version.bytes, "how": how(version) });
-        context.out.document(value, &[]);
-    } else {
-        context.out.line(&format!(
-            "restored {} ({} bytes, {}, {})",
-            escape_line(&name),
-            version.bytes,
-            how(version),
-            ago(&rfc3339(version.at_ms))
-        ));
-    }
+    let (bytes, how, at) = (version.bytes, how(version), ago(&rfc3339(version.at_ms)));
+    let value = json!({ "file": name, "version": digits(version), "bytes": bytes, "how": how });
+    context.out.show(value, &[], || format!("restored {} ({bytes} bytes, {how}, {at})", escape_line(&name)));
     Ok(())
 }

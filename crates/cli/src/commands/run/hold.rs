@@ -14,19 +14,19 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
 use onus_dispatch::Renewal;
-use onus_engine::{Answer, Engine, Identity, LeaseView, Reply, Request, TaskView};
+use onus_engine::{Answer, AnyEngine, Engine, Identity, LeaseView, Reply, Request, TaskView};
 use onus_os::process;
-use onus_store::{Access, AnyStore};
+use onus_store::Access;
 
 use crate::commands::worktree::making::Holder;
 use crate::context::Context;
 use onus_host::{Host, StoreAt, end_orphan};
 
-/// Rare enough to cost nothing, often enough that a superseded holder does little harm.
+/// Rare enough to cost next to nothing, and often enough that a superseded holder does little harm.
 const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_millis(200);
 
-/// How many of a task's latest events are looked through for the end of a lease.
+/// How many of a task's latest events are searched for the end of a lease.
 const LATEST: u64 = 100;
 
 /// A lease, and the way to the store that granted it.
@@ -40,7 +40,7 @@ pub(super) struct Hold {
     pub(super) id: String,
     pub(super) token: u64,
     pub(super) renew_every: Duration,
-    /// How long the claim can be trusted, counted from the request. None: as long as this process lives.
+    /// Until when the claim can be trusted, counted from the request. None means as long as this process lives.
     pub(super) trusted_until: Option<Instant>,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Hold {
 #[derive(Debug)]
 pub(super) enum End {
     Now(Reply),
-    /// The command ended it itself, in this way.
+    /// The command had already ended it itself, in this way.
     Before(EndKind),
-    /// It was no longer ours.
+    /// The lease was no longer ours.
     Fenced(Refusal),
 }
 
@@ -85,9 +85,9 @@ impl Hold {
             Some(task) => Command::OnTask { task: Some(task), act: Act::Claim(terms), force: None },
             None => Command::ClaimNext(terms),
         };
-        // The host's engine: a claim may take over, and then keeps what was left uncommitted here.
+        // This needs the host's engine: a claim may be a takeover, which keeps what was left uncommitted here.
         let mut engine = context.host.engine(Access::Write)?;
-        let command = context.host.looked_at(&mut engine, &hold.identity, command);
+        let command = context.host.with_local_facts(&mut engine, &hold.identity, command);
         let request = Request { identity: hold.identity.clone(), command, key: None };
         let reply = engine.run(&request)?;
         let Answer::Lease { task, lease: Some(lease), .. } = &reply.answer else {
@@ -117,7 +117,7 @@ impl Hold {
         ]
     }
 
-    fn engine(&self, access: Access) -> Result<Engine<AnyStore>, Refusal> {
+    fn engine(&self, access: Access) -> Result<AnyEngine, Refusal> {
         let store = self.store.open(access, self.wait)?;
         Ok(Engine::new(store, self.policy.clone()).ending_orphans(end_orphan))
     }
@@ -139,7 +139,7 @@ impl Hold {
         self.ask(Command::RegisterInstance { actor, instance, process, group: Some(pid) }).map(drop)
     }
 
-    /// `progress`: the command has printed something since the last time.
+    /// Renews the lease; `progress` if the command has printed something since the last time.
     pub(super) fn renew(&self, progress: bool) -> Renewal {
         match self.act(Act::Renew { ttl_ms: None, progress }) {
             Ok(reply) => match &reply.answer {
@@ -153,17 +153,17 @@ impl Hold {
                 Ok(None) => Renewal::Fenced { why: refusal.message },
                 Err(unknown) => Renewal::Unavailable { why: unknown.message },
             },
-            // It lapsed and cannot continue: another may get the task at any moment.
+            // The lease lapsed and cannot continue: another may get the task at any moment.
             Err(refusal) if matches!(refusal.exit_code(), 4 | 6) => Renewal::Fenced { why: refusal.message },
             Err(refusal) => Renewal::Unavailable { why: refusal.message },
         }
     }
 
-    /// `host`: where the command ran, for what it left uncommitted.
+    /// Ends the lease. `host` is where the command ran, to see what it left uncommitted.
     pub(super) fn end(&self, host: &Host, verb: Verb, message: Option<String>) -> Result<End, Refusal> {
-        let act = Act::Move { verb, message, uncommitted: None, demand: None };
+        let act = Act::moved(verb, message);
         let command = Command::OnTask { task: Some(self.task.clone()), act, force: None };
-        let command = host.looked_at(&mut self.engine(Access::Read)?, &self.identity, command);
+        let command = host.with_local_facts(&mut self.engine(Access::Read)?, &self.identity, command);
         match self.ask(command) {
             Ok(reply) => Ok(End::Now(reply)),
             Err(refusal) if refusal.code == Code::Fenced => {
@@ -173,7 +173,7 @@ impl Hold {
         }
     }
 
-    /// How this lease ended, if its own token ended it: the command did, with the token we gave it.
+    /// How the command itself ended this lease, with the token we gave it; None if it did not.
     fn ended_itself(&self) -> Result<Option<EndKind>, Refusal> {
         let log = self.engine(Access::Read)?.log(None, Some(&self.task), 0, true, LATEST)?.value;
         let mut ours = log.records.iter().rev().filter(|record| record.token == Some(self.token));
@@ -223,7 +223,7 @@ fn renew_every(lease: &LeaseView) -> Duration {
     third.clamp(RENEW_AT_MOST_EVERY, RENEW_AT_LEAST_EVERY)
 }
 
-/// Bound to this process, only the maximum hold gives it a deadline.
+/// The lease is bound to this process, so only the maximum hold gives it a deadline.
 fn trusted_for(lease: &LeaseView) -> Option<Duration> {
     lease.expires_in_s.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()))
 }

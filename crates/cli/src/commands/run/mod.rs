@@ -11,11 +11,11 @@ use onus_core::lease::EndKind;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::time::Span;
 use onus_core::transition::Verb;
-use onus_dispatch::{Exit, Hooks, Passing, Report, SpawnError, Spec, Stop, Told, Trampoline, Waiting};
+use onus_dispatch::{Exit, Hooks, Message, Passing, Report, SpawnError, Spec, Stop, Trampoline, Waiting};
 use onus_engine::{Notice, TaskView};
 use serde_json::json;
 
-use crate::args::{parse, parse_ms};
+use crate::args::{one_of, parse, parse_ms};
 use crate::context::Context;
 use crate::output::{self, escape_line, note};
 use crate::wording;
@@ -24,7 +24,7 @@ use onus_host::Host;
 use super::worktree::making::{WithWorktree, make};
 use super::worktree::without_place;
 use hold::{End, Hold};
-use onus_host::told_of;
+use onus_host::worktree_env;
 use onus_repo::worktrees::Info;
 
 /// Run a command under a task's lease, and end the lease according to its result
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
     constraints: Vec<Constraint>,
     /// What becomes of the task when the command succeeds
-    #[arg(long, value_name = "END", value_enum, default_value_t = OnSuccess::Done)]
-    on_success: OnSuccess,
+    #[arg(long, value_name = "END", default_value = "done", value_parser = one_of(ON_SUCCESS))]
+    on_success: Verb,
     /// How long the command may take to end when asked to, before it is killed
     #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "10s")]
     grace: i64,
@@ -86,12 +86,8 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum OnSuccess {
-    Done,
-    Submit,
-    Release,
-}
+const ON_SUCCESS: &[(&str, Verb)] =
+    &[("done", Verb::Done), ("submit", Verb::Submit), ("release", Verb::Release)];
 
 fn some_ms(text: &str) -> Result<i64, String> {
     match parse_ms(text)? {
@@ -100,13 +96,13 @@ fn some_ms(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Stopping begins early enough for KILL to come before the lease's deadline.
+/// Stopping the command begins this much earlier, so that even KILL comes before the lease's deadline.
 const BEFORE_DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let mut words = args.command.into_iter();
     let program = words.next().ok_or_else(|| Refusal::usage("name a command after --"))?;
-    // A program that is certainly missing is not worth a claim; anything else shows when it is started.
+    // A program that is certainly missing is not worth a claim; any other problem shows when it is started.
     if !onus_dispatch::is_there(&program, &context.host.folder) {
         return Err(not_started(&SpawnError::NotFound(program)));
     }
@@ -124,7 +120,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     if prepared.is_some() {
         terms = without_place(terms);
     }
-    // Whoever must override a rule does it with `claim`: `run` forces nothing, and offers no way to.
+    // Rules are overridden with `claim`: `run` forces nothing, and offers no way to.
     let (hold, claimed) =
         Hold::claim(context, args.task, terms).map_err(|refusal| Refusal { overridable: None, ..refusal })?;
     let claimed = context.with_asides(claimed);
@@ -141,7 +137,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
                 made.lines().iter().for_each(|line| note(line));
             }
             context.out.notices(&made.reply.notices);
-            env.extend(told_of(&made.path, made.port_base));
+            env.extend(worktree_env(&made.path, made.port_base));
             made.path
         }
         None => {
@@ -166,7 +162,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let report = match supervise(&hold, spec, grace) {
         Ok(report) => report,
         Err(refusal) => {
-            // It never started, or its end was not seen and it was killed.
+            // The command never started, or it was killed because its end could not be observed.
             let why = format!("{name} was not run: {}", refusal.message);
             if let Err(also) = hold.end(&context.host, Verb::Release, Some(why)) {
                 note(&format!("onus: could not release {}: {}", hold.id, also.message));
@@ -178,7 +174,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     let how = How::of(&report, args.on_success);
     let kept = context.host.config.keeps_output().then_some(report.tail.as_str());
     let ended = end(&context.host, &hold, &how, how.note(&name, &took, kept, args.message));
-    // The lease has ended: from here on only the reader of our output waits.
+    // The lease has ended: from here on, only the reader of our output is waiting.
     let Report { rest, .. } = report;
     rest.finish();
     answer(context, &hold, &how, ended?, &claimed.notices, &took)
@@ -197,7 +193,7 @@ fn not_started(error: &SpawnError) -> Refusal {
     }
 }
 
-/// The command in a note: the program alone. Arguments may contain what does not belong in a ledger.
+/// The command's name in a note: the program alone, because arguments may contain what does not belong in a ledger.
 fn name_of(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program);
     escape_line(&onus_core::ids::shortened(&name.to_string_lossy()))
@@ -205,7 +201,7 @@ fn name_of(program: &OsStr) -> String {
 
 fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal> {
     let waiting = Waiting::spawn(spec).map_err(|error| not_started(&error))?;
-    // Recorded before the command runs, so that everything started after this can be found.
+    // This is recorded before the command runs, so that everything it starts can be found.
     hold.register(waiting.pid())?;
     let child = waiting.start().map_err(|error| not_started(&error))?;
     let terms = onus_dispatch::Terms {
@@ -222,45 +218,41 @@ fn supervise(hold: &Hold, spec: Spec, grace: Duration) -> Result<Report, Refusal
     onus_dispatch::supervise(child, &terms, hooks).map_err(|error| unexpected(&error))
 }
 
-fn told(id: &str, what: &Told) -> String {
+fn told(id: &str, what: &Message) -> String {
     match what {
-        Told::Unavailable(why) => {
+        Message::Unavailable(why) => {
             format!("cannot renew the lease of {id} now ({why}); the command keeps running")
         }
-        Told::Stopping(Stop::Fenced { why }) => format!("stopping the command: {why}"),
-        Told::Stopping(Stop::Untrusted { why }) => {
+        Message::Stopping(Stop::Fenced { why }) => format!("stopping the command: {why}"),
+        Message::Stopping(Stop::Untrusted { why }) => {
             let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             format!("stopping the command: the lease of {id} is running out{why}")
         }
-        Told::LeftBehind(left) => {
+        Message::LeftBehind(left) => {
             let left: Vec<String> =
                 left.iter().map(|(pid, name)| format!("{} ({pid})", onus_core::quote::name(name))).collect();
             format!("the command exited but left {} running: ending it", left.join(", "))
         }
-        Told::Killing => "the command does not end: killing it".to_owned(),
+        Message::Killing => "the command does not end: killing it".to_owned(),
     }
 }
 
-/// How the run went, as far as the task is concerned.
+/// How the run ended, as far as the task is concerned.
 #[derive(Debug)]
 enum How {
     Succeeded(Verb),
     Failed(Exit),
-    /// Somebody ended it: unfinished, not failed.
+    /// Somebody interrupted it: the task is unfinished, not failed.
     Interrupted(i32, Exit),
     Stopped(Stop),
 }
 
 impl How {
-    fn of(report: &Report, on_success: OnSuccess) -> How {
+    fn of(report: &Report, on_success: Verb) -> How {
         match (&report.stopped, report.interrupted, report.exit) {
             (Some(stop), _, _) => How::Stopped(stop.clone()),
             (None, Some(signal), exit) => How::Interrupted(signal.as_raw(), exit),
-            (None, None, Exit::Code(0)) => How::Succeeded(match on_success {
-                OnSuccess::Done => Verb::Done,
-                OnSuccess::Submit => Verb::Submit,
-                OnSuccess::Release => Verb::Release,
-            }),
+            (None, None, Exit::Code(0)) => How::Succeeded(on_success),
             (None, None, exit) => How::Failed(exit),
         }
     }
@@ -273,7 +265,7 @@ impl How {
         }
     }
 
-    /// `kept`: the part of the command's output that is kept.
+    /// The note on the task; `kept` is the part of the command's output to keep.
     fn note(&self, name: &str, took: &str, kept: Option<&str>, message: Option<String>) -> String {
         match self {
             How::Succeeded(_) => message.unwrap_or_else(|| format!("{name} succeeded after {took}")),
@@ -303,7 +295,7 @@ impl How {
         }
     }
 
-    /// What `onus run` exits with, unless the lease turns out to be another's.
+    /// The exit code of `onus run`, unless the lease turns out to be another's.
     fn exit_code(&self) -> u8 {
         let of = |exit: &Exit| match exit {
             Exit::Code(code) => *code,
@@ -320,11 +312,11 @@ impl How {
     }
 }
 
-/// What the store has on record in the end.
+/// What the store finally recorded.
 struct Ended {
     outcome: &'static str,
     notices: Vec<Notice>,
-    /// Why it differs from what the command's success or failure called for.
+    /// Why that is not what the command's success or failure called for.
     error: Option<Refusal>,
 }
 
@@ -348,7 +340,7 @@ fn end(host: &Host, hold: &Hold, how: &How, text: String) -> Result<Ended, Refus
         Ok(End::Fenced(refusal)) => {
             Ok(Ended { outcome: "fenced", notices: Vec::new(), error: Some(refusal) })
         }
-        // A rule forbids it. An unfinished task is released rather than held by a process that is gone.
+        // A rule forbids it. The task is released rather than left to a process that is gone.
         Err(refusal) if verb != Verb::Release && refusal.exit_code() == Code::NotAllowed.exit_code() => {
             hold.end(host, Verb::Release, Some(format!("{verb} was refused: {}", refusal.message)))?;
             Ok(Ended { outcome: EndKind::Released.as_str(), notices: Vec::new(), error: Some(refusal) })
@@ -357,7 +349,7 @@ fn end(host: &Host, hold: &Hold, how: &How, text: String) -> Result<Ended, Refus
     }
 }
 
-/// The lease was ours to release, but it had already ended.
+/// The refusal for a command that was stopped because its lease had ended or was about to.
 fn ran_out(hold: &Hold, stop: &Stop) -> Refusal {
     let why = match stop {
         Stop::Fenced { why } | Stop::Untrusted { why: Some(why) } => why.clone(),

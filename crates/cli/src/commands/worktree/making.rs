@@ -1,5 +1,5 @@
-//! A claim with a worktree of its own: claim, make, record. In this order, each outside of the others: git never runs while the
-//! store's write lock is held. What cannot be made is taken back, the claim too.
+//! A claim with a worktree of its own: claim, make the worktree, record it. Each is a step of its own, in this order, so that
+//! git never runs while the store's write lock is held. If a step fails, everything is undone, including the claim.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use onus_repo::worktrees::{Making, NewWorktree, Worktrees};
 use onus_store::Access;
 use serde_json::{Value, json};
 
-use super::rescued::{Laid, lay_out};
+use super::rescued::{Laid, restore_exactly};
 use crate::context::Context;
 
 /// Options of every command that may make a worktree.
@@ -65,7 +65,7 @@ impl WithWorktree {
 /// The same for a claim or a takeover.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClaimWorktree {
-    /// Make a worktree of its own for the task, or go on in the one that has its branch; if that fails, the claim is
+    /// Make a worktree of its own for the task, or continue in the one that has its branch; if that fails, the claim is
     /// released again
     #[arg(long)]
     worktree: bool,
@@ -74,7 +74,7 @@ pub(crate) struct ClaimWorktree {
 }
 
 impl ClaimWorktree {
-    /// What the worktree needs, if one is wanted; then the lease is nowhere before it is there.
+    /// Prepares the worktree, if one is wanted. The terms then name no place, because the worktree does not exist yet.
     pub(crate) fn prepare(
         &self,
         context: &Context,
@@ -115,7 +115,7 @@ impl Prepared {
     }
 }
 
-/// A worktree that is there, recorded with the lease.
+/// A worktree that exists and is recorded with the lease.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) reply: Reply,
@@ -124,7 +124,7 @@ pub(crate) struct Made {
     pub(crate) target: Option<String>,
     pub(crate) port_base: Option<u16>,
     pub(crate) is_new: bool,
-    /// What was laid out there, if that was asked for.
+    /// The rescued files that were restored there, if that was asked for.
     rescued: Option<Laid>,
 }
 
@@ -143,7 +143,7 @@ impl Made {
         value
     }
 
-    /// What people read of it, below who holds the task.
+    /// The lines for people, below the one that says who holds the task.
     pub(crate) fn lines(&self) -> Vec<String> {
         let branch = self.branch.as_deref().unwrap_or("a detached HEAD");
         let target =
@@ -166,7 +166,7 @@ pub(crate) fn ports_line(base: u16) -> String {
     format!("  ports:    {base} to {} (ONUS_PORT_BASE={base})", base + onus_repo::worktrees::PORTS - 1)
 }
 
-/// Who holds the task, and how it asks for more.
+/// The holder of the task, and how it acts on it.
 pub(crate) trait Holder {
     fn act(&self, act: Act) -> Result<Reply, Refusal>;
     fn is_person(&self) -> bool;
@@ -189,7 +189,7 @@ impl Caller {
         let mut identity = context.host.identity(&mut context.host.engine(Access::Write)?)?;
         let task: TaskRef = task.uid.parse()?;
         identity.token = Some((Some(task.clone()), Token(lease.token)));
-        Ok(Caller { host: context.host.again()?, identity, task })
+        Ok(Caller { host: context.host.reload()?, identity, task })
     }
 
     fn ask(host: &Host, identity: &Identity, task: &TaskRef, act: Act) -> Result<Reply, Refusal> {
@@ -208,7 +208,7 @@ impl Holder for Caller {
     }
 
     fn renewing(&self) -> Result<Box<dyn FnMut() -> Renewal + Send>, Refusal> {
-        let (host, identity, task) = (self.host.again()?, self.identity.clone(), self.task.clone());
+        let (host, identity, task) = (self.host.reload()?, self.identity.clone(), self.task.clone());
         Ok(Box::new(move || {
             match Caller::ask(&host, &identity, &task, Act::Renew { ttl_ms: None, progress: false }) {
                 Ok(_) => Renewal::Kept { next_in: std::time::Duration::from_secs(15), trusted_for: None },
@@ -219,7 +219,7 @@ impl Holder for Caller {
     }
 }
 
-/// Makes the worktree of a task that was just claimed, and records it. If that fails, a claim that was made for it is released.
+/// Makes the worktree of a task that was just claimed, and records it. If that fails, a claim that was new is released.
 pub(crate) fn make(
     context: &Context,
     prepared: Prepared,
@@ -241,13 +241,8 @@ pub(crate) fn make(
                 return Err(refusal);
             }
             let message = format!("no worktree could be made: {why}");
-            refusal.message = match holder.act(Act::Move {
-                verb: Verb::Release,
-                message: Some(message),
-                uncommitted: None,
-                demand: None,
-            }) {
-                Ok(_) => format!("{} was released again, it has no worktree: {why}", task.id),
+            refusal.message = match holder.act(Act::moved(Verb::Release, Some(message))) {
+                Ok(_) => format!("no worktree was made for {}, and the claim was released: {why}", task.id),
                 Err(also) => {
                     format!("{} has no worktree: {why}; and it was not released: {}", task.id, also.message)
                 }
@@ -257,8 +252,8 @@ pub(crate) fn make(
     }
 }
 
-/// Whether another process of the same holder relies on the lease by now: it has a worktree, or was renewed by a claim. While a set-up
-/// runs it is renewed for this very call, so then only the worktree counts.
+/// Whether another process of the same holder relies on the lease by now: it has a worktree, or was renewed by a claim. If
+/// there is a set-up, this very call renews the lease while it runs, so only the worktree counts.
 fn is_used(context: &Context, claimed: &Reply) -> bool {
     let Answer::Lease { task, lease: Some(ours), .. } = &claimed.answer else { return false };
     let now = || {
@@ -302,11 +297,11 @@ fn made(
             reply.notices.extend(super::super::setup::unguarded(context, &made.path));
             let uncommitted = making.uncommitted;
             making.finish()?;
-            // A branch that was there may have been overtaken.
+            // A branch that existed before may conflict with others by now.
             if let Ok(mut engine) = context.host.engine(Access::Write) {
                 context.host.tell_of_conflicts(&mut engine);
             }
-            let rescued = rescue.then(|| lay_out(context, task, &made.path, uncommitted, holder));
+            let rescued = rescue.then(|| restore_exactly(context, task, &made.path, uncommitted, holder));
             reply.notices.extend(rescued.iter().flat_map(|laid| laid.notices.iter().cloned()));
             Ok(Made { reply, rescued, ..made })
         }
@@ -319,7 +314,7 @@ fn made(
     }
 }
 
-/// Everything between the folder and the record.
+/// Equips the new folder, runs the set-up, and records the worktree.
 fn recorded(
     making: &mut Making,
     new: &NewWorktree,

@@ -1,19 +1,21 @@
 pub(crate) mod making;
+mod repair;
 mod rescued;
 pub(crate) mod view;
+
+pub(crate) use repair::{Findings, findings};
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
-use onus_core::quote::counted;
-use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
+use onus_core::refusal::{Code, Forced, OnWorktree, Refusal, Step};
 use onus_core::task::{State, TaskBranch};
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
 use onus_repo::landing::{self, Lander};
-use onus_repo::worktrees::{Journal, Linked, Settled, Whereabouts, Worktrees};
+use onus_repo::worktrees::{Linked, Worktrees};
 use onus_store::Access;
 use serde_json::json;
 
@@ -42,18 +44,38 @@ enum Action {
     /// Claim a task, unless you hold it, and make its worktree
     Add(Add),
     /// List every worktree, with what is in it
-    List(List),
+    List {
+        /// Count the disk space of each, too
+        #[arg(long)]
+        size: bool,
+    },
     /// Show one worktree
-    Show(One),
-    /// Use a worktree that you made yourself for your task
+    Show {
+        /// A task's id, or a path; default: the worktree you are in
+        #[arg(value_name = "ID|PATH")]
+        named: Option<String>,
+    },
+    /// Make an existing worktree your task's
     Adopt(Adopt),
     /// Remove a worktree, if no work is lost by it
     #[command(visible_alias = "rm")]
-    Remove(Remove),
+    Remove {
+        /// A task's id, or a path
+        #[arg(value_name = "ID|PATH")]
+        named: String,
+    },
     /// Remove every worktree that onus made and that holds no work
-    Prune(Prune),
+    Prune {
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Finish what was interrupted, and find worktrees that were moved
-    Repair(Repair),
+    Repair {
+        /// Where worktrees were moved to; not needed for those below worktree.root, which are found by themselves
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
 }
 
 #[derive(clap::Args, Debug)]
@@ -62,20 +84,6 @@ struct Add {
     target: Target,
     #[command(flatten)]
     how: WorktreeArgs,
-}
-
-#[derive(clap::Args, Debug)]
-struct List {
-    /// Count the disk space of each, too
-    #[arg(long)]
-    size: bool,
-}
-
-#[derive(clap::Args, Debug)]
-struct One {
-    /// A task's id, or a path; default: the worktree you are in
-    #[arg(value_name = "ID|PATH")]
-    named: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -88,40 +96,19 @@ struct Adopt {
     task: Option<TaskRef>,
 }
 
-#[derive(clap::Args, Debug)]
-struct Remove {
-    /// A task's id, or a path
-    #[arg(value_name = "ID|PATH")]
-    named: String,
-}
-
-#[derive(clap::Args, Debug)]
-struct Prune {
-    /// Only say what would be removed
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(clap::Args, Debug)]
-struct Repair {
-    /// Where worktrees were moved to; not needed for those below worktree.root, which are found by themselves
-    #[arg(value_name = "PATH")]
-    paths: Vec<PathBuf>,
-}
-
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action.unwrap_or(Action::List(List { size: false })) {
+    match args.action.unwrap_or(Action::List { size: false }) {
         Action::Add(add) => run_add(context, add),
-        Action::List(list) => run_list(context, list),
-        Action::Show(one) => run_show(context, one),
+        Action::List { size } => run_list(context, size),
+        Action::Show { named } => run_show(context, named.as_deref()),
         Action::Adopt(adopt) => run_adopt(context, adopt),
-        Action::Remove(remove) => run_remove(context, remove),
-        Action::Prune(prune) => run_prune(context, prune),
-        Action::Repair(repair) => run_repair(context, repair),
+        Action::Remove { named } => run_remove(context, &named),
+        Action::Prune { dry_run } => run_prune(context, dry_run),
+        Action::Repair { paths } => repair::run(context, &paths),
     }
 }
 
-/// The terms of a lease whose worktree is still to be made: nothing of where the caller is.
+/// The terms of a lease whose worktree is still to be made: they do not name the place of the caller.
 pub(crate) fn without_place(terms: Terms) -> Terms {
     Terms { worktree: None, worktree_id: None, branch: None, ..terms }
 }
@@ -130,12 +117,22 @@ fn run_add(context: &Context, add: Add) -> super::Result {
     let prepared = Prepared::new(context, &add.how)?;
     let terms = without_place(context.host.terms());
     let command = Command::OnTask { task: target(add.target.task)?, act: Act::Claim(terms), force: None };
-    let claimed = context.run(command, None)?;
+    let claimed = context.run(command, None).map_err(forced_by_claim)?;
     let made = make(context, prepared, &claimed, &Caller::of(context, &claimed)?)?;
     print_made(context, &claimed, made)
 }
 
-/// The answer to a claim with a worktree.
+/// This command forces nothing; `claim` does.
+fn forced_by_claim(mut refusal: Refusal) -> Refusal {
+    if let (Some(way), Some(task)) = (&mut refusal.overridable, &refusal.task)
+        && way.by == Forced::SameRequest
+    {
+        way.by = Forced::ClaimInWorktree(task.clone());
+    }
+    refusal
+}
+
+/// Prints the answer to a claim with a worktree.
 pub(crate) fn print_made(context: &Context, claimed: &onus_engine::Reply, made: Made) -> super::Result {
     let (Answer::Lease { task, lease, .. }, Answer::Lease { renewed, takeover, .. }) =
         (&made.reply.answer, &claimed.answer)
@@ -156,23 +153,25 @@ pub(crate) fn print_made(context: &Context, claimed: &onus_engine::Reply, made: 
     Ok(())
 }
 
-fn run_list(context: &Context, list: List) -> super::Result {
+fn run_list(context: &Context, size: bool) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let all = All::new(context, &worktrees.impatient(), list.size)?;
+    let all = All::new(context, &worktrees.with_short_wait(), size)?;
     let notices: Vec<Notice> = all.remarks.iter().cloned().map(Notice::info).collect();
-    match context.out.json {
-        true => context.out.document(all.document(), &notices),
-        false => {
-            all.lines(context).iter().for_each(|line| context.out.prose(line));
-            context.out.notices(&notices);
-        }
-    }
+    context.out.show(all.document(), &notices, || all.lines(context).join("\n"));
     Ok(())
 }
 
-/// A worktree by its task or its path.
+/// Git's worktrees of this repository.
+fn listed(worktrees: &Worktrees) -> Result<Vec<Linked>, Refusal> {
+    worktrees.list().map_err(git_failed)
+}
+
+fn git_failed(error: onus_repo::GitError) -> Refusal {
+    Refusal::new(Code::NotAllowed, error.to_string())
+}
+
+/// Finds a worktree by its task or its path.
 fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result<Linked, Refusal> {
-    let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
     let missing = |what: String| {
         Refusal::new(Code::NotFound, what).next(Step::Worktree(OnWorktree::List, String::new()))
     };
@@ -180,25 +179,21 @@ fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result
     let by_path = |path: &Path| -> Result<Option<Linked>, Refusal> {
         let path = folder.join(path);
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let all = worktrees.list().map_err(git)?;
-        Ok(all.into_iter().find(|linked| linked.path == real || linked.path == path))
+        Ok(listed(worktrees)?.into_iter().find(|linked| linked.path == real || linked.path == path))
     };
     let Some(named) = named else {
-        return worktrees
-            .at(folder)
-            .map_err(git)?
-            .ok_or_else(|| missing("you are in no worktree".to_owned()));
+        let found = worktrees.at(folder).map_err(git_failed)?;
+        return found.ok_or_else(|| missing("you are in no worktree".to_owned()));
     };
     let is_path = named.contains('/') || folder.join(named).is_dir();
     match (is_path, named.parse::<TaskRef>()) {
         (false, Ok(task)) => {
             let task = context.host.engine(Access::Read)?.show(None, Some(&task))?.value;
-            let all = worktrees.list().map_err(git)?;
-            let is_its = |linked: &&Linked| {
+            let is_its = |linked: &Linked| {
                 let made = linked.info.as_ref().and_then(|info| info.task.as_ref()) == Some(&task.uid);
                 made || (linked.branch.is_some() && linked.branch == task.branch)
             };
-            let found = all.iter().find(is_its).cloned();
+            let found = listed(worktrees)?.into_iter().find(is_its);
             found.ok_or_else(|| missing(format!("{} has no worktree here", task.id)).task(&task.id))
         }
         _ => by_path(Path::new(named))?.ok_or_else(|| {
@@ -207,23 +202,18 @@ fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result
     }
 }
 
-fn run_show(context: &Context, one: One) -> super::Result {
+fn run_show(context: &Context, named: Option<&str>) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let linked = find(context, &worktrees, one.named.as_deref())?;
+    let linked = find(context, &worktrees, named)?;
     let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
     let behind = super::land::behind::all(&context.host);
     let seen = Seen::new(context, &worktrees, (&leases(context)?, &forecast, &behind), linked, true);
     let notices: Vec<Notice> =
         forecast.incomplete.map(crate::render::incomplete).map(Notice::info).into_iter().collect();
-    if context.out.json {
-        context.out.document(seen.document(), &notices);
-        return Ok(());
-    }
-    seen.lines(context).iter().for_each(|line| context.out.prose(line));
-    if let Some(base) = seen.linked.info.as_ref().and_then(|info| info.port_base) {
-        context.out.line(&ports_line(base));
-    }
-    context.out.notices(&notices);
+    let base = seen.linked.info.as_ref().and_then(|info| info.port_base);
+    context.out.show(seen.document(), &notices, || {
+        seen.lines(context).into_iter().chain(base.map(ports_line)).collect::<Vec<_>>().join("\n")
+    });
     Ok(())
 }
 
@@ -269,15 +259,13 @@ fn run_adopt(context: &Context, adopt: Adopt) -> super::Result {
     let value = json!({
         "task": task, "lease": lease, "renewed": renewed, "takeover": takeover, "worktree": made,
     });
-    context
-        .out
-        .reply(&reply, value, || format!("{}: its work is done in {}", task.id, path_line(&linked.path)));
+    context.out.reply(&reply, value, || format!("{}'s worktree is now {}", task.id, path_line(&linked.path)));
     Ok(())
 }
 
-fn run_remove(context: &Context, remove: Remove) -> super::Result {
+fn run_remove(context: &Context, named: &str) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let linked = find(context, &worktrees, Some(&remove.named))?;
+    let linked = find(context, &worktrees, Some(named))?;
     if context.host.folder.starts_with(&linked.path) && !linked.is_main {
         return Err(Refusal::new(Code::NotAllowed, "you are in the worktree that is to be removed")
             .next(Step::plain("go to the main checkout first")));
@@ -285,14 +273,11 @@ fn run_remove(context: &Context, remove: Remove) -> super::Result {
     let Some(removed) = removed(context, &worktrees, &linked, false)? else {
         return Err(super::unexpected());
     };
-    match context.out.json {
-        true => context.out.document(removed_document(&removed), &[]),
-        false => context.out.line(&removed_line(&removed)),
-    }
+    context.out.show(removed_document(&removed), &[], || removed_line(&removed));
     Ok(())
 }
 
-/// Removes it, or only says whether it would go.
+/// Removes a worktree or, with `dry_run`, only checks whether it may be removed.
 pub(crate) fn removed(
     context: &Context,
     worktrees: &Worktrees,
@@ -319,7 +304,7 @@ pub(crate) fn removed_document(removed: &onus_repo::worktrees::Removed) -> serde
     })
 }
 
-/// What went with a worktree that no commit has; None: nothing.
+/// The ignored files that were deleted with a worktree, which no commit has; None if there were none.
 pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<String> {
     let names: Vec<String> = removed.ignored_names.iter().map(|path| path_line(path)).collect();
     let more = match removed.ignored.saturating_sub(names.len()) {
@@ -346,7 +331,7 @@ fn removed_line(removed: &onus_repo::worktrees::Removed) -> String {
     format!("removed {}{branch}{ignored}", path_line(&removed.path))
 }
 
-/// Why a worktree stays although nothing would be lost with it: its task is not over.
+/// Why a worktree is kept although nothing would be lost with it: its task is not over.
 fn still_needed(context: &Context, linked: &Linked) -> Option<String> {
     let task = linked.info.as_ref()?.task.as_deref()?.parse().ok()?;
     let (mut engine, identity) = context.host.reader().ok()?;
@@ -359,7 +344,7 @@ fn still_needed(context: &Context, linked: &Linked) -> Option<String> {
     };
     match task.state {
         State::Review => Some(format!("{} is in review", task.id)),
-        // What was there once and was reverted is not there.
+        // A landing that was reverted since leaves its work missing from the target.
         State::Done if task.landed.is_none() && has_landed() == Some(false) => {
             Some(format!("{} has still to land", task.id))
         }
@@ -367,14 +352,12 @@ fn still_needed(context: &Context, linked: &Linked) -> Option<String> {
     }
 }
 
-fn run_prune(context: &Context, prune: Prune) -> super::Result {
+fn run_prune(context: &Context, dry_run: bool) -> super::Result {
     let worktrees = context.host.worktrees()?;
-    let git = |error: onus_repo::GitError| Refusal::new(Code::NotAllowed, error.to_string());
-    let all = worktrees.list().map_err(git)?;
     let (mut gone, mut kept) = (Vec::new(), Vec::new());
-    // What to do about those whose folder is missing.
+    // The next steps for worktrees whose folder is missing.
     let mut missing: Option<Vec<Step>> = None;
-    for linked in all.into_iter().filter(Linked::is_made) {
+    for linked in listed(&worktrees)?.into_iter().filter(Linked::is_made) {
         if context.host.folder.starts_with(&linked.path) {
             kept.push((linked.path.clone(), "you are in it".to_owned()));
             continue;
@@ -384,9 +367,9 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
             continue;
         }
         let path = linked.path.clone();
-        match removed(context, &worktrees, &linked, prune.dry_run) {
+        match removed(context, &worktrees, &linked, dry_run) {
             Ok(removed) => gone.push((path, removed)),
-            // Somebody else was faster.
+            // Somebody else has removed it meanwhile.
             Err(_) if !path.exists() && !linked.git_dir.exists() => {}
             Err(refusal) => {
                 if linked.is_missing {
@@ -398,7 +381,7 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
     }
     if context.out.json {
         let document = json!({
-            "dry_run": prune.dry_run,
+            "dry_run": dry_run,
             "removed": gone.iter().map(|(path, _)| path_text(path)).collect::<Vec<_>>(),
             "kept": kept.iter().map(|(path, why)| json!({ "path": path_text(path), "why": why })).collect::<Vec<_>>(),
         });
@@ -414,10 +397,8 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
     for (path, why) in &kept {
         let why = crate::output::escape_line(why);
         let path = path_line(path);
-        context.out.line(&match why.strip_prefix(&format!("{path} is kept: ")) {
-            Some(why) => format!("kept {path}: {why}"),
-            None => format!("kept {path}: {why}"),
-        });
+        let why = why.strip_prefix(&format!("{path} is kept: ")).unwrap_or(&why);
+        context.out.line(&format!("kept {path}: {why}"));
     }
     for step in missing.iter().flatten().filter_map(wording::step) {
         context.out.line(&format!("  next: {step}"));
@@ -426,121 +407,4 @@ fn run_prune(context: &Context, prune: Prune) -> super::Result {
         context.out.line("there is no worktree that onus made");
     }
     Ok(())
-}
-
-fn run_repair(context: &Context, repair: Repair) -> super::Result {
-    let worktrees = context.host.worktrees()?;
-    let in_place = check_named(context, &worktrees, &repair.paths)?;
-    let mut settled: Vec<String> = settle(context, &worktrees)?.iter().map(ToString::to_string).collect();
-    settled.extend(in_place);
-    let root = worktrees.root(context.host.config.worktrees().root.as_deref())?;
-    let folder = &context.host.folder;
-    let named: Vec<PathBuf> = repair
-        .paths
-        .iter()
-        .map(|path| folder.join(path))
-        .chain(context.host.place.iter().map(|place| place.root.clone()))
-        .collect();
-    let moved = worktrees.moved(&root, &named);
-    if !moved.is_empty() {
-        worktrees.repair(&moved)?;
-    }
-    if context.out.json {
-        let document = json!({
-            "settled": settled,
-            "moved": moved.iter().map(|path| path_text(path)).collect::<Vec<_>>(),
-        });
-        context.out.document(document, &[]);
-        return Ok(());
-    }
-    settled.iter().for_each(|settled| context.out.line(settled));
-    moved
-        .iter()
-        .for_each(|path| context.out.line(&format!("git knows again where it is: {}", path_line(path))));
-    if settled.is_empty() && moved.is_empty() {
-        context.out.line("nothing to repair: no work was interrupted, and no worktree was moved");
-    }
-    Ok(())
-}
-
-/// Refuses folders that are no worktree of this repository, before anything is done. Says which are where git has them.
-fn check_named(context: &Context, worktrees: &Worktrees, paths: &[PathBuf]) -> Result<Vec<String>, Refusal> {
-    let mut in_place = Vec::new();
-    for path in paths {
-        let name = path_line(path);
-        let refuse = |code, why: &str| {
-            Err(Refusal::new(code, format!("{name} {why}: nothing was repaired"))
-                .next(Step::Worktree(OnWorktree::List, String::new())))
-        };
-        match worktrees.whereabouts(&context.host.folder.join(path)) {
-            Whereabouts::Moved => {}
-            Whereabouts::InPlace => in_place.push(format!("{name}: it is where git has it")),
-            Whereabouts::Copy => {
-                return refuse(Code::NotAllowed, "is a copy of a worktree that is still in its place");
-            }
-            Whereabouts::Foreign => {
-                return refuse(Code::NotAllowed, "is not a worktree of this repository");
-            }
-            Whereabouts::Nowhere => return refuse(Code::NotFound, "does not exist"),
-        }
-    }
-    Ok(in_place)
-}
-
-/// Brings to rest what was interrupted.
-pub(crate) fn settle(context: &Context, worktrees: &Worktrees) -> Result<Vec<Settled>, Refusal> {
-    let is_recorded = |journal: &Journal| {
-        let recorded = || {
-            let task: TaskRef = journal.task.as_deref()?.parse().ok()?;
-            let task = context.host.engine(Access::Read).ok()?.show(None, Some(&task)).ok()?.value;
-            Some(task.branch.is_some() && task.branch == journal.branch)
-        };
-        recorded().unwrap_or(false)
-    };
-    worktrees.settle(&is_recorded)
-}
-
-/// What `doctor` says of worktrees.
-#[derive(Default)]
-pub(crate) struct Findings {
-    /// What was brought to rest now.
-    pub(crate) settled: Vec<String>,
-    pub(crate) interrupted: Vec<String>,
-    /// What needs somebody, with the next command.
-    pub(crate) news: Vec<String>,
-}
-
-pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal> {
-    let Ok(worktrees) = context.host.worktrees() else { return Ok(Findings::default()) };
-    let worktrees = worktrees.impatient();
-    let settled = match fix {
-        true => settle(context, &worktrees)?.iter().map(|settled| format!("worktree {settled}")).collect(),
-        false => Vec::new(),
-    };
-    let all = All::new(context, &worktrees, false)?;
-    let interrupted = all.interrupted.iter().map(|journal| {
-        let id = journal.id.as_ref().map(|id| format!("{id}: ")).unwrap_or_default();
-        format!("{id}making or removing {} was interrupted", path_text(&journal.path))
-    });
-    let next = |seen: &Seen| {
-        let step = seen.next().as_ref().and_then(wording::step);
-        step.map(|step| format!("; next: {}", step.split("   #").next().unwrap_or_default()))
-            .unwrap_or_default()
-    };
-    // That the main checkout is behind is said with landings.
-    let is_said = |seen: &Seen| seen.linked.is_main && seen.behind.is_some();
-    let attention =
-        all.seen.iter().filter(|seen| seen.holders.is_empty() && seen.next().is_some() && !is_said(seen));
-    let mut news: Vec<String> = attention
-        .map(|seen| format!("{}: {}{}", path_text(&seen.linked.path), seen.facts().join(", "), next(seen)))
-        .collect();
-    news.extend(all.busy.iter().map(|why| format!("what was interrupted is not known: {why}")));
-    news.extend(all.branches.iter().map(|(branch, unlanded)| {
-        format!("branch {branch}: {unlanded} unlanded, checked out nowhere; next: git log HEAD..{branch}")
-    }));
-    if news.is_empty() && all.seen.len() > 1 {
-        let worktrees = counted(all.seen.len() as u64 - 1, "worktree");
-        news.push(format!("{worktrees}, each with a live holder"));
-    }
-    Ok(Findings { settled, interrupted: interrupted.collect(), news })
 }

@@ -1,5 +1,5 @@
-//! A task's worktree that begins with what an earlier holder left uncommitted. Last of all, when the worktree is recorded: whatever
-//! cannot be laid out is said, and costs neither the worktree nor the claim.
+//! Restores what an earlier holder left uncommitted into a task's new worktree. This is the last step, after the worktree is
+//! recorded: what cannot be restored is reported, and costs neither the worktree nor the claim.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use onus_core::quote::{self, counted};
 use onus_core::refusal::{Refusal, Step};
 use onus_core::rescue::RescueState;
 use onus_engine::{Notice, NoticeKind, RescueView, TaskView};
-use onus_repo::rescue::{self as kept, Brought};
+use onus_repo::rescue::{self as kept, Restored};
 use onus_repo::{Place, Repository, discover};
 use serde_json::{Value, json};
 
@@ -19,23 +19,23 @@ use super::making::Holder;
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
 
-/// So many files are named to people.
+/// The most files that are named to people.
 const MOST_NAMED: usize = 5;
 
-/// What was laid out, and what was not.
+/// What was restored, and what was not.
 #[derive(Debug, Default)]
 pub(crate) struct Laid {
     of: Option<RescueView>,
-    brought: Brought,
+    brought: Restored,
     pub(crate) notices: Vec<Notice>,
 }
 
 impl Laid {
-    /// None: nothing of the task is kept.
+    /// None if the task has no rescue.
     pub(crate) fn document(&self) -> Option<Value> {
         let of = self.of.as_ref()?;
         let texts = |paths: &[PathBuf]| paths.iter().map(|path| path_text(path)).collect::<Vec<_>>();
-        let Brought { written, removed, same, uncommitted, committed, only_staged } = &self.brought;
+        let Restored { written, removed, same, uncommitted, committed, only_staged } = &self.brought;
         let staged = only_staged.iter().map(|(path, _)| path.clone());
         let left: Vec<PathBuf> = uncommitted.iter().chain(committed).cloned().chain(staged).collect();
         Some(json!({
@@ -48,7 +48,7 @@ impl Laid {
         }))
     }
 
-    /// What people read of it, below the worktree.
+    /// The line for people, below the worktree's.
     pub(crate) fn line(&self) -> Option<String> {
         let of = self.of.as_ref()?;
         let files: Vec<&PathBuf> = self.brought.written.iter().chain(&self.brought.removed).collect();
@@ -62,8 +62,8 @@ impl Laid {
     }
 }
 
-/// `uncommitted`: so many files of a worktree that was there already have uncommitted changes.
-pub(super) fn lay_out(
+/// Restores the task's last rescue. `uncommitted` counts the uncommitted changes of a worktree that already existed.
+pub(super) fn restore_exactly(
     context: &Context,
     task: &TaskView,
     path: &Path,
@@ -71,23 +71,16 @@ pub(super) fn lay_out(
     holder: &dyn Holder,
 ) -> Laid {
     let note = |message: String| Notice::new(NoticeKind::Rescue, Some(task.id.clone()), message);
+    let nothing = |why: &str| note(format!("nothing was restored: {why}"));
+    let with = |notice| Laid { notices: vec![notice], ..Laid::default() };
     let of = match last(context, task) {
         Ok(Some(of)) => of,
-        Ok(None) => {
-            let message = format!("nothing was restored: {} has no rescued files", task.id);
-            return Laid { notices: vec![note(message)], ..Laid::default() };
-        }
-        Err(refusal) => {
-            let message = format!("nothing was restored: {}", refusal.message);
-            return Laid { notices: vec![note(message)], ..Laid::default() };
-        }
+        Ok(None) => return with(nothing(&format!("{} has no rescued files", task.id))),
+        Err(refusal) => return with(nothing(&refusal.message)),
     };
     if of.state == RescueState::Due.as_str() {
-        let message = format!(
-            "nothing was restored: what {} left uncommitted is still to be kept",
-            quote::name(&of.actor)
-        );
-        return Laid { notices: vec![note(message).next(Step::MendStore)], ..Laid::default() };
+        let why = format!("what {} left uncommitted is still to be kept", quote::name(&of.actor));
+        return with(nothing(&why).next(Step::MendStore));
     }
     let mut laid = Laid::default();
     let not = if uncommitted > 0 {
@@ -104,7 +97,7 @@ pub(super) fn lay_out(
     laid
 }
 
-/// The last rescue that is kept, or is to be.
+/// The task's last rescue that is kept or due.
 fn last(context: &Context, task: &TaskView) -> Result<Option<RescueView>, Refusal> {
     let (mut engine, identity) = context.host.reader()?;
     let task: TaskRef = task.uid.parse()?;
@@ -118,7 +111,7 @@ fn laid_out(
     of: &RescueView,
     path: &Path,
     holder: &dyn Holder,
-    brought: &mut Brought,
+    brought: &mut Restored,
 ) -> Result<(), Refusal> {
     let place = discover(path).ok_or_else(|| failed("the worktree is gone"))?;
     let repository = Repository::new(&place)?.ok_or_else(|| failed("the worktree is gone"))?;
@@ -127,12 +120,12 @@ fn laid_out(
         if !holder.is_person() && !files.is_empty() {
             reserve(context, &place, files.iter().map(|file| file.path.as_path()), holder)?;
         }
-        // In a clean worktree on the same commit: exactly as it was, with what was staged.
-        let one = match kept::lay_out(&place, &at.commit) {
+        // In a clean worktree on the same commit, everything is restored exactly, with the index.
+        let one = match kept::restore_exactly(&place, &at.commit) {
             Ok(_) => {
                 let (written, removed) = files.into_iter().partition::<Vec<_>, _>(|file| file.is_there);
                 let paths = |files: Vec<kept::FileOf>| files.into_iter().map(|file| file.path).collect();
-                Brought { written: paths(written), removed: paths(removed), ..Brought::default() }
+                Restored { written: paths(written), removed: paths(removed), ..Restored::default() }
             }
             Err(_) => kept::bring_back_what_fits(&place, &at.commit).map_err(failed)?,
         };
@@ -145,7 +138,7 @@ fn laid_out(
     Ok(())
 }
 
-/// An agent writes only what nobody else has reserved.
+/// Reserves the files for an agent, which may write only what nobody else has reserved.
 fn reserve<'a>(
     context: &Context,
     place: &Place,

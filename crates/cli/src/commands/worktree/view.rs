@@ -1,5 +1,6 @@
-//! Where the work is: each worktree with what is in it, and the safe next command.
+//! Where the work is: each worktree with its contents, and the safe next command.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use onus_core::refusal::{OnWorktree, Refusal, Step};
@@ -16,24 +17,24 @@ use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
 use crate::{render, wording};
 
-/// A worktree, and who works there.
+/// A worktree, its state and who works there.
 pub(crate) struct Seen {
     pub(crate) linked: Linked,
     pub(crate) state: Result<State, Refusal>,
-    /// Live leases that are worked on there: the task's id, and who holds it.
+    /// The live leases of work there: the task's id, and its holder.
     pub(crate) holders: Vec<(String, String)>,
     pub(crate) target: Option<String>,
     /// What its branch cannot be merged with.
     conflicts: Vec<ConflictView>,
-    /// What landed in its branch and is not there.
+    /// What landed in its branch and is missing in this checkout.
     pub(crate) behind: Option<Behind>,
     disk: Option<DiskUse>,
 }
 
-/// All of them.
+/// All worktrees, and what else concerns them.
 pub(crate) struct All {
     pub(crate) seen: Vec<Seen>,
-    /// Branches of tasks that are checked out nowhere, with commits that are nowhere else.
+    /// Branches of tasks that are checked out nowhere, and how many commits only they have.
     pub(crate) branches: Vec<(String, u64)>,
     pub(crate) rescues: usize,
     pub(crate) interrupted: Vec<Journal>,
@@ -44,7 +45,7 @@ pub(crate) struct All {
     behind: Vec<Behind>,
 }
 
-/// Who lives and works in which worktree.
+/// The live leases, which say who works in which worktree.
 pub(crate) fn leases(context: &Context) -> Result<Vec<LeaseView>, Refusal> {
     let status = context.host.engine(Access::Read)?.status(None)?.value;
     Ok(status.held.into_iter().map(|held| held.lease).collect())
@@ -60,7 +61,7 @@ pub(crate) fn holders(leases: &[LeaseView], linked: &Linked) -> Vec<(String, Str
     here.map(|lease| (lease.task.clone().unwrap_or_default(), lease.actor.clone())).collect()
 }
 
-/// The target of worktrees here; None where that is not clear.
+/// The target of a worktree; None if it cannot be determined.
 pub(crate) fn target_of(context: &Context, worktrees: &Worktrees, own: Option<&str>) -> Option<Target> {
     let configured = context.host.config.worktrees().target;
     let target = own.map(str::to_owned).or(configured);
@@ -92,7 +93,7 @@ impl Seen {
         self.linked.info.as_ref().and_then(|info| info.id.as_deref())
     }
 
-    /// What needs attention, and what to do about it.
+    /// The next step, if the worktree needs attention.
     pub(crate) fn next(&self) -> Option<Step> {
         let path = path_text(&self.linked.path);
         let git = |what: &str| {
@@ -122,7 +123,17 @@ impl Seen {
     /// The facts, in the order in which they matter.
     pub(crate) fn facts(&self) -> Vec<String> {
         let mut facts = Vec::new();
-        facts.extend(self.holders.iter().map(|(id, actor)| format!("{actor} works there on {id}")));
+        let mut tasks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (id, actor) in &self.holders {
+            tasks.entry(actor).or_default().push(id);
+        }
+        for (actor, ids) in tasks {
+            let ids = match ids.split_last() {
+                Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+                _ => ids.join(", "),
+            };
+            facts.push(format!("{actor} works there on {ids}"));
+        }
         if self.linked.is_missing {
             facts.push("its folder is missing: moved or deleted".to_owned());
         }
@@ -237,9 +248,7 @@ fn texts(files: &[std::path::PathBuf]) -> Vec<String> {
 impl All {
     pub(crate) fn new(context: &Context, worktrees: &Worktrees, size: bool) -> Result<All, Refusal> {
         let leases = leases(context)?;
-        let linked = worktrees
-            .list()
-            .map_err(|error| Refusal::new(onus_core::refusal::Code::NotAllowed, error.to_string()))?;
+        let linked = super::listed(worktrees)?;
         let forecast = context.host.forecast(&mut context.host.engine(Access::Read)?);
         let behind = behind::all(&context.host);
         let seen = linked

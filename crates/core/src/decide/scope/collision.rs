@@ -1,4 +1,4 @@
-//! What collides: the paths of an act against those that others' live leases reserve.
+//! Collisions between the paths of an act and those that others' live leases reserve.
 
 use crate::lease::{Lease, Mode};
 use crate::policy::{Policy, ScopeMode};
@@ -14,13 +14,13 @@ use super::kin::is_shared_within;
 use super::yields::all_resting;
 use super::{Rival, Surroundings, is_in_doubt};
 
-/// What collides with a scope, as a refusal; None if nothing does. Globs too complex to compare are a refusal, too.
+/// The first collision with a scope, as a refusal. None if nothing collides. Globs too complex to compare are refused, too.
 pub(in crate::decide) fn collision(view: &View<'_>, wanted: &Reservations, mode: Mode) -> Option<Refusal> {
     if view.policy.scope_mode == ScopeMode::Off || wanted.is_empty() {
         return None;
     }
     let Some(around) = view.around.filter(|around| around.looked_for(wanted)) else {
-        return Some(unasked(view));
+        return Some(not_looked_up(view));
     };
     let rivals = around.rivals.iter().filter(|rival| !rival.shares(mode));
     let mut in_the_way = rivals
@@ -44,7 +44,7 @@ pub(in crate::decide) fn collision(view: &View<'_>, wanted: &Reservations, mode:
     Some(refusal)
 }
 
-/// A path that both reserve and may not.
+/// A path that both would reserve, although they may not.
 pub(super) fn meets(
     view: &View<'_>,
     wanted: &Reservations,
@@ -56,6 +56,7 @@ pub(super) fn meets(
         scope::collide(one, other, *across_worktrees) && !is_shared_within(view, one, lease, other)
     })
 }
+
 impl Surroundings {
     fn looked_for(&self, wanted: &Reservations) -> bool {
         wanted.rows().iter().all(|row| self.asked.has(&row.glob))
@@ -63,15 +64,16 @@ impl Surroundings {
 }
 
 /// Nobody checked whether these paths are free, so they are not granted.
-pub(super) fn unasked(view: &View<'_>) -> Refusal {
+pub(super) fn not_looked_up(view: &View<'_>) -> Refusal {
     Refusal::new(Code::Unexpected, format!("nobody checked whether the paths of {} are free", view.id))
         .task(view.id)
 }
 
-/// Exit 4: somebody else reserved a path.
+/// Exit 4: another lease reserves a path.
 fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
     let Rival { id, lease, .. } = rival;
-    let whose = if lease.is_held_by(&view.caller.actor, &view.caller.instance) {
+    let is_own = view.is_callers(lease);
+    let whose = if is_own {
         format!("which you ({}) hold yourself", lease.actor)
     } else {
         format!("which {}", held_by(view.now, lease, &place(lease)))
@@ -90,8 +92,8 @@ fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
     refusal.holder = Some(Box::new(holder_note(view, lease, true)));
     refusal.expires_in_s = expires_in_s(view, lease);
     refusal.conflict = Some(Box::new(conflict));
-    match lease.is_held_by(&view.caller.actor, &view.caller.instance) {
-        // Nobody has to be told: it is the caller's to finish or give back.
+    match is_own {
+        // No other holder has to be notified: the caller can finish or release it.
         true => {
             refusal.next(Step::verb(Verb::Done, id)).next(Step::verb(Verb::Release, id)).next(Step::show(id))
         }
@@ -99,7 +101,7 @@ fn collides(view: &View<'_>, rival: &Rival, conflict: Conflict) -> Refusal {
     }
 }
 
-/// The same for whoever only asks, outside a transaction, whether a file is another's. None: it is not, as far as could be seen.
+/// Refuses a file that another reserves, for a query outside a transaction. None: nobody is known to reserve it.
 pub fn reserved_by(
     rivals: &[Rival],
     path: &str,
@@ -132,7 +134,7 @@ pub fn reserved_by(
     })
 }
 
-/// The same as the policy has it: an error where scopes are strict, a notice where they only warn.
+/// [`collision`] as the policy applies it: an error if scopes are strict, a notice if they only warn.
 pub(in crate::decide) fn check(
     view: &View<'_>,
     wanted: &Reservations,
@@ -144,16 +146,16 @@ pub(in crate::decide) fn check(
     }
 }
 
-/// The same for all that a lapsed lease reserved, before it is revived.
+/// [`check`] for everything that a lapsed lease reserved, before it is revived.
 pub(in crate::decide) fn check_revived(view: &View<'_>, lease: &Lease) -> Result<Option<String>, Refusal> {
     match view.around {
         Some(around) if around.is_whole => check(view, &around.own, lease.grant.mode),
         _ if view.policy.scope_mode == ScopeMode::Off => Ok(None),
-        _ => Err(unasked(view)),
+        _ => Err(not_looked_up(view)),
     }
 }
 
-/// The same for one that is in doubt.
+/// [`check_revived`] for a lease that is in doubt.
 pub(in crate::decide) fn check_in_doubt(view: &View<'_>, lease: &Lease) -> Result<Option<String>, Refusal> {
     if is_in_doubt(view, lease) { check_revived(view, lease) } else { Ok(None) }
 }

@@ -1,4 +1,4 @@
-//! Files within one conversation: what its parts have touched, and whether another of them may change it.
+//! Files within one conversation: what its parts have touched, and whether another part may change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use crate::scope::{self, Reservation, ReservationKind, Reservations};
 
 use super::super::View;
 
-/// Whether a file may be touched under two leases because a part of one conversation is on it, and nobody else of it is in its
-/// way. What is declared belongs to one lease, except that a conversation may declare what a part touched under a lease of its
-/// own; two leases of one holder without parts have nothing in common.
+/// Whether a file may be touched under two leases because both belong to one conversation, and no other running part of it is
+/// in the way. A declared path belongs to one lease, except that a conversation may declare what a part touched under a lease of
+/// its own. Two leases of one holder without parts share nothing.
 pub(super) fn is_shared_within(view: &View<'_>, new: &Reservation, lease: &Lease, row: &Reservation) -> bool {
     let Caller { actor, instance, .. } = view.caller;
     let is_touched = |row: &Reservation| row.basis.kind() == ReservationKind::Touched;
@@ -27,7 +27,7 @@ pub(super) fn is_shared_within(view: &View<'_>, new: &Reservation, lease: &Lease
     !is_own && matches!(answer, Some(Within::Free | Within::Told))
 }
 
-/// How the caller, or this part of it, stands to whoever touched a row.
+/// Whether the caller, or this part of it, may change what another part of its conversation touched.
 fn answer_within(
     view: &View<'_>,
     part: Option<&InstanceId>,
@@ -40,7 +40,8 @@ fn answer_within(
     within(kin(whole.as_ref().unwrap_or(instance), part.unwrap_or(instance), owner), is_running)
 }
 
-/// What is said within a conversation about files that one of it is about to touch, and others of it have touched there.
+/// Checks files that one part of a conversation is about to touch against what its other parts have touched there. Returns
+/// notices, or refuses if a running sibling has touched one.
 pub(in crate::decide) fn ask_kin(view: &View<'_>, wanted: &Reservations) -> Result<Vec<String>, Refusal> {
     let Some(around) = view.around else { return Ok(Vec::new()) };
     let rivals = around.rivals.iter().filter(|rival| rival.lease.actor == view.caller.actor);
@@ -60,7 +61,7 @@ pub(in crate::decide) fn ask_kin(view: &View<'_>, wanted: &Reservations) -> Resu
             Some(Within::Told) => {
                 told.entry(owner).or_default().insert(path);
             }
-            // In another lease it is a collision like others.
+            // Under another lease it is an ordinary collision.
             Some(Within::Refused) if view.lease.is_some_and(|own| own.task == lease.task) => {
                 return Err(sibling(view, owner, path));
             }
@@ -78,7 +79,7 @@ pub(in crate::decide) fn ask_kin(view: &View<'_>, wanted: &Reservations) -> Resu
     Ok(told.into_iter().map(say).collect())
 }
 
-/// Exit 4: a sub-agent of the same conversation is on that file.
+/// Exit 4: a sub-agent of the same conversation is changing that file.
 fn sibling(view: &View<'_>, owner: &InstanceId, path: &str) -> Refusal {
     let (path, owner) = (name(path), name(owner.as_str()));
     let message = format!(

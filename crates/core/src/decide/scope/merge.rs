@@ -1,4 +1,4 @@
-//! Merges to come: one file, touched in two worktrees. Nobody is refused; both are told (`scope.across_worktrees`).
+//! Merges to come: one file, touched in two worktrees. Nobody is refused; both get a notice (`scope.across_worktrees`).
 
 use crate::actor::Caller;
 use crate::ids::{Token, Uid};
@@ -11,19 +11,20 @@ use super::super::View;
 use super::super::standing::place;
 use super::Rival;
 
-/// Files that another live lease has touched in another worktree: whoever merges them meets both changes. Both are told.
+/// Files that another live lease has touched in another worktree, so that both changes will have to be merged. Both holders get
+/// a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// The other's task, by its id, and lease.
+    /// The id of the other lease's task.
     pub id: String,
     pub task: Uid,
     pub token: Token,
     pub paths: Vec<String>,
-    /// What the caller is told.
+    /// The notice to the caller.
     pub message: String,
 }
 
-/// What is to be told about files that come to be reserved.
+/// The merges to come for files that are about to be reserved.
 pub(in crate::decide) fn merges(view: &View<'_>, wanted: &Reservations, mode: Mode) -> Vec<Merge> {
     let Policy { scope_shared, across_worktrees, .. } = view.policy;
     if *across_worktrees != AcrossWorktrees::Tell {

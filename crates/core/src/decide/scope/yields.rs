@@ -1,6 +1,6 @@
-//! **Idle conversations yield.** Where nothing is in the way of a request but files that resting ad-hoc work touched, its refusal says so
-//! ([`Resting`]). Git is asked outside the transaction; what it calls clean is taken out of that lease by an act of its own
-//! ([`give_up`]), which compares the lease with what it was then; and the request is tried once more, like any other.
+//! **Idle conversations yield.** If only files that resting ad-hoc work touched are in the way of a request, its refusal lists
+//! them ([`Resting`]). The caller then asks git about them outside the transaction. A separate act ([`give_up`]) takes the clean
+//! ones out of that lease, unless the lease has changed since; then the request is tried once more, like any other.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{Rival, files, own};
 /// The most files that git is asked about for one request.
 const MOST_YIELDED: usize = 200;
 
-/// What yields, if everything in the way does: of several, all must yield, or none does so in vain.
+/// The files to be yielded, if everything in the way can yield. If one rival cannot, none yields in vain.
 pub(super) fn all_resting<'a>(
     view: &View<'_>,
     rivals: impl Iterator<Item = &'a Rival>,
@@ -31,12 +31,11 @@ pub(super) fn all_resting<'a>(
     }
 }
 
-/// What of a rival is in the way, if it is ad-hoc work whose turn is over and all of that is files that it touched in worktrees
-/// which can be told apart. The caller's own work is not idle: it asks.
+/// The files of a rival that are in the way, if it is ad-hoc work whose turn is over and it touched all of them in worktrees with
+/// a known id. The caller's own work never yields: the caller is active.
 fn may_yield(view: &View<'_>, rival: &Rival, wanted: &Reservations) -> Option<Vec<Resting>> {
     let Rival { id, is_ad_hoc, lease, reserved } = rival;
-    let is_own = lease.is_held_by(&view.caller.actor, &view.caller.instance);
-    if !is_ad_hoc || !lease.pulse.resting || is_own {
+    if !is_ad_hoc || !lease.pulse.resting || view.is_callers(lease) {
         return None;
     }
     let mut files: BTreeMap<&WorktreeId, Vec<String>> = BTreeMap::new();
@@ -64,8 +63,8 @@ fn may_yield(view: &View<'_>, rival: &Rival, wanted: &Reservations) -> Option<Ve
     Some(files.into_iter().map(of_worktree).collect())
 }
 
-/// Takes clean files out of ad-hoc work whose turn is over, if its lease is still as it was when git looked (P10: whoever has
-/// gone on since may have changed them).
+/// Takes clean files out of ad-hoc work whose turn is over, if its lease is still as it was when git looked (P10: a holder that
+/// has continued since may have changed them).
 pub(in crate::decide) fn give_up(view: &View<'_>, yielding: &Yielding) -> Result<Decision, Refusal> {
     let Yielding { token, renewals, worktree, paths } = yielding;
     let is_as_seen = |lease: &&Lease| {

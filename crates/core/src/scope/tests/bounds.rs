@@ -1,10 +1,10 @@
-//! Whatever the globs are, there is an answer, or the word that it would take too long.
+//! Whatever the globs are, there is an answer, or the error that it would take too long.
 
 use crate::scope::{MAX_GLOB_BYTES, ScopeError};
 
 use super::*;
 
-/// As often as it fits into a glob.
+/// A text repeated as often as it fits into a glob.
 fn filled(piece: &str, end: &str) -> String {
     piece.repeat((MAX_GLOB_BYTES - end.len()) / piece.len()) + end
 }

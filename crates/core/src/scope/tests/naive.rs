@@ -1,5 +1,5 @@
-//! Globs as the tests see them: built from pieces, multiplied out, and matched by trying everything. It shares
-//! nothing with the code under test but the meaning.
+//! Globs as the tests see them: built from pieces, multiplied out, and matched by trying everything. It shares no code with
+//! what is tested.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ impl Naive {
         self.0.iter().any(|way| segments_match(way, &names))
     }
 
-    /// A path that is matched, chosen by the coins; perhaps not one that is a path.
+    /// A text that is matched, chosen by the coins; it may not be a path.
     pub(super) fn sample(&self, coins: &mut impl Iterator<Item = u8>) -> String {
         let mut toss = |n: usize| coins.next().map_or(0, usize::from) % n;
         let way = &self.0[toss(self.0.len())];
@@ -129,7 +129,7 @@ fn piece_takes(piece: &Piece, c: char) -> bool {
     }
 }
 
-/// The letters that globs are made of, `0` for what else is in their classes, and `c` for all that is not.
+/// The letters of globs, `0` for anything else in their classes, and `c` for everything that is not.
 pub(super) const LETTERS: [char; 5] = ['a', 'b', '.', '0', 'c'];
 
 pub(super) fn is_path(text: &str) -> bool {
@@ -164,7 +164,7 @@ fn class() -> impl Strategy<Value = Piece> {
         .prop_map(|(negated, ranges)| Class { negated, ranges })
 }
 
-/// Pieces that stay within a segment, but for braces, which may go beyond.
+/// Pieces that stay within a segment, except for braces, which may go beyond it.
 fn part() -> impl Strategy<Value = Piece> {
     let simple =
         prop_oneof![6 => letter().prop_map(Char), 3 => Just(Star), 2 => Just(One), 2 => class()].boxed();
@@ -178,7 +178,7 @@ fn part() -> impl Strategy<Value = Piece> {
     prop_oneof![9 => simple, 2 => braces(nested)]
 }
 
-/// Two stars beside each other would be read as `**`; one says the same.
+/// Two adjacent stars would be read as `**`; one means the same.
 fn single_stars(mut pieces: Vec<Piece>) -> Vec<Piece> {
     pieces.dedup_by(|one, other| matches!((one, other), (Star, Star)));
     for piece in &mut pieces {

@@ -1,4 +1,4 @@
-//! What holds for all globs, tried on many.
+//! Properties of all globs, checked on many.
 
 use std::sync::LazyLock;
 
@@ -39,8 +39,7 @@ fn near(path: String) -> impl Strategy<Value = Both> {
     prop_oneof![1 => pieces(), 3 => blurred].prop_map(|pieces| both(&pieces))
 }
 
-/// Two scopes and shared paths, all about one path, so that they meet, just miss each other, or are told apart by
-/// what is shared.
+/// Two scopes and shared paths, all near one path, so that they meet, just miss each other, or meet only in shared paths.
 #[derive(Clone, Debug)]
 struct Question {
     a: Vec<Both>,
@@ -236,7 +235,7 @@ proptest! {
     }
 }
 
-/// The properties above are worth something only if their questions have both answers, and paths to contradict them.
+/// The properties above are worth something only if both answers occur, and there are paths that could contradict them.
 #[test]
 fn the_questions_have_teeth() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! What reservations are, held against the plainest way to say it.
+//! Compares reservations with the simplest model of them.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn file() -> impl Strategy<Value = Reservation> {
         .prop_map(|(text, basis)| Reservation::new(glob(text), basis))
 }
 
-/// Some path that each two of those globs have in common, if there is any.
+/// A path that two of those globs have in common, if there is one.
 const PATHS: [&str; 6] = ["a", "a/b", "b", "c/b", "c/d", "c/x/b"];
 
 fn key(row: &Reservation) -> (String, ReservationKind, Option<WorktreeId>, Option<InstanceId>) {
@@ -40,7 +40,7 @@ fn key(row: &Reservation) -> (String, ReservationKind, Option<WorktreeId>, Optio
 }
 
 proptest! {
-    /// Row by row: the first of each key stays, whatever order the rest comes in, and everything can be asked of it.
+    /// Row by row: of each key the first row stays, whatever the order of the rest, and every query agrees with that.
     #[test]
     fn rows_are_kept_once_and_say_what_they_match(rows in prop::collection::vec(row(), 0..12)) {
         let mut kept: Vec<Reservation> = Vec::new();
@@ -71,7 +71,7 @@ proptest! {
                         Basis::Declared { .. } => part.is_none(),
                         Basis::Touched(touched) => touched.worktree == here && touched.part == part,
                     });
-                    prop_assert_eq!(at_once.are_of(part.as_ref(), path, here.as_ref()), has, "{} in {}", path, n);
+                    prop_assert_eq!(at_once.covers_for(part.as_ref(), path, here.as_ref()), has, "{} in {}", path, n);
                 }
             }
         }
@@ -89,7 +89,7 @@ proptest! {
         }
     }
 
-    /// P3, tried out path by path and pair by pair. And neither is asked first.
+    /// P3, checked path by path and pair by pair, in both orders.
     #[test]
     fn common_paths_collide_unless_both_were_touched_in_worktrees_known_to_be_two(
         ours in prop::collection::vec(row(), 0..4),
@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(collision(&theirs, &ours, &[], across).unwrap().is_some(), expected);
     }
 
-    /// What is to be merged is what both touched without excluding one another.
+    /// A merge to come is what both touched without excluding one another.
     #[test]
     fn files_touched_in_two_worktrees_are_merges_to_come(
         ours in prop::collection::vec(file(), 0..4),

@@ -1,4 +1,4 @@
-//! What is understood as a glob or a path, how it is written down, and what is refused.
+//! Which texts are globs or paths, how they are written, and which are refused.
 
 use crate::refusal::Code;
 use crate::scope::{Fault, MAX_GLOB_BYTES, MAX_PATH_BYTES, Refusal, Scope, ScopeError};

@@ -1,12 +1,13 @@
-//! How the one inside the turnstile learns at once that the writer lock is free.
+//! Signals the process inside the turnstile that the writer lock is free.
 //!
-//! It binds a datagram socket to a name without a file (Linux's abstract names), made of the lock file's device and inode;
-//! whoever frees the lock sends an empty datagram there. Only one is inside at a time, so the name is free for it. The locks
-//! alone decide who writes: a ring says "look now", and one that is missed, forged or not possible (another network
-//! namespace, another system) costs a pause.
+//! It binds a datagram socket to a name without a file (Linux's abstract names), made of the lock file's
+//! device and inode; the writer that releases the lock sends an empty datagram there. Only one process is
+//! inside at a time, so the name is free for it. The locks alone decide who writes: the signal means "try
+//! now", and one that is missed, forged or impossible (another network namespace, another system) costs only
+//! a pause.
 //!
-//! A named pipe beside the locks would do the same, but hangs whatever reads all files of a folder. Watching the
-//! lock file (inotify) needs no name, but closing the watch takes the kernel 8 ms and more.
+//! A named pipe beside the locks would do the same, but hangs any program that reads all files of a folder.
+//! Watching the lock file (inotify) needs no name, but closing the watch takes the kernel 8 ms and more.
 
 use std::fs::File;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -15,20 +16,20 @@ use std::time::Duration;
 
 use super::PAUSE;
 
-/// Without a bell: the part of the time it waited already after which the one inside looks again, and the shortest
-/// pause. Soon after a short write, seldom while somebody is stuck.
+/// Without a signal, the process inside tries again after this part of the time it has already waited, but
+/// not sooner than the shortest pause: soon after a short write, seldom while somebody is stuck.
 const PAUSE_PART: u32 = 8;
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
 #[derive(Debug, Default)]
 pub(super) struct Handover {
-    /// Both are made when they are needed first: who writes alone never rings.
+    /// Both are created on first use: a process that writes alone never signals.
     name: OnceLock<Option<SocketAddr>>,
-    /// What it is rung with.
-    hand: OnceLock<Option<UnixDatagram>>,
+    /// The sending socket.
+    sender: OnceLock<Option<UnixDatagram>>,
 }
 
-/// Where the one inside hears the bell; None where it cannot.
+/// Receives the signal; None if that is impossible here.
 #[derive(Debug)]
 pub(super) struct HandoverListener(Option<UnixDatagram>);
 
@@ -38,15 +39,15 @@ impl Handover {
     }
 
     pub(super) fn ring(&self, writer: &File) {
-        let hand = || {
-            let hand = UnixDatagram::unbound().ok()?;
-            // Nobody waits for the ears of somebody who is stopped.
-            hand.set_nonblocking(true).ok()?;
-            Some(hand)
+        let sender = || {
+            let sender = UnixDatagram::unbound().ok()?;
+            // Do not wait for a listener that is stopped.
+            sender.set_nonblocking(true).ok()?;
+            Some(sender)
         };
-        if let (Some(name), Some(hand)) = (self.name(writer), self.hand.get_or_init(hand)) {
-            // An error says that nobody is inside.
-            let _ = hand.send_to_addr(&[], name);
+        if let (Some(name), Some(sender)) = (self.name(writer), self.sender.get_or_init(sender)) {
+            // An error means that nobody is inside.
+            let _ = sender.send_to_addr(&[], name);
         }
     }
 
@@ -61,7 +62,7 @@ impl Handover {
 }
 
 impl HandoverListener {
-    /// Waits until it is time to try the lock. Too early, for whatever reason, is only one look more.
+    /// Waits until it is time to try the lock. Returning too early only costs another attempt.
     pub(super) fn listen(&self, waited: Duration) {
         match &self.0 {
             Some(listener) => drop(listener.recv(&mut [])),

@@ -48,7 +48,7 @@ fn eight_writers_get_their_share_and_never_two_at_once() {
     assert!(turns.iter().all(|turns| *turns >= fair / 4), "{turns:?}");
 }
 
-/// A writer that just freed the lock and wants it back meets the turnstile, where the next one stands.
+/// A writer that just released the lock and wants it back finds the next one in the turnstile.
 #[test]
 fn nobody_barges_in_before_one_who_waits() {
     let folder = folder();
@@ -138,16 +138,16 @@ fn a_lock_that_one_reading_lacks_is_found_in_the_next() {
 #[test]
 fn one_who_gave_up_passes_the_seat_on() {
     let folder = folder();
-    let mut impatient = Queue::new(folder.path());
+    let mut with_short_wait = Queue::new(folder.path());
     let lock = Queue::new(folder.path()).lock(LONG).unwrap();
     for _ in 0..3 {
-        assert!(impatient.lock(Duration::from_millis(50)).is_err());
+        assert!(with_short_wait.lock(Duration::from_millis(50)).is_err());
     }
     drop(lock);
     for _ in 0..3 {
         drop(Queue::new(folder.path()).lock(LONG).unwrap());
         // And it can come back itself.
-        drop(impatient.lock(LONG).unwrap());
+        drop(with_short_wait.lock(LONG).unwrap());
     }
 }
 

@@ -73,7 +73,7 @@ fn a_commit_between_look_and_sleep_is_not_slept_through() {
     let mut watch = watch(&store).unwrap();
     commit(&mut store);
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
-    assert_eq!(wait(&mut watch, SHORT), Woken::TimeOver, "told once");
+    assert_eq!(wait(&mut watch, SHORT), Woken::TimedOut, "told once");
     // Also one that is not heard.
     watch.listener = None;
     commit(&mut store);
@@ -97,7 +97,7 @@ fn readers_and_refused_writers_ring_no_bell() {
         drop(third);
     }
     assert!(!has_rung(&watch));
-    assert_eq!(wait(&mut watch, SHORT), Woken::TimeOver);
+    assert_eq!(wait(&mut watch, SHORT), Woken::TimedOut);
     commit(&mut other);
     assert!(has_rung(&watch), "there is something to be heard at all");
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
@@ -169,7 +169,7 @@ fn what_else_is_waited_for_ends_the_wait() {
     let mut watch = watch(&store).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let until = Some(Instant::now() + SHORT);
-    assert_eq!(watch.wait(until, &[reader.as_fd()]).unwrap(), Woken::TimeOver);
+    assert_eq!(watch.wait(until, &[reader.as_fd()]).unwrap(), Woken::TimedOut);
     drop(writer);
     assert_eq!(watch.wait(None, &[reader.as_fd()]).unwrap(), Woken::Other);
 }
@@ -214,7 +214,7 @@ fn a_store_that_is_read_as_it_was_tells_by_its_files() {
     let file = store.file;
     let mut watch =
         SqliteWatch { path: store.path().to_owned(), file, sign, listener: None, pause: MIN_PAUSE };
-    assert_eq!(wait(&mut watch, SHORT), Woken::TimeOver);
+    assert_eq!(wait(&mut watch, SHORT), Woken::TimedOut);
     commit(&mut store);
     assert_eq!(wait(&mut watch, LONG), Woken::Committed);
     assert!(watch.listener.is_none());
