@@ -2,7 +2,7 @@
 //! lander may pause for long, or for ever. See [`onus_core::landing`] for the protocol.
 
 use onus_core::command::{Act, Attachment, Command, SeatAct, SeatTerms};
-use onus_core::commit::CommitId;
+use onus_core::commit::{CommitId, Extent};
 use onus_core::gate::{Demand, GateKind, Stage as GateStage, Verdict};
 use onus_core::ids::{Number, TaskRef, Token};
 use onus_core::landing::{
@@ -191,6 +191,7 @@ impl Run {
                 let checked = Checked {
                     intent: lander.intent(),
                     demand: lander.demand.clone(),
+                    extent: Extent::default(),
                     token: lander.task.token,
                     state: lander.task.state,
                 };

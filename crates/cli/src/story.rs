@@ -142,6 +142,7 @@ fn overrode(rule: &str) -> String {
         "max_attempts" => "its limit of retries",
         "gate" => "who may judge its gate",
         "gates" => "its missing gates",
+        "constraints" => "its constraints",
         other => return format!("overrode the rule '{other}'"),
     };
     format!("overrode {what}")

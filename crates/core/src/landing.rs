@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::commit::CommitId;
+use crate::commit::{CommitId, Extent};
 use crate::gate::{Demand, GateKey};
 use crate::ids::Token;
 use crate::task::{State, Task, words};
@@ -123,6 +123,9 @@ pub struct Checked {
     /// The gates that the target's own tree defines, and the trees that were judged.
     #[serde(skip)]
     pub demand: Demand,
+    /// What it does to the target besides changing the files that `demand` lists. Counted only if the task's constraints ask for it.
+    #[serde(skip)]
+    pub extent: Extent,
     /// The task's token and state when it was checked. If they have changed since, the check no longer counts.
     pub token: Token,
     pub state: State,

@@ -6,7 +6,8 @@
 //! how to look at them.
 
 use onus_core::command::Act;
-use onus_core::decide::moves_task;
+use onus_core::constraint::Constraints;
+use onus_core::decide::{constraints_of_landing, moves_task};
 use onus_core::event::{Body, Draft};
 use onus_core::gate::JudgementRow;
 use onus_core::ids::{TaskRef, Uid};
@@ -56,6 +57,8 @@ pub struct Landable {
     pub judged: Vec<JudgementRow>,
     /// The actor that held it last.
     pub last_actor: Option<String>,
+    /// What its changes are bound by.
+    pub constraints: Constraints,
 }
 
 impl UnitOfWork<'_> {
@@ -183,7 +186,8 @@ impl crate::snapshot::Snapshot<'_> {
         let view = self.task_view(&task)?;
         let judged = self.read.judgements_of(task.uid, MOST_JUDGED)?;
         let last = self.last_lease(&task)?;
+        let constraints = constraints_of_landing(&task, last.as_ref());
         let last_actor = last.map(|lease| lease.actor.to_string());
-        Ok(Landable { task, view, judged, last_actor })
+        Ok(Landable { task, view, judged, last_actor, constraints })
     }
 }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use onus_core::command::{Act, Attachment, Command, NewTask, TaskLink, Terms};
-use onus_core::commit::CommitId;
+use onus_core::command::{Act, Attachment, Command, Edit, NewTask, TaskLink, Terms};
+use onus_core::commit::{CommitId, Extent, Tally};
 use onus_core::constraint::Constraint;
 use onus_core::gate::{Demand, Gate, GateKind, Stage};
 use onus_core::ids::Token;
@@ -59,7 +59,13 @@ fn intent() -> Intent {
 }
 
 fn land(token: u64, state: State) -> Act {
-    Act::Land(Checked { intent: intent(), demand: Demand::default(), token: Token(token), state })
+    Act::Land(Checked {
+        intent: intent(),
+        demand: Demand::default(),
+        extent: Extent::default(),
+        token: Token(token),
+        state,
+    })
 }
 
 fn settle(settled: Settled) -> Act {
@@ -266,7 +272,8 @@ fn a_gate_that_is_not_passed_is_overridden_by_people_alone_and_that_is_recorded(
         reviewed: Some("r".into()),
         changed: Some(Vec::new()),
     };
-    let checked = Checked { intent: intent(), demand, token: Token(1), state: State::Done };
+    let checked =
+        Checked { intent: intent(), demand, extent: Extent::default(), token: Token(1), state: State::Done };
     assert_eq!(world.refused(&b, on(&id, Act::Land(checked.clone()))), Code::Gate);
     assert_eq!(world.refused(&b, forced(&id, Act::Land(checked.clone()))), Code::PeopleOnly);
     world.ok(&person, forced(&id, Act::Land(checked)));
@@ -280,15 +287,45 @@ fn no_land_keeps_agents_from_landing_and_not_people() {
     let (a, person) = (who("agent:a", "a1"), who("human:founder", ""));
     let id = world.add("careful");
     let terms = Terms { constraints: [Constraint::NoLand].into_iter().collect(), ..Terms::default() };
-    world.lease(&a, on(&id, Act::Claim(terms)));
+    world.lease(&a, on(&id, Act::Claim(terms.clone())));
     assert_eq!(world.refused(&a, on(&id, land(1, State::InProgress))), Code::Constraint);
-    let edit = onus_core::command::Edit {
-        constraints: [Constraint::NoLand].into_iter().collect(),
-        ..Default::default()
-    };
+    // What a lease was granted with binds when it has ended, too.
+    let other = world.add("careful, too");
+    world.lease(&a, on(&other, Act::Claim(terms)));
+    world.ok(&a, on(&other, verb(Verb::Done)));
+    assert_eq!(world.refused(&a, on(&other, land(1, State::Done))), Code::Constraint);
+    let edit = Edit { constraints: [Constraint::NoLand].into_iter().collect(), ..Default::default() };
     world.ok(&person, on(&id, Act::Edit(edit)));
     world.ok(&a, on(&id, verb(Verb::Done)));
     assert_eq!(world.refused(&a, on(&id, land(1, State::Done))), Code::Constraint);
     world.ok(&person, on(&id, land(1, State::Done)));
+    world.is_whole();
+}
+
+/// The check was made before; the task is bound as it is when the landing begins.
+#[test]
+fn a_constraint_that_was_added_meanwhile_refuses_the_landing() {
+    let mut world = world();
+    let (a, b, person) = (who("agent:a", "a1"), who("agent:b", "b1"), who("human:founder", ""));
+    let id = done(&mut world, &a);
+    let extent = Extent { removed: vec!["gone".into()], tally: Some(Tally { files: 3, lines: 40 }) };
+    let demand = Demand { changed: Some(vec!["gone".into()]), ..Demand::default() };
+    let checked = Checked { intent: intent(), demand, extent, token: Token(1), state: State::Done };
+    for constraint in
+        [Constraint::ReadOnly, Constraint::NoDelete, Constraint::MaxFiles(2), Constraint::MaxLines(39)]
+    {
+        let edit = Edit { constraints: [constraint].into_iter().collect(), ..Edit::default() };
+        world.ok(&person, on(&id, Act::Edit(edit)));
+        assert_eq!(world.refused(&b, on(&id, Act::Land(checked.clone()))), Code::Constraint, "{constraint}");
+        assert_eq!(world.refused(&b, forced(&id, Act::Land(checked.clone()))), Code::PeopleOnly);
+        let undone = Edit { lift: [constraint.kind()].into(), ..Edit::default() };
+        world.ok(&person, on(&id, Act::Edit(undone)));
+    }
+    let edit = Edit {
+        constraints: [Constraint::MaxFiles(3), Constraint::MaxLines(40)].into_iter().collect(),
+        ..Edit::default()
+    };
+    world.ok(&person, on(&id, Act::Edit(edit)));
+    world.ok(&b, on(&id, Act::Land(checked)));
     world.is_whole();
 }

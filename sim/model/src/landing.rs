@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use onus_core::command::{Act, Force};
-use onus_core::commit::CommitId;
+use onus_core::commit::{CommitId, Extent};
 use onus_core::decide::{self, decide, moves_task};
 use onus_core::event::{Body, Draft};
 use onus_core::gate::Demand;
@@ -236,7 +236,7 @@ impl Landings {
             Some(row) => (row.token, row.state),
             None => (Token(it.token), read(it.state)),
         };
-        Checked { intent, demand: Demand::default(), token, state: task_state }
+        Checked { intent, demand: Demand::default(), extent: Extent::default(), token, state: task_state }
     }
 
     fn settle_refs(&self, state: &mut LandingState, target: usize, intended: Option<Commit>) -> bool {

@@ -2,6 +2,7 @@
 
 mod behind;
 mod checked;
+mod constrained;
 mod killed;
 mod kit;
 mod queue;

@@ -1,19 +1,23 @@
 //! Enforces constraints: what a holder may not change, and that work with uncommitted changes is not done.
 //!
 //! An edit is judged by what is known before it: its files, and those that the lease has touched. A commit is judged by what
-//! git reports: everything that the task has changed, including this commit.
+//! git reports: everything that the task has changed, including this commit. A landing is judged by what it would change in the
+//! target, however the commits were made: no hook has to have run.
 
 use std::collections::BTreeSet;
 
 use crate::commit::{Extent, Uncommitted};
 use crate::constraint::{Constraint, Constraints};
+use crate::lease::Lease;
 use crate::quote::{name, some_names};
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::scope::{ReservationKind, Scope};
+use crate::task::Task;
 
 use super::View;
 
-fn constraints(view: &View<'_>) -> Constraints {
+/// What the task forbids, and what its last lease was granted with.
+pub(super) fn constraints(view: &View<'_>) -> Constraints {
     let of_task = &view.task.facts.constraints;
     view.lease.map_or_else(|| of_task.clone(), |lease| lease.constraints_now(of_task))
 }
@@ -25,15 +29,44 @@ pub(super) fn counts_files(view: &View<'_>) -> bool {
 
 /// Refuses a change to these paths, of which `new` were not touched before, that the holder's constraints forbid.
 pub(super) fn check(view: &View<'_>, paths: &[String], new: &Scope, extent: &Extent) -> Result<(), Refusal> {
-    let id = view.id;
-    for constraint in constraints(view).iter() {
+    let files = || extent.tally.map_or_else(|| touched(view, new), |tally| tally.files);
+    refuse_broken(view.id, &constraints(view), paths, extent, files)
+}
+
+/// What the work on a task is bound by when it lands: the constraints of the agent that held it last. People are not bound.
+pub fn constraints_of_landing(task: &Task, last: Option<&Lease>) -> Constraints {
+    match last {
+        Some(lease) if lease.actor.is_person() => Constraints::default(),
+        Some(lease) => lease.constraints_now(&task.facts.constraints),
+        None => task.facts.constraints.clone(),
+    }
+}
+
+/// Refuses to land changes to these paths that the constraints forbid.
+pub fn check_landing(
+    id: &str,
+    constraints: &Constraints,
+    paths: &[String],
+    extent: &Extent,
+) -> Result<(), Refusal> {
+    refuse_broken(id, constraints, paths, extent, || extent.tally.map_or(0, |tally| tally.files))
+}
+
+fn refuse_broken(
+    id: &str,
+    constraints: &Constraints,
+    paths: &[String],
+    extent: &Extent,
+    files: impl Fn() -> u64,
+) -> Result<(), Refusal> {
+    for constraint in constraints.iter() {
         let broken = match constraint {
             Constraint::ReadOnly => paths.first().map(|path| format!("{} may not be changed", name(path))),
             Constraint::NoDelete => {
                 extent.removed.first().map(|path| format!("{} may not be deleted", name(path)))
             }
             Constraint::MaxFiles(limit) => {
-                let files = extent.tally.map_or_else(|| touched(view, new), |tally| tally.files);
+                let files = files();
                 (files > limit).then(|| format!("this would be {files} changed files"))
             }
             Constraint::MaxLines(limit) => {

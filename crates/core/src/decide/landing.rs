@@ -14,7 +14,7 @@ use super::ready::{ObstacleKind, Upstream, unmet_refusal};
 use super::standing::{Standing, held_refusal, standing, standing_of_claimant};
 use super::tasks::own_token;
 use super::verbs::kept_for;
-use super::{Decision, View, gate, override_or_refuse};
+use super::{Decision, View, constrained, gate, override_or_refuse};
 
 /// Whether an event changes a task's holder, state or branch. An intent to land the task must be settled before.
 pub fn moves_task(body: &Body) -> bool {
@@ -68,15 +68,15 @@ pub(super) fn begin(view: &View<'_>, checked: &Checked, force: Option<&Force>) -
     if let Some(refusal) = unfinished_dependency(view) {
         override_or_refuse("dependencies", force, refusal, &mut drafts)?;
     }
-    let of_task = &view.task.facts.constraints;
-    let constraints = match standing {
-        Standing::Holder { lease, .. } => lease.constraints_now(of_task),
-        _ => of_task.clone(),
-    };
-    let may_not = constraints.iter().any(|constraint| constraint == Constraint::NoLand);
+    let may_not = constrained::constraints(view).iter().any(|constraint| constraint == Constraint::NoLand);
     if may_not && !view.caller.actor.is_person() {
         let message = format!("{id} has the constraint {}: a person has to land it", Constraint::NoLand);
         return Err(Refusal::new(Code::Constraint, message).task(id).next(Step::note(id, Reader::Person)));
+    }
+    let bound_by = constrained::constraints_of_landing(view.task, view.lease);
+    let changed = checked.demand.changed.as_deref().unwrap_or_default();
+    if let Err(refusal) = constrained::check_landing(id, &bound_by, changed, &checked.extent) {
+        override_or_refuse("constraints", force, refusal, &mut drafts)?;
     }
     let missing = checked.demand.missing(&view.task.facts, view.judged);
     if !missing.is_empty() {

@@ -22,7 +22,7 @@ mod undo;
 mod verbs;
 mod work;
 
-pub use constrained::uncommitted;
+pub use constrained::{check_landing, constraints_of_landing, uncommitted};
 pub use gate::{failed_step, missing_refusal};
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
 pub use landing::moves_task;

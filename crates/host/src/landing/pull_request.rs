@@ -1,6 +1,7 @@
 //! Pull requests, for a target that only its server moves: pushes the branch, and runs the project's command to open one.
 
 use onus_core::command::Act;
+use onus_core::decide::check_landing;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
@@ -31,6 +32,7 @@ impl Landings<'_> {
             ));
         };
         self.host.require_approved(&template)?;
+        self.check_constraints(candidate)?;
         let remote = self.settings.remote.clone().unwrap_or_else(|| "origin".to_owned());
         self.push_branch(&remote, candidate)?;
         let definition = Definition { argv: filled(&template.argv, candidate, &self.target), ..template };
@@ -53,6 +55,19 @@ impl Landings<'_> {
         let act = Act::Note { text, kind: NoteKind::Progress, link: link.clone() };
         self.engine.run(&on_task(self.identity_for(candidate), candidate.of.task.uid, act))?;
         Ok(Opened { remote, link })
+    }
+
+    /// Refuses a branch that has changed what the task's constraints forbid since it left the target.
+    fn check_constraints(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        let constraints = &candidate.of.constraints;
+        if constraints.is_empty() {
+            return Ok(());
+        }
+        let (head, tip) = (&candidate.head, self.tip()?.commit);
+        let from = self.lander.fork_of(head, &tip).unwrap_or(tip);
+        let changed = self.lander.changed(&from, head.as_str()).map_err(refused)?;
+        let extent = self.lander.extent(&from, head.as_str()).map_err(refused)?;
+        check_landing(candidate.id(), constraints, &changed, &extent)
     }
 
     fn push_branch(&self, remote: &str, candidate: &Candidate) -> Result<(), Refusal> {

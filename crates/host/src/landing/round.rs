@@ -1,7 +1,7 @@
 //! One round: some tasks, one result, one step of the target.
 
 use onus_core::command::{Act, Command};
-use onus_core::commit::{CommitId, Uncommitted};
+use onus_core::commit::{CommitId, Extent, Uncommitted};
 use onus_core::decide;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
@@ -29,6 +29,7 @@ pub(super) struct Built {
     pub(super) candidate: Candidate,
     pub(super) commit: CommitId,
     pub(super) demand: Demand,
+    pub(super) extent: Extent,
     pub(super) resolved_lines: u64,
     pub(super) gates: Vec<GateKey>,
     pub(super) plan: Plan,
@@ -143,6 +144,7 @@ impl Landings<'_> {
             let checked = Check {
                 intent: self.intent(head, head, candidate.head.clone(), 0, Vec::new()),
                 demand: Demand::default(),
+                extent: Extent::default(),
                 token: task.token,
                 state: task.state,
             };
@@ -354,7 +356,11 @@ impl Landings<'_> {
             // Whether another branch comes on top of this one is only known at the end.
             let part = self.part(tip, &base, asked, candidate, plan, is_alone)?;
             let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
-            let lacks = self.lacks(&part.candidate, &part.demand).filter(|_| self.force.is_none());
+            let lacks = || part.breaks_constraint().or_else(|| self.lacks(&part.candidate, &part.demand));
+            let lacks = match self.force {
+                Some(_) => None,
+                None => lacks(),
+            };
             let lacks = lacks
                 .or_else(|| changes_rules.then(|| self.unreadable(&part.candidate, &part.commit)).flatten());
             if let Some(refusal) = lacks {
@@ -430,6 +436,10 @@ impl Landings<'_> {
         is_result: bool,
     ) -> Result<Built, Refusal> {
         let changed = self.lander.changed(base, &plan.tree).map_err(refused)?;
+        let extent = match candidate.of.constraints.is_empty() {
+            true => Extent::default(),
+            false => self.lander.extent(base, &plan.tree).map_err(refused)?,
+        };
         let read = self.lander.tree_of(&candidate.head).map_err(refused)?;
         let demand = asked.demand(&changed, &plan.tree, &read);
         let gates: Vec<GateKey> =
@@ -438,7 +448,7 @@ impl Landings<'_> {
         let commit = self.lander.commit(&plan, &said).map_err(refused)?;
         debug_assert!(self.lander.contains(&commit, &tip.commit).unwrap_or(true));
         let resolved_lines = plan.unions.iter().map(|union| union.conflict_lines).sum();
-        Ok(Built { candidate, commit, demand, resolved_lines, gates, plan })
+        Ok(Built { candidate, commit, demand, extent, resolved_lines, gates, plan })
     }
 
     /// Reads the tasks again, and refuses those that have changed since.
@@ -466,6 +476,12 @@ impl Landings<'_> {
 }
 
 impl Built {
+    fn breaks_constraint(&self) -> Option<Refusal> {
+        let of = &self.candidate.of;
+        let changed = self.demand.changed.as_deref().unwrap_or_default();
+        decide::check_landing(self.candidate.id(), &of.constraints, changed, &self.extent).err()
+    }
+
     pub(super) fn landed(&self) -> LandedTask {
         LandedTask {
             id: self.candidate.id().to_owned(),

@@ -106,7 +106,7 @@ impl Landings<'_> {
         tip: &Tip,
         part: &Built,
     ) -> Result<Result<Unsettled, Refusal>, Refusal> {
-        let Built { candidate, commit, demand, resolved_lines, gates, plan: _ } = part;
+        let Built { candidate, commit, demand, extent, resolved_lines, gates, plan: _ } = part;
         let id = candidate.id();
         for _ in 0..2 {
             let intended = match &self.settings.remote {
@@ -126,8 +126,13 @@ impl Landings<'_> {
         }
         let intent = self.intent(&tip.commit, commit, candidate.head.clone(), *resolved_lines, gates.clone());
         let task = &candidate.of.task;
-        let checked =
-            Check { intent: intent.clone(), demand: demand.clone(), token: task.token, state: task.state };
+        let checked = Check {
+            intent: intent.clone(),
+            demand: demand.clone(),
+            extent: extent.clone(),
+            token: task.token,
+            state: task.state,
+        };
         let act = Act::Land(checked);
         let force = self.force.clone();
         let command = seated.guard(Command::OnTask { task: Some(TaskRef::from(task.uid)), act, force });

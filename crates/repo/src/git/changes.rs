@@ -242,7 +242,7 @@ impl Listing<'_> {
 }
 
 /// Reads what `--name-status -z` prints: each changed path, and whether it is deleted.
-fn changed(out: &[u8]) -> BTreeMap<Vec<u8>, bool> {
+pub(crate) fn changed(out: &[u8]) -> BTreeMap<Vec<u8>, bool> {
     let mut found = BTreeMap::new();
     let mut fields = out.split(|byte| *byte == 0).filter(|field| !field.is_empty());
     while let Some(status) = fields.next() {
@@ -259,7 +259,7 @@ fn changed(out: &[u8]) -> BTreeMap<Vec<u8>, bool> {
 
 /// Reads what `--numstat -z` prints: `ADDED<tab>REMOVED<tab>PATH<nul>`, as each path and how many of its lines change. A binary file
 /// has none.
-fn numbers(out: &[u8]) -> Vec<(Vec<u8>, u64)> {
+pub(crate) fn numbers(out: &[u8]) -> Vec<(Vec<u8>, u64)> {
     let entry = |entry: &[u8]| {
         let mut fields = entry.splitn(3, |byte| *byte == b'\t');
         let mut number = || {

@@ -12,7 +12,7 @@
 //! Git changes to its folder itself (`-C`): if the child had to do that between fork and exec, the standard library could not start
 //! it by `posix_spawn`, and would copy this process first. A git hook pays for that with every commit.
 
-mod changes;
+pub(crate) mod changes;
 mod index;
 mod look;
 mod merge_tree;

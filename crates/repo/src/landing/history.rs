@@ -1,8 +1,9 @@
 //! What a range of commits changed, and for which tasks.
 
-use onus_core::commit::CommitId;
+use onus_core::commit::{CommitId, Extent, Tally};
 
 use super::{Error, Lander, shown};
+use crate::git::changes::{changed, numbers};
 
 /// The most tasks that are named for one file.
 const MOST_TASKS: usize = 5;
@@ -14,6 +15,28 @@ impl Lander {
         let out = self.git().words(&words).words(&[from.as_str(), to]).run()?;
         let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(shown).collect())
+    }
+
+    /// What else the way from a commit to a tree does. Which files have lines is for the commit's attributes to say: a change cannot
+    /// exempt itself.
+    pub fn extent(&self, from: &CommitId, to: &str) -> Result<Extent, Error> {
+        let listed = |words: &[&str]| {
+            let call = self.git().env("GIT_ATTR_SOURCE", from.as_str()).words(&["diff-tree", "-r", "-z"]);
+            call.words(words).words(&[from.as_str(), to]).run()
+        };
+        let names = changed(&listed(&["-M", "--name-status"])?);
+        let lines = numbers(&listed(&["--no-renames", "--numstat"])?);
+        Ok(Extent {
+            removed: names
+                .iter()
+                .filter(|(_, is_removed)| **is_removed)
+                .map(|(path, _)| shown(path))
+                .collect(),
+            tally: Some(Tally {
+                files: lines.len() as u64,
+                lines: lines.iter().map(|(_, lines)| lines).sum(),
+            }),
+        })
     }
 
     /// The merge base of two commits; None if they have no history in common.

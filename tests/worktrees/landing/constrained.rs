@@ -1,0 +1,107 @@
+//! Constraints at landing. No hook of git is installed here, so nothing judged the commits: what lands is measured by what it would
+//! change in the target.
+
+use crate::kit::Yard;
+use crate::support::{agent, human};
+
+use super::kit::LANDS;
+
+/// A task with a constraint, on whose branch an agent did this; and what its landing was refused for.
+struct Bound {
+    constraint: &'static str,
+    commands: &'static [&'static [&'static str]],
+    why: &'static str,
+}
+
+const BOUND: [Bound; 5] = [
+    Bound {
+        constraint: "read_only",
+        commands: &[&["commit", "-q", "-am", "x"]],
+        why: "kept.txt may not be changed",
+    },
+    Bound {
+        constraint: "no_delete",
+        commands: &[&["rm", "-q", "-f", "kept.txt"], &["commit", "-q", "-m", "x"]],
+        why: "kept.txt may not be deleted",
+    },
+    Bound {
+        constraint: "max_lines=1",
+        commands: &[&["commit", "-q", "-am", "x"]],
+        why: "this would be 2 changed lines",
+    },
+    Bound {
+        constraint: "max_files=1",
+        commands: &[&["mv", "other.txt", "moved.txt"], &["commit", "-q", "-am", "x"]],
+        why: "this would be 3 changed files",
+    },
+    // The branch says that its own file has no lines.
+    Bound {
+        constraint: "max_lines=1",
+        commands: &[&["checkout", "-q", "exempt", "--", ".gitattributes"], &["commit", "-q", "-am", "x"]],
+        why: "this would be 3 changed lines",
+    },
+];
+
+fn yard() -> Yard {
+    let yard = Yard::landing(LANDS);
+    yard.git(&["checkout", "-q", "-b", "exempt"]);
+    yard.commit(".gitattributes", "*.txt -diff\n");
+    yard.git(&["checkout", "-q", "main"]);
+    yard.commit("kept.txt", "one\n");
+    yard.commit("other.txt", "a\nb\nc\nd\n");
+    yard
+}
+
+fn constrained(yard: &Yard, constraint: &str) -> String {
+    let added = yard.json(&human("ada"), &["add", constraint, "--constraint", constraint]).ok().json();
+    added["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn work_against_its_constraints_does_not_land() {
+    for Bound { constraint, commands, why } in BOUND {
+        let yard = yard();
+        let id = constrained(&yard, constraint);
+        let path = yard.claim(&agent("a"), &id);
+        std::fs::write(path.join("kept.txt"), "two\n").unwrap();
+        commands.iter().for_each(|command| drop(yard.git_in(&path, command)));
+        yard.run(&agent("a"), &["done", &id, "-m", "did it"]).ok();
+        let (before, version) = (yard.at("main"), yard.show(&id)["version"].clone());
+        for args in [&["land", &id][..], &["land", &id, "--check"]] {
+            let error = yard.json(&agent("lander"), args).refused(6);
+            assert_eq!(error["code"], "constraint", "{constraint}: {error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains(constraint) && message.contains(why), "{message}");
+        }
+        assert_eq!((yard.at("main"), &yard.show(&id)["version"]), (before, &version), "{constraint}");
+        // Others land past it; a person answers for it.
+        let good = yard.done(&agent("b"), "good", "good.txt", "x\n");
+        let ran = yard.json(&agent("lander"), &["land", "--queue"]);
+        assert_eq!((ran.code, ran.json()["landed"][0]["task"].as_str()), (6, Some(good.as_str())), "{ran:?}");
+        yard.run(&human("ada"), &["land", &id, "--force", "--reason", "looked at it"]).ok();
+        let told = yard.run(&human("ada"), &["log", &id]);
+        assert!(told.ok().stdout.contains("overrode its constraints"), "{told:?}");
+        yard.has_landed_in_peace();
+    }
+}
+
+#[test]
+fn work_within_its_constraints_lands_and_so_does_a_persons() {
+    let yard = yard();
+    for (who, constraint, command) in [
+        (agent("a"), "no_delete", &["mv", "other.txt", "moved.txt"][..]),
+        (agent("a"), "max_lines=2", &["status"]),
+        (agent("a"), "max_files=1", &["status"]),
+        (human("ada"), "max_lines=1", &["status"]),
+    ] {
+        let id = constrained(&yard, constraint);
+        let path = yard.claim(&who, &id);
+        yard.git_in(&path, command);
+        std::fs::write(path.join("kept.txt"), format!("{id}\n")).unwrap();
+        yard.git_in(&path, &["commit", "-q", "-am", "x"]);
+        yard.finish(&who, &id);
+        yard.land(&id);
+        assert_eq!(yard.in_main("kept.txt"), Some(format!("{id}\n")), "{constraint}");
+    }
+    yard.has_landed_in_peace();
+}
