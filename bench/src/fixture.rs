@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use onus_core::actor::{ActorName, InstanceId, KnownBy, Tier};
-use onus_core::apply::{Change, TaskFold};
+use onus_core::apply::{RowChange, TaskFold};
 use onus_core::chain::Record;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::event::{Body, Event};
@@ -253,18 +253,18 @@ impl Stream {
             write.append(event, texts)?;
         }
         if let Some(task) = &self.fold.task {
-            write.apply(&Change::PutTask(Box::new(task.clone())))?;
-            write.apply(&Change::NumberTaken(task.number))?;
+            write.apply(&RowChange::PutTask(Box::new(task.clone())))?;
+            write.apply(&RowChange::NumberTaken(task.number))?;
         }
         if !self.fold.deps.is_empty() {
-            write.apply(&Change::AddDeps { task: self.uid, on: self.fold.deps.clone() })?;
+            write.apply(&RowChange::AddDeps { task: self.uid, on: self.fold.deps.clone() })?;
         }
         for lease in self.fold.leases.values() {
-            write.apply(&Change::OpenLease(Box::new(lease.clone())))?;
+            write.apply(&RowChange::OpenLease(Box::new(lease.clone())))?;
         }
-        write.apply(&Change::AddStretches(self.fold.stretches.clone()))?;
+        write.apply(&RowChange::AddStretches(self.fold.stretches.clone()))?;
         for key in &self.fold.indexed {
-            write.apply(&Change::Index(*key))?;
+            write.apply(&RowChange::Index(*key))?;
         }
         Ok(())
     }

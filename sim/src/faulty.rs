@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
-use onus_core::apply::{Change, Project};
+use onus_core::apply::{Project, RowChange};
 use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
@@ -284,7 +284,7 @@ impl Write for Failing<'_> {
         fn lock_project(&mut self) -> Project;
         fn next_number(&mut self) -> Number;
         fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> ();
-        fn apply(&mut self, change: &Change) -> ();
+        fn apply(&mut self, change: &RowChange) -> ();
         fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> ();
         fn put_instance(&mut self, instance: &KnownInstance) -> ();
         fn put_loss(&mut self, loss: &Loss) -> ();

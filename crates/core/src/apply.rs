@@ -33,7 +33,7 @@ use crate::transition::reopened;
 
 /// What an event changes. The store carries it out; nothing else writes rows that the ledger explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RowChange {
     PutProject(Project),
     PutActor(Actor),
     SetTier {
@@ -174,22 +174,22 @@ pub enum Change {
 pub struct Misplaced(pub &'static str);
 
 /// The changes of an event of a task's stream. `before` is None before the first.
-pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>, Misplaced> {
+pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<RowChange>, Misplaced> {
     let uid = event.task.ok_or(Misplaced("an event of the project is in a task's stream"))?;
     let mut changes = Vec::with_capacity(3);
     let mut task = match (&event.body, before) {
         (Body::TaskCreated { number, state, facts, origin, body, deps }, None) => {
             let key = |field| TextKey { stream: uid, version: event.version, field };
-            changes.push(Change::NumberTaken(*number));
-            changes.push(Change::Index(key(Field::Title)));
+            changes.push(RowChange::NumberTaken(*number));
+            changes.push(RowChange::Index(key(Field::Title)));
             if *body {
-                changes.push(Change::Index(key(Field::Body)));
+                changes.push(RowChange::Index(key(Field::Body)));
             }
             if !deps.is_empty() {
-                changes.push(Change::AddDeps { task: uid, on: deps.clone() });
+                changes.push(RowChange::AddDeps { task: uid, on: deps.clone() });
             }
             if !facts.refs.is_empty() {
-                changes.push(Change::SetRefs { task: uid, refs: facts.refs.clone() });
+                changes.push(RowChange::SetRefs { task: uid, refs: facts.refs.clone() });
             }
             Task {
                 body_version: body.then_some(event.version),
@@ -208,7 +208,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
     work::record(&mut task, event, &mut changes)?;
     if let Some(before) = before.filter(|before| before.state == State::Review && task.state != State::Review)
     {
-        changes.push(Change::EndReview { task: uid, token: before.token, at_ms: event.at_ms });
+        changes.push(RowChange::EndReview { task: uid, token: before.token, at_ms: event.at_ms });
     }
     task.version = event.version;
     task.head = event.hash.clone();
@@ -226,7 +226,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<Change>
             && before.landing == task.landing
     });
     let task = Box::new(task);
-    changes.insert(0, if is_moved_only { Change::MoveTask(task) } else { Change::PutTask(task) });
+    changes.insert(0, if is_moved_only { RowChange::MoveTask(task) } else { RowChange::PutTask(task) });
     Ok(changes)
 }
 
@@ -246,55 +246,55 @@ fn keep_times(task: &mut Task, event: &Event) {
 }
 
 /// The changes to counts in the rows of the task's dependencies, dependents and parent.
-fn neighbours(before: Option<&Task>, after: &Task, changes: &mut Vec<Change>) {
+fn neighbours(before: Option<&Task>, after: &Task, changes: &mut Vec<RowChange>) {
     let was_met = before.is_some_and(Task::is_met);
     if was_met != after.is_met() {
-        changes.push(Change::Met { task: after.uid, met: after.is_met() });
+        changes.push(RowChange::Met { task: after.uid, met: after.is_met() });
     }
     let finished = after.state.is_finished();
     if before.is_some_and(|before| before.state.is_finished() != finished) {
-        changes.push(Change::Finished { task: after.uid, finished });
+        changes.push(RowChange::Finished { task: after.uid, finished });
     }
     // A child counts for its parent while it is unfinished.
     let counted_for = |task: &Task| task.facts.parent.filter(|_| !task.state.is_finished());
     let (old, new) = (before.and_then(counted_for), counted_for(after));
     if old != new {
-        changes.extend(old.map(|parent| Change::CountChildren { parent, more: -1 }));
-        changes.extend(new.map(|parent| Change::CountChildren { parent, more: 1 }));
+        changes.extend(old.map(|parent| RowChange::CountChildren { parent, more: -1 }));
+        changes.extend(new.map(|parent| RowChange::CountChildren { parent, more: 1 }));
     }
 }
 
-fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
+fn step(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<(), Misplaced> {
     let key = |version, field| TextKey { stream: task.uid, version, field };
     match &event.body {
         Body::TaskCreated { .. } | Body::RuleOverridden { .. } => {}
         Body::TaskEdited { facts, title, body } => {
             if task.facts.refs != facts.refs {
-                changes.push(Change::SetRefs { task: task.uid, refs: facts.refs.clone() });
+                changes.push(RowChange::SetRefs { task: task.uid, refs: facts.refs.clone() });
             }
             task.facts = facts.clone();
             if *title {
-                changes.push(Change::Unindex(key(task.title_version, Field::Title)));
-                changes.push(Change::Index(key(event.version, Field::Title)));
+                changes.push(RowChange::Unindex(key(task.title_version, Field::Title)));
+                changes.push(RowChange::Index(key(event.version, Field::Title)));
                 task.title_version = event.version;
             }
             if *body {
-                changes.extend(task.body_version.map(|old| Change::Unindex(key(old, Field::Body))));
+                changes.extend(task.body_version.map(|old| RowChange::Unindex(key(old, Field::Body))));
                 // Without a text the body was cleared.
                 let is_there = event.texts.contains_key(&Field::Body);
-                changes.extend(is_there.then(|| Change::Index(key(event.version, Field::Body))));
+                changes.extend(is_there.then(|| RowChange::Index(key(event.version, Field::Body))));
                 task.body_version = is_there.then_some(event.version);
             }
         }
-        Body::NoteAdded { .. } => changes.push(Change::Index(key(event.version, Field::Note))),
+        Body::NoteAdded { .. } => changes.push(RowChange::Index(key(event.version, Field::Note))),
         Body::AcceptanceAdded {} => {
-            changes.push(Change::Index(key(event.version, Field::Acceptance)));
+            changes.push(RowChange::Index(key(event.version, Field::Acceptance)));
             acceptance::add(task, event);
         }
         Body::AcceptanceTicked { line } => acceptance::tick(task, *line, event)?,
         Body::AcceptanceUnticked { line } => acceptance::untick(task, *line)?,
         Body::TextRedacted { version, fields } => {
-            changes.extend(fields.iter().map(|field| Change::Unindex(key(*version, *field))));
+            changes.extend(fields.iter().map(|field| RowChange::Unindex(key(*version, *field))));
         }
         // The task stays kept for its actor: only a claim, another assignment or time ends that.
         Body::TaskAccepted {} | Body::TaskReopened {} => {
@@ -310,7 +310,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.landing = Landing::default();
             // Ticks and judgements were about work that no longer counts.
             task.acceptance.iter_mut().for_each(|line| line.ticked = None);
-            changes.push(Change::VoidJudgements { task: task.uid });
+            changes.push(RowChange::VoidJudgements { task: task.uid });
             end(task, event, EndKind::Reset, lease.as_ref(), changes)?;
         }
         Body::TaskRetried { attempt } => {
@@ -318,11 +318,11 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.opened_token = task.token;
             task.attempts = *attempt;
         }
-        Body::DepAdded { on } => changes.push(Change::AddDeps { task: task.uid, on: on.clone() }),
-        Body::DepRemoved { on } => changes.push(Change::RemoveDeps { task: task.uid, on: on.clone() }),
+        Body::DepAdded { on } => changes.push(RowChange::AddDeps { task: task.uid, on: on.clone() }),
+        Body::DepRemoved { on } => changes.push(RowChange::RemoveDeps { task: task.uid, on: on.clone() }),
         Body::TaskStarted {} => {
             task.state = State::InProgress;
-            changes.push(Change::StartLease { task: task.uid, token: token_of(event)? });
+            changes.push(RowChange::StartLease { task: task.uid, token: token_of(event)? });
         }
         Body::TaskBlocked { lease } => end(task, event, EndKind::Blocked, lease.as_ref(), changes)?,
         Body::TaskUnblocked {} => task.state = State::Open,
@@ -348,23 +348,23 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.dropped_from = Some(task.state);
             end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
         }
-        Body::ScopeAdded { scope, areas, touched } => changes.push(Change::AddScope {
+        Body::ScopeAdded { scope, areas, touched } => changes.push(RowChange::AddScope {
             task: task.uid,
             token: token_of(event)?,
             reservations: Reservations::of(scope, areas, touched.as_ref()),
         }),
-        Body::ScopeRemoved { scope } => changes.push(Change::RemoveScope {
+        Body::ScopeRemoved { scope } => changes.push(RowChange::RemoveScope {
             task: task.uid,
             token: token_of(event)?,
             scope: scope.clone(),
         }),
-        Body::ScopeYielded { scope, worktree } => changes.push(Change::YieldFiles {
+        Body::ScopeYielded { scope, worktree } => changes.push(RowChange::YieldFiles {
             task: task.uid,
             token: token_of(event)?,
             scope: scope.clone(),
             worktree: worktree.clone(),
         }),
-        Body::ScopeChanged { scope, worktree } => changes.push(Change::ChangeFiles {
+        Body::ScopeChanged { scope, worktree } => changes.push(RowChange::ChangeFiles {
             task: task.uid,
             token: token_of(event)?,
             scope: scope.clone(),
@@ -382,7 +382,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             if !grant.reserve {
                 task.state = State::InProgress;
             }
-            changes.push(Change::OpenLease(Box::new(Lease {
+            changes.push(RowChange::OpenLease(Box::new(Lease {
                 holds: Holding::Task,
                 task: task.uid,
                 token,
@@ -406,7 +406,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             })));
             if !scope.is_empty() {
                 let reservations = Reservations::of(scope, areas, touched.as_ref());
-                changes.push(Change::AddScope { task: task.uid, token, reservations });
+                changes.push(RowChange::AddScope { task: task.uid, token, reservations });
             }
         }
         Body::LeaseRenewed { tick_ms, domain, renewals, deadline_in_ms, reserve, own_clock, process } => {
@@ -414,7 +414,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             task.state = if *reserve { State::Open } else { State::InProgress };
             task.leased = true;
             task.kept = None;
-            changes.push(Change::ReviveLease {
+            changes.push(RowChange::ReviveLease {
                 task: task.uid,
                 token: token_of(event)?,
                 worked: Worked::of(&event.stretches).waited(event.waited_ms),
@@ -429,7 +429,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
                 process: process.clone(),
             });
         }
-        Body::LeaseAttached { worktree_id, worktree, branch } => changes.push(Change::AttachLease {
+        Body::LeaseAttached { worktree_id, worktree, branch } => changes.push(RowChange::AttachLease {
             task: task.uid,
             token: token_of(event)?,
             worktree_id: worktree_id.clone(),
@@ -444,7 +444,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
         Body::LeaseLapsed { lease, .. } => end(task, event, EndKind::Lapsed, Some(lease), changes)?,
         Body::LeaseTakenOver { lease, .. } => end(task, event, EndKind::TakenOver, Some(lease), changes)?,
         Body::LeaseRevoked { lease, .. } => end(task, event, EndKind::Revoked, Some(lease), changes)?,
-        Body::SessionRecorded { usage } => changes.push(Change::AddUsage(UsageRow {
+        Body::SessionRecorded { usage } => changes.push(RowChange::AddUsage(UsageRow {
             task: task.uid,
             token: token_of(event)?,
             version: event.version,
@@ -452,7 +452,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             at_ms: event.at_ms,
             usage: usage.clone(),
         })),
-        Body::CommitMade { commit } => changes.push(Change::AddCommit(CommitRow {
+        Body::CommitMade { commit } => changes.push(RowChange::AddCommit(CommitRow {
             task: task.uid,
             version: event.version,
             token: token_of(event)?,
@@ -462,7 +462,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
         })),
         Body::GatePassed(judgement) | Body::GateFailed(judgement) => {
             let passed = matches!(event.body, Body::GatePassed(_));
-            changes.push(Change::AddJudgement(JudgementRow {
+            changes.push(RowChange::AddJudgement(JudgementRow {
                 task: task.uid,
                 version: event.version,
                 verdict: if passed { Verdict::Passed } else { Verdict::Failed },
@@ -500,7 +500,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(),
             let taken = less.iter().map(|piece| (from, piece.start_ms, -piece.active_ms));
             let given =
                 to.iter().flat_map(|to| less.iter().map(move |piece| (to, piece.start_ms, piece.active_ms)));
-            changes.push(Change::AddStretches((0..).zip(taken.chain(given)).map(row).collect()));
+            changes.push(RowChange::AddStretches((0..).zip(taken.chain(given)).map(row).collect()));
         }
         Body::LeaseHandedOff { kept_for, lease } => {
             task.kept = Some(keep(kept_for, event.version));
@@ -525,9 +525,9 @@ fn leaves_a_word(event: &Event) -> bool {
     event.body.moves_on() && (has(Field::Note) || has(Field::Reason))
 }
 
-fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<Change, Misplaced> {
+fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<RowChange, Misplaced> {
     let rescue = Rescue { state, version: event.version };
-    Ok(Change::SetRescue { task: task.uid, token: token_of(event)?, rescue })
+    Ok(RowChange::SetRescue { task: task.uid, token: token_of(event)?, rescue })
 }
 
 fn token_of(event: &Event) -> Result<Token, Misplaced> {
@@ -548,12 +548,12 @@ fn end(
     event: &Event,
     how: EndKind,
     lease: Option<&LeaseEnd>,
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<RowChange>,
 ) -> Result<(), Misplaced> {
     task.state = how.leads_to();
     let Some(end) = lease else { return Ok(()) };
     task.leased = false;
-    changes.push(Change::EndLease {
+    changes.push(RowChange::EndLease {
         task: task.uid,
         token: token_of(event)?,
         worked: Worked::of(&event.stretches).waited(event.waited_ms),

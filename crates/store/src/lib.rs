@@ -43,7 +43,7 @@ use std::time::Instant;
 
 use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
 pub use onus_core::actor::{KnownInstance, PendingKind, PendingNotice, Wanted};
-use onus_core::apply::{Change, Project};
+use onus_core::apply::{Project, RowChange};
 use onus_core::chain::Record;
 use onus_core::commit::{CommitId, CommitRow};
 use onus_core::event::Event;
@@ -696,7 +696,7 @@ pub trait Write: Read {
     fn next_seat(&mut self) -> Result<Number>;
     /// Writes one event and its texts.
     fn append(&mut self, event: &Event, texts: &[(Field, Salt, String)]) -> Result<()>;
-    fn apply(&mut self, change: &Change) -> Result<()>;
+    fn apply(&mut self, change: &RowChange) -> Result<()>;
     /// Records signs of life of live leases, which are not events.
     fn pulse(&mut self, pulses: &[(Uid, Token, Pulse)]) -> Result<()>;
     fn put_instance(&mut self, instance: &KnownInstance) -> Result<()>;

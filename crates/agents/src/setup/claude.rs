@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
-use super::json::Dialect;
+use super::json::JsonSyntax;
 use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
@@ -53,7 +53,7 @@ fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
 
 fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let parts = Part::Hooks {
-        dialect: Dialect::Strict,
+        syntax: JsonSyntax::Strict,
         hooks: hooks("claude", EVENTS, None, TIMEOUT_S),
         mark: "onus hook claude",
     };
@@ -73,7 +73,7 @@ fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let target = |path, part| Target { path, bounds: setup_env.bounds(), parts: vec![part] };
     Ok(vec![
         target(folder.join("settings.json"), parts),
-        target(servers, Part::Server(Dialect::Strict)),
+        target(servers, Part::Server(JsonSyntax::Strict)),
         target(words, Part::Block),
     ])
 }
@@ -84,7 +84,8 @@ fn allowance(setup_env: &SetupEnv<'_>, store: &str) -> Option<Allowance> {
         "\"sandbox\": {{ \"filesystem\": {{ \"allowWrite\": [{}] }} }}",
         serde_json::Value::from(item.as_str())
     )];
-    let part = Part::Item { dialect: Dialect::Strict, path: &["sandbox", "filesystem", "allowWrite"], item };
+    let part =
+        Part::Item { syntax: JsonSyntax::Strict, path: &["sandbox", "filesystem", "allowWrite"], item };
     let path = setup_env.root.join(".claude").join("settings.local.json");
     Some((Target { path, bounds: Bounds::Tree(setup_env.root.clone()), parts: vec![part] }, lines))
 }

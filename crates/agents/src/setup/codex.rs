@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
-use super::json::Dialect;
+use super::json::JsonSyntax;
 use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, toml, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
@@ -57,7 +57,7 @@ fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
 fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let mut hooks = hooks("codex", EVENTS, None, TIMEOUT_S);
     hooks.iter_mut().filter(|hook| hook.event == "SessionEnd").for_each(|hook| hook.timeout = END_TIMEOUT_S);
-    let parts = Part::Hooks { dialect: Dialect::Strict, hooks, mark: MARK };
+    let parts = Part::Hooks { syntax: JsonSyntax::Strict, hooks, mark: MARK };
     let (folder, words) = match setup_env.level {
         Level::Project => (setup_env.root.join(".codex"), setup_env.root.join("AGENTS.md")),
         Level::User => {

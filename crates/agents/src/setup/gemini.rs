@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
-use super::json::Dialect;
+use super::json::JsonSyntax;
 use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
@@ -52,11 +52,11 @@ fn user_folder(setup_env: &SetupEnv<'_>) -> Option<PathBuf> {
 fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let parts = vec![
         Part::Hooks {
-            dialect: Dialect::Comments,
+            syntax: JsonSyntax::Comments,
             hooks: hooks("gemini", EVENTS, Some("onus"), TIMEOUT_MS),
             mark: "onus hook gemini",
         },
-        Part::Server(Dialect::Comments),
+        Part::Server(JsonSyntax::Comments),
     ];
     let (folder, words) = match setup_env.level {
         Level::Project => (setup_env.root.join(".gemini"), setup_env.root.join("GEMINI.md")),
@@ -76,7 +76,7 @@ fn allowance(setup_env: &SetupEnv<'_>, store: &str) -> Option<Allowance> {
     let lines =
         vec![format!("\"tools\": {{ \"sandboxAllowedPaths\": [{}] }}", serde_json::Value::from(store))];
     let part = Part::Item {
-        dialect: Dialect::Comments,
+        syntax: JsonSyntax::Comments,
         path: &["tools", "sandboxAllowedPaths"],
         item: store.to_owned(),
     };

@@ -12,7 +12,7 @@ use super::{Broken, Difference};
 
 /// What a file's reader accepts beyond plain JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum JsonSyntax {
     Strict,
     /// Comments, but no trailing commas.
     Comments,
@@ -70,9 +70,9 @@ fn or_empty(text: &str) -> &str {
     if text.trim().is_empty() { "{}\n" } else { text }
 }
 
-fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Broken> {
+fn parsed(text: &str, syntax: JsonSyntax) -> Result<(CstRootNode, CstObject), Broken> {
     let options = ParseOptions {
-        allow_comments: dialect == Dialect::Comments,
+        allow_comments: syntax == JsonSyntax::Comments,
         allow_loose_object_property_names: false,
         allow_trailing_commas: false,
         allow_missing_commas: false,
@@ -84,14 +84,14 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
         allow_extended_string_escapes: false,
     };
     let root = CstRootNode::parse(text, &options).map_err(|error| {
-        let why = match dialect {
-            Dialect::Strict => format!("not JSON: {}", error.kind()),
-            Dialect::Comments => format!("not JSON with comments: {}", error.kind()),
+        let why = match syntax {
+            JsonSyntax::Strict => format!("not JSON: {}", error.kind()),
+            JsonSyntax::Comments => format!("not JSON with comments: {}", error.kind()),
         };
         Broken { line: error.line_display(), why }
     })?;
     // The parser accepts comments even if they are not allowed.
-    if dialect == Dialect::Strict
+    if syntax == JsonSyntax::Strict
         && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
     {
         return Err(Broken {
@@ -106,8 +106,8 @@ fn parsed(text: &str, dialect: Dialect) -> Result<(CstRootNode, CstObject), Brok
 }
 
 /// The value of a text, for reading only. None if it is invalid.
-pub(super) fn value(text: &str, dialect: Dialect) -> Option<Value> {
-    parsed(or_empty(text), dialect).ok()?.0.value()?.to_serde_value()
+pub(super) fn value(text: &str, syntax: JsonSyntax) -> Option<Value> {
+    parsed(or_empty(text), syntax).ok()?.0.value()?.to_serde_value()
 }
 
 /// The line that a node begins on.
@@ -249,9 +249,9 @@ fn compared_hook(
 }
 
 /// The text with each of our hooks under its event, once, and without our hooks for other events.
-pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> Result<String, Broken> {
-    let (root, top) = parsed(or_empty(text), dialect)?;
-    if compared_hooks(text, dialect, hooks, mark)?.is_some_and(|differences| differences.is_empty()) {
+pub fn with_hooks(text: &str, syntax: JsonSyntax, hooks: &[Hook], mark: &str) -> Result<String, Broken> {
+    let (root, top) = parsed(or_empty(text), syntax)?;
+    if compared_hooks(text, syntax, hooks, mark)?.is_some_and(|differences| differences.is_empty()) {
         return Ok(text.to_owned());
     }
     let all = object_made(&top, "hooks")?;
@@ -276,11 +276,11 @@ pub fn with_hooks(text: &str, dialect: Dialect, hooks: &[Hook], mark: &str) -> R
 }
 
 /// The text without our hooks, and without containers that become empty.
-pub fn without_hooks(text: &str, dialect: Dialect, mark: &str) -> Result<String, Broken> {
+pub fn without_hooks(text: &str, syntax: JsonSyntax, mark: &str) -> Result<String, Broken> {
     if text.trim().is_empty() {
         return Ok(text.to_owned());
     }
-    let (root, top) = parsed(text, dialect)?;
+    let (root, top) = parsed(text, syntax)?;
     let Some(all) = object_in(&top, "hooks")? else { return Ok(text.to_owned()) };
     let mut took = false;
     for prop in all.properties() {
@@ -301,11 +301,11 @@ pub fn without_hooks(text: &str, dialect: Dialect, mark: &str) -> Result<String,
 /// How our hooks in the text differ from what would be written. None if there are none.
 pub fn compared_hooks(
     text: &str,
-    dialect: Dialect,
+    syntax: JsonSyntax,
     hooks: &[Hook],
     mark: &str,
 ) -> Result<Option<Vec<Difference>>, Broken> {
-    let (_root, top) = parsed(or_empty(text), dialect)?;
+    let (_root, top) = parsed(or_empty(text), syntax)?;
     let Some(all) = object_in(&top, "hooks")? else { return Ok(None) };
     let mut there = BTreeMap::new();
     for prop in all.properties() {
@@ -341,8 +341,8 @@ struct Server {
     entry: Value,
 }
 
-fn server_in(text: &str, dialect: Dialect) -> Result<Option<Server>, Broken> {
-    let (root, top) = parsed(or_empty(text), dialect)?;
+fn server_in(text: &str, syntax: JsonSyntax) -> Result<Option<Server>, Broken> {
+    let (root, top) = parsed(or_empty(text), syntax)?;
     let Some(servers) = object_in(&top, "mcpServers")? else { return Ok(None) };
     let Some(node) = value_of(&servers, "onus")? else { return Ok(None) };
     only_once(&node)?;
@@ -351,11 +351,11 @@ fn server_in(text: &str, dialect: Dialect) -> Result<Option<Server>, Broken> {
 }
 
 /// The text with our MCP server. Another entry of that name is replaced.
-pub fn with_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
-    if compared_server(text, dialect)?.is_some_and(|differences| differences.is_empty()) {
+pub fn with_server(text: &str, syntax: JsonSyntax) -> Result<String, Broken> {
+    if compared_server(text, syntax)?.is_some_and(|differences| differences.is_empty()) {
         return Ok(text.to_owned());
     }
-    let (root, top) = parsed(or_empty(text), dialect)?;
+    let (root, top) = parsed(or_empty(text), syntax)?;
     let entry = input(&compare::server());
     let servers = object_made(&top, "mcpServers")?;
     match servers.get("onus") {
@@ -365,8 +365,8 @@ pub fn with_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
     Ok(root.to_string())
 }
 
-pub fn without_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
-    let Some(server) = server_in(text, dialect)? else { return Ok(text.to_owned()) };
+pub fn without_server(text: &str, syntax: JsonSyntax) -> Result<String, Broken> {
+    let Some(server) = server_in(text, syntax)? else { return Ok(text.to_owned()) };
     if !runs_onus(&server.entry) {
         let why = "mcpServers.onus is another server: rename or remove it".to_owned();
         return Err(Broken { line: server.line, why });
@@ -379,8 +379,8 @@ pub fn without_server(text: &str, dialect: Dialect) -> Result<String, Broken> {
 }
 
 /// How the entry with our server's name differs from what would be written. None if there is none.
-pub fn compared_server(text: &str, dialect: Dialect) -> Result<Option<Vec<Difference>>, Broken> {
-    let Some(Server { line, mut entry, .. }) = server_in(text, dialect)? else { return Ok(None) };
+pub fn compared_server(text: &str, syntax: JsonSyntax) -> Result<Option<Vec<Difference>>, Broken> {
+    let Some(Server { line, mut entry, .. }) = server_in(text, syntax)? else { return Ok(None) };
     if let Some(entry) = entry.as_object_mut() {
         // Agents' own commands write these defaults explicitly.
         entry.retain(|name, value| {
@@ -391,8 +391,8 @@ pub fn compared_server(text: &str, dialect: Dialect) -> Result<Option<Vec<Differ
     Ok(Some(differences.map(|what| Difference { line, what }).collect()))
 }
 
-pub fn is_anothers_server(text: &str, dialect: Dialect) -> Result<bool, Broken> {
-    Ok(server_in(text, dialect)?.is_some_and(|server| !runs_onus(&server.entry)))
+pub fn is_anothers_server(text: &str, syntax: JsonSyntax) -> Result<bool, Broken> {
+    Ok(server_in(text, syntax)?.is_some_and(|server| !runs_onus(&server.entry)))
 }
 
 /// The list at a path of objects.
@@ -412,8 +412,8 @@ fn holds(list: &CstArray, item: &str) -> Option<CstNode> {
     list.elements().into_iter().find(|node| node.to_serde_value().is_some_and(|value| value == item))
 }
 
-pub fn with_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Result<String, Broken> {
-    let (root, top) = parsed(or_empty(text), dialect)?;
+pub fn with_item(text: &str, syntax: JsonSyntax, path: &[&str], item: &str) -> Result<String, Broken> {
+    let (root, top) = parsed(or_empty(text), syntax)?;
     if let Some(list) = list_at(&top, path)?
         && holds(&list, item).is_some()
     {
@@ -428,11 +428,11 @@ pub fn with_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Res
     Ok(root.to_string())
 }
 
-pub fn without_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Result<String, Broken> {
+pub fn without_item(text: &str, syntax: JsonSyntax, path: &[&str], item: &str) -> Result<String, Broken> {
     if text.trim().is_empty() {
         return Ok(text.to_owned());
     }
-    let (root, top) = parsed(text, dialect)?;
+    let (root, top) = parsed(text, syntax)?;
     let Some(list) = list_at(&top, path)? else { return Ok(text.to_owned()) };
     let Some(node) = holds(&list, item) else { return Ok(text.to_owned()) };
     node.remove();
@@ -455,8 +455,8 @@ pub fn without_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> 
     Ok(root.to_string())
 }
 
-pub fn has_item(text: &str, dialect: Dialect, path: &[&str], item: &str) -> Result<bool, Broken> {
-    let (_root, top) = parsed(or_empty(text), dialect)?;
+pub fn has_item(text: &str, syntax: JsonSyntax, path: &[&str], item: &str) -> Result<bool, Broken> {
+    let (_root, top) = parsed(or_empty(text), syntax)?;
     Ok(list_at(&top, path)?.is_some_and(|list| holds(&list, item).is_some()))
 }
 

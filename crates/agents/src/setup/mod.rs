@@ -35,7 +35,7 @@ pub use plan::{Change, Plan, plan_removal, plan_setup};
 pub use trust::Distrust;
 
 use files::Bounds;
-use json::{Dialect, Hook};
+use json::{Hook, JsonSyntax};
 
 onus_core::spelled! {
     /// Whether a file contains an entry of ours.
@@ -146,16 +146,16 @@ impl SetupEnv<'_> {
 enum Part {
     /// Hooks, recognised by the mark in their command.
     Hooks {
-        dialect: Dialect,
+        syntax: JsonSyntax,
         hooks: Vec<Hook>,
         mark: &'static str,
     },
-    Server(Dialect),
+    Server(JsonSyntax),
     TomlServer,
     Block,
     /// The store in the list of paths that a sandbox may write.
     Item {
-        dialect: Dialect,
+        syntax: JsonSyntax,
         path: &'static [&'static str],
         item: String,
     },
@@ -174,22 +174,22 @@ impl Part {
 
     fn put(&self, text: &str) -> Result<String, Broken> {
         match self {
-            Part::Hooks { dialect, hooks, mark } => json::with_hooks(text, *dialect, hooks, mark),
-            Part::Server(dialect) => json::with_server(text, *dialect),
+            Part::Hooks { syntax, hooks, mark } => json::with_hooks(text, *syntax, hooks, mark),
+            Part::Server(syntax) => json::with_server(text, *syntax),
             Part::TomlServer => toml::with_server(text),
             Part::Block => markdown::with_block(text),
-            Part::Item { dialect, path, item } => json::with_item(text, *dialect, path, item),
+            Part::Item { syntax, path, item } => json::with_item(text, *syntax, path, item),
             Part::TomlRoot(path) => toml::with_root(text, path),
         }
     }
 
     fn take(&self, text: &str) -> Result<String, Broken> {
         match self {
-            Part::Hooks { dialect, mark, .. } => json::without_hooks(text, *dialect, mark),
-            Part::Server(dialect) => json::without_server(text, *dialect),
+            Part::Hooks { syntax, mark, .. } => json::without_hooks(text, *syntax, mark),
+            Part::Server(syntax) => json::without_server(text, *syntax),
             Part::TomlServer => toml::without_server(text),
             Part::Block => markdown::without_block(text),
-            Part::Item { dialect, path, item } => json::without_item(text, *dialect, path, item),
+            Part::Item { syntax, path, item } => json::without_item(text, *syntax, path, item),
             Part::TomlRoot(path) => toml::without_root(text, path),
         }
     }
@@ -198,11 +198,11 @@ impl Part {
     fn compared(&self, text: &str) -> Result<Option<Vec<Difference>>, Broken> {
         let whole = |found: bool| found.then(Vec::new);
         match self {
-            Part::Hooks { dialect, hooks, mark } => json::compared_hooks(text, *dialect, hooks, mark),
-            Part::Server(dialect) => json::compared_server(text, *dialect),
+            Part::Hooks { syntax, hooks, mark } => json::compared_hooks(text, *syntax, hooks, mark),
+            Part::Server(syntax) => json::compared_server(text, *syntax),
             Part::TomlServer => toml::compared_server(text),
             Part::Block => markdown::compared(text),
-            Part::Item { dialect, path, item } => json::has_item(text, *dialect, path, item).map(whole),
+            Part::Item { syntax, path, item } => json::has_item(text, *syntax, path, item).map(whole),
             Part::TomlRoot(path) => toml::has_root(text, path).map(whole),
         }
     }
@@ -214,7 +214,7 @@ impl Part {
     /// Whether an entry has our name but is something else: then it must be neither removed nor lost.
     fn is_anothers(&self, text: &str) -> Result<bool, Broken> {
         match self {
-            Part::Server(dialect) => json::is_anothers_server(text, *dialect),
+            Part::Server(syntax) => json::is_anothers_server(text, *syntax),
             Part::TomlServer => toml::is_anothers_server(text),
             Part::Hooks { .. } | Part::Block | Part::Item { .. } | Part::TomlRoot(_) => Ok(false),
         }

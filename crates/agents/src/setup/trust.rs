@@ -161,7 +161,7 @@ pub(super) fn gemini(setup_env: &SetupEnv<'_>, home: &Path) -> Option<Distrust> 
 
 /// Whether the settings, which may have comments, switch folder trust off. False if they are invalid.
 fn switches_folder_trust_off(settings: &str) -> bool {
-    super::json::value(settings, super::json::Dialect::Comments)
+    super::json::value(settings, super::json::JsonSyntax::Comments)
         .is_some_and(|settings| settings["security"]["folderTrust"]["enabled"] == json!(false))
 }
 

@@ -55,20 +55,20 @@ proptest! {
     fn for_any_settings_put_in_and_taken_out_is_nothing_done(value in settings(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let hooks = some_hooks();
-        let with = json::with_hooks(&text, Dialect::Strict, &hooks, "onus hook claude").unwrap();
-        let with = json::with_server(&with, Dialect::Strict).unwrap();
+        let with = json::with_hooks(&text, JsonSyntax::Strict, &hooks, "onus hook claude").unwrap();
+        let with = json::with_server(&with, JsonSyntax::Strict).unwrap();
         let all: Value = serde_json::from_str(&with).unwrap();
         for (key, old) in value.as_object().unwrap() {
             if key != "hooks" && key != "mcpServers" {
                 prop_assert_eq!(&all[key], old);
             }
         }
-        let compared = json::compared_hooks(&with, Dialect::Strict, &hooks, "onus hook claude");
+        let compared = json::compared_hooks(&with, JsonSyntax::Strict, &hooks, "onus hook claude");
         prop_assert_eq!(compared, Ok(Some(Vec::new())));
-        let again = json::with_hooks(&with, Dialect::Strict, &hooks, "onus hook claude").unwrap();
-        prop_assert_eq!(json::with_server(&again, Dialect::Strict).unwrap(), with.clone());
-        let without = json::without_server(&with, Dialect::Strict).unwrap();
-        let without = json::without_hooks(&without, Dialect::Strict, "onus hook claude").unwrap();
+        let again = json::with_hooks(&with, JsonSyntax::Strict, &hooks, "onus hook claude").unwrap();
+        prop_assert_eq!(json::with_server(&again, JsonSyntax::Strict).unwrap(), with.clone());
+        let without = json::without_server(&with, JsonSyntax::Strict).unwrap();
+        let without = json::without_hooks(&without, JsonSyntax::Strict, "onus hook claude").unwrap();
         if pretty {
             prop_assert_eq!(&without, &text);
         }

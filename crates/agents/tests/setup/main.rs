@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use onus_agents::setup::json::{self, Dialect, Hook};
+use onus_agents::setup::json::{self, Hook, JsonSyntax};
 use onus_agents::setup::{
     AGENTS, Agent, Done, Level, SetupEnv, State, agent, apply, plan_removal, plan_setup,
 };

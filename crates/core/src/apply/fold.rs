@@ -13,7 +13,7 @@ use crate::stretch::{Recorded, Worked};
 use crate::task::Task;
 use crate::text::TextKey;
 
-use super::{Change, Misplaced, apply_to_task};
+use super::{Misplaced, RowChange, apply_to_task};
 
 /// A folded task's stream: the task's row, its leases and its searchable texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,81 +35,81 @@ impl TaskFold {
         self.carry_out(apply_to_task(self.task.as_ref(), event)?)
     }
 
-    pub(super) fn carry_out(&mut self, changes: Vec<Change>) -> Result<(), Misplaced> {
+    pub(super) fn carry_out(&mut self, changes: Vec<RowChange>) -> Result<(), Misplaced> {
         for change in changes {
             match change {
-                Change::PutTask(task) | Change::MoveTask(task) => self.task = Some(*task),
-                Change::OpenLease(lease) => {
+                RowChange::PutTask(task) | RowChange::MoveTask(task) => self.task = Some(*task),
+                RowChange::OpenLease(lease) => {
                     self.leases.insert(lease.token, *lease);
                 }
-                Change::ReviveLease { token, worked, pulse, process, .. } => {
+                RowChange::ReviveLease { token, worked, pulse, process, .. } => {
                     let lease = self.lease(token)?;
                     lease.ended = None;
                     lease.worked = lease.worked.and(worked);
                     lease.pulse = pulse;
                     lease.grant.process = process;
                 }
-                Change::AttachLease { token, worktree_id, worktree, branch, .. } => {
+                RowChange::AttachLease { token, worktree_id, worktree, branch, .. } => {
                     let grant = &mut self.lease(token)?.grant;
                     (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
                 }
-                Change::SetRescue { token, rescue, .. } => self.lease(token)?.rescue = Some(rescue),
-                Change::RecordWork { token, stretches, waited_ms, .. } => {
+                RowChange::SetRescue { token, rescue, .. } => self.lease(token)?.rescue = Some(rescue),
+                RowChange::RecordWork { token, stretches, waited_ms, .. } => {
                     let lease = self.lease(token)?;
                     lease.worked = lease.worked.and(Worked::of(&stretches).waited(waited_ms));
                     lease.pulse.work.waiting.clear();
                     lease.pulse.work.waited_ms = 0;
                 }
-                Change::AddStretches(rows) => {
+                RowChange::AddStretches(rows) => {
                     for mut row in rows {
                         row.actor = Some(row.actor.unwrap_or(self.lease(row.token)?.actor.clone()));
                         self.stretches.push(row);
                     }
                 }
-                Change::AddUsage(row) => self.usage.push(row),
-                Change::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
-                Change::AddCommit(row) => self.commits.push(row),
-                Change::AddJudgement(row) => self.judgements.push(row),
-                Change::VoidJudgements { .. } => self.judgements.clear(),
-                Change::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
-                Change::EndLease { token, worked, ended, .. } => {
+                RowChange::AddUsage(row) => self.usage.push(row),
+                RowChange::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
+                RowChange::AddCommit(row) => self.commits.push(row),
+                RowChange::AddJudgement(row) => self.judgements.push(row),
+                RowChange::VoidJudgements { .. } => self.judgements.clear(),
+                RowChange::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
+                RowChange::EndLease { token, worked, ended, .. } => {
                     let lease = self.lease(token)?;
                     lease.worked = lease.worked.and(worked);
                     lease.pulse = Pulse::of_ended(&ended.end);
                     lease.ended = Some(ended);
                 }
-                Change::Index(key) => {
+                RowChange::Index(key) => {
                     self.indexed.insert(key);
                 }
-                Change::Unindex(key) => {
+                RowChange::Unindex(key) => {
                     self.indexed.remove(&key);
                 }
-                Change::AddDeps { on, .. } => self.deps.extend(on),
-                Change::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
-                Change::AddScope { token, reservations, .. } => {
+                RowChange::AddDeps { on, .. } => self.deps.extend(on),
+                RowChange::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
+                RowChange::AddScope { token, reservations, .. } => {
                     self.scopes.entry(token).or_default().extend(reservations);
                 }
-                Change::RemoveScope { token, scope, .. } => {
+                RowChange::RemoveScope { token, scope, .. } => {
                     let left = self.scopes.entry(token).or_default();
                     for glob in scope.globs() {
                         left.remove(glob);
                     }
                 }
-                Change::YieldFiles { token, scope, worktree, .. } => {
+                RowChange::YieldFiles { token, scope, worktree, .. } => {
                     self.scopes.entry(token).or_default().give_up(&scope, &worktree);
                 }
-                Change::ChangeFiles { token, scope, worktree, .. } => {
+                RowChange::ChangeFiles { token, scope, worktree, .. } => {
                     self.scopes.entry(token).or_default().change(&scope, worktree.as_ref());
                 }
                 // The counts in neighbours' rows are computed once all streams are folded.
-                Change::Met { .. } | Change::Finished { .. } | Change::CountChildren { .. } => {}
+                RowChange::Met { .. } | RowChange::Finished { .. } | RowChange::CountChildren { .. } => {}
                 // The rows of references are derived from the task's own row.
-                Change::NumberTaken(_) | Change::SeatNumberTaken(_) | Change::SetRefs { .. } => {}
-                Change::PutSeat(_) => return Err(Misplaced("a task's event changed a seat")),
-                Change::PutProject(_)
-                | Change::PutActor(_)
-                | Change::SetTier { .. }
-                | Change::PutAlias { .. } => {
+                RowChange::NumberTaken(_) | RowChange::SeatNumberTaken(_) | RowChange::SetRefs { .. } => {}
+                RowChange::PutSeat(_) => return Err(Misplaced("a task's event changed a seat")),
+                RowChange::PutProject(_)
+                | RowChange::PutActor(_)
+                | RowChange::SetTier { .. }
+                | RowChange::PutAlias { .. } => {
                     return Err(Misplaced("a task's event changed the project"));
                 }
             }

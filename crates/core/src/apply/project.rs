@@ -6,7 +6,7 @@ use crate::actor::{Actor, ActorName};
 use crate::event::{Body, Event};
 use crate::ids::{Prefix, Uid, Version};
 
-use super::{Change, Misplaced};
+use super::{Misplaced, RowChange};
 
 /// The project: its name for tasks, and the head of its own stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Project {
 }
 
 /// The changes of an event of the project's own stream. `before` is None before the first.
-pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<Change>, Misplaced> {
+pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<RowChange>, Misplaced> {
     let mut changes = Vec::with_capacity(2);
     let mut project = match (&event.body, before) {
         (Body::ProjectCreated { uid, prefix }, None) => Project {
@@ -35,22 +35,22 @@ pub fn apply_to_project(before: Option<&Project>, event: &Event) -> Result<Vec<C
     };
     match &event.body {
         Body::ProjectCreated { .. } | Body::LedgerSealed { .. } | Body::TimesheetSealed { .. } => {}
-        Body::ActorRegistered { actor, tier } => changes.push(Change::PutActor(Actor {
+        Body::ActorRegistered { actor, tier } => changes.push(RowChange::PutActor(Actor {
             name: actor.clone(),
             tier: *tier,
             registered_at_ms: event.at_ms,
         })),
         Body::ActorTierSet { actor, tier } => {
-            changes.push(Change::SetTier { actor: actor.clone(), tier: *tier });
+            changes.push(RowChange::SetTier { actor: actor.clone(), tier: *tier });
         }
         Body::ActorAliased { actor, alias } => {
-            changes.push(Change::PutAlias { alias: alias.clone(), actor: actor.clone() });
+            changes.push(RowChange::PutAlias { alias: alias.clone(), actor: actor.clone() });
         }
         _ => return Err(Misplaced("a task's event is in the project's stream")),
     }
     project.version = event.version;
     project.head = event.hash.clone();
-    changes.push(Change::PutProject(project));
+    changes.push(RowChange::PutProject(project));
     Ok(changes)
 }
 
@@ -66,16 +66,16 @@ impl ProjectFold {
     pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
         for change in apply_to_project(self.project.as_ref(), event)? {
             match change {
-                Change::PutProject(project) => self.project = Some(project),
-                Change::PutActor(actor) => {
+                RowChange::PutProject(project) => self.project = Some(project),
+                RowChange::PutActor(actor) => {
                     self.actors.insert(actor.name.clone(), actor);
                 }
-                Change::SetTier { actor, tier } => {
+                RowChange::SetTier { actor, tier } => {
                     let actor =
                         self.actors.get_mut(&actor).ok_or(Misplaced("a tier for an unknown actor"))?;
                     actor.tier = tier;
                 }
-                Change::PutAlias { alias, actor } => {
+                RowChange::PutAlias { alias, actor } => {
                     self.aliases.insert(alias, actor);
                 }
                 _ => return Err(Misplaced("the project's event changed a task")),

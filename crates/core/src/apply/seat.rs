@@ -6,15 +6,15 @@ use crate::lease::Holding;
 use crate::seat::Seat;
 use crate::stretch::Work;
 
-use super::{Change, Misplaced, TaskFold, step};
+use super::{Misplaced, RowChange, TaskFold, step};
 
 /// The changes of an event of a seat's stream. `before` is None before the first.
-pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<Change>, Misplaced> {
+pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<RowChange>, Misplaced> {
     let uid = event.task.ok_or(Misplaced("an event of the project stands in a seat's stream"))?;
     let mut changes = Vec::with_capacity(3);
     let mut seat = match (&event.body, before) {
         (Body::SeatCreated { number, name }, None) => {
-            changes.push(Change::SeatNumberTaken(*number));
+            changes.push(RowChange::SeatNumberTaken(*number));
             Seat {
                 uid,
                 number: *number,
@@ -47,11 +47,11 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<Change>
             (seat.token, seat.leased) = (task.token, task.leased);
             for change in &mut changes {
                 match change {
-                    Change::OpenLease(lease) => {
+                    RowChange::OpenLease(lease) => {
                         lease.holds = Holding::Seat;
                         lease.pulse.work = Work::default();
                     }
-                    Change::ReviveLease { pulse, .. } => pulse.work = Work::default(),
+                    RowChange::ReviveLease { pulse, .. } => pulse.work = Work::default(),
                     _ => {}
                 }
             }
@@ -65,7 +65,7 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<Change>
     seat.head = event.hash.clone();
     seat.updated_at_ms = event.at_ms;
     // The seat's row comes first: a store may check that what the other rows refer to exists.
-    changes.insert(0, Change::PutSeat(Box::new(seat)));
+    changes.insert(0, RowChange::PutSeat(Box::new(seat)));
     Ok(changes)
 }
 
@@ -79,7 +79,7 @@ pub struct SeatFold {
 impl SeatFold {
     pub fn add(&mut self, event: &Event) -> Result<(), Misplaced> {
         let mut changes = apply_to_seat(self.seat.as_ref(), event)?;
-        if let Change::PutSeat(seat) = changes.remove(0) {
+        if let RowChange::PutSeat(seat) = changes.remove(0) {
             self.seat = Some(*seat);
         }
         self.held.carry_out(changes)

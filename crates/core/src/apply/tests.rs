@@ -101,7 +101,7 @@ fn the_fold_goes_where_the_table_says() {
                     hash: String::new(),
                 };
                 let changes = apply_to_task(Some(&task), &event).unwrap();
-                let Some(Change::MoveTask(after) | Change::PutTask(after)) = changes.into_iter().next()
+                let Some(RowChange::MoveTask(after) | RowChange::PutTask(after)) = changes.into_iter().next()
                 else {
                     panic!("no row")
                 };

@@ -5,19 +5,20 @@ use crate::stretch::{Recorded, Stretch, Work, Worked, pieces};
 use crate::task::Task;
 use crate::time::{Moment, Tick};
 
-use super::{Change, Misplaced, token_of};
+use super::{Misplaced, RowChange, token_of};
 
 /// Counts the event's work for its task, and for its lease unless the change that ends or revives the lease counts it.
-pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) -> Result<(), Misplaced> {
+pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<(), Misplaced> {
     if event.stretches.is_empty() && event.waited_ms == 0 {
         return Ok(());
     }
     task.effort_ms = task.effort_ms.saturating_add(Worked::of(&event.stretches).active_ms);
-    let is_counted = |change: &Change| matches!(change, Change::EndLease { .. } | Change::ReviveLease { .. });
+    let is_counted =
+        |change: &RowChange| matches!(change, RowChange::EndLease { .. } | RowChange::ReviveLease { .. });
     if !changes.iter().any(is_counted) {
         let (token, stretches) = (token_of(event)?, event.stretches.clone());
         let waited_ms = event.waited_ms;
-        changes.push(Change::RecordWork { task: task.uid, token, stretches, waited_ms });
+        changes.push(RowChange::RecordWork { task: task.uid, token, stretches, waited_ms });
     }
     if event.stretches.is_empty() {
         return Ok(());
@@ -34,7 +35,7 @@ pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<Change>) 
             active_ms: piece.active_ms,
         })
     };
-    changes.push(Change::AddStretches(rows.map(recorded).collect::<Result<_, _>>()?));
+    changes.push(RowChange::AddStretches(rows.map(recorded).collect::<Result<_, _>>()?));
     Ok(())
 }
 

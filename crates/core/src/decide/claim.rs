@@ -107,13 +107,13 @@ pub(super) fn acquire(
         Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
         Standing::Freed => (None, true),
     };
-    let mut drafts = check(view, opens, force)?;
+    let mut drafts = check_claimable(view, opens, force)?;
     if let Some(demand) = &terms.demand {
         drafts.extend(super::gate::asked_for(view, demand, Verb::Claim, force)?);
     }
     let (wanted, mode) = super::scope::reservations_of(view.task, terms);
     super::scope::check_len(view, wanted.rows().len())?;
-    let careful = super::scope::check(view, &wanted, mode)?;
+    let careful = super::scope::check_collisions(view, &wanted, mode)?;
     let of_kin = super::scope::ask_kin(view, &wanted)?;
     let merges = super::scope::merges(view, &wanted, mode);
     let (grant, mut notices) = grant(view, terms, mode)?;
@@ -139,7 +139,7 @@ pub(super) fn acquire(
 
 /// All of claim's checks except the holder: kept for another (4), state, tier, dependencies and schedule (6).
 /// `opens`: the end of a lease comes first and leaves the task open. Returns the overrides that force needed.
-fn check(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
+fn check_claimable(view: &View<'_>, opens: bool, force: Option<&Force>) -> Result<Vec<Draft>, Refusal> {
     let mut drafts = Vec::new();
     let mut allow = |rule: &str, refusal| override_or_refuse(rule, force, refusal, &mut drafts);
     if let Some(refusal) = kept_refusal(view) {
@@ -347,7 +347,7 @@ pub(super) fn renew_late(
     if !can_continue(view, lease) {
         return Err(again(format!("the process that held {} is gone: its lease cannot be renewed", view.id)));
     }
-    let mut drafts = check(view, true, force).map_err(|refusal| match refusal.code {
+    let mut drafts = check_claimable(view, true, force).map_err(|refusal| match refusal.code {
         Code::Kept => refusal,
         // A new claim would be refused for the same reason; the work can still be finished.
         _ => Refusal::new(Code::Held, refusal.message)

@@ -29,7 +29,7 @@ use collision::not_looked_up;
 pub use collision::reserved_by;
 pub use merge::Merge;
 
-pub(super) use collision::{check, check_in_doubt, check_revived, collision};
+pub(super) use collision::{check_collisions, check_in_doubt, check_revived, collision};
 pub(super) use kin::ask_kin;
 pub(super) use merge::merges;
 pub(super) use yields::give_up;
@@ -206,7 +206,7 @@ fn widen(view: &View<'_>, scope: Scope, areas: Areas, touched: Option<Touched>) 
     check_len(view, own(view)?.own_len + scope.globs().len())?;
     let new = Reservations::of(&scope, &areas, touched.as_ref());
     decision.notices.extend(ask_kin(view, &new)?);
-    decision.notices.extend(check(view, &new, lease.grant.mode)?);
+    decision.notices.extend(check_collisions(view, &new, lease.grant.mode)?);
     decision.merges.extend(merges(view, &new, lease.grant.mode));
     decision.drafts.push(Draft::new(Body::ScopeAdded { scope, areas, touched }).token(lease.token));
     Ok(decision)

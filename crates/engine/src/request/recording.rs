@@ -1,6 +1,6 @@
 //! Records events: each is stamped into its stream's chain, and its changes are applied to the rows.
 
-use onus_core::apply::{Change, apply_to_project, apply_to_task};
+use onus_core::apply::{RowChange, apply_to_project, apply_to_task};
 use onus_core::chain::Record;
 use onus_core::event::{Body, Draft, Event, store_reasons_once};
 use onus_core::ids::{Uid, Version};
@@ -32,7 +32,7 @@ impl UnitOfWork<'_> {
                 .map_err(|error| StoreError::Damaged(error.to_string()))?;
             self.record(&event, &texts, &changes)?;
             for change in changes {
-                if let Change::PutTask(after) | Change::MoveTask(after) = change {
+                if let RowChange::PutTask(after) | RowChange::MoveTask(after) = change {
                     *task = Some(*after);
                 }
             }
@@ -45,7 +45,7 @@ impl UnitOfWork<'_> {
         &mut self,
         event: &Event,
         texts: &[(Field, Salt, String)],
-        changes: &[Change],
+        changes: &[RowChange],
     ) -> Result<()> {
         self.write.append(event, texts)?;
         for change in changes {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use onus_core::apply::Change;
+use onus_core::apply::RowChange;
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::Lease;
 use onus_core::scope::Reservations;
@@ -50,48 +50,48 @@ impl Rows {
     }
 
     /// Applies a written change to the remembered rows.
-    pub(super) fn learn(&mut self, change: &Change) {
+    pub(super) fn learn(&mut self, change: &RowChange) {
         match change {
-            Change::PutTask(task) | Change::MoveTask(task) => self.locked((**task).clone()),
-            Change::OpenLease(lease) => {
+            RowChange::PutTask(task) | RowChange::MoveTask(task) => self.locked((**task).clone()),
+            RowChange::OpenLease(lease) => {
                 self.leases.insert((lease.task, lease.token), ((**lease).clone(), Reservations::default()));
             }
-            Change::AddScope { task, token, reservations } => {
+            RowChange::AddScope { task, token, reservations } => {
                 if let Some((_, reserved)) = self.leases.get_mut(&(*task, *token)) {
                     reserved.extend(reservations.rows().iter().cloned());
                 }
             }
-            Change::ReviveLease { task, token, .. }
-            | Change::AttachLease { task, token, .. }
-            | Change::SetRescue { task, token, .. }
-            | Change::StartLease { task, token }
-            | Change::RecordWork { task, token, .. }
-            | Change::EndReview { task, token, .. }
-            | Change::EndLease { task, token, .. }
-            | Change::RemoveScope { task, token, .. }
-            | Change::YieldFiles { task, token, .. }
-            | Change::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
+            RowChange::ReviveLease { task, token, .. }
+            | RowChange::AttachLease { task, token, .. }
+            | RowChange::SetRescue { task, token, .. }
+            | RowChange::StartLease { task, token }
+            | RowChange::RecordWork { task, token, .. }
+            | RowChange::EndReview { task, token, .. }
+            | RowChange::EndLease { task, token, .. }
+            | RowChange::RemoveScope { task, token, .. }
+            | RowChange::YieldFiles { task, token, .. }
+            | RowChange::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
             // These change counters in other rows, too.
-            Change::AddDeps { .. }
-            | Change::RemoveDeps { .. }
-            | Change::Met { .. }
-            | Change::Finished { .. }
-            | Change::CountChildren { .. } => self.tasks.clear(),
-            Change::PutProject(_)
-            | Change::PutActor(_)
-            | Change::SetTier { .. }
-            | Change::PutAlias { .. }
-            | Change::NumberTaken(_)
-            | Change::SeatNumberTaken(_)
-            | Change::PutSeat(_)
-            | Change::SetRefs { .. }
-            | Change::AddStretches(_)
-            | Change::AddUsage(_)
-            | Change::AddCommit(_)
-            | Change::AddJudgement(_)
-            | Change::VoidJudgements { .. }
-            | Change::Index(_)
-            | Change::Unindex(_) => {}
+            RowChange::AddDeps { .. }
+            | RowChange::RemoveDeps { .. }
+            | RowChange::Met { .. }
+            | RowChange::Finished { .. }
+            | RowChange::CountChildren { .. } => self.tasks.clear(),
+            RowChange::PutProject(_)
+            | RowChange::PutActor(_)
+            | RowChange::SetTier { .. }
+            | RowChange::PutAlias { .. }
+            | RowChange::NumberTaken(_)
+            | RowChange::SeatNumberTaken(_)
+            | RowChange::PutSeat(_)
+            | RowChange::SetRefs { .. }
+            | RowChange::AddStretches(_)
+            | RowChange::AddUsage(_)
+            | RowChange::AddCommit(_)
+            | RowChange::AddJudgement(_)
+            | RowChange::VoidJudgements { .. }
+            | RowChange::Index(_)
+            | RowChange::Unindex(_) => {}
         }
     }
 }

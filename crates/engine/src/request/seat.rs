@@ -129,7 +129,7 @@ impl UnitOfWork<'_> {
             let changes = apply_to_seat(seat.as_ref(), &event)
                 .map_err(|error| StoreError::Damaged(error.to_string()))?;
             self.record(&event, &texts, &changes)?;
-            if let Some(onus_core::apply::Change::PutSeat(after)) = changes.into_iter().next() {
+            if let Some(onus_core::apply::RowChange::PutSeat(after)) = changes.into_iter().next() {
                 *seat = Some(*after);
             }
         }

@@ -33,7 +33,7 @@ use super::wording;
 /// How many bytes of a body or a note a claim shows.
 const CLAIMED_BYTES: usize = 600;
 /// How many bytes of a body or a note `show` shows.
-const MAX_BYTES: usize = 16 * 1024;
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
 /// How many bytes of a gate's output are shown.
 const GATE_BYTES: usize = 2 * 1024;
 /// How many of a task's latest notes are shown.
@@ -336,15 +336,15 @@ pub(super) fn show(looked: &WithNotices<TaskView>) -> Answer {
         put(&mut value, told, Some(left_out).filter(|count| *count > 0));
     }
     put(&mut value, "lease", task.lease.as_ref().map(lease_in_short));
-    put(&mut value, "last_word", task.last_word.as_ref().map(|word| note_in_short(word, MAX_BYTES)));
-    put(&mut value, "body", task.body.as_ref().map(|body| beginning(body, MAX_BYTES).0));
+    put(&mut value, "last_word", task.last_word.as_ref().map(|word| note_in_short(word, MAX_ANSWER_BYTES)));
+    put(&mut value, "body", task.body.as_ref().map(|body| beginning(body, MAX_ANSWER_BYTES).0));
     let (notes, earlier) = latest(task.notes.as_deref());
     let (decisions, earlier_decisions) = latest(task.decisions.as_deref());
     for (name, latest, told, earlier) in [
         ("notes", notes, "earlier_notes", earlier),
         ("decisions", decisions, "earlier_decisions", earlier_decisions),
     ] {
-        let shown: Vec<Value> = latest.iter().map(|note| note_in_short(note, MAX_BYTES)).collect();
+        let shown: Vec<Value> = latest.iter().map(|note| note_in_short(note, MAX_ANSWER_BYTES)).collect();
         put(&mut value, name, Some(shown).filter(|notes| !notes.is_empty()));
         put(&mut value, told, Some(earlier).filter(|count| *count > 0));
     }
@@ -373,7 +373,7 @@ fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
     fact("lapsed", lapsed.map(|(holder, cause)| format!("{holder}, {}", cause.as_str().replace('_', " "))));
     let left = |kept: &KeptView| Span::from_ms(kept.expires_in_s * SECOND_MS);
     fact("kept for", task.kept_for.as_ref().map(|kept| format!("{}, {} left", kept.actor, left(kept))));
-    fact("last word", task.last_word.as_ref().map(|word| note_line(word, MAX_BYTES)));
+    fact("last word", task.last_word.as_ref().map(|word| note_line(word, MAX_ANSWER_BYTES)));
     let unmet = if task.unmet > 0 { format!(" ({} not done)", task.unmet) } else { String::new() };
     let needs = Some(task.deps.join(", ")).filter(|needs| !needs.is_empty());
     fact("needs", needs.map(|needs| needs + &unmet));
@@ -381,19 +381,22 @@ fn card(task: &TaskView, notes: &[NoteView], earlier: usize) -> String {
     fact("scope", Some(names(&task.scope)));
     fact("tags", Some(names(&task.tags)));
     fact("owner", task.owner.clone());
-    fact("body", task.body.as_deref().map(|body| quote::quoted(body, MAX_BYTES)));
+    fact("body", task.body.as_deref().map(|body| quote::quoted(body, MAX_ANSWER_BYTES)));
     for line in &task.acceptance {
         let mark = if line.ticked { "x" } else { " " };
-        fact("acceptance", Some(format!("[{mark}] {}. {}", line.line, quote::quoted(&line.text, MAX_BYTES))));
+        fact(
+            "acceptance",
+            Some(format!("[{mark}] {}. {}", line.line, quote::quoted(&line.text, MAX_ANSWER_BYTES))),
+        );
     }
     // Decisions are shown even if they are not among the latest notes.
     let (decisions, _) = latest(task.decisions.as_deref());
     let is_noted = |decision: &NoteView| notes.iter().any(|note| note.version == decision.version);
     for note in decisions.iter().filter(|decision| !is_noted(decision)) {
-        fact("decision", Some(note_line(note, MAX_BYTES)));
+        fact("decision", Some(note_line(note, MAX_ANSWER_BYTES)));
     }
     fact("notes", Some(earlier).filter(|n| *n > 0).map(|n| format!("{n} earlier ones are left out")));
-    lines.extend(notes.iter().map(|note| format!("note: {}", note_line(note, MAX_BYTES))));
+    lines.extend(notes.iter().map(|note| format!("note: {}", note_line(note, MAX_ANSWER_BYTES))));
     lines.join("\n")
 }
 

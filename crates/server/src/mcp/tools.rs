@@ -1,6 +1,6 @@
 //! The tools: how each is described to the client, and what arguments it takes.
 //!
-//! Every conversation pays for every byte of this, so the whole list and the instructions stay under `MAX_BYTES`. No schema
+//! Every conversation pays for every byte of this, so the whole list and the instructions stay under `MAX_LIST_BYTES`. No schema
 //! repeats another, none has references, and what an error would say anyway is left out.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use onus_core::task::{NoteKind, Priority, TaskType};
 /// The size limit of `tools/list` and the instructions together. Text like this has about 4 bytes per token, and no common
 /// tokenizer needs more than one token per 3 bytes: 4800 bytes are at most 1600 tokens.
 #[cfg(test)]
-pub(super) const MAX_BYTES: usize = 4_800;
+pub(super) const MAX_LIST_BYTES: usize = 4_800;
 
 pub(super) const INSTRUCTIONS: &str = "onus decides who holds a task: no two agents do the same work. The loop: \
 ready -> claim -> touch files before editing -> note progress -> done, or release what you will not finish. \
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_every_conversation_pays_for_is_small() {
         let bytes = serde_json::to_string(&json!({ "tools": list() })).unwrap().len() + INSTRUCTIONS.len();
-        assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+        assert!(bytes <= MAX_LIST_BYTES, "{bytes} bytes");
     }
 
     /// A value that a schema allows.

@@ -1,7 +1,7 @@
 //! The writes and locks that this store does in its own way.
 
 use onus_core::actor::{ActorName, Tier};
-use onus_core::apply::{Change, Project};
+use onus_core::apply::{Project, RowChange};
 use onus_core::event::Event;
 use onus_core::ids::{Number, Token, Uid};
 use onus_core::lease::{Lease, Pulse};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::apply::{Change, apply_to_project};
+use onus_core::apply::{RowChange, apply_to_project};
 use onus_core::chain::Record;
 use onus_core::event::{Body, Event};
 use onus_core::ids::{Prefix, Token, Uid, Version};
@@ -29,7 +29,7 @@ pub(crate) const SCRUB: &str = "scrub";
 macro_rules! shared_writes {
     () => {
         $crate::rows::delegate! { $crate::rows::write =>
-            fn apply(change: &Change) -> ();
+            fn apply(change: &RowChange) -> ();
             fn put_instance(instance: &KnownInstance) -> ();
             fn put_loss(loss: &Loss) -> ();
             fn drop_loss(task: Uid, token: Token) -> ();
@@ -122,9 +122,9 @@ pub(super) const INSERT_REF: Sql<'static> =
     sql!("INSERT INTO ref ({project, }task, system, reference) VALUES ({$1, }?1, ?2, ?3)");
 
 /// Applies a change to the rows.
-pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()> {
+pub(crate) fn apply(session: &mut dyn Statements, change: &RowChange) -> Result<()> {
     match change {
-        Change::PutProject(project) => session.run_later(
+        RowChange::PutProject(project) => session.run_later(
             PUT_PROJECT,
             values![
                 project.uid,
@@ -135,14 +135,14 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             ],
             Expect::OneRow,
         ),
-        Change::PutActor(actor) => {
+        RowChange::PutActor(actor) => {
             session.run(INSERT_ACTOR, values![&actor.name, actor.tier, actor.registered_at_ms]).map(drop)
         }
-        Change::SetTier { actor, tier } => session.run_on_one(
+        RowChange::SetTier { actor, tier } => session.run_on_one(
             sql!("UPDATE actor SET tier = ?2 WHERE {project = $1 AND }name = ?1"),
             values![actor, *tier],
         ),
-        Change::PutAlias { alias, actor } => session
+        RowChange::PutAlias { alias, actor } => session
             .run(
                 sql!(
                     "INSERT INTO alias ({project, }alias, actor) VALUES ({$1, }?1, ?2) \
@@ -151,24 +151,24 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 values![alias, actor],
             )
             .map(drop),
-        Change::NumberTaken(number) => session.run_on_one(
+        RowChange::NumberTaken(number) => session.run_on_one(
             sql!("UPDATE project SET last_number = [MAX]{GREATEST}(last_number, ?1){ WHERE project = $1}"),
             values![*number],
         ),
-        Change::SeatNumberTaken(number) => session.run_on_one(
+        RowChange::SeatNumberTaken(number) => session.run_on_one(
             sql!("UPDATE project SET last_seat = [MAX]{GREATEST}(last_seat, ?1){ WHERE project = $1}"),
             values![*number],
         ),
-        Change::PutSeat(seat) => seat::put(session, seat),
-        Change::PutTask(task) => {
+        RowChange::PutSeat(seat) => seat::put(session, seat),
+        RowChange::PutTask(task) => {
             if task.version.0 > 1 && session.run(UPDATE_TASK, &changes_of(task))? > 0 {
                 return Ok(());
             }
             session.run_later(INSERT_TASK, &task_values(task), Expect::Success)
         }
-        Change::MoveTask(task) => session.run_later(MOVE_TASK, &moves_of(task), Expect::OneRow),
-        Change::OpenLease(lease) => session.run_later(INSERT_LEASE, &lease_values(lease), Expect::Success),
-        Change::ReviveLease { task, token, worked, pulse, process } => {
+        RowChange::MoveTask(task) => session.run_later(MOVE_TASK, &moves_of(task), Expect::OneRow),
+        RowChange::OpenLease(lease) => session.run_later(INSERT_LEASE, &lease_values(lease), Expect::Success),
+        RowChange::ReviveLease { task, token, worked, pulse, process } => {
             session.run_on_one(
                 sql!(
                     "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, ended_how = NULL, \
@@ -186,7 +186,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             hold(session, *task, *token, true)?;
             set_pulse(session, *task, *token, pulse, None)
         }
-        Change::AttachLease { task, token, worktree_id, worktree, branch } => session.run_on_one(
+        RowChange::AttachLease { task, token, worktree_id, worktree, branch } => session.run_on_one(
             sql!(
                 "UPDATE lease SET worktree_id = ?3, worktree = ?4, branch = ?5 \
                  WHERE {project = $1 AND }task = ?1 AND token = ?2"
@@ -199,17 +199,17 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 branch.as_deref(),
             ],
         ),
-        Change::SetRescue { task, token, rescue } => session.run_on_one(
+        RowChange::SetRescue { task, token, rescue } => session.run_on_one(
             sql!(
                 "UPDATE lease SET rescue = ?3, rescue_version = ?4 WHERE {project = $1 AND }task = ?1 AND token = ?2"
             ),
             values![*task, *token, rescue.state.as_str(), rescue.version],
         ),
-        Change::StartLease { task, token } => session.run_on_one(
+        RowChange::StartLease { task, token } => session.run_on_one(
             sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
             values![*task, *token],
         ),
-        Change::RecordWork { task, token, stretches, waited_ms } => {
+        RowChange::RecordWork { task, token, stretches, waited_ms } => {
             let worked = Worked::of(stretches);
             // Work that began to wait meanwhile must not be lost: the request is decided again. In a copy,
             // nothing waits.
@@ -231,21 +231,21 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 Expect::RowsOrRetry(1),
             )
         }
-        Change::EndReview { task, token, at_ms } => session.run_later(
+        RowChange::EndReview { task, token, at_ms } => session.run_later(
             sql!("UPDATE lease SET reviewed_at_ms = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2"),
             values![*task, *token, *at_ms],
             Expect::OneRow,
         ),
-        Change::AddStretches(rows) => stretch::add(session, rows),
-        Change::AddUsage(row) => session.run_later(usage::INSERT, &usage::row_values(row), Expect::Success),
-        Change::AddCommit(row) => {
+        RowChange::AddStretches(rows) => stretch::add(session, rows),
+        RowChange::AddUsage(row) => session.run_later(usage::INSERT, &usage::row_values(row), Expect::Success),
+        RowChange::AddCommit(row) => {
             session.run_later(commit::INSERT, &commit::row_values(row), Expect::Success)
         }
-        Change::AddJudgement(row) => {
+        RowChange::AddJudgement(row) => {
             session.run_later(judgement::INSERT, &judgement::row_values(row), Expect::Success)
         }
-        Change::VoidJudgements { task } => judgement::void(session, *task),
-        Change::EndLease { task, token, worked, ended } => {
+        RowChange::VoidJudgements { task } => judgement::void(session, *task),
+        RowChange::EndLease { task, token, worked, ended } => {
             // If the lease was renewed after it was read, it must be judged again.
             let end = &ended.end;
             set_pulse(session, *task, *token, &Pulse::of_ended(end), Some(end.renewals))?;
@@ -269,9 +269,9 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 Expect::OneRow,
             )
         }
-        Change::AddDeps { task, on } => add_deps(session, *task, on),
-        Change::RemoveDeps { task, on } => remove_deps(session, *task, on),
-        Change::SetRefs { task, refs } => {
+        RowChange::AddDeps { task, on } => add_deps(session, *task, on),
+        RowChange::RemoveDeps { task, on } => remove_deps(session, *task, on),
+        RowChange::SetRefs { task, refs } => {
             session.run(sql!("DELETE FROM ref WHERE {project = $1 AND }task = ?1"), values![*task])?;
             refs.iter().try_for_each(|(system, reference)| {
                 session.run_later(
@@ -281,7 +281,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 )
             })
         }
-        Change::Met { task, met } => count_down(
+        RowChange::Met { task, met } => count_down(
             session,
             sql!(
                 "UPDATE task SET unmet = unmet + ?2 WHERE {project = $1 AND }uid IN \
@@ -290,7 +290,7 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             *task,
             *met,
         ),
-        Change::Finished { task, finished } => count_down(
+        RowChange::Finished { task, finished } => count_down(
             session,
             sql!(
                 "UPDATE task SET open_dependents = open_dependents + ?2 WHERE {project = $1 AND }uid IN \
@@ -299,13 +299,13 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
             *task,
             *finished,
         ),
-        Change::CountChildren { parent, more } => session.run_on_one(
+        RowChange::CountChildren { parent, more } => session.run_on_one(
             sql!("UPDATE task SET open_children = open_children + ?2 WHERE {project = $1 AND }uid = ?1"),
             values![*parent, *more],
         ),
-        Change::AddScope { task, token, reservations } => session.reserve(*task, *token, reservations),
-        Change::RemoveScope { task, token, scope } => session.unreserve(*task, *token, scope),
-        Change::YieldFiles { task, token, scope, worktree } => scope.globs().iter().try_for_each(|glob| {
+        RowChange::AddScope { task, token, reservations } => session.reserve(*task, *token, reservations),
+        RowChange::RemoveScope { task, token, scope } => session.unreserve(*task, *token, scope),
+        RowChange::YieldFiles { task, token, scope, worktree } => scope.globs().iter().try_for_each(|glob| {
             session
                 .run(
                     sql!(
@@ -316,12 +316,12 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &Change) -> Result<()>
                 )
                 .map(drop)
         }),
-        Change::ChangeFiles { task, token, scope, worktree } => {
+        RowChange::ChangeFiles { task, token, scope, worktree } => {
             let worktree = worktree.as_ref().map_or("", |worktree| worktree.as_str());
             scope.globs().iter().try_for_each(|glob| change_file(session, (*task, *token), glob, worktree))
         }
-        Change::Index(key) => session.index(*key, true),
-        Change::Unindex(key) => session.index(*key, false),
+        RowChange::Index(key) => session.index(*key, true),
+        RowChange::Unindex(key) => session.index(*key, false),
     }
 }
 

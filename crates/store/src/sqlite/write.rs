@@ -3,7 +3,7 @@
 use rusqlite::params_from_iter;
 
 use onus_core::actor::ActorName;
-use onus_core::apply::{Change, Project};
+use onus_core::apply::{Project, RowChange};
 use onus_core::event::Event;
 use onus_core::ids::{Number, Token, Uid};
 use onus_core::lease::Pulse;

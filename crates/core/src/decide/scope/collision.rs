@@ -23,8 +23,9 @@ pub(in crate::decide) fn collision(view: &View<'_>, wanted: &Reservations, mode:
         return Some(not_looked_up(view));
     };
     let rivals = around.rivals.iter().filter(|rival| !rival.shares(mode));
-    let mut in_the_way = rivals
-        .filter_map(|rival| Some((rival, meets(view, wanted, &rival.lease, &rival.reserved).transpose()?)));
+    let mut in_the_way = rivals.filter_map(|rival| {
+        Some((rival, first_collision(view, wanted, &rival.lease, &rival.reserved).transpose()?))
+    });
     let (rival, witness) = in_the_way.next()?;
     let witness = match witness {
         Ok(witness) => witness,
@@ -45,7 +46,7 @@ pub(in crate::decide) fn collision(view: &View<'_>, wanted: &Reservations, mode:
 }
 
 /// A path that both would reserve, although they may not.
-pub(super) fn meets(
+pub(super) fn first_collision(
     view: &View<'_>,
     wanted: &Reservations,
     lease: &Lease,
@@ -135,7 +136,7 @@ pub fn reserved_by(
 }
 
 /// [`collision`] as the policy applies it: an error if scopes are strict, a notice if they only warn.
-pub(in crate::decide) fn check(
+pub(in crate::decide) fn check_collisions(
     view: &View<'_>,
     wanted: &Reservations,
     mode: Mode,
@@ -146,10 +147,10 @@ pub(in crate::decide) fn check(
     }
 }
 
-/// [`check`] for everything that a lapsed lease reserved, before it is revived.
+/// [`check_collisions`] for everything that a lapsed lease reserved, before it is revived.
 pub(in crate::decide) fn check_revived(view: &View<'_>, lease: &Lease) -> Result<Option<String>, Refusal> {
     match view.around {
-        Some(around) if around.is_whole => check(view, &around.own, lease.grant.mode),
+        Some(around) if around.is_whole => check_collisions(view, &around.own, lease.grant.mode),
         _ if view.policy.scope_mode == ScopeMode::Off => Ok(None),
         _ => Err(not_looked_up(view)),
     }

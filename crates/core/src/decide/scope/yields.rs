@@ -11,7 +11,7 @@ use crate::refusal::{Code, Refusal, Resting, Step};
 use crate::scope::{Basis, Reservations, Scope, Touched, WorktreeId};
 
 use super::super::{Decision, View};
-use super::collision::meets;
+use super::collision::first_collision;
 use super::{Rival, files, own};
 
 /// The most files that git is asked about for one request.
@@ -40,7 +40,7 @@ fn may_yield(view: &View<'_>, rival: &Rival, wanted: &Reservations) -> Option<Ve
     }
     let mut files: BTreeMap<&WorktreeId, Vec<String>> = BTreeMap::new();
     for row in reserved {
-        if meets(view, wanted, lease, std::slice::from_ref(row)).ok()?.is_none() {
+        if first_collision(view, wanted, lease, std::slice::from_ref(row)).ok()?.is_none() {
             continue;
         }
         match (&row.basis, row.glob.path()) {
