@@ -45,7 +45,7 @@ pub(super) fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-fn document() -> String {
+pub(super) fn document() -> String {
     std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
@@ -141,23 +141,28 @@ fn what_may_stand_in_few_places_stands_where_the_architecture_says() {
 
 /// The product's code by its path under `crates/`, without comments and tests.
 fn sources() -> Vec<(String, String)> {
-    let crates = root().join("crates");
-    let (mut found, mut folders) = (Vec::new(), vec![crates.clone()]);
+    let all = below("crates").into_iter();
+    let names = all.filter_map(|path| path.strip_prefix("crates/").map(str::to_owned));
+    let product = names.filter(|name| is_product(name));
+    product.map(|name| (name.clone(), code(&root().join("crates").join(&name)))).collect()
+}
+
+/// Every file below a folder, by its path from the repository's root.
+pub(super) fn below(folder: &str) -> Vec<String> {
+    let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_product(&name) {
-                found.push((name, code(&path)));
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()),
             }
         }
     }
     found
 }
 
-fn is_product(name: &str) -> bool {
+pub(super) fn is_product(name: &str) -> bool {
     name.contains("/src/")
         && name.ends_with(".rs")
         && !name.contains("/tests")

@@ -8,6 +8,7 @@
 mod architecture;
 mod console;
 mod examples;
+mod files;
 mod links;
 mod mask;
 mod reference;

@@ -1,4 +1,4 @@
-//! Free text. Titles, bodies, notes and reasons are stored next to their event, which has only
+//! Free text: titles, bodies, notes and reasons. It is stored next to its event, which has only
 //! `sha256(salt ‖ text)`: erasing text and salt leaves the chain intact, and the text cannot be guessed from it.
 
 use std::str::FromStr;

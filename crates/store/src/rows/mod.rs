@@ -1,4 +1,4 @@
-//! What both stores have in common. Their tables are the same, so each statement is written once and
+//! What both stores have in common: statements, columns, decoding, the rebuild. Their tables are the same, so each statement is written once and
 //! translated into both dialects ([`sql`]); rows are read and written by one list of columns per table
 //! ([`columns`], [`decode`]); and queries ([`read`], [`graph`], [`ledger`]), changes ([`mod@write`]) and the
 //! rebuild ([`rebuild`]) are implemented once.
