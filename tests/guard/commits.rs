@@ -658,31 +658,3 @@ fn of_two_tasks_a_commit_belongs_to_the_one_that_reserves_what_it_changes() {
         assert_eq!(message.matches("Onus-Task").count(), tasks.len());
     }
 }
-
-/// Whoever holds two tasks and commits in the worktree of one of them works on that one.
-#[test]
-fn a_commit_in_a_tasks_own_worktree_is_that_tasks() {
-    let sandbox = guarded();
-    let ada = agent("ada");
-    let (first, second) = (sandbox.add("read only"), sandbox.add("free"));
-    let trees = tempfile::tempdir().unwrap();
-    let root = trees.path().to_str().unwrap();
-    sandbox.run(&human("founder"), &["config", "set", "--user", "worktree.root", root]).ok();
-    sandbox.run(&human("founder"), &["edit", &first, "--constraint", "read_only"]).ok();
-    sandbox.run(&ada, &["claim", &first, "--worktree"]).ok();
-    sandbox.run(&ada, &["claim", &second, "--worktree"]).ok();
-    let at = |id: &str| {
-        let shown = sandbox.json(&ada, &["show", id]).ok().json();
-        std::path::PathBuf::from(shown["lease"]["worktree"].as_str().unwrap())
-    };
-    let commit = |path: &std::path::Path| {
-        write(path, "f", "changed\n");
-        by(&sandbox, &ada, path, &["add", "f"]).ok();
-        by(&sandbox, &ada, path, &["commit", "-q", "-m", "x"])
-    };
-    let ran = commit(&at(&first));
-    assert!(ran.code != 0 && ran.stderr.contains("read_only"), "{ran:?}");
-    let ran = commit(&at(&second));
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(sandbox.show(&second)["commits"].as_array().unwrap().len(), 1);
-}

@@ -9,5 +9,6 @@ mod edits;
 mod install;
 mod kit;
 mod names;
+mod own_worktree;
 mod pushes;
 mod trouble;

@@ -1,10 +1,12 @@
 //! The guard: may this agent change these files now? It needs no ceremony: unreserved files join the agent's
-//! latest task, and an agent without a task gets one, so that edits never collide.
+//! latest task, and an agent without a task gets one, so that edits never collide: the task whose own
+//! worktree it is working in, or an ad-hoc one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{ActorName, InstanceId, KnownInstance, PendingKind, PendingNotice};
 use onus_core::command::{Act, ChangedFiles, Guard, NewTask, Presence, Terms};
+use onus_core::commit::task_of_branch;
 use onus_core::decide::check_fence;
 use onus_core::event::Body;
 use onus_core::ids::Uid;
@@ -13,7 +15,7 @@ use onus_core::policy::Unclaimed;
 use onus_core::quote::is_hidden;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Basis, Glob, Reservation, ReservationKind, Scope, Touched};
-use onus_core::task::Facts;
+use onus_core::task::{Facts, State, Task};
 use onus_core::text::Field;
 use onus_core::transition::Verb;
 use onus_store::{EventQuery, Reach, StoreError, Wanted};
@@ -88,7 +90,10 @@ impl UnitOfWork<'_> {
             }
         }
         match self.policy.unclaimed {
-            Unclaimed::Adopt => self.adopt(guard),
+            Unclaimed::Adopt => match self.continue_here(guard)? {
+                Some(outcome) => Ok(outcome),
+                None => self.adopt(guard),
+            },
             Unclaimed::Warn => {
                 // Adopt the files to find out whether they collide, then undo it.
                 self.write.savepoint()?;
@@ -224,6 +229,44 @@ impl UnitOfWork<'_> {
         let message = format!("you continue {id}: the process that held it for you is gone");
         outcome.notices.push(Notice::info(message).next(Step::show(&id)));
         Ok(Outcome { effect: Effect::Guarded { adopted: false, is_shown: !guard.is_brief }, ..outcome })
+    }
+
+    /// Claims the task in whose own worktree the files are, if it is open to the caller: what is done there is
+    /// that task's work, under its constraints.
+    fn continue_here(&mut self, guard: &Guard) -> Result<Option<Outcome>> {
+        let Some(task) = self.open_task_of(guard.branch.as_deref())? else { return Ok(None) };
+        // If the claim is refused, a task is added, which needs a number, and numbers are locked before tasks.
+        self.write.next_number()?;
+        let claim = Act::Claim(bound_to(guard));
+        let Ok(claimed) = self.try_part(|work| work.on_task(task, &claim, None))? else { return Ok(None) };
+        let touch = Act::Touch {
+            paths: guard.paths.clone(),
+            touched: guard.touched.clone(),
+            extent: guard.extent.clone(),
+        };
+        let mut outcome = self.on_task(task, &touch, None)?;
+        self.forget_fulfilled_wish(&guard.paths);
+        let id = self.snapshot().id_of(task)?;
+        let message = format!("you hold {id} now: you are working in its worktree");
+        outcome.notices.push(Notice::info(message).next(Step::show(&id)));
+        outcome.notices.extend(claimed.notices);
+        let effect = Effect::Guarded { adopted: false, is_shown: !guard.is_brief };
+        Ok(Some(Outcome { effect, token: claimed.token, ..outcome }))
+    }
+
+    /// The task whose own branch this is, if it is open.
+    fn open_task_of(&mut self, branch: Option<&str>) -> Result<Option<Uid>> {
+        let Some((branch, named)) = branch.and_then(|branch| Some((branch, task_of_branch(branch)?))) else {
+            return Ok(None);
+        };
+        let uid = match self.resolve(&named) {
+            Ok(uid) => uid,
+            Err(Stop::Refused(_)) => return Ok(None),
+            Err(stop) => return Err(stop),
+        };
+        let task = self.write.task(uid)?.filter(|task| task.state == State::Open);
+        let owns_it = |task: &Task| task.branch.as_ref().is_some_and(|own| own.branch == branch);
+        Ok(task.filter(owns_it).map(|task| task.uid))
     }
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {

@@ -1,0 +1,95 @@
+//! In a task's own worktree, what is committed is that task's work.
+
+use std::path::{Path, PathBuf};
+
+use crate::guard::kit::{by, guarded, write};
+use crate::support::{As, Ran, Sandbox, agent, human};
+
+/// A guarded repository whose tasks' worktrees are in a folder of their own.
+struct Ground {
+    sandbox: Sandbox,
+    _trees: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let (sandbox, trees) = (guarded(), tempfile::tempdir().unwrap());
+        let root = trees.path().to_str().unwrap();
+        sandbox.run(&human("founder"), &["config", "set", "--user", "worktree.root", root]).ok();
+        Ground { sandbox, _trees: trees }
+    }
+
+    #[track_caller]
+    fn claim(&self, who: &As, id: &str) -> PathBuf {
+        self.sandbox.run(who, &["claim", id, "--worktree"]).ok();
+        PathBuf::from(self.sandbox.show(id)["lease"]["worktree"].as_str().unwrap())
+    }
+
+    fn commit(&self, who: &As, path: &Path, text: &str) -> Ran {
+        write(path, "f", text);
+        by(&self.sandbox, who, path, &["add", "f"]).ok();
+        by(&self.sandbox, who, path, &["commit", "-q", "-m", "x"])
+    }
+
+    fn tasks(&self) -> usize {
+        let all = self.sandbox.json(&human("founder"), &["list", "--all"]).ok().json();
+        all["tasks"].as_array().unwrap().len()
+    }
+}
+
+/// Whoever holds two tasks and commits in the worktree of one of them works on that one.
+#[test]
+fn a_commit_in_a_tasks_own_worktree_is_that_tasks() {
+    let ground = Ground::new();
+    let (sandbox, ada) = (&ground.sandbox, agent("ada"));
+    let (first, second) = (sandbox.add("read only"), sandbox.add("free"));
+    sandbox.run(&human("founder"), &["edit", &first, "--constraint", "read_only"]).ok();
+    let (at_first, at_second) = (ground.claim(&ada, &first), ground.claim(&ada, &second));
+    let ran = ground.commit(&ada, &at_first, "changed\n");
+    assert!(ran.code != 0 && ran.stderr.contains("read_only"), "{ran:?}");
+    let ran = ground.commit(&ada, &at_second, "changed\n");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(sandbox.show(&second)["commits"].as_array().unwrap().len(), 1);
+}
+
+/// It was submitted and rejected: the submitter works on where it stopped, and says nothing to onus.
+#[test]
+fn a_commit_where_a_rejected_task_is_at_home_takes_it_up_again() {
+    let ground = Ground::new();
+    let (sandbox, ada) = (&ground.sandbox, agent("ada"));
+    let id = sandbox.add("to be reviewed");
+    let path = ground.claim(&ada, &id);
+    ground.commit(&ada, &path, "one\n").ok();
+    sandbox.run(&ada, &["submit", &id, "-m", "please look"]).ok();
+    sandbox.run(&human("founder"), &["reject", &id, "-m", "two, please"]).ok();
+    let ran = ground.commit(&ada, &path, "two\n");
+    assert!(ran.ok().stderr.contains(&format!("you hold {id} now")), "{ran:?}");
+    let shown = sandbox.show(&id);
+    assert_eq!((&shown["state"], &shown["lease"]["actor"]), (&"in_progress".into(), &"agent:ada".into()));
+    assert_eq!(shown["commits"].as_array().unwrap().len(), 2);
+    let message = by(sandbox, &ada, &path, &["log", "-1", "--format=%B"]);
+    assert!(message.stdout.contains(&format!("Onus-Task: {id}")), "{message:?}");
+    assert_eq!(ground.tasks(), 1);
+    sandbox.is_whole();
+}
+
+/// Giving the task up does not lift what binds the work on it, and what is kept for one agent is not another's.
+#[test]
+fn the_worktree_of_a_task_binds_whoever_works_in_it() {
+    let ground = Ground::new();
+    let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
+    let id = sandbox.add("read only");
+    let path = ground.claim(&ada, &id);
+    sandbox.run(&human("founder"), &["edit", &id, "--constraint", "read_only"]).ok();
+    sandbox.run(&ada, &["release", &id]).ok();
+    let ran = ground.commit(&ada, &path, "changed\n");
+    assert!(ran.code != 0 && ran.stderr.contains("read_only"), "{ran:?}");
+    let shown = sandbox.show(&id);
+    assert_eq!((&shown["state"], shown["lease"].is_null()), (&"open".into(), true), "nothing was changed");
+    assert_eq!(ground.tasks(), 1);
+    // Kept for ada: bob's commit there is work of its own, as it was.
+    sandbox.run(&human("founder"), &["assign", &id, "--to", "agent:ada", "--reason", "hers"]).ok();
+    ground.commit(&bob, &path, "changed\n").ok();
+    assert_eq!((sandbox.show(&id)["lease"].is_null(), ground.tasks()), (true, 2));
+    sandbox.is_whole();
+}
