@@ -10,6 +10,7 @@ use onus_core::command::{
     Act, Attachment, ChangedFiles, Command, Edit, Force, Guard, NewTask, PlannedTask, Presence, Schedule,
     SeatAct, SeatTerms, TaskLink, Terms, Yielding,
 };
+use onus_core::commit::{Extent, Tally};
 use onus_core::constraint::{Constraint, ConstraintKind, Constraints};
 use onus_core::gate::GateKey;
 use onus_core::ids::{Number, TaskRef, Token, Version};
@@ -29,7 +30,7 @@ use crate::oracle::UNIVERSE;
 
 use chance::*;
 
-mod chance;
+pub(crate) mod chance;
 
 /// The globs of requests: literals, one level, any depth, and forms that only an exact comparison distinguishes.
 const GLOBS: [&str; 16] = [

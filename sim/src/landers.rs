@@ -14,6 +14,7 @@ use onus_engine::{Answer, Identity, Reply, Request};
 use onus_store::Store as _;
 
 use crate::actors::Asked;
+use crate::actors::chance;
 use crate::fate::MACHINE;
 use crate::gates;
 use crate::git::{Moved, TARGETS};
@@ -36,6 +37,7 @@ pub(crate) struct Lander {
     onto: CommitId,
     commit: CommitId,
     demand: Demand,
+    extent: Extent,
     stage: Stage,
 }
 
@@ -164,11 +166,25 @@ impl Run {
         let number = task.number.0;
         let (head, onto, commit) = (fate.git.head(number), fate.git.tip(&target), fate.git.commit());
         let read = fate.git.tree(number, 0);
-        let demand = gates::at_landing(&fate.git, format!("{onto}+{read}"), read);
+        let mut demand = gates::at_landing(&fate.git, format!("{onto}+{read}"), read);
         drop(fate);
+        let (changed, extent) = chance::changes(&mut self.dice);
+        demand.changed = Some(changed);
         let stage = Stage::RunGates;
-        let lander =
-            Lander { by, identity, seat, seat_token, target, task, head, onto, commit, demand, stage };
+        let lander = Lander {
+            by,
+            identity,
+            seat,
+            seat_token,
+            target,
+            task,
+            head,
+            onto,
+            commit,
+            demand,
+            extent,
+            stage,
+        };
         self.landers.push(lander);
         Ok(())
     }
@@ -191,7 +207,7 @@ impl Run {
                 let checked = Checked {
                     intent: lander.intent(),
                     demand: lander.demand.clone(),
-                    extent: Extent::default(),
+                    extent: lander.extent.clone(),
                     token: lander.task.token,
                     state: lander.task.state,
                 };

@@ -598,6 +598,15 @@ fn what_a_cherry_pick_or_rebase_brings_is_judged_before_and_recorded() {
     assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
     assert_eq!(head(&sandbox), before);
     git_by(&sandbox, &ada, &["cherry-pick", "--abort"]).ok();
+    // So it is from an index that is anywhere else.
+    let elsewhere = sandbox.path().join("home/index");
+    std::fs::copy(sandbox.path().join(".git/index"), &elsewhere).unwrap();
+    let mut pick = unknown(&sandbox, sandbox.path());
+    pick.env("GIT_INDEX_FILE", &elsewhere).env("ONUS_ACTOR", &ada.actor).env("ONUS_INSTANCE", &ada.instance);
+    let ran = Ran::of(pick.args(["cherry-pick", "aside"]).output().unwrap());
+    assert!(ran.code != 0 && ran.stderr.contains("onus: a.txt is reserved by"), "{ran:?}");
+    assert_eq!(head(&sandbox), before);
+    git_by(&sandbox, &human("founder"), &["reset", "-q", "--hard"]).ok();
     // A person is warned, once.
     let ran = git_by(&sandbox, &human("founder"), &["cherry-pick", "aside"]);
     assert_eq!((ran.code, ran.stderr.matches("careful").count()), (0, 1), "{ran:?}");

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anstyle::Style;
 
 use onus_core::decide::ObstacleKind;
+use onus_core::event::MovedBy;
 use onus_core::lease::LapseCause;
 use onus_core::quote::{NAME_BYTES, quoted};
 use onus_core::task::{NoteKind, Priority, State};
@@ -143,17 +144,25 @@ fn first_line(text: &str) -> String {
 
 /// What was said with the last step: the next holder should read it first.
 pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
-    let did = match word.event.as_str() {
-        "task.blocked" => "marked it blocked".to_owned(),
-        "task.done" => "finished it".to_owned(),
-        "task.failed" => "gave it up".to_owned(),
-        "task.retried" => "opened it again".to_owned(),
-        "landing.failed" => "could not land it".to_owned(),
+    let did = word.moved_by.map_or("noted", |moved_by| match moved_by {
+        MovedBy::Accepted => "accepted it",
+        MovedBy::Blocked => "marked it blocked",
+        MovedBy::Unblocked => "unblocked it",
+        MovedBy::Submitted => "submitted it",
+        MovedBy::Approved => "approved it",
+        MovedBy::Rejected => "rejected it",
+        MovedBy::Done => "finished it",
+        MovedBy::Failed => "gave it up",
+        MovedBy::Dropped => "dropped it",
+        MovedBy::Reopened => "reopened it",
+        MovedBy::Reset => "reset it",
+        MovedBy::Retried => "opened it again",
+        MovedBy::Released => "released it",
         // Assigned by somebody, or handed off by its holder.
-        "lease.handed_off" => "handed it over".to_owned(),
-        event => format!("{} it", event.rsplit('.').next().unwrap_or_default().replace('_', " ")),
-    };
-    let head = format!("  {} {}, {} ago:", escape_line(&word.actor), escape_line(&did), age(&word.at));
+        MovedBy::HandedOff => "handed it over",
+        MovedBy::FailedLanding => "could not land it",
+    });
+    let head = format!("  {} {did}, {} ago:", escape_line(&word.actor), age(&word.at));
     std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }
 

@@ -522,7 +522,7 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<
 /// Whether an event has the text that the next holder should read first: it moved the task on, with a note or a reason.
 fn leaves_a_word(event: &Event) -> bool {
     let has = |field| event.texts.contains_key(&field);
-    event.body.moves_on() && (has(Field::Note) || has(Field::Reason))
+    event.body.moved_by().is_some() && (has(Field::Note) || has(Field::Reason))
 }
 
 fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<RowChange, Misplaced> {

@@ -335,6 +335,26 @@ pub struct Event {
     pub hash: String,
 }
 
+/// The ways in which a task is moved on. What is said with one is for whoever continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MovedBy {
+    Accepted,
+    Blocked,
+    Unblocked,
+    Submitted,
+    Approved,
+    Rejected,
+    Done,
+    Failed,
+    Dropped,
+    Reopened,
+    Reset,
+    Retried,
+    Released,
+    HandedOff,
+    FailedLanding,
+}
+
 impl Body {
     /// The end of a lease, if the event is one.
     pub fn lease_end_mut(&mut self) -> Option<&mut LeaseEnd> {
@@ -354,26 +374,26 @@ impl Body {
         }
     }
 
-    /// Whether it moves the task on: to another state, or away from its holder without another taking it.
-    pub(crate) fn moves_on(&self) -> bool {
-        matches!(
-            self,
-            Body::TaskAccepted {}
-                | Body::TaskBlocked { .. }
-                | Body::TaskUnblocked {}
-                | Body::TaskSubmitted { .. }
-                | Body::TaskApproved { .. }
-                | Body::TaskRejected { .. }
-                | Body::TaskDone { .. }
-                | Body::TaskFailed { .. }
-                | Body::TaskDropped { .. }
-                | Body::TaskReopened {}
-                | Body::TaskReset { .. }
-                | Body::TaskRetried { .. }
-                | Body::LeaseReleased { .. }
-                | Body::LeaseHandedOff { .. }
-                | Body::LandingFailed { .. }
-        )
+    /// How the event moves its task on, if it does: to another state, or away from its holder without another taking it.
+    pub fn moved_by(&self) -> Option<MovedBy> {
+        Some(match self {
+            Body::TaskAccepted {} => MovedBy::Accepted,
+            Body::TaskBlocked { .. } => MovedBy::Blocked,
+            Body::TaskUnblocked {} => MovedBy::Unblocked,
+            Body::TaskSubmitted { .. } => MovedBy::Submitted,
+            Body::TaskApproved { .. } => MovedBy::Approved,
+            Body::TaskRejected { .. } => MovedBy::Rejected,
+            Body::TaskDone { .. } => MovedBy::Done,
+            Body::TaskFailed { .. } => MovedBy::Failed,
+            Body::TaskDropped { .. } => MovedBy::Dropped,
+            Body::TaskReopened {} => MovedBy::Reopened,
+            Body::TaskReset { .. } => MovedBy::Reset,
+            Body::TaskRetried { .. } => MovedBy::Retried,
+            Body::LeaseReleased { .. } => MovedBy::Released,
+            Body::LeaseHandedOff { .. } => MovedBy::HandedOff,
+            Body::LandingFailed { .. } => MovedBy::FailedLanding,
+            _ => return None,
+        })
     }
 
     /// The event's kind, such as `task.created`.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use onus_core::chain::Record;
 use onus_core::commit::CommitRow;
-use onus_core::event::Body;
+use onus_core::event::{Body, MovedBy};
 use onus_core::ids::{Number, TaskRef, Version};
 use onus_core::task::{NoteKind, State, Task};
 use onus_core::text::Field;
@@ -39,6 +39,9 @@ pub struct NoteView {
     pub at: String,
     pub text: String,
     pub link: Option<String>,
+    /// How that event moved the task on, for interfaces that word it.
+    #[serde(skip)]
+    pub moved_by: Option<MovedBy>,
 }
 
 /// A commit that was made for a task.
@@ -56,6 +59,7 @@ impl NoteView {
     /// The text that came with an event.
     pub(crate) fn of(record: Record, text: String) -> NoteView {
         let (kind, link) = kind_of(&record);
+        let moved_by = record.body().ok().and_then(|body| body.moved_by());
         NoteView {
             version: record.version,
             kind,
@@ -65,6 +69,7 @@ impl NoteView {
             at: record.at,
             text,
             link,
+            moved_by,
         }
     }
 }

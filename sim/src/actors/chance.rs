@@ -70,13 +70,23 @@ pub(super) fn elsewhere(dice: &mut Dice) -> TaskRef {
 }
 
 pub(super) fn constraints(dice: &mut Dice) -> Constraints {
-    let some = (0..dice.below(3)).map(|_| match dice.below(4) {
+    let some = (0..dice.below(3)).map(|_| match dice.below(5) {
         0 => Constraint::ReadOnly,
         1 => Constraint::NoLand,
-        2 => Constraint::MaxFiles(1 + dice.below(5) as u64),
+        2 => Constraint::NoDelete,
+        3 => Constraint::MaxFiles(1 + dice.below(5) as u64),
         _ => Constraint::MaxLines(1 + dice.below(50) as u64),
     });
     some.collect()
+}
+
+/// What a branch changes: mostly little, so that some of it may land whatever the constraints are.
+pub(crate) fn changes(dice: &mut Dice) -> (Vec<String>, Extent) {
+    let files = if dice.one_in(3) { dice.below(9) } else { usize::from(dice.one_in(2)) };
+    let changed: Vec<String> = (0..files).map(|file| format!("f{file}")).collect();
+    let removed = changed.iter().filter(|_| dice.one_in(8)).cloned().collect();
+    let lines = changed.iter().map(|_| 1 + dice.below(12) as u64).sum();
+    (changed, Extent { removed, tally: Some(Tally { files: files as u64, lines }) })
 }
 
 /// The gates that a task names.

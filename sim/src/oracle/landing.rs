@@ -9,7 +9,7 @@ use onus_core::gate::{Demand, Gate, GateKind, Stage};
 use onus_core::transition::Verb;
 use serde_json::Value;
 
-use super::{Case, Known, Oracle, Verdict, globs, must};
+use super::{Case, Known, Oracle, Verdict, globs, limits, must};
 use crate::fate::Fate;
 
 /// What the judge knows about a task's gates and its landing.
@@ -206,8 +206,16 @@ impl Known {
                     _ => false,
                 };
                 must!(as_it_was, "P2: {id} is landed as it was looked at, and has changed since");
-                let may = !self.limits.contains("no_land") || case.actor.starts_with("human:");
+                let (is_person, granted) = self.bound.clone().unwrap_or_default();
+                let all: BTreeSet<String> = self.limits.union(&granted).cloned().collect();
+                let may = !all.contains("no_land") || case.actor.starts_with("human:");
                 must!(may, "P4: {id} may not be landed by {}", case.actor);
+                let broken = limits::broken(&all, &case.request.command);
+                must!(
+                    case.overridden || is_person || broken.is_none(),
+                    "P4: {id} is landed by {} against {broken:?}",
+                    case.actor
+                );
                 self.landing.intent = Some(Begun {
                     commit: word(payload, "commit"),
                     target: word(payload, "target"),

@@ -233,6 +233,7 @@ impl Known {
             case.actor,
             case.request.command
         );
+        self.bound = Some((person, granted));
         let scope = globs(&record.payload["scope"]);
         must!(self.declared.is_subset(&scope), "P3: ON-{id} was granted without the scope it declares");
         let rows = rows_of(&record.payload);

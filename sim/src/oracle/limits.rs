@@ -23,3 +23,17 @@ pub(super) fn asked(command: &Command) -> BTreeSet<String> {
         _ => BTreeSet::new(),
     }
 }
+
+/// Which of these words a landing would break, by what it brings.
+pub(super) fn broken<'w>(words: &'w BTreeSet<String>, command: &Command) -> Option<&'w String> {
+    let Command::OnTask { act: Act::Land(checked), .. } = command.itself() else { return None };
+    let changed = checked.demand.changed.as_ref().is_some_and(|changed| !changed.is_empty());
+    let tally = checked.extent.tally.unwrap_or_default();
+    words.iter().find(|word| match word.split_once('=') {
+        None => *word == "read_only" && changed || *word == "no_delete" && !checked.extent.removed.is_empty(),
+        Some((kind, most)) => {
+            let brings = if kind == "max_files" { tally.files } else { tally.lines };
+            most.parse::<u64>().is_ok_and(|most| brings > most)
+        }
+    })
+}

@@ -75,6 +75,8 @@ struct Known {
     deps: BTreeSet<String>,
     /// What its holder may not do, as it is spelled.
     limits: BTreeSet<String>,
+    /// Whether a person held it last, and the constraints of that lease.
+    bound: Option<(bool, BTreeSet<String>)>,
     /// Acceptance lines.
     lines: u64,
     /// Its references in other systems.

@@ -18,7 +18,7 @@ use super::{Decision, View, constrained, gate, override_or_refuse};
 
 /// Whether an event changes a task's holder, state or branch. An intent to land the task must be settled before.
 pub fn moves_task(body: &Body) -> bool {
-    body.moves_on()
+    body.moved_by().is_some()
         || matches!(
             body,
             Body::TaskBranched(_)

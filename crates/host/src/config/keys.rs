@@ -183,8 +183,8 @@ pub const KEYS: &[Key] = &[
         .stricter(Strictness::Before(&["refuse", "adopt", "warn"]))
         .default("adopt")
         .about(
-            "what happens when an agent without a task changes a file: adopt opens a task, warn \
-             warns, refuse refuses",
+            "what happens when an agent without a task changes a file: adopt claims the task whose worktree \
+             it is in, or opens an ad-hoc task; warn warns, refuse refuses",
         ),
     Key::shared("guard.people", "ONUS_GUARD_PEOPLE", Kind::GuardPeople)
         .stricter(Strictness::Before(&["refuse", "warn", "off"]))

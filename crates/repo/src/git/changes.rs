@@ -80,13 +80,13 @@ impl<'a> Staging<'a> {
 
     /// The same, with the index from which git has made the commit's tree, if a hook kept it (`KEPT_INDEX`).
     pub fn with_kept_index(self) -> Staging<'a> {
-        let kept = self.kept_index().filter(|kept| kept.is_file());
+        let kept = self.kept(KEPT_INDEX).filter(|kept| kept.is_file());
         Staging { index: kept.or(self.index), ..self }
     }
 
     /// Forgets the index that was kept for this commit.
     pub fn forget_kept_index(&self) {
-        if let Some(kept) = self.kept_index() {
+        if let Some(kept) = self.kept(KEPT_INDEX) {
             // Most commits have none.
             let _ = std::fs::remove_file(kept);
         }
@@ -94,19 +94,16 @@ impl<'a> Staging<'a> {
 
     /// Whether a message is the template that its writer was given, as it was: git commits none. What was kept of it is forgotten.
     pub fn is_untouched_template(&self, message: &Path) -> bool {
-        let Some(kept) = self.beside(KEPT_TEMPLATE).filter(|kept| kept.is_file()) else { return false };
+        let Some(kept) = self.kept(KEPT_TEMPLATE).filter(|kept| kept.is_file()) else { return false };
         let template = crate::read_small(&kept);
         let _ = std::fs::remove_file(kept);
         let message = crate::read_small(message);
         template.is_ok_and(|template| message.is_ok_and(|message| message.trim_end() == template.trim_end()))
     }
 
-    fn kept_index(&self) -> Option<PathBuf> {
-        self.beside(KEPT_INDEX)
-    }
-
-    fn beside(&self, name: &str) -> Option<PathBuf> {
-        self.index.as_ref().map(|index| index.with_file_name(name))
+    /// Where a hook keeps a file for the next one.
+    fn kept(&self, name: &str) -> Option<PathBuf> {
+        self.place.git_dir.as_ref().map(|dir| dir.join(name))
     }
 
     fn call<'c>(&self) -> Result<Call<'c>, GitError> {
@@ -174,7 +171,7 @@ impl<'a> Staging<'a> {
         }
         let mut lines = changed.values().sum();
         let mut files: BTreeSet<Vec<u8>> = changed.into_keys().collect();
-        let kept = self.kept(commits)?;
+        let kept = self.still_there(commits)?;
         if !kept.is_empty() {
             let input = kept.join("\n") + "\n";
             let words =
@@ -198,7 +195,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Those of the commits that HEAD or what is merged has: what was amended or moved is in another by now.
-    fn kept(&self, commits: &[CommitId]) -> Result<Vec<String>, GitError> {
+    fn still_there(&self, commits: &[CommitId]) -> Result<Vec<String>, GitError> {
         let Some(first) = commits.first() else { return Ok(Vec::new()) };
         let merged: Vec<&str> = self.merged.iter().map(CommitId::as_str).collect();
         // All that came after what the task began from, which is enough whatever was moved since.

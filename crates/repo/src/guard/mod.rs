@@ -26,10 +26,10 @@ pub use script::line_to_add;
 /// Set for a probe: the hook repeats it and does nothing else.
 pub const PROBE: &str = "ONUS_GUARD_PROBE";
 
-/// The index that a commit's tree was made from, beside the index: kept by prepare-commit-msg until commit-msg has judged it.
+/// The index that a commit's tree was made from, in the git directory: kept by prepare-commit-msg until commit-msg has judged it.
 pub(crate) const KEPT_INDEX: &str = "onus-index";
 
-/// The message that an editor was given to fill in, beside the index: kept by prepare-commit-msg for commit-msg.
+/// The message that an editor was given to fill in, in the git directory: kept by prepare-commit-msg for commit-msg.
 pub(crate) const KEPT_TEMPLATE: &str = "onus-template";
 
 /// Where what was there is kept, below the folder of hooks.

@@ -54,14 +54,14 @@ fn call(hook: Hook, program: &str, is_alone: bool) -> String {
                 true => " && { [ \"${GIT_EDITOR:-}\" != : ] || [ -e \"$onus_kept\" ]; }",
                 false => "",
             };
+            // Git starts a hook in the worktree's root, and names the git directory only if it is not `.git` there.
             format!(
-                "onus_in=${{GIT_INDEX_FILE:-}}; onus_kept=\"${{onus_in%/*}}/{KEPT_INDEX}\"; \
+                "onus_in=${{GIT_INDEX_FILE:-}}; onus_dir=${{GIT_DIR:-.git}}; onus_kept=\"$onus_dir/{KEPT_INDEX}\"; \
              if [ -n \"$onus_in\" ]{if_needed}; then \
              ln -f \"$onus_in\" \"$onus_kept\" 2>/dev/null || rm -f \"$onus_kept\"; fi; \
-             if [ \"${{2:-}}\" = template ]; then cp -f \"$1\" \"${{onus_in%/*}}/{KEPT_TEMPLATE}\" 2>/dev/null || :; fi; \
-             if [ -e \"${{onus_in%/*}}/CHERRY_PICK_HEAD\" ] || [ -d \"${{onus_in%/*}}/rebase-merge\" ] || \
-             [ -d \"${{onus_in%/*}}/reftable\" ] || \
-             [ -n \"${{{PROBE}:-}}\" ]; then {}; fi",
+             if [ \"${{2:-}}\" = template ]; then cp -f \"$1\" \"$onus_dir/{KEPT_TEMPLATE}\" 2>/dev/null || :; fi; \
+             if [ -e \"$onus_dir/CHERRY_PICK_HEAD\" ] || [ -d \"$onus_dir/rebase-merge\" ] || \
+             [ -d \"$onus_dir/reftable\" ] || [ -n \"${{{PROBE}:-}}\" ]; then {}; fi",
                 plain(name, program)
             )
         }

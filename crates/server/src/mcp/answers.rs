@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use onus_core::actor;
+use onus_core::event::MovedBy;
 use onus_core::quote::{self, visible, visible_line};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::NoteKind;
@@ -275,13 +276,33 @@ fn note_in_short(note: &NoteView, most: usize) -> Value {
 }
 
 fn note_line(note: &NoteView, most: usize) -> String {
-    let said = match (note.event.as_str(), note.kind) {
-        ("note.added", NoteKind::Progress) => "noted".to_owned(),
-        ("note.added", kind) => kind.to_string(),
-        (event, _) => event.rsplit('.').next().unwrap_or_default().replace('_', " "),
+    let said = match (note.moved_by, note.kind) {
+        (None, NoteKind::Progress) => "noted".to_owned(),
+        (None, kind) => kind.to_string(),
+        (Some(moved_by), _) => moved(moved_by).to_owned(),
     };
     let link = note.link.as_ref().map(|link| format!(" ({})", quote::name(link))).unwrap_or_default();
     format!("{said} by {}{link}: {}", quote::name(&note.actor), quote::quoted(&note.text, most))
+}
+
+fn moved(by: MovedBy) -> &'static str {
+    match by {
+        MovedBy::Accepted => "accepted",
+        MovedBy::Blocked => "blocked",
+        MovedBy::Unblocked => "unblocked",
+        MovedBy::Submitted => "submitted",
+        MovedBy::Approved => "approved",
+        MovedBy::Rejected => "rejected",
+        MovedBy::Done => "done",
+        MovedBy::Failed => "given up",
+        MovedBy::Dropped => "dropped",
+        MovedBy::Reopened => "reopened",
+        MovedBy::Reset => "reset",
+        MovedBy::Retried => "opened again",
+        MovedBy::Released => "released",
+        MovedBy::HandedOff => "handed off",
+        MovedBy::FailedLanding => "not landed",
+    }
 }
 
 pub(super) fn ready(looked: &WithNotices<Page>) -> Answer {
