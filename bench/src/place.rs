@@ -31,8 +31,10 @@ impl Place {
             empty: binaries.join("empty"),
         };
         if starts_programs {
-            build(&["-p", "onus"])?;
-            build(&["-p", "onus-bench", "--bin", "empty"])?;
+            // In the profile of this program.
+            let profile = binaries.file_name().and_then(|name| name.to_str()).unwrap_or("dist");
+            build(profile, &["-p", "onus"])?;
+            build(profile, &["-p", "onus-bench", "--bin", "empty"])?;
         }
         match fs::remove_dir_all(&place.scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
@@ -126,10 +128,10 @@ impl Repository {
     }
 }
 
-fn build(what: &[&str]) -> Result<()> {
+fn build(profile: &str, what: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--release", "--quiet"])
+        .args(["build", "--quiet", "--profile", profile])
         .args(what)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()?;
