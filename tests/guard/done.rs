@@ -32,6 +32,33 @@ fn in_a_tasks_own_worktree_what_is_in_no_commit_is_not_done() {
     }
 }
 
+/// Whoever finishes it, and whether or not the lease knows the worktree.
+#[test]
+fn what_a_tasks_own_worktree_has_in_no_commit_is_not_done_by_another_either() {
+    let sandbox = guarded();
+    let trees = tempfile::tempdir().unwrap();
+    let root = trees.path().to_str().unwrap();
+    sandbox.run(&human("founder"), &["config", "set", "--user", "worktree.root", root]).ok();
+    let (ada, bob, id) = (agent("ada"), agent("bob"), sandbox.add("own"));
+    sandbox.run(&ada, &["claim", &id, "--worktree"]).ok();
+    let there = std::path::PathBuf::from(sandbox.show(&id)["lease"]["worktree"].as_str().unwrap());
+    write(&there, "a.txt", "changed\n");
+    sandbox.run(&ada, &["release", &id]).ok();
+    for verb in ["done", "submit"] {
+        // In passing, and by a holder that works elsewhere.
+        for claims in [false, true] {
+            if claims {
+                sandbox.run(&bob, &["claim", &id]).ok();
+            }
+            let refused = sandbox.json(&bob, &[verb, &id, "-m", "all of it"]).refused(6);
+            assert_eq!(refused["code"], "uncommitted", "{refused}");
+        }
+        sandbox.run(&bob, &["release", &id]).ok();
+    }
+    by(&sandbox, &bob, &there, &["checkout", "-q", "a.txt"]).ok();
+    sandbox.run(&bob, &["done", &id, "-m", "all of it"]).ok();
+}
+
 /// The lease knows its worktree, wherever git has moved it and whatever is checked out in it.
 #[test]
 fn a_tasks_worktree_is_found_where_it_was_moved_and_on_another_branch() {

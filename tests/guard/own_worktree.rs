@@ -93,3 +93,84 @@ fn the_worktree_of_a_task_binds_whoever_works_in_it() {
     assert_eq!((sandbox.show(&id)["lease"].is_null(), ground.tasks()), (true, 2));
     sandbox.is_whole();
 }
+
+/// What is committed in a task's worktree lands as that task's work.
+#[test]
+fn nobody_else_commits_in_the_worktree_of_a_task_that_is_held() {
+    let ground = Ground::new();
+    let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
+    let (id, other) = (sandbox.add("ada's"), sandbox.add("bob's"));
+    let path = ground.claim(&ada, &id);
+    for holds_another in [false, true] {
+        if holds_another {
+            ground.claim(&bob, &other);
+        }
+        let ran = ground.commit(&bob, &path, "bob\n");
+        let why = format!("this is the worktree of {id}, which has been held by agent:ada");
+        assert!(ran.code != 0 && ran.stderr.contains(&why), "{ran:?}");
+        let checked = sandbox.json(&bob, &["guard", "check", path.join("f").to_str().unwrap()]);
+        assert_eq!(checked.refused(4)["code"], "held");
+        assert_eq!(ground.tasks(), 2);
+    }
+    // A person is warned.
+    let ran = ground.commit(&human("founder"), &path, "a person\n");
+    assert!(ran.ok().stderr.contains(&format!("careful: this is the worktree of {id}")), "{ran:?}");
+    // Its holder goes on; when nobody holds it any more, anybody may.
+    ground.commit(&ada, &path, "ada\n").ok();
+    sandbox.run(&ada, &["done", &id, "-m", "x"]).ok();
+    ground.commit(&bob, &path, "bob\n").ok();
+    sandbox.is_whole();
+}
+
+/// Whatever else its author holds.
+#[test]
+fn a_commit_where_an_open_task_is_at_home_is_that_tasks_although_another_is_held() {
+    let ground = Ground::new();
+    let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
+    let (id, read_only) = (sandbox.add("free"), sandbox.add("read only"));
+    let (path, bound) = (ground.claim(&ada, &id), ground.claim(&ada, &read_only));
+    sandbox.run(&human("founder"), &["edit", &read_only, "--constraint", "read_only"]).ok();
+    sandbox.run(&ada, &["release", &id]).ok();
+    sandbox.run(&ada, &["release", &read_only]).ok();
+    // bob has an ad-hoc task.
+    ground.commit(&bob, sandbox.path(), "ad hoc\n").ok();
+    let ran = ground.commit(&bob, &bound, "changed\n");
+    assert!(ran.code != 0 && ran.stderr.contains("read_only"), "{ran:?}");
+    ground.commit(&bob, &path, "changed\n").ok();
+    assert_eq!(sandbox.show(&id)["lease"]["actor"], "agent:bob");
+    let message = by(sandbox, &bob, &path, &["log", "-1", "--format=%B"]);
+    assert_eq!(message.stdout.trim_end(), format!("x\n\nOnus-Task: {id}"));
+    sandbox.is_whole();
+}
+
+/// The files are elsewhere, the commit is made here.
+#[test]
+fn a_commit_from_another_work_tree_is_judged() {
+    let ground = Ground::new();
+    let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
+    crate::guard::kit::held(sandbox, &bob, "a.txt");
+    let read_only = sandbox.add("read only");
+    sandbox.run(&human("founder"), &["edit", &read_only, "--constraint", "read_only"]).ok();
+    let bound = ground.claim(&ada, &read_only);
+    let linked = by(sandbox, &ada, &bound, &["rev-parse", "--absolute-git-dir"]).stdout;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let tree = elsewhere.path().to_str().unwrap();
+    let main = sandbox.path().join(".git");
+    for (git_dir, file, why) in
+        [(main.to_str().unwrap(), "a.txt", "a.txt is reserved by"), (linked.trim(), "b.txt", "read_only")]
+    {
+        by(
+            sandbox,
+            &ada,
+            sandbox.path(),
+            &["--git-dir", git_dir, "--work-tree", tree, "checkout", "-f", "HEAD", "."],
+        )
+        .ok();
+        write(elsewhere.path(), file, "from elsewhere\n");
+        let args = ["--git-dir", git_dir, "--work-tree", tree, "commit", "-q", "-a", "-m", "x"];
+        let ran = by(sandbox, &ada, sandbox.path(), &args);
+        assert!(ran.code != 0 && ran.stderr.contains(why), "{git_dir}: {ran:?}");
+        let ran = by(sandbox, &ada, elsewhere.path(), &args);
+        assert!(ran.code != 0 && ran.stderr.contains(why), "{git_dir}: {ran:?}");
+    }
+}

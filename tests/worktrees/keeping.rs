@@ -352,3 +352,35 @@ fn an_agents_own_worktree_is_adopted_when_a_conversation_begins_in_it() {
     yard.run(&human("ada"), &["worktree", "prune"]).ok();
     assert!(own.join(".git").exists());
 }
+
+/// An agent's own worktrees often lie in an ignored folder of the checkout that it works in.
+#[test]
+fn a_worktree_that_contains_anothers_is_kept() {
+    let yard = Yard::new();
+    yard.commit(".gitignore", ".claude/\nbuild/\n");
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let (outer, inner) = (yard.add("outer"), yard.add("inner"));
+    let path = yard.claim(&ada, &outer);
+    yard.git_in(&path, &["worktree", "add", "-q", "-b", "side", ".claude/wt"]);
+    yard.run(&bob, &["claim", &inner]).ok();
+    let there = path.join(".claude/wt");
+    yard.run(&bob, &["worktree", "adopt", "--task", &inner, there.to_str().unwrap()]).ok();
+    std::fs::write(there.join("precious.txt"), "precious\n").unwrap();
+    yard.run(&ada, &["release", &outer]).ok();
+    let is_kept = |what: &str| {
+        let ran = yard.json(&human("ada"), &["worktree", "remove", &outer]);
+        assert!(ran.code == 6 && ran.stdout.contains(what), "{ran:?}");
+        yard.run(&human("ada"), &["worktree", "prune"]);
+        assert!(path.join(what).exists());
+    };
+    is_kept(".claude/wt");
+    assert_eq!(std::fs::read_to_string(there.join("precious.txt")).unwrap(), "precious\n");
+    // So it is with a repository of anybody's.
+    std::fs::remove_file(there.join("precious.txt")).unwrap();
+    yard.git_in(&path, &["worktree", "remove", "--force", ".claude/wt"]);
+    std::fs::create_dir_all(path.join("build/nest")).unwrap();
+    yard.git_in(&path.join("build/nest"), &["init", "-q"]);
+    is_kept("build/nest");
+    std::fs::remove_dir_all(path.join("build/nest")).unwrap();
+    yard.run(&human("ada"), &["worktree", "remove", &outer]).ok();
+}

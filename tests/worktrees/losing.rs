@@ -33,7 +33,7 @@ const HISTORIES: [&str; 8] =
     ["none", "unlanded", "merged", "squashed", "rebased", "elsewhere", "behind", "empty commit"];
 
 /// What is done to files. One that is ignored, or only looked at, is no loss.
-const CHANGES: [&str; 18] = [
+const CHANGES: [&str; 19] = [
     "none",
     "none",
     "none",
@@ -52,6 +52,7 @@ const CHANGES: [&str; 18] = [
     "intent to add",
     "skip-worktree",
     "assume-unchanged",
+    "ignored repository",
 ];
 
 /// What is under way, or who is there.
@@ -133,6 +134,11 @@ impl Round<'_> {
         let path = self.path.join(file);
         match what {
             "ignored" => self.write(&format!("{file}.ign"), "ignored\n"),
+            "ignored repository" => {
+                let folder = self.path.join(format!("{file}.ign/below"));
+                fs::create_dir_all(&folder).unwrap();
+                self.yard.git_in(&folder, &["init", "--quiet"]);
+            }
             "touched" => fs::File::options()
                 .append(true)
                 .open(path)
@@ -350,7 +356,8 @@ fn whatever_state_a_worktree_is_in_nothing_is_lost_by_removing_it() {
             let [head, index, files] = at.trees();
             head != index || head != files
         };
-        let is_lost = is_unlanded || is_busy || is_changed;
+        let has_another = may_change && changes.contains(&"ignored repository");
+        let is_lost = is_unlanded || is_busy || is_changed || has_another;
         let objects = yard.git_in(&yard.repo(), &["rev-list", "--objects", &format!("main..{}", at.branch)]);
         let objects: BTreeSet<String> =
             objects.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();

@@ -162,7 +162,8 @@ pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
         MovedBy::HandedOff => "handed it over",
         MovedBy::FailedLanding => "could not land it",
     });
-    let head = format!("  {} {did}, {} ago:", escape_line(&word.actor), age(&word.at));
+    let end = if word.text.is_empty() { "" } else { ":" };
+    let head = format!("  {} {did}, {} ago{end}", escape_line(&word.actor), age(&word.at));
     std::iter::once(out.dim(&head)).chain(quotation(&word.text)).collect()
 }
 

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actor::{Actor, ActorName, Tier};
 use crate::commit::CommitRow;
-use crate::event::{Body, Event, KeptFor};
+use crate::event::{Body, Event, KeptFor, MovedBy};
 use crate::gate::{JudgementRow, Verdict};
 use crate::ids::{Number, Token, Uid, Version};
 use crate::landing::Landing;
@@ -202,8 +202,17 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<RowChan
         (_, None) => return Err(Misplaced("the task was not created yet")),
     };
     step(&mut task, event, &mut changes)?;
-    if leaves_a_word(event) {
-        task.word_version = Some(event.version);
+    if let Some(moved_by) = event.body.moved_by() {
+        let said: Vec<Field> = [Field::Note, Field::Reason]
+            .into_iter()
+            .filter(|field| event.texts.contains_key(field))
+            .collect();
+        let key = |field: &Field| TextKey { stream: uid, version: event.version, field: *field };
+        changes.extend(said.iter().map(key).map(RowChange::Index));
+        // Its submitter must learn that it came back, even if nobody said why.
+        if !said.is_empty() || moved_by == MovedBy::Rejected {
+            task.word_version = Some(event.version);
+        }
     }
     work::record(&mut task, event, &mut changes)?;
     if let Some(before) = before.filter(|before| before.state == State::Review && task.state != State::Review)
@@ -517,12 +526,6 @@ fn step(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<
         Body::SeatCreated { .. } => return Err(Misplaced("a seat begins in a task's stream")),
     }
     Ok(())
-}
-
-/// Whether an event has the text that the next holder should read first: it moved the task on, with a note or a reason.
-fn leaves_a_word(event: &Event) -> bool {
-    let has = |field| event.texts.contains_key(&field);
-    event.body.moved_by().is_some() && (has(Field::Note) || has(Field::Reason))
 }
 
 fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<RowChange, Misplaced> {

@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::commit::CommitId;
+use onus_core::commit::{CommitId, task_of_branch};
 use onus_core::constraint::{Constraint, Constraints};
+use onus_core::decide::anothers_worktree;
 use onus_core::ids::{TaskRef, Token, Uid};
-use onus_core::lease::Lease;
+use onus_core::lease::{Lease, Liveness};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::is_own_worktree;
 use onus_core::scope::{Basis, Glob, Reservations, Scope, Touched, WorktreeId};
+use onus_core::task::Task;
 use onus_store::{Result, Store};
 
 use crate::conversation::Conversation;
@@ -53,8 +55,8 @@ pub struct TaskToFinish {
     pub is_own_branch: bool,
     /// Whether its lease is attached to the given worktree.
     pub is_attached: bool,
-    /// Whether it has a branch of its own.
-    pub has_branch: bool,
+    /// Its own branch, if it has one.
+    pub branch: Option<String>,
     /// The worktree that its lease is attached to, and where that was, if it is another one.
     pub elsewhere: Option<(WorktreeId, Option<String>)>,
     /// What its lease touched in the given worktree.
@@ -77,6 +79,33 @@ impl Snapshot<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The task whose own branch this is.
+    pub(crate) fn task_of_branch(&mut self, branch: Option<&str>) -> Result<Option<Task>> {
+        let Some((branch, named)) = branch.and_then(|branch| Some((branch, task_of_branch(branch)?))) else {
+            return Ok(None);
+        };
+        let task = match self.read.resolve(&named)?.as_slice() {
+            [uid] => self.task(*uid)?,
+            _ => None,
+        };
+        Ok(task.filter(|task| task.branch.as_ref().is_some_and(|own| own.branch == branch)))
+    }
+
+    /// Why this is another's worktree: it is a task's own, and another is working on that task in it. A
+    /// conversation and its sub-agents are not others to each other.
+    pub(crate) fn worktree_of_another(
+        &mut self,
+        (actor, whole): (&ActorName, &InstanceId),
+        (worktree, branch): (Option<&WorktreeId>, Option<&str>),
+    ) -> Result<Option<Refusal>> {
+        let Some(task) = self.task_of_branch(branch)? else { return Ok(None) };
+        let Some(lease) = self.current_lease(&task)? else { return Ok(None) };
+        let is_here = worktree.is_some() && lease.grant.worktree_id.as_ref() == worktree;
+        let is_own = lease.actor == *actor && whole.is_one_with(&lease.instance);
+        let is_anothers = is_here && !is_own && self.liveness(&lease) == Liveness::Live;
+        Ok(is_anothers.then(|| anothers_worktree(&self.id(task.number), &lease, self.now)))
     }
 
     /// Of a holder's leases on tasks, those that a commit belongs to: in a task's own worktree, that task's;
@@ -266,8 +295,8 @@ impl<S: Store> Engine<S> {
                 lease.map_or((None, None), |lease| (lease.grant.worktree_id, lease.grant.worktree));
             let is_attached = attached.is_some() && attached.as_ref() == worktree;
             let elsewhere = attached.filter(|_| !is_attached).map(|id| (id, path));
-            let (is_ad_hoc, has_branch) = (task.facts.ad_hoc, task.branch.is_some());
-            Ok(TaskToFinish { is_ad_hoc, is_own_branch, is_attached, has_branch, elsewhere, files })
+            let (is_ad_hoc, branch) = (task.facts.ad_hoc, task.branch.map(|own| own.branch));
+            Ok(TaskToFinish { is_ad_hoc, is_own_branch, is_attached, branch, elsewhere, files })
         })
     }
 }

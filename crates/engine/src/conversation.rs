@@ -32,6 +32,8 @@ pub struct Conversation {
     pub process: Option<Process>,
     /// Where it changes files; only set if it is about to.
     pub worktree: Option<WorktreeId>,
+    /// The branch that is checked out there.
+    pub branch: Option<String>,
     /// Whether that process runs one conversation at a time, as far as its harness is known.
     pub is_alone: bool,
 }
@@ -68,7 +70,8 @@ impl<S: Store> Engine<S> {
         files: Files,
     ) -> Result<HookCall, Refusal> {
         self.query(|snapshot| {
-            let Conversation { actor, instance, sub_agent, process, worktree, is_alone } = conversation;
+            let Conversation { actor, instance, sub_agent, process, worktree, is_alone, branch: _ } =
+                conversation;
             let actor = snapshot.actor_behind(actor)?;
             let registers = match process {
                 Some(process) => !is_registered(snapshot, (&actor, instance), process, *is_alone)?,
@@ -165,6 +168,10 @@ impl<S: Store> Engine<S> {
             }
             let actor = snapshot.actor_behind(&conversation.actor)?;
             let whole = &conversation.instance;
+            let here = (conversation.worktree.as_ref(), conversation.branch.as_deref());
+            if let Some(refusal) = snapshot.worktree_of_another((&actor, whole), here)? {
+                return Ok(Some(refusal));
+            }
             let asker = conversation.sub_agent.as_ref().unwrap_or(whole);
             let asked: Scope = paths.iter().filter_map(|path| Glob::literal(path).ok()).collect();
             let mut rivals = snapshot.rivals(&asked)?;

@@ -211,7 +211,7 @@ impl Snapshot<'_> {
             };
             let by = self.successor(lease, later)?.unwrap_or_default();
             let message = format!(
-                "your lease on {id} (token {}) was {how}{by}: stop working on it, and keep what you have on its branch",
+                "your lease on {id} (token {}) was {how}{by}: stop working on it; your files stay as they are",
                 lease.token
             );
             news.notices.push(Notice::new(NoticeKind::Superseded, Some(id), message));

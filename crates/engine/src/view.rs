@@ -512,11 +512,16 @@ impl Snapshot<'_> {
         })
     }
 
-    /// The text that came with one event.
+    /// The text that came with one event, if one did.
     fn word(&mut self, task: Uid, version: Version, texts: &Texts<'_>) -> Result<Option<NoteView>> {
+        let Some(record) = self.read.event(task, version)? else { return Ok(None) };
         let word = texts.get(version, Field::Note).or_else(|| texts.get(version, Field::Reason));
-        let text = word.unwrap_or_else(|| REDACTED.to_owned());
-        Ok(self.read.event(task, version)?.map(|record| NoteView::of(record, text)))
+        let text = match word {
+            Some(text) => text,
+            None if record.payload["texts"].is_null() => String::new(),
+            None => REDACTED.to_owned(),
+        };
+        Ok(Some(NoteView::of(record, text)))
     }
 
     pub(crate) fn id_of(&mut self, uid: Uid) -> Result<String> {

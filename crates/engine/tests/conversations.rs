@@ -464,6 +464,7 @@ fn call(world: &mut World<AnyStore>, pid: u32, part: Option<&str>, paths: &[&str
         instance: identity.instance,
         worktree: None,
         process: Some(process(pid, 1)),
+        branch: None,
         is_alone: true,
     };
     let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();

@@ -164,6 +164,7 @@ fn a_hook_with_nothing_new_to_report_writes_nothing() {
         sub_agent: None,
         process: Some(process(7, 1)),
         worktree: Some(here()),
+        branch: None,
         is_alone: true,
     };
     let settled = |world: &mut World<AnyStore>, path: &str| {

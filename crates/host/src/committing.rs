@@ -63,16 +63,25 @@ impl Host {
     ) -> Option<Uncommitted> {
         let here = self.place.as_ref()?;
         let finishing = self.finishing(engine, identity, task, here)?;
-        let elsewhere = finishing.elsewhere.as_ref().filter(|_| !is_own(here, &finishing));
-        if let Some(there) = elsewhere.and_then(|there| self.moved_or_there(there))
+        if !is_own(here, &finishing)
+            && let Some(there) = self.own_worktree(&finishing)
             && there.common_dir == here.common_dir
             && let Some(finishing) = self.finishing(engine, identity, task, &there)
-            && finishing.is_attached
             && is_own(&there, &finishing)
         {
             return left_in(&there, &finishing);
         }
         left_in(here, &finishing)
+    }
+
+    /// The task's own worktree, where it is not the caller's: the one that its lease is attached to, else the one that has its branch.
+    fn own_worktree(&self, finishing: &TaskToFinish) -> Option<Place> {
+        let attached = finishing.elsewhere.as_ref().and_then(|there| self.moved_or_there(there));
+        attached.or_else(|| {
+            let branch = finishing.branch.as_ref()?;
+            let all = self.worktrees().ok()?.list().ok()?;
+            all.iter().find(|linked| linked.branch.as_ref() == Some(branch))?.place()
+        })
     }
 
     /// A worktree by its id, wherever git has it now.
@@ -106,7 +115,7 @@ fn is_linked(place: &Place) -> bool {
 
 /// Whether a place is the task's own worktree.
 fn is_own(place: &Place, finishing: &TaskToFinish) -> bool {
-    let is_its = finishing.is_attached && (place.branch.is_none() || finishing.has_branch);
+    let is_its = finishing.is_attached && (place.branch.is_none() || finishing.branch.is_some());
     is_linked(place) && (finishing.is_own_branch || is_its)
 }
 

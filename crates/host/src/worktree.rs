@@ -64,13 +64,19 @@ impl Host {
 
     /// The names of files, given relative to here, and where they are touched: in one worktree, by no particular sub-agent.
     pub fn touched(&self, files: &[impl AsRef<Path>]) -> Result<(Vec<String>, Touched), Refusal> {
+        let (names, checkout) = self.files_in_checkout(files)?;
+        Ok((names, Touched { worktree: checkout.id, part: None }))
+    }
+
+    /// The same, with all that is known of the checkout that the files are in.
+    pub fn files_in_checkout(&self, files: &[impl AsRef<Path>]) -> Result<(Vec<String>, Checkout), Refusal> {
         let files = files.iter().map(|file| in_repository(self, file.as_ref()));
         let files: Vec<Named> = files.collect::<Result<_, _>>()?;
         if files.iter().any(|file| file.root != files[0].root) {
             return Err(Refusal::usage("these files are in several worktrees: name those of one at a time"));
         }
-        let worktree = files.first().and_then(|file| self.checkout(&file.root).id);
-        Ok((files.into_iter().map(|file| file.name).collect(), Touched { worktree, part: None }))
+        let checkout = files.first().map(|file| self.checkout(&file.root)).unwrap_or_default();
+        Ok((files.into_iter().map(|file| file.name).collect(), checkout))
     }
 
     /// The checkout's path, for people.

@@ -57,6 +57,21 @@ pub fn discover(start: &Path) -> Option<Place> {
     }
 }
 
+/// The checkout that a git directory belongs to, wherever git's files are now: with `--work-tree` they are elsewhere. For a bare
+/// repository, the directory itself.
+pub fn checkout_of(git_dir: &Path) -> Option<PathBuf> {
+    let git_dir = git_dir.canonicalize().ok()?;
+    let linked = read_small(&git_dir.join("gitdir")).ok();
+    let linked = linked.and_then(|file| Path::new(file.trim_end()).parent().map(Path::to_path_buf));
+    let beside = git_dir.parent().map(Path::to_path_buf);
+    let candidates = linked.into_iter().chain(beside).chain([git_dir.clone()]);
+    let leads_there = |folder: &PathBuf| {
+        let found = discover(folder).and_then(|place| place.git_dir?.canonicalize().ok());
+        found.is_some_and(|found| found == git_dir)
+    };
+    candidates.into_iter().find(leads_there)
+}
+
 /// The nearest checkout that is not a submodule: the worktree that a file belongs to.
 pub(crate) fn worktree(start: &Path) -> Option<Place> {
     let whole = start.ancestors().filter(|folder| !is_submodule(folder)).find_map(checkout);

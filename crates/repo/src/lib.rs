@@ -29,7 +29,7 @@ mod worktree;
 pub mod worktrees;
 
 pub use consent::Consents;
-pub use discover::{Place, checkouts, discover, place_for_new_store};
+pub use discover::{Place, checkout_of, checkouts, discover, place_for_new_store};
 pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
 pub use git::{
     Describing, GitError, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers, anchor, anchored,

@@ -49,6 +49,7 @@ fn yard() -> Yard {
     yard.git(&["checkout", "-q", "main"]);
     yard.commit("kept.txt", "one\n");
     yard.commit("other.txt", "a\nb\nc\nd\n");
+    yard.commit("more.txt", "e\nf\ng\nh\n");
     yard
 }
 
@@ -74,7 +75,9 @@ fn work_against_its_constraints_does_not_land() {
             assert!(message.contains(constraint) && message.contains(why), "{message}");
         }
         assert_eq!((yard.at("main"), &yard.show(&id)["version"]), (before, &version), "{constraint}");
-        // Others land past it; a person answers for it.
+        // Others land past it; a person answers for it, and is told how.
+        let told = yard.run(&human("ada"), &["land", &id]);
+        assert!(told.code == 6 && told.stderr.contains("override: repeat it with --force"), "{told:?}");
         let good = yard.done(&agent("b"), "good", "good.txt", "x\n");
         let ran = yard.json(&agent("lander"), &["land", "--queue"]);
         assert_eq!((ran.code, ran.json()["landed"][0]["task"].as_str()), (6, Some(good.as_str())), "{ran:?}");
@@ -85,17 +88,54 @@ fn work_against_its_constraints_does_not_land() {
     }
 }
 
+/// Neither inside another task's branch nor as another task's worktree.
+#[test]
+fn work_against_its_constraints_does_not_land_as_anothers() {
+    let yard = yard();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    let id = constrained(&yard, "max_files=1");
+    let path = yard.claim(&ada, &id);
+    yard.commit_in(&path, "one.txt", "1\n");
+    yard.commit_in(&path, "two.txt", "2\n");
+    let branch = yard.git_in(&path, &["branch", "--show-current"]);
+    yard.finish(&ada, &id);
+    let other = yard.add("carries it");
+    let there = yard.claim(&bob, &other);
+    yard.git_in(&there, &["merge", "-q", "--ff-only", branch.trim()]);
+    yard.commit_in(&there, "three.txt", "3\n");
+    yard.finish(&bob, &other);
+    let ran = yard.json(&bob, &["land", "--queue"]);
+    assert!(ran.code == 6 && ran.stdout.contains(&format!("contains the work of {id}")), "{ran:?}");
+    assert_eq!((yard.in_main("one.txt"), yard.in_main("three.txt")), (None, None));
+    // What it waited for has landed: so it can land.
+    yard.run(&human("ada"), &["land", &id, "--force", "--reason", "looked at it"]).ok();
+    yard.land(&other);
+    assert_eq!(yard.in_main("three.txt").as_deref(), Some("3\n"));
+    // Another's branch is not made one's own.
+    let (id, other) = (constrained(&yard, "max_files=1"), yard.add("takes it"));
+    let path = yard.claim(&ada, &id);
+    yard.run(&ada, &["release", &id]).ok();
+    yard.run(&bob, &["claim", &other]).ok();
+    let adopt = ["worktree", "adopt", "--task", &other, path.to_str().unwrap()];
+    let error = yard.json(&bob, &adopt).refused(6);
+    assert!(error["message"].as_str().unwrap().contains(&format!("is the branch of {id}")), "{error}");
+    assert!(yard.show(&other)["branch"].is_null());
+}
+
 #[test]
 fn work_within_its_constraints_lands_and_so_does_a_persons() {
     let yard = yard();
+    // Nobody's settings make a deletion of a rename.
+    yard.git(&["config", "diff.renameLimit", "1"]);
     for (who, constraint, command) in [
-        (agent("a"), "no_delete", &["mv", "other.txt", "moved.txt"][..]),
+        (agent("a"), "no_delete", &["mv", "other.txt", "more.txt", "moved"][..]),
         (agent("a"), "max_lines=2", &["status"]),
         (agent("a"), "max_files=1", &["status"]),
         (human("ada"), "max_lines=1", &["status"]),
     ] {
         let id = constrained(&yard, constraint);
         let path = yard.claim(&who, &id);
+        std::fs::create_dir_all(path.join("moved")).unwrap();
         yard.git_in(&path, command);
         std::fs::write(path.join("kept.txt"), format!("{id}\n")).unwrap();
         yard.git_in(&path, &["commit", "-q", "-am", "x"]);

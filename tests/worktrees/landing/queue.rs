@@ -249,7 +249,7 @@ fn a_second_conflict_in_one_queue_is_told_and_the_first_lands() {
     assert_eq!(said["refused"][0]["error"]["code"], "conflict");
     // By then its checkout has what landed: the branch itself is what is to be merged.
     let next = said["refused"][0]["error"]["next"][0].as_str().unwrap().to_owned();
-    assert!(next.contains("git merge main,"), "{next}");
+    assert!(next.contains("agent:b goes on") && next.contains("merges main there"), "{next}");
     assert_eq!(yard.show(&b)["state"], "open");
     assert_eq!(yard.in_main("a.txt").as_deref(), Some("first\n"));
     yard.has_landed_in_peace();

@@ -355,12 +355,13 @@ fn whoever_did_the_work_is_told_the_whole_way_to_its_next_landing() {
         steps(yard.json(&bob, &["land", &second]).refused(6)),
         [claim(&second), merge.to_owned(), format!("onus land {second} -m '…'")]
     );
-    // Another sees what has to be done, and not how to take it.
+    // Another sees who has to do what, and not how to take it.
     let folder = yard.claim(&bob, &second);
     yard.commit_in(&folder, "b.txt", "more\n");
     yard.finish(&bob, &second);
     let others = steps(yard.json(&agent("lander"), &["land", &second]).refused(6));
-    assert_eq!(others, [format!("{merge}; then it can land again")]);
+    let how = "merges main there, resolves, commits, and lands it";
+    assert_eq!(others, [format!("agent:bob goes on: it claims {second} with its worktree, {how}")]);
     let watched = yard.json(&bob, &["land", "--watch"]).refused(2);
     assert_eq!(watched["message"], "only a queue is watched: use --queue --watch");
 }

@@ -19,7 +19,7 @@ use onus_host::target;
 /// On a terminal and without options, it opens the title and body in your editor (VISUAL, or else EDITOR, or else vi).
 ///
 /// While another actor has a live lease, agents may not edit the task; people may. A new constraint binds the
-/// current holder at once; a lifted one still binds it until its lease ends. Agents may only tighten constraints.
+/// current holder at once; a lifted one still binds the work done under its lease. Agents may only tighten constraints.
 /// An empty value clears --body, --area, --iteration, --owner, --parent, --not-before, --max-attempts or a --ref
 /// (`--ref jira:`).
 #[derive(clap::Args, Debug)]

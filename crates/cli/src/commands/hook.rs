@@ -181,6 +181,7 @@ impl<'a> Hook<'a> {
             sub_agent,
             process,
             worktree: None,
+            branch: None,
             is_alone: dialect.runs_one_at_a_time(),
         };
         Ok(Hook {
@@ -198,6 +199,7 @@ impl<'a> Hook<'a> {
     fn go_to(&mut self, root: &Path) {
         self.checkout = self.host.checkout(root);
         self.conversation.worktree = self.checkout.id.clone();
+        self.conversation.branch = self.checkout.branch.clone();
     }
 
     /// Asks about the files of each worktree in turn. If one of them is refused, the whole call is.

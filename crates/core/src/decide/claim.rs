@@ -3,9 +3,11 @@
 use crate::actor::KnownBy;
 use crate::command::{Attachment, Force, Terms};
 use crate::event::{Body, Draft};
+use crate::ids::Uid;
 use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode, Process, Seen};
+use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
-use crate::task::State;
+use crate::task::{State, Task};
 use crate::text::Field;
 use crate::time::{SECOND_MS, Span};
 use crate::transition::{Verb, step, verbs_from};
@@ -286,6 +288,14 @@ pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decisio
         decision.drafts.push(Draft::new(Body::TaskBranched(own.clone())).token(lease.token));
     }
     Ok(decision)
+}
+
+/// Refuses to make another task's own branch this task's: its work would land as this task's, without its gates and constraints.
+pub fn anothers_branch(id: &str, other: &Task, task: Uid) -> Option<Refusal> {
+    let is_over = other.state == State::Dropped || other.landing.landed.is_some();
+    let branch = other.branch.as_ref().filter(|_| other.uid != task && !is_over)?;
+    let message = format!("{} is the branch of {id}", name(&branch.branch));
+    Some(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)))
 }
 
 /// Keeps free text out of the ledger. Git's own rule for branch names is stricter.

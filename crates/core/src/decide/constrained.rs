@@ -111,7 +111,7 @@ pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Optio
 
 /// Exit 6: changes in a task's own worktree are in no commit.
 pub fn uncommitted(id: &str, left: &Uncommitted) -> Refusal {
-    let message = format!("{id} has changes in its own worktree that are in no commit: {}", named(left));
+    let message = format!("{id} has uncommitted changes in its worktree: {}", named(left));
     Refusal::new(Code::Uncommitted, message)
         .task(id)
         .next(Step::plain("commit what belongs to the task, and remove or ignore the rest"))

@@ -22,6 +22,7 @@ mod undo;
 mod verbs;
 mod work;
 
+pub use claim::anothers_branch;
 pub use constrained::{check_landing, constraints_of_landing, uncommitted};
 pub use gate::{failed_step, missing_refusal};
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
@@ -31,7 +32,10 @@ pub use ready::{
     obstacles, opens_at, rank,
 };
 pub use rescue::is_lost;
-pub use scope::{MAX_GLOBS, Merge, Reserving, Rival, Surroundings, reservations_of, reserved_by, reserves};
+pub use scope::{
+    MAX_GLOBS, Merge, Reserving, Rival, Surroundings, anothers_worktree, reservations_of, reserved_by,
+    reserves,
+};
 pub use seat::{Need, decide_seat, holds_seat};
 pub use standing::{held_refusal, spoken_place};
 pub use tasks::create;

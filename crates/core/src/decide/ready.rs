@@ -278,8 +278,7 @@ fn upstream_obstacle(upstream: &Upstream) -> Obstacle {
     };
     let next = match (kind, state) {
         (_, State::Done) => Step::Land(id.clone()),
-        (ObstacleKind::Child, _)
-        | (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => Step::why(id),
+        (_, State::InProgress | State::Review | State::Blocked | State::Proposed) => Step::why(id),
         (_, State::Failed) if *is_used_up => Step::why(id),
         (_, State::Failed) => Step::verb(Verb::Retry, id),
         // A dropped task will never be done: reopen it, or remove the dependency.

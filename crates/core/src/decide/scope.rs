@@ -26,7 +26,7 @@ use super::{Decision, Renewal, View, constrained};
 
 use collision::not_looked_up;
 
-pub use collision::reserved_by;
+pub use collision::{anothers_worktree, reserved_by};
 pub use merge::Merge;
 
 pub(super) use collision::{check_collisions, check_in_doubt, check_revived, collision};

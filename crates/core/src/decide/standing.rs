@@ -234,11 +234,12 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     } else if itself {
         refusal.message.push_str("; only that process and its children may use it");
     }
-    let refusal = refusal.next(Step::TakeAnother);
-    // Whoever is held up by itself has nobody to write to.
-    let refusal =
-        if itself { refusal.next(Step::show(id)) } else { refusal.next(Step::note(id, Reader::Holder)) };
-    refusal.next(Step::WaitFor(id.to_owned()))
+    // Whoever is held up by itself has nobody to write to, or to wait for.
+    if let Some(process) = lease.grant.process.as_ref().filter(|_| itself) {
+        let how = format!("go on from process {}, which holds it for you, or a child of that", process.pid);
+        return refusal.next(Step::plain(how)).next(Step::show(id));
+    }
+    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::WaitFor(id.to_owned()))
 }
 
 /// Where a lease's work is done, for a sentence about its files: the same paths may be changed in other worktrees.

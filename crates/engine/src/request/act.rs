@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use onus_core::actor::{PendingKind, PendingNotice};
-use onus_core::command::{Act, Command, Edit, Force, Look, Terms};
-use onus_core::decide::{Decision, Merge, decide, is_lost};
+use onus_core::command::{Act, Attachment, Command, Edit, Force, Look, Terms};
+use onus_core::decide::{Decision, Merge, anothers_branch, decide, is_lost};
 use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Process, Seen};
@@ -40,6 +40,13 @@ impl UnitOfWork<'_> {
             }
             act => Cow::Borrowed(act),
         };
+        if let Act::Attach(Attachment { own: Some(own), .. }) = act
+            && !self.caller.actor.is_person()
+            && let Some(other) = self.snapshot().task_of_branch(Some(&own.branch))?
+            && let Some(refusal) = anothers_branch(&self.id(other.number), &other, uid)
+        {
+            return Err(refusal.into());
+        }
         self.lock_for(uid, act)?;
         let task = self.locked(uid)?;
         self.caller.token = self.token_for(uid)?;

@@ -6,16 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onus_core::actor::{ActorName, InstanceId, KnownInstance, PendingKind, PendingNotice};
 use onus_core::command::{Act, ChangedFiles, Guard, NewTask, Presence, Terms};
-use onus_core::commit::task_of_branch;
 use onus_core::decide::check_fence;
 use onus_core::event::Body;
 use onus_core::ids::Uid;
 use onus_core::lease::{Lease, Liveness, Mode, Pulse, Seen};
-use onus_core::policy::Unclaimed;
+use onus_core::policy::{ScopeMode, Unclaimed};
 use onus_core::quote::is_hidden;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Basis, Glob, Reservation, ReservationKind, Scope, Touched};
-use onus_core::task::{Facts, State, Task};
+use onus_core::task::{Facts, State};
 use onus_core::text::Field;
 use onus_core::transition::Verb;
 use onus_store::{EventQuery, Reach, StoreError, Wanted};
@@ -61,7 +60,13 @@ impl UnitOfWork<'_> {
     fn guarded(&mut self, guard: &Guard) -> Result<Outcome> {
         self.check_no_loss()?;
         self.check_token()?;
+        self.check_worktree(guard)?;
         let held = self.tasks_held()?;
+        if self.policy.unclaimed == Unclaimed::Adopt
+            && let Some(outcome) = self.continue_here(guard)?
+        {
+            return Ok(outcome);
+        }
         if let Some(lease) = self.lease_for(&held, guard)? {
             let touch = Act::Touch {
                 paths: guard.paths.clone(),
@@ -90,10 +95,7 @@ impl UnitOfWork<'_> {
             }
         }
         match self.policy.unclaimed {
-            Unclaimed::Adopt => match self.continue_here(guard)? {
-                Some(outcome) => Ok(outcome),
-                None => self.adopt(guard),
-            },
+            Unclaimed::Adopt => self.adopt(guard),
             Unclaimed::Warn => {
                 // Adopt the files to find out whether they collide, then undo it.
                 self.write.savepoint()?;
@@ -161,6 +163,20 @@ impl UnitOfWork<'_> {
                 }
                 Err(refusal.next(Step::TakeAnother).into())
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to change files in the worktree of a task that another is working on.
+    fn check_worktree(&mut self, guard: &Guard) -> Result<()> {
+        if self.policy.scope_mode != ScopeMode::Strict {
+            return Ok(());
+        }
+        let (actor, whole) =
+            (self.caller.actor.clone(), guard.whole.as_ref().unwrap_or(&self.caller.instance));
+        let (whole, here) = (whole.clone(), (guard.touched.worktree.as_ref(), guard.branch.as_deref()));
+        match self.snapshot().worktree_of_another((&actor, &whole), here)? {
+            Some(refusal) => Err(refusal.into()),
             None => Ok(()),
         }
     }
@@ -234,7 +250,10 @@ impl UnitOfWork<'_> {
     /// Claims the task in whose own worktree the files are, if it is open to the caller: what is done there is
     /// that task's work, under its constraints.
     fn continue_here(&mut self, guard: &Guard) -> Result<Option<Outcome>> {
-        let Some(task) = self.open_task_of(guard.branch.as_deref())? else { return Ok(None) };
+        let task = self.snapshot().task_of_branch(guard.branch.as_deref())?;
+        let Some(task) = task.filter(|task| task.state == State::Open).map(|task| task.uid) else {
+            return Ok(None);
+        };
         // If the claim is refused, a task is added, which needs a number, and numbers are locked before tasks.
         self.write.next_number()?;
         let claim = Act::Claim(bound_to(guard));
@@ -252,21 +271,6 @@ impl UnitOfWork<'_> {
         outcome.notices.extend(claimed.notices);
         let effect = Effect::Guarded { adopted: false, is_shown: !guard.is_brief };
         Ok(Some(Outcome { effect, token: claimed.token, ..outcome }))
-    }
-
-    /// The task whose own branch this is, if it is open.
-    fn open_task_of(&mut self, branch: Option<&str>) -> Result<Option<Uid>> {
-        let Some((branch, named)) = branch.and_then(|branch| Some((branch, task_of_branch(branch)?))) else {
-            return Ok(None);
-        };
-        let uid = match self.resolve(&named) {
-            Ok(uid) => uid,
-            Err(Stop::Refused(_)) => return Ok(None),
-            Err(stop) => return Err(stop),
-        };
-        let task = self.write.task(uid)?.filter(|task| task.state == State::Open);
-        let owns_it = |task: &Task| task.branch.as_ref().is_some_and(|own| own.branch == branch);
-        Ok(task.filter(owns_it).map(|task| task.uid))
     }
 
     fn adopt(&mut self, guard: &Guard) -> Result<Outcome> {

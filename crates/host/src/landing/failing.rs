@@ -101,7 +101,7 @@ impl Landings<'_> {
     ) -> Result<Refused, Refusal> {
         let id = candidate.id().to_owned();
         if until == Until::Checked {
-            return Ok(Refused { id, refusal, is_reopened: false });
+            return Ok(Refused { id, refusal, is_reopened: false, kept_for: None });
         }
         let is_gates = matches!(why, Obstruction::Gates { .. });
         let act = Act::FailLanding(Failure {
@@ -119,30 +119,42 @@ impl Landings<'_> {
                 if let Some(actor) = kept_for {
                     refusal.message.push_str(&format!("; it is open again, kept for {actor}"));
                 }
-                let is_callers = kept_for.is_none_or(|actor| *actor == self.identity.actor.to_string());
-                refusal.next = again(&id, kept_for.is_some(), is_callers, refusal.next, is_gates);
-                Ok(Refused { id, refusal, is_reopened: candidate.is_done() })
+                let others = kept_for.filter(|actor| **actor != self.identity.actor.to_string());
+                refusal.next = again(&id, kept_for.is_some(), others, refusal.next, is_gates);
+                Ok(Refused { id, refusal, is_reopened: candidate.is_done(), kept_for: others.cloned() })
             }
-            Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false }),
+            Err(changed) => Ok(Refused { id, refusal: changed, is_reopened: false, kept_for: None }),
         }
     }
 }
 
 /// The steps to the task's next landing, around those given. How to resolve conflicts is added later (`say_how`).
-fn again(id: &str, is_reopened: bool, is_callers: bool, other: Vec<Step>, is_gates: bool) -> Vec<Step> {
+/// `others`: the actor that it is kept for, if that is not the caller.
+fn again(
+    id: &str,
+    is_reopened: bool,
+    others: Option<&String>,
+    other: Vec<Step>,
+    is_gates: bool,
+) -> Vec<Step> {
+    let is_callers = others.is_none();
     let claim = (is_reopened && is_callers).then(|| Step::ClaimInWorktree(id.to_owned()));
     let land = is_callers.then(|| Step::FinishByLanding(id.to_owned()));
     match is_gates {
         true => {
-            let fix = if is_callers {
-                "fix it in its worktree, commit"
-            } else {
-                "fix it in its worktree, commit; then it can land again"
+            let fix = match others {
+                None => "fix it in its worktree, commit".to_owned(),
+                Some(actor) => for_another(actor, id, "fixes it there, commits"),
             };
             other.into_iter().chain(claim).chain([Step::plain(fix)]).chain(land).collect()
         }
         false => claim.into_iter().chain(other).chain(land).collect(),
     }
+}
+
+/// What somebody else has to do before a task can land again.
+pub(super) fn for_another(actor: &str, id: &str, how: &str) -> String {
+    format!("{actor} goes on: it claims {id} with its worktree, {how}, and lands it")
 }
 
 fn told(file: &ConflictFile) -> String {

@@ -41,6 +41,8 @@ pub struct Refused {
     pub refusal: Refusal,
     /// It was done and is open again.
     pub is_reopened: bool,
+    /// The actor that it is kept for then, if that is another than the caller.
+    pub kept_for: Option<String>,
 }
 
 /// The outcome of landing some tasks.
@@ -73,7 +75,7 @@ impl Report {
 
     /// Adds tasks that did not land and stay as they are, each with the reason.
     pub(super) fn refuse_each(&mut self, refused: impl IntoIterator<Item = (String, Refusal)>) {
-        let stays = |(id, refusal)| Refused { id, refusal, is_reopened: false };
+        let stays = |(id, refusal)| Refused { id, refusal, is_reopened: false, kept_for: None };
         self.refused.extend(refused.into_iter().map(stays));
     }
 

@@ -1,7 +1,7 @@
 //! One round: some tasks, one result, one step of the target.
 
 use onus_core::command::{Act, Command};
-use onus_core::commit::{CommitId, Extent, Uncommitted};
+use onus_core::commit::{CommitId, Extent, Uncommitted, task_of_branch};
 use onus_core::decide;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
@@ -13,6 +13,7 @@ use onus_engine::Request;
 use onus_repo::landing::{Fetched, Plan, Planned, Push, Style, Tip, Tips};
 
 use super::checks::{Asked, Checked, GateRun};
+use super::failing::for_another;
 use super::report::{LandedTask, Refused, Report};
 use super::settle::REMOTE_LIMIT;
 use super::words::words;
@@ -120,14 +121,15 @@ impl Landings<'_> {
 
     /// Adds the step that resolves conflicts. Done last, since only then is the name known by which what landed can be merged.
     pub(super) fn say_how(&self, report: &mut Report) {
-        let how = format!("in its worktree: git merge {}, resolve, commit", self.merge_name());
+        let name = self.merge_name();
         let conflicts = report.refused.iter_mut().filter(|refused| refused.refusal.code == Code::Conflict);
-        for Refused { refusal, is_reopened, .. } in conflicts {
-            let next = &mut refusal.next;
-            let is_callers = next.iter().any(|step| matches!(step, Step::FinishByLanding(_)));
-            let then = if *is_reopened && !is_callers { "; then it can land again" } else { "" };
-            let claims = usize::from(matches!(next.first(), Some(Step::ClaimInWorktree(_))));
-            next.insert(claims, Step::plain(format!("{how}{then}")));
+        for Refused { id, refusal, kept_for, .. } in conflicts {
+            let how = match kept_for {
+                None => format!("in its worktree: git merge {name}, resolve, commit"),
+                Some(actor) => for_another(actor, id, &format!("merges {name} there, resolves, commits")),
+            };
+            let claims = usize::from(matches!(refusal.next.first(), Some(Step::ClaimInWorktree(_))));
+            refusal.next.insert(claims, Step::plain(how));
         }
     }
 
@@ -140,22 +142,9 @@ impl Landings<'_> {
     ) -> Vec<Candidate> {
         let mut landable = Vec::with_capacity(candidates.len());
         for candidate in candidates {
-            let (task, head) = (&candidate.of.task, &candidate.head);
-            let checked = Check {
-                intent: self.intent(head, head, candidate.head.clone(), 0, Vec::new()),
-                demand: Demand::default(),
-                extent: Extent::default(),
-                token: task.token,
-                state: task.state,
-            };
-            let (task, force) = (Some(TaskRef::from(task.uid)), self.force.clone());
-            let command = Command::OnTask { task, act: Act::Land(checked), force };
-            let identity = self.identity_for(&candidate);
-            let command = match seated {
-                Some(seated) => seated.guard(command),
-                None => command,
-            };
-            let request = Request { identity, command, key: None };
+            let head = &candidate.head;
+            let intent = self.intent(head, head, head.clone(), 0, Vec::new());
+            let request = self.begun(seated, &candidate, (intent, Demand::default(), Extent::default()));
             match self.engine.rehearse(&request) {
                 // Gates are checked later, including those that the task names and nobody defines.
                 Ok(_) => landable.push(candidate),
@@ -164,6 +153,38 @@ impl Landings<'_> {
             }
         }
         landable
+    }
+
+    /// The request that begins to land a task as it was checked.
+    pub(super) fn begun(
+        &self,
+        seated: Option<&Seated>,
+        candidate: &Candidate,
+        (intent, demand, extent): (Intent, Demand, Extent),
+    ) -> Request {
+        let task = &candidate.of.task;
+        let checked = Check { intent, demand, extent, token: task.token, state: task.state };
+        let (task, force) = (Some(TaskRef::from(task.uid)), self.force.clone());
+        let command = Command::OnTask { task, act: Act::Land(checked), force };
+        let command = match seated {
+            Some(seated) => seated.guard(command),
+            None => command,
+        };
+        Request { identity: self.identity_for(candidate), command, key: None }
+    }
+
+    /// Why a task must not land with what it changes, as its holder or a person is told.
+    fn constrained(&mut self, part: &Built) -> Option<Refusal> {
+        let of = &part.candidate.of;
+        let changed = part.demand.changed.as_deref().unwrap_or_default();
+        let found =
+            decide::check_landing(part.candidate.id(), &of.constraints, changed, &part.extent).err()?;
+        let (head, commit) = (part.candidate.head.clone(), &part.commit);
+        let intent = self.intent(commit, commit, head, part.resolved_lines, Vec::new());
+        let request = self.begun(None, &part.candidate, (intent, part.demand.clone(), part.extent.clone()));
+        // The decision itself knows whether it can be overridden.
+        let decided = self.engine.rehearse(&request).err();
+        Some(decided.filter(|decided| decided.code == Code::Constraint).unwrap_or(found))
     }
 
     pub(super) fn intent(
@@ -356,10 +377,9 @@ impl Landings<'_> {
             // Whether another branch comes on top of this one is only known at the end.
             let part = self.part(tip, &base, asked, candidate, plan, is_alone)?;
             let changes_rules = part.demand.changed.iter().flatten().any(|file| file == SHARED_FILE);
-            let lacks = || part.breaks_constraint().or_else(|| self.lacks(&part.candidate, &part.demand));
             let lacks = match self.force {
                 Some(_) => None,
-                None => lacks(),
+                None => self.constrained(&part).or_else(|| self.lacks(&part.candidate, &part.demand)),
             };
             let lacks = lacks
                 .or_else(|| changes_rules.then(|| self.unreadable(&part.candidate, &part.commit)).flatten());
@@ -409,7 +429,33 @@ impl Landings<'_> {
             };
             let message = format!("{id} depends on {dependency}, {what}");
             let refusal = Refusal::new(Code::Unmet, message).task(&id).next(next);
-            return Ok(Some(Refused { id, refusal, is_reopened: false }));
+            return Ok(Some(Refused { id, refusal, is_reopened: false, kept_for: None }));
+        }
+        let carried = self.carried(candidate, base)?;
+        Ok(carried.map(|other| {
+            let id = candidate.id().to_owned();
+            let message = format!("{id} contains the work of {other}, which has not landed");
+            let refusal = Refusal::new(Code::Unmet, message).task(&id).next(Step::why(&other));
+            Refused { id, refusal, is_reopened: false, kept_for: None }
+        }))
+    }
+
+    /// A task that has not landed and whose own branch the candidate's contains: it would land without its gates and constraints.
+    fn carried(&mut self, candidate: &Candidate, base: &CommitId) -> Result<Option<String>, Refusal> {
+        for branch in self.lander.carried(&candidate.head, base).map_err(refused)? {
+            let Some(named) = task_of_branch(&branch).filter(|_| branch != candidate.branch) else {
+                continue;
+            };
+            let Ok(other) = self.engine.show(None, Some(&named)) else { continue };
+            let other = other.value;
+            let is_its = other.branch.as_deref() == Some(branch.as_str());
+            let is_over = other.state == State::Dropped || other.landed.is_some();
+            let head = self.lander.commit_of(&format!("refs/heads/{branch}"));
+            let Some(head) = head.filter(|_| is_its && !is_over) else { continue };
+            // A branch without commits of its own, or one that is there by content, brings nothing.
+            if !self.lander.is_landed(&head, base).map_err(refused)? {
+                return Ok(Some(other.id));
+            }
         }
         Ok(None)
     }
@@ -476,12 +522,6 @@ impl Landings<'_> {
 }
 
 impl Built {
-    fn breaks_constraint(&self) -> Option<Refusal> {
-        let of = &self.candidate.of;
-        let changed = self.demand.changed.as_deref().unwrap_or_default();
-        decide::check_landing(self.candidate.id(), &of.constraints, changed, &self.extent).err()
-    }
-
     pub(super) fn landed(&self) -> LandedTask {
         LandedTask {
             id: self.candidate.id().to_owned(),

@@ -1,9 +1,8 @@
 //! The step of a round: writes the intents, moves the target, and records it. `mod.rs` explains the order.
 
-use onus_core::command::{Act, Command};
+use onus_core::command::Act;
 use onus_core::commit::CommitId;
-use onus_core::ids::TaskRef;
-use onus_core::landing::{Checked as Check, Settled};
+use onus_core::landing::Settled;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_engine::{Identity, Request, Unsettled};
@@ -39,7 +38,7 @@ impl Landings<'_> {
                     let id = part.candidate.id().to_owned();
                     let rest = built.iter().map(|part| part.candidate.clone());
                     let rest = rest.filter(|candidate| candidate.id() != id).collect();
-                    report.refused.push(Refused { id, refusal, is_reopened: false });
+                    report.refused.push(Refused { id, refusal, is_reopened: false, kept_for: None });
                     return Ok(Some(rest));
                 }
             }
@@ -125,18 +124,9 @@ impl Landings<'_> {
             }
         }
         let intent = self.intent(&tip.commit, commit, candidate.head.clone(), *resolved_lines, gates.clone());
+        let checked = (intent.clone(), demand.clone(), extent.clone());
+        let request = self.begun(Some(seated), candidate, checked);
         let task = &candidate.of.task;
-        let checked = Check {
-            intent: intent.clone(),
-            demand: demand.clone(),
-            extent: extent.clone(),
-            token: task.token,
-            state: task.state,
-        };
-        let act = Act::Land(checked);
-        let force = self.force.clone();
-        let command = seated.guard(Command::OnTask { task: Some(TaskRef::from(task.uid)), act, force });
-        let request = Request { identity: self.identity_for(candidate), command, key: None };
         let unsettled = Unsettled { task: task.uid, id: id.to_owned(), intent };
         match self.engine.run(&request) {
             Ok(_) => Ok(Ok(unsettled)),

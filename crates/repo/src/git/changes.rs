@@ -26,13 +26,17 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The most commits of one push that are looked at, the newest first.
 const MOST_PUSHED: &str = "--max-count=1000";
 
+/// How far git looks for renames, whatever is configured: as far as when it merges.
+pub(crate) const RENAMES: &str = "-l7000";
+
 /// Compares two trees as [`Staging::diff`] compares an index with a tree. Unlike `diff-tree`, `diff` does not read the index.
-const TREES: [&str; 8] = [
+const TREES: [&str; 9] = [
     "diff",
     "--no-ext-diff",
     "--no-textconv",
     "--no-relative",
     "-M",
+    RENAMES,
     "-z",
     "--name-status",
     "--ignore-submodules=none",
@@ -129,7 +133,8 @@ impl<'a> Staging<'a> {
     /// Lists how the index differs from a commit or tree.
     fn diff<'c>(&self, tree: &str) -> Result<Call<'c>, GitError> {
         // What is only marked to be added later is not in the commit.
-        let words = ["diff-index", "--cached", "--ita-invisible-in-index", "-M", "-z", "--name-status"];
+        let words =
+            ["diff-index", "--cached", "--ita-invisible-in-index", "-M", RENAMES, "-z", "--name-status"];
         let words = [&words[..], &["--ignore-submodules=none"]].concat();
         Ok(self.call()?.words(&words).words(&["--end-of-options", tree, "--"]))
     }

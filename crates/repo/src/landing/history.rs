@@ -3,7 +3,7 @@
 use onus_core::commit::{CommitId, Extent, Tally};
 
 use super::{Error, Lander, shown};
-use crate::git::changes::{changed, numbers};
+use crate::git::changes::{RENAMES, changed, numbers};
 
 /// The most tasks that are named for one file.
 const MOST_TASKS: usize = 5;
@@ -24,7 +24,7 @@ impl Lander {
             let call = self.git().env("GIT_ATTR_SOURCE", from.as_str()).words(&["diff-tree", "-r", "-z"]);
             call.words(words).words(&[from.as_str(), to]).run()
         };
-        let names = changed(&listed(&["-M", "--name-status"])?);
+        let names = changed(&listed(&["-M", RENAMES, "--name-status"])?);
         let lines = numbers(&listed(&["--no-renames", "--numstat"])?);
         Ok(Extent {
             removed: names
@@ -37,6 +37,15 @@ impl Lander {
                 lines: lines.iter().map(|(_, lines)| lines).sum(),
             }),
         })
+    }
+
+    /// The branches of tasks whose heads a commit contains and a base does not: their work would land with it.
+    pub fn carried(&self, head: &CommitId, base: &CommitId) -> Result<Vec<String>, Error> {
+        let words = ["for-each-ref", "--format=%(refname:lstrip=2)"];
+        let range =
+            [format!("--merged={head}"), format!("--no-merged={base}"), "refs/heads/onus/".to_owned()];
+        let listed = range.iter().fold(self.git().words(&words), |call, word| call.word(word)).line()?;
+        Ok(listed.lines().map(str::to_owned).collect())
     }
 
     /// The merge base of two commits; None if they have no history in common.

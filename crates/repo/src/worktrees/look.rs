@@ -41,6 +41,8 @@ pub struct State {
     pub under_way: Option<UnderWay>,
     /// Submodules may have commits of their own, which git stores with the worktree.
     pub has_submodules: bool,
+    /// Repositories and worktrees in ignored folders, which belong to somebody.
+    pub nested: Vec<PathBuf>,
     /// Commits that are neither in another branch nor in the target by content.
     pub unlanded: u64,
     /// Commits that only refs of this very worktree (`refs/worktree/`) keep.
@@ -96,6 +98,11 @@ impl State {
         if self.has_submodules {
             reasons.push("it has submodules, whose work git keeps with it".to_owned());
         }
+        if let Some(nested) = self.nested.first() {
+            let more = self.nested.len() - 1;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            reasons.push(format!("another repository or worktree is in it: {}{more}", nested.display()));
+        }
         reasons
     }
 }
@@ -139,6 +146,23 @@ impl DiskUse {
     }
 }
 
+/// The repositories and worktrees at or below a path, named from `root`. Looks at `left` entries at most.
+fn repositories(root: &Path, path: &Path, left: &mut usize) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(root.join(&folder)).into_iter().flatten().flatten();
+        let entries: Vec<fs::DirEntry> = entries.take(*left).collect();
+        *left -= entries.len();
+        if entries.iter().any(|entry| entry.file_name() == ".git") {
+            found.push(folder);
+            continue;
+        }
+        let below = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(below.map(|entry| folder.join(entry.file_name())));
+    }
+    found
+}
+
 impl Worktrees {
     /// Examines a worktree.
     pub fn state(&self, linked: &Linked, target: Option<&Target>) -> Result<State, Refusal> {
@@ -149,7 +173,7 @@ impl Worktrees {
             ..State::default()
         };
         if !linked.is_missing {
-            let looked = self.changes(Call::in_worktree(&linked.path, &linked.git_dir), &mut state);
+            let looked = self.changes(linked, &mut state);
             let looked = looked.and_then(|()| self.flagged(linked, &mut state));
             looked.map_err(|error| failed(&format!("cannot look at {}", linked.path.display()), &error))?;
         }
@@ -188,8 +212,15 @@ impl Worktrees {
         Ok(counted.filter(|(_, unlanded)| *unlanded > 0).collect())
     }
 
-    fn changes(&self, call: Call<'_>, state: &mut State) -> Result<(), GitError> {
-        let call = call.words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]);
+    fn changes(&self, linked: &Linked, state: &mut State) -> Result<(), GitError> {
+        let mut left = MOST_FILES;
+        let call = Call::in_worktree(&linked.path, &linked.git_dir).words(&[
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--no-renames",
+            "--untracked-files=all",
+        ]);
         let out = call
             .words(&["--ignored=matching", "--ignore-submodules=none", "--no-ahead-behind"])
             .limit(LIMIT)
@@ -200,6 +231,7 @@ impl Worktrees {
             match code {
                 b"!! " => {
                     state.ignored += 1;
+                    state.nested.extend(repositories(&linked.path, &path, &mut left));
                     if state.ignored_names.len() < MOST_NAMES {
                         state.ignored_names.push(path);
                     }

@@ -182,7 +182,8 @@ impl Statements for Session<'_> {
         text: &str,
     ) -> Result<()> {
         // Index whatever may ever be searchable; the column `indexed` says whether it is now.
-        let words = matches!(field, "title" | "body" | "note" | "acceptance").then(|| vector(text));
+        let words =
+            matches!(field, "title" | "body" | "note" | "reason" | "acceptance").then(|| vector(text));
         self.run_later(
             "INSERT INTO text (project, stream, version, field, salt, body, words) \
              VALUES ($1, $2, $3, $4, $5, $6, $7::text::tsvector)",

@@ -25,7 +25,9 @@ use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
 use onus_repo::landing::{Forward, Lander};
-use onus_repo::{GitError, Place, Staging, add_trailers, describe, named_by, pushed, read_small};
+use onus_repo::{
+    GitError, Place, Staging, add_trailers, checkout_of, describe, named_by, pushed, read_small,
+};
 use onus_store::Access;
 
 use super::conversation;
@@ -56,7 +58,9 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
         // Whatever is not read is not judged, and git must not wait for its reader.
         let _ = std::io::stdin().lock().take(MAX_INPUT).read_to_string(&mut input);
     }
-    let host = match Host::new(None, None) {
+    let elsewhere = std::env::var_os("GIT_DIR").filter(|dir| !dir.is_empty());
+    let elsewhere = elsewhere.and_then(|dir| checkout_of(Path::new(&dir)));
+    let host = match Host::new(elsewhere.as_deref(), None) {
         Ok(host) => host,
         Err(refusal) => {
             pass(None, &refusal);
@@ -118,7 +122,7 @@ impl From<GitError> for Stop {
     }
 }
 
-/// Whether git works in the place that the folder leads to: with `--git-dir` it may be elsewhere.
+/// Whether git works in the place that was found: whatever the files are that it commits, they are committed there.
 fn is_here(place: &Place) -> bool {
     let Some(named) = std::env::var_os("GIT_DIR").filter(|dir| !dir.is_empty()) else { return true };
     let named = Path::new(&named).canonicalize();
@@ -209,8 +213,7 @@ impl GitHook<'_> {
             let is_moved = !is_heard || !before.is_empty();
             if !names.is_empty() || (is_moved && !leases.is_empty()) {
                 self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)?;
-            }
-            if leases.is_empty() {
+                // The guard may have claimed the task of this worktree, or opened one.
                 leases = self.leases(&mut engine, &identity, &names)?;
             }
         }
@@ -262,7 +265,7 @@ impl GitHook<'_> {
         (extent, is_heard): (Extent, bool),
         leases: &[CommitLease],
     ) -> Result<(), Stop> {
-        let conversation = conversation(identity, self.checkout.id.clone());
+        let conversation = conversation(identity, &self.checkout);
         if names.len() > MAX_GLOBS {
             // Too many to reserve one by one; what others have is refused all the same.
             return match engine.reserved_by_another(&conversation, names)? {
@@ -317,7 +320,7 @@ impl GitHook<'_> {
         if people == GuardPeople::Off {
             return Ok(());
         }
-        let found = engine.reserved_by_another(&conversation(identity, self.checkout.id.clone()), names)?;
+        let found = engine.reserved_by_another(&conversation(identity, &self.checkout), names)?;
         self.tell_person(found, "git commit --no-verify")
     }
 
@@ -365,7 +368,7 @@ impl GitHook<'_> {
         let made = describing.made()?;
         let paths: Vec<String> = made.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
         if !was_judged {
-            let conversation = conversation(&identity, self.checkout.id.clone());
+            let conversation = conversation(&identity, &self.checkout);
             if let Some(refusal) = engine.reserved_by_another(&conversation, &paths)? {
                 note(&format!(
                     "onus: careful: commit {} changes a file that another task has reserved: {}",
@@ -442,7 +445,7 @@ impl GitHook<'_> {
                 Pushed { commit, paths }
             })
             .collect();
-        let found = engine.may_not_push(&conversation(&identity, self.checkout.id.clone()), &commits)?;
+        let found = engine.may_not_push(&conversation(&identity, &self.checkout), &commits)?;
         match found {
             Some(refusal) if !identity.actor.is_person() => Err(Stop::Refused(refusal)),
             found => self.tell_person(found, "git push --no-verify"),

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use onus_core::command::{Command, Guard};
 use onus_core::refusal::{Code, Refusal, Step};
+use onus_core::scope::Touched;
 use onus_engine::{Conversation, Identity, Notice, Request};
+use onus_host::Checkout;
 use onus_os::clock;
 use onus_repo::Place;
 use onus_repo::guard::{self, Done, Folder, Found, Hook};
@@ -297,18 +299,20 @@ fn status(context: &Context) -> Result<u8, Refusal> {
 }
 
 fn check(context: &Context, paths: &[PathBuf]) -> Result<u8, Refusal> {
-    let (names, touched) = context.host.touched(paths)?;
+    let (names, checkout) = context.host.files_in_checkout(paths)?;
     let mut engine = context.host.engine(Access::Write)?;
     let identity = context.host.identity(&mut engine)?;
     let notices = if identity.actor.is_person() {
-        let conversation = conversation(&identity, touched.worktree.clone());
+        let conversation = conversation(&identity, &checkout);
         let refusal = engine.reserved_by_another(&conversation, &names)?;
         match (refusal, context.host.config.guard_people()) {
             (Some(refusal), onus_core::policy::GuardPeople::Refuse) => return Err(refusal),
             (refusal, _) => refusal.into_iter().map(|refusal| Notice::info(refusal.message)).collect(),
         }
     } else {
-        let asked = Guard { paths: names.clone(), touched, is_brief: true, ..Guard::default() };
+        let touched = Touched { worktree: checkout.id, part: None };
+        let branch = checkout.branch;
+        let asked = Guard { paths: names.clone(), touched, branch, is_brief: true, ..Guard::default() };
         let request = Request { identity, command: Command::Guard(asked), key: None };
         engine.rehearse(&request)?.notices
     };
@@ -323,13 +327,14 @@ fn check(context: &Context, paths: &[PathBuf]) -> Result<u8, Refusal> {
 }
 
 /// Somebody who asks about files of a worktree.
-fn conversation(identity: &Identity, worktree: Option<onus_core::scope::WorktreeId>) -> Conversation {
+fn conversation(identity: &Identity, checkout: &Checkout) -> Conversation {
     Conversation {
         actor: identity.actor.clone(),
         instance: identity.instance.clone(),
         sub_agent: None,
         process: None,
-        worktree,
+        worktree: checkout.id.clone(),
+        branch: checkout.branch.clone(),
         is_alone: false,
     }
 }

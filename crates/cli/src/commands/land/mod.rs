@@ -194,7 +194,14 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     }
     let mut reply = None;
     if let Some(finish) = finish {
-        reply = Some(context.run(finish, None)?);
+        match context.run(finish, None) {
+            Ok(done) => reply = Some(done),
+            // It has landed all the same: whoever took the task meanwhile finishes it.
+            Err(refusal) if !report.landed.is_empty() => {
+                note(&format!("onus: it has landed, but you did not finish it: {}", refusal.message));
+            }
+            Err(refusal) => return Err(refusal),
+        }
     }
     let tidied = tidy(context, args, &mut landings, &report);
     report::print(context, &landings, &report, &tidied, args.check, reply.as_ref(), None);

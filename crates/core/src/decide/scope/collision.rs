@@ -135,6 +135,13 @@ pub fn reserved_by(
     })
 }
 
+/// Refuses changes in a task's own worktree while another works on the task there: they would land as that task's work.
+pub fn anothers_worktree(id: &str, lease: &Lease, now: &Moment) -> Refusal {
+    let message = format!("this is the worktree of {id}, which {}", held_by(now, lease, ""));
+    let refusal = Refusal::new(Code::Held, message).task(id);
+    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::show(id))
+}
+
 /// [`collision`] as the policy applies it: an error if scopes are strict, a notice if they only warn.
 pub(in crate::decide) fn check_collisions(
     view: &View<'_>,
