@@ -361,7 +361,7 @@ fn whoever_did_the_work_is_told_the_whole_way_to_its_next_landing() {
     yard.finish(&bob, &second);
     let others = steps(yard.json(&agent("lander"), &["land", &second]).refused(6));
     let how = "merges main there, resolves, commits, and lands it";
-    assert_eq!(others, [format!("agent:bob goes on: it claims {second} with its worktree, {how}")]);
+    assert_eq!(others, [format!("agent:b goes on: it claims {second} with its worktree, {how}")]);
     let watched = yard.json(&bob, &["land", "--watch"]).refused(2);
     assert_eq!(watched["message"], "only a queue is watched: use --queue --watch");
 }
