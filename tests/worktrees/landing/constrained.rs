@@ -137,6 +137,12 @@ fn work_within_its_constraints_lands_and_so_does_a_persons() {
         let path = yard.claim(&who, &id);
         std::fs::create_dir_all(path.join("moved")).unwrap();
         yard.git_in(&path, command);
+        // Only a file that is changed as well has to be searched for.
+        for file in command.iter().filter(|word| word.ends_with(".txt")) {
+            let file = path.join("moved").join(file);
+            let text = std::fs::read_to_string(&file).unwrap();
+            std::fs::write(&file, format!("{text}{id}\n")).unwrap();
+        }
         std::fs::write(path.join("kept.txt"), format!("{id}\n")).unwrap();
         yard.git_in(&path, &["commit", "-q", "-am", "x"]);
         yard.finish(&who, &id);
