@@ -211,9 +211,9 @@ impl GitHook<'_> {
             let is_heard = staging.merged.is_empty();
             // A merge or a moved commit may bring in what the task is counted by, and change nothing else.
             let is_moved = !is_heard || !before.is_empty();
-            if !names.is_empty() || (is_moved && !leases.is_empty()) {
-                self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)?;
-                // The guard may have claimed the task of this worktree, or opened one.
+            let is_asked = !names.is_empty() || (is_moved && !leases.is_empty());
+            if is_asked && self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)? {
+                // It may have claimed the task of this worktree, or opened one.
                 leases = self.leases(&mut engine, &identity, &names)?;
             }
         }
@@ -256,7 +256,7 @@ impl GitHook<'_> {
         engine.leases_of_commit((&identity.actor, &identity.instance), names, self.checkout.id.as_ref())
     }
 
-    /// The same rule as for an agent's edits.
+    /// The same rule as for an agent's edits. Returns whether anything was written: the caller may hold another task then.
     fn guard(
         &self,
         engine: &mut AnyEngine,
@@ -264,18 +264,18 @@ impl GitHook<'_> {
         names: &[String],
         (extent, is_heard): (Extent, bool),
         leases: &[CommitLease],
-    ) -> Result<(), Stop> {
+    ) -> Result<bool, Stop> {
         let conversation = conversation(identity, &self.checkout);
         if names.len() > MAX_GLOBS {
             // Too many to reserve one by one; what others have is refused all the same.
             return match engine.reserved_by_another(&conversation, names)? {
                 Some(refusal) => Err(Stop::Refused(refusal)),
-                None => Ok(()),
+                None => Ok(false),
             };
         }
         let is_free = leases.iter().all(|lease| lease.constraints.is_empty()) && identity.token.is_none();
         if is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
-            return Ok(());
+            return Ok(false);
         }
         let asked = Guard {
             paths: names.to_vec(),
@@ -293,7 +293,7 @@ impl GitHook<'_> {
                 if is_heard {
                     told(&reply.notices).iter().for_each(|news| note(news));
                 }
-                Ok(())
+                Ok(true)
             }
             Err(refusal) if is_answer(&refusal) => {
                 if let Some(conflict) = &refusal.conflict {
