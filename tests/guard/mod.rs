@@ -11,4 +11,5 @@ mod kit;
 mod names;
 mod own_worktree;
 mod pushes;
+mod recorded;
 mod trouble;

@@ -1,4 +1,4 @@
-//! What commits change: one that is about to be made, one that was made, those that are about to be pushed.
+//! What commits change: one that is about to be made, those that are about to be pushed. What was made is in `made.rs`.
 //!
 //! Git's hooks are asked in the middle of git's own work. The index is the one that git names in the hook's environment, which for
 //! `git commit PATH` is not the checkout's; [`super::hardened`] removes the variable, so it is handed in. Names are separated by NUL
@@ -21,7 +21,7 @@ use crate::discover::Place;
 use crate::guard::{KEPT_INDEX, KEPT_TEMPLATE};
 
 /// The longest that git may take inside a hook.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The most commits of one push that are looked at, the newest first.
 const MOST_PUSHED: &str = "--max-count=1000";
@@ -58,14 +58,6 @@ pub struct Staged {
     pub paths: Vec<String>,
     /// Of these, what is deleted. What is renamed is not.
     pub removed: Vec<String>,
-}
-
-/// A commit that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    pub commit: CommitId,
-    pub paths: Vec<String>,
-    pub message: String,
 }
 
 impl<'a> Staging<'a> {
@@ -288,47 +280,6 @@ pub fn named_by(place: &Place, name: &str) -> Option<CommitId> {
     text.trim().parse().ok()
 }
 
-/// Has git describe a commit that was made, such as HEAD; [`Describing::made`] waits for it.
-pub fn describe<'a>(place: &'a Place, commit: &str) -> Result<Describing<'a>, GitError> {
-    // Unlike `diff-tree`, `log` does not read the index, which may be large.
-    let words = [
-        "log",
-        "-1",
-        "--root",
-        "-c",
-        "-z",
-        "--name-only",
-        "--no-renames",
-        "--no-show-signature",
-        "--no-notes",
-    ];
-    let call = Call::at(place)?.limit(LIMIT).words(&words).words(&["--format=%H%x00%B%x00", commit, "--"]);
-    Ok(Describing { place, running: call.start()? })
-}
-
-/// Git, describing a commit.
-#[derive(Debug)]
-pub struct Describing<'a> {
-    place: &'a Place,
-    running: Running<'static>,
-}
-
-impl Describing<'_> {
-    /// What the commit changed that no parent has, and what its message says.
-    pub fn made(self) -> Result<Made, GitError> {
-        let out = self.running.printed()?;
-        let mut fields = out.split(|byte| *byte == 0);
-        let mut text =
-            || fields.next().map(|field| String::from_utf8_lossy(field).into_owned()).unwrap_or_default();
-        let (hash, message) = (text(), text());
-        let commit = hash.parse().map_err(|_| GitError("git described no commit".to_owned()))?;
-        let prefix = prefix(self.place);
-        let paths = fields.map(|path| path.strip_prefix(b"\n").unwrap_or(path));
-        let paths = paths.filter(|path| !path.is_empty()).map(|path| name(&prefix, path));
-        Ok(Made { commit, paths: paths.collect(), message })
-    }
-}
-
 /// The commits that a push would bring to the remote and that no remote is known to have, with what each changed. `lines` is
 /// what git tells its hook.
 pub fn pushed(place: &Place, lines: &str) -> Result<Vec<(CommitId, Vec<String>)>, GitError> {
@@ -382,9 +333,13 @@ pub fn add_trailers(place: &Place, message: &Path, trailers: &[String]) -> Resul
 
 /// The same without git, for messages in which nothing can be a comment: most of them. None: git has to look.
 fn if_plain(text: &str, trailers: &[String]) -> Option<String> {
-    let is_plain = |line: &str| line.starts_with(|c: char| c.is_ascii_alphanumeric()) || line.is_empty();
     let body = text.trim_end();
-    (!body.is_empty() && body.lines().all(is_plain)).then(|| with_trailers(body, trailers))
+    (!body.is_empty() && body.lines().all(is_plain_line)).then(|| with_trailers(body, trailers))
+}
+
+/// Whether a line of a message cannot be a comment.
+pub(super) fn is_plain_line(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_ascii_alphanumeric()) || line.is_empty()
 }
 
 /// A message without comments, with these lines at its end, unless they are there.
@@ -418,14 +373,14 @@ fn is_empty(place: &Place, text: &[u8]) -> Result<bool, GitError> {
 }
 
 /// Where a checkout's files are named from: a submodule's from its superproject's root.
-fn prefix(place: &Place) -> PathBuf {
+pub(super) fn prefix(place: &Place) -> PathBuf {
     let outer = place.is_submodule().then(|| home(place)).flatten();
     let root = place.root.canonicalize().unwrap_or_else(|_| place.root.clone());
     let below = outer.and_then(|(outer, _)| root.strip_prefix(outer).map(Path::to_path_buf).ok());
     below.unwrap_or_default()
 }
 
-fn name(prefix: &Path, path: &[u8]) -> String {
+pub(super) fn name(prefix: &Path, path: &[u8]) -> String {
     prefix.join(OsStr::from_bytes(path)).to_string_lossy().into_owned()
 }
 

@@ -15,6 +15,7 @@
 pub(crate) mod changes;
 mod index;
 mod look;
+mod made;
 mod merge_tree;
 mod seals;
 
@@ -36,9 +37,10 @@ use crate::discover::Place;
 use crate::owner::Foreign;
 
 pub(crate) use changes::with_trailers;
-pub use changes::{Describing, Listing, Made, Staged, Staging, add_trailers, describe, named_by, pushed};
+pub use changes::{Listing, Staged, Staging, add_trailers, named_by, pushed};
 pub use look::{are_committed, uncommitted};
 pub(crate) use look::{dirty, drivers, filters};
+pub use made::{Describing, Judged, Made, describe};
 pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};
 

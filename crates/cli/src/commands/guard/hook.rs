@@ -26,7 +26,8 @@ use onus_host::{Checkout, Host};
 use onus_repo::guard::{Hook, PROBE};
 use onus_repo::landing::{Forward, Lander};
 use onus_repo::{
-    GitError, Place, Staging, add_trailers, checkout_of, describe, named_by, pushed, read_small,
+    Describing, GitError, Judged, Place, Staging, add_trailers, checkout_of, describe, named_by, pushed,
+    read_small,
 };
 use onus_store::Access;
 
@@ -39,9 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The most that git tells a hook about a push.
 const MAX_INPUT: u64 = 1024 * 1024;
-
-/// Marks, in the worktree's git directory, that the commit being made was judged.
-const JUDGED: &str = "onus-commit";
 
 /// What was wrong last, in the common directory: said once.
 const TOLD: &str = "onus-guard-told";
@@ -152,6 +150,9 @@ fn pass(place: Option<&Place>, refusal: &Refusal) {
     note(&format!("onus: this commit was not checked: {}", refusal.message));
 }
 
+/// The leases under which a commit is made, and all that it changes, if that is known.
+type Assessed = (Vec<CommitLease>, Option<Vec<String>>);
+
 struct GitHook<'a> {
     host: &'a Host,
     place: &'a Place,
@@ -179,23 +180,36 @@ impl GitHook<'_> {
         let staging = self.staging().with_kept_index();
         let judged = self.judge(&staging, &[]);
         staging.forget_kept_index();
-        let trailers = self.trailers(&judged?);
-        let Some(message) = message.filter(|_| !trailers.is_empty()) else { return Ok(()) };
-        let message = std::path::absolute(message).unwrap_or_else(|_| message.to_owned());
-        if staging.is_untouched_template(&message) {
-            return Ok(());
-        }
-        Ok(add_trailers(self.place, &message, &trailers)?)
+        let (leases, paths) = judged?;
+        let named = match message {
+            Some(message) => self.name(&staging, message, &self.trailers(&leases)),
+            None => Ok(()),
+        };
+        Judged::leave(self.place, paths.as_deref());
+        Ok(named?)
     }
 
-    /// Judges what is about to be committed, except what was judged before, and returns the leases under which it is done.
-    fn judge(&self, staging: &Staging<'_>, before: &[String]) -> Result<Vec<CommitLease>, Stop> {
+    fn name(&self, staging: &Staging<'_>, message: &Path, trailers: &[String]) -> Result<(), GitError> {
+        let message = std::path::absolute(message).unwrap_or_else(|_| message.to_owned());
+        match trailers.is_empty() || staging.is_untouched_template(&message) {
+            true => Ok(()),
+            false => add_trailers(self.place, &message, trailers),
+        }
+    }
+
+    /// Judges what is about to be committed, except what was judged before. Returns the leases under which it is done, and all that it
+    /// changes, if that is known.
+    fn judge(&self, staging: &Staging<'_>, before: &[String]) -> Result<Assessed, Stop> {
         // Whoever commits waits for the longer of both, git and the store.
-        let listing = staging.list()?;
-        let mut engine = self.engine()?;
+        let (listing, engine) = std::thread::scope(|scope| {
+            let listing = scope.spawn(|| staging.list());
+            let engine = self.engine();
+            (listing.join(), engine)
+        });
+        let listing = listing.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let mut engine = engine?;
         let Some(identity) = self.host.committer(&mut engine)? else {
-            self.mark_judged();
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         };
         let staged = listing.staged()?;
         let is_judged = |path: &String| !before.contains(path) && Glob::literal(path).is_ok();
@@ -217,10 +231,11 @@ impl GitHook<'_> {
                 leases = self.leases(&mut engine, &identity, &names)?;
             }
         }
-        self.mark_judged();
+        // Of a merge, or of what is moved, this is not all.
+        let is_all = staging.merged.is_empty() && before.is_empty();
         // The process ends with this answer: see `Context::run_with` for what that gains.
         std::mem::forget(engine);
-        Ok(leases)
+        Ok((leases, is_all.then_some(names)))
     }
 
     /// A commit is about to be picked from elsewhere, by `cherry-pick` or in a rebase. What its maker moves to another base was judged
@@ -244,7 +259,9 @@ impl GitHook<'_> {
             true => describe(self.place, moved.as_str())?.made()?.paths,
             false => Vec::new(),
         };
-        self.judge(&self.staging(), &before).map(drop)
+        self.judge(&self.staging(), &before)?;
+        Judged::leave(self.place, None);
+        Ok(())
     }
 
     fn leases(
@@ -336,14 +353,6 @@ impl GitHook<'_> {
         Ok(())
     }
 
-    /// Remembers for post-commit that the commit was judged.
-    fn mark_judged(&self) {
-        if let Some(git_dir) = &self.place.git_dir {
-            // Without the mark, post-commit only warns once too often.
-            let _ = std::fs::write(git_dir.join(JUDGED), "");
-        }
-    }
-
     /// The lines that a commit's message gets.
     fn trailers(&self, leases: &[CommitLease]) -> Vec<String> {
         let has_token = self.host.config.has_token_trailer();
@@ -356,16 +365,19 @@ impl GitHook<'_> {
 
     /// A commit was made.
     fn record(&self) -> Result<(), Stop> {
-        let judged = self.place.git_dir.as_ref().map(|dir| dir.join(JUDGED));
-        let was_judged = judged.is_some_and(|file| std::fs::remove_file(file).is_ok());
-        let describing = describe(self.place, "HEAD")?;
+        let judged = Judged::take(self.place);
+        let was_judged = judged.is_some();
+        let made = match judged.and_then(|judged| judged.made(self.place)) {
+            Some(made) => Ok(made),
+            None => Err(describe(self.place, "HEAD")?),
+        };
         let mut engine = self.engine()?;
         // In the middle of a rebase there is no branch yet that anything could be said of.
         if self.place.branch.is_some() {
             self.host.tell_of_conflicts(&mut engine);
         }
         let Some(identity) = self.host.committer(&mut engine)? else { return Ok(()) };
-        let made = describing.made()?;
+        let made = made.or_else(Describing::made)?;
         let paths: Vec<String> = made.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
         if !was_judged {
             let conversation = conversation(&identity, &self.checkout);
