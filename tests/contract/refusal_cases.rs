@@ -663,6 +663,8 @@ fn store_cases() -> Vec<Case> {
     ));
     let left = Uncommitted { files: vec!["src/login.rs".to_owned()], count: 1, ..Uncommitted::default() };
     cases.push(unmade("uncommitted", "a change in no commit", onus_core::decide::uncommitted("ON-1", &left)));
+    let left = Uncommitted { adrift: 2, ..Uncommitted::default() };
+    cases.push(unmade("uncommitted", "commits on no branch", onus_core::decide::uncommitted("ON-1", &left)));
     let others = onus_repo::Foreign { path: "/srv/shared/.git".into(), uid: 1001, in_git: true };
     cases.push(unmade("foreign", "another user's repository", others));
     let by = onus_store::Blocker { pid: 4711, role: Some("eve".into()), program: Some("psql".into()) };

@@ -32,6 +32,46 @@ fn in_a_tasks_own_worktree_what_is_in_no_commit_is_not_done() {
     }
 }
 
+/// What `git status` does not show, or shows as one line.
+#[test]
+fn what_git_overlooks_in_a_tasks_own_worktree_is_not_done_either() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("own"));
+    let there = worktree(&sandbox, &format!("onus/{id}-own"));
+    at(&sandbox, &ada, &there, &["claim", &id]).ok();
+    let git = |args: &[&str]| by(&sandbox, &ada, &there, args).ok().stdout.trim().to_owned();
+    let refused = |what: &str| {
+        let refused = at(&sandbox, &ada, &there, &["done", &id, "-m", "all of it"]).refused(6);
+        assert_eq!(refused["code"], "uncommitted", "{what}: {refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(what), "{message}");
+    };
+    git(&["init", "-q", "nested"]);
+    write(&there, "nested/work.txt", "nobody has it\n");
+    refused("nested/");
+    std::fs::remove_dir_all(there.join("nested")).unwrap();
+    for flag in ["assume-unchanged", "skip-worktree"] {
+        git(&["update-index", &format!("--{flag}"), "a.txt"]);
+        write(&there, "a.txt", "overlooked\n");
+        assert_eq!(git(&["status", "--porcelain"]), "", "git says nothing");
+        refused("a.txt");
+        git(&["update-index", &format!("--no-{flag}"), "a.txt"]);
+        git(&["checkout", "-q", "a.txt"]);
+    }
+    git(&["submodule", "--quiet", "add", sandbox.path().to_str().unwrap(), "part"]);
+    git(&["commit", "-q", "-m", "a submodule"]);
+    write(&there, "part/a.txt", "in the submodule\n");
+    refused("part");
+    by(&sandbox, &ada, &there.join("part"), &["checkout", "-q", "a.txt"]).ok();
+    git(&["switch", "-q", "--detach"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "on no branch"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "on no branch either"]);
+    refused("2 commits in its worktree on a detached HEAD, and on no branch");
+    git(&["branch", "kept"]);
+    at(&sandbox, &ada, &there, &["done", &id, "-m", "all of it"]).ok();
+    sandbox.is_whole();
+}
+
 /// Whoever finishes it, and whether or not the lease knows the worktree.
 #[test]
 fn what_a_tasks_own_worktree_has_in_no_commit_is_not_done_by_another_either() {

@@ -75,6 +75,14 @@ pub struct Uncommitted {
     pub files: Vec<String>,
     /// How many files have changes in all.
     pub count: usize,
+    /// How many commits HEAD has that are on no branch.
+    pub adrift: u64,
+}
+
+impl Uncommitted {
+    pub fn is_nothing(&self) -> bool {
+        self.count == 0 && self.adrift == 0
+    }
 }
 
 /// Whether a branch is named like a task's own branch: `onus/<id>` or `onus/<id>-<slug>`.

@@ -11,7 +11,7 @@ use onus_core::refusal::{CallerKind, Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, AnyEngine, Identity, TaskToFinish};
-use onus_repo::{Place, are_committed, discover, uncommitted};
+use onus_repo::{Place, adrift, are_committed, discover, uncommitted};
 
 use crate::worktree::marked;
 use crate::{Host, env};
@@ -130,6 +130,7 @@ fn left_in(place: &Place, finishing: &TaskToFinish) -> Option<Uncommitted> {
     };
     if is_own(place, finishing) {
         (left.files, left.count) = uncommitted(place, MOST_NAMED).ok()?;
+        left.adrift = adrift(place).ok()?;
         return Some(left);
     }
     let asked = &finishing.files[..finishing.files.len().min(MOST_ASKED)];

@@ -32,8 +32,8 @@ pub use consent::Consents;
 pub use discover::{Place, checkout_of, checkouts, discover, place_for_new_store};
 pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
 pub use git::{
-    Describing, GitError, Judged, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers, anchor,
-    anchored, are_committed, describe, named_by, pushed, shared_folder_mode, show, uncommitted,
+    Describing, GitError, Judged, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers, adrift,
+    anchor, anchored, are_committed, describe, named_by, pushed, shared_folder_mode, show, uncommitted,
 };
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;

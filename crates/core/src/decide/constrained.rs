@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::commit::{Extent, Uncommitted};
 use crate::constraint::{Constraint, Constraints};
 use crate::lease::Lease;
-use crate::quote::{name, some_names};
+use crate::quote::{counted, name, some_names};
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::scope::{ReservationKind, Scope};
 use crate::task::Task;
@@ -96,7 +96,7 @@ fn touched(view: &View<'_>, new: &Scope) -> u64 {
 /// Refuses to finish a task whose own worktree has uncommitted changes. In a shared checkout, where agents leave their changes
 /// to the person, and for people it only returns a notice. Ad-hoc tasks are exempt.
 pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Option<String>, Refusal> {
-    if left.count == 0 || view.task.facts.ad_hoc {
+    if left.is_nothing() || view.task.facts.ad_hoc {
         return Ok(None);
     }
     // With a detached HEAD, or another branch in the worktree of a task that has one, the lease says whose worktree it is.
@@ -105,12 +105,21 @@ pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Optio
         is_its || left.branch.as_deref().is_some_and(|branch| view.task.owns_branch(view.id, branch));
     match left.is_linked && is_own && !view.caller.actor.is_person() {
         true => Err(uncommitted(view.id, left)),
+        false if left.count == 0 => Ok(Some(format!("{} on no branch", counted(left.adrift, "commit")))),
         false => Ok(Some(format!("not committed yet: {}", named(left)))),
     }
 }
 
-/// Exit 6: changes in a task's own worktree are in no commit.
+/// Exit 6: changes in a task's own worktree are in no commit, or its commits on no branch.
 pub fn uncommitted(id: &str, left: &Uncommitted) -> Refusal {
+    if left.count == 0 {
+        let commits = counted(left.adrift, "commit");
+        let message = format!("{id} has {commits} in its worktree on a detached HEAD, and on no branch");
+        return Refusal::new(Code::Uncommitted, message)
+            .task(id)
+            .next(Step::plain("git branch NAME HEAD   # then switch to the task's branch, and merge NAME"))
+            .next(Step::note(id, Reader::Person));
+    }
     let message = format!("{id} has uncommitted changes in its worktree: {}", named(left));
     Refusal::new(Code::Uncommitted, message)
         .task(id)

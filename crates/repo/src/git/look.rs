@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -65,35 +65,112 @@ fn entries(listed: &[u8]) -> BTreeMap<String, Vec<String>> {
     entries
 }
 
-/// What differs from the commit in a worktree: paths relative to its root, and whether each exists. Ignored files and files in
-/// submodules are left out.
+/// What differs from the commit in a worktree: paths relative to its root, and whether each exists. Ignored files are left out, and so
+/// are submodules and other repositories in it, with what they contain.
 pub(crate) fn dirty(
     repository: &Repository,
     (root, git_dir): (&Path, &Path),
     limit: Duration,
 ) -> Result<Vec<(PathBuf, bool)>, GitError> {
+    let entries = status(repository, (root, git_dir), "--ignore-submodules=all", limit)?;
+    let files = entries.into_iter().filter(|path| !is_folder(path));
+    Ok(files.map(|path| (path.clone(), root.join(path).symlink_metadata().is_ok())).collect())
+}
+
+/// Git names a repository in a worktree as a folder.
+fn is_folder(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
+}
+
+fn status(
+    repository: &Repository,
+    (root, git_dir): (&Path, &Path),
+    submodules: &str,
+    limit: Duration,
+) -> Result<Vec<PathBuf>, GitError> {
     let deadline = Instant::now() + limit;
     let filters = filters(repository, limit)?;
     let out = Call::in_worktree(root, git_dir)
         .without(&filters)
         .words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"])
-        .words(&["--ignore-submodules=all", "--no-ahead-behind"])
+        .words(&[submodules, "--no-ahead-behind"])
         .limit(deadline.saturating_duration_since(Instant::now()))
         .run()?;
-    let entries = out.split(|byte| *byte == 0).filter_map(|entry| {
-        let path = Path::new(OsStr::from_bytes(entry.get(3..)?));
-        // A nested repository is left out.
-        (!entry.ends_with(b"/")).then(|| (path.to_owned(), root.join(path).symlink_metadata().is_ok()))
-    });
-    Ok(entries.collect())
+    let entries = out.split(|byte| *byte == 0).filter_map(|entry| entry.get(3..));
+    Ok(entries.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
 }
 
-/// The uncommitted files of a checkout, including untracked ones: up to `most` names, and how many there are.
+/// All that a checkout has and no commit of it does: changed and untracked files, those that git was told to overlook, submodules with
+/// changes and other repositories. Up to `most` names, and how many there are.
 pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), GitError> {
     let repository = Repository::of_checkout(place)?;
-    let all = dirty(&repository, (&place.root, git_dir_of(place)?), STATUS_LIMIT)?;
-    let names = all.iter().take(most).map(|(path, _)| path.to_string_lossy().into_owned());
+    let (root, git_dir) = (place.root.as_path(), git_dir_of(place)?);
+    let mut all = status(&repository, (root, git_dir), "--ignore-submodules=none", STATUS_LIMIT)?;
+    all.extend(overlooked((root, git_dir), &all, STATUS_LIMIT)?.changed);
+    let names = all.iter().take(most).map(|path| path.to_string_lossy().into_owned());
     Ok((names.collect(), all.len()))
+}
+
+/// How many commits a checkout has on no branch, because its HEAD is detached.
+pub fn adrift(place: &Place) -> Result<u64, GitError> {
+    if place.branch.is_some() {
+        return Ok(0);
+    }
+    let words = ["rev-list", "--count", "HEAD", "--not", "--branches", "--remotes"];
+    let count =
+        Call::at(place)?.words(&words).words(&["--glob=refs/onus/landed"]).limit(STATUS_LIMIT).line()?;
+    count.parse().map_err(|_| GitError("git counted no commits".to_owned()))
+}
+
+/// What a worktree has that `status` does not show.
+#[derive(Debug, Default)]
+pub(crate) struct Overlooked {
+    pub(crate) changed: Vec<PathBuf>,
+    pub(crate) has_submodules: bool,
+}
+
+/// Finds files that `status` skips because of a flag in the index (`assume-unchanged`, `skip-worktree`), if they exist and differ from
+/// the index, except for those that are known. An absent one belongs to a sparse checkout. Also finds out whether there are submodules.
+pub(crate) fn overlooked(
+    (root, git_dir): (&Path, &Path),
+    known: &[PathBuf],
+    limit: Duration,
+) -> Result<Overlooked, GitError> {
+    let call = || Call::in_worktree(root, git_dir).limit(limit);
+    let listed = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
+    let mut found = Overlooked::default();
+    for entry in listed.split(|byte| *byte == 0) {
+        // `TAG MODE OBJECT STAGE<tab>NAME`
+        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+        let (facts, name) = (String::from_utf8_lossy(&entry[..tab]), &entry[tab + 1..]);
+        let mut facts = facts.split(' ');
+        let (Some(tag), Some(mode), Some(object)) = (facts.next(), facts.next(), facts.next()) else {
+            continue;
+        };
+        let is_submodule = mode == "160000";
+        found.has_submodules |= is_submodule;
+        let is_flagged = tag.starts_with(|tag: char| tag == 'S' || tag.is_ascii_lowercase());
+        if !is_flagged || is_submodule {
+            continue;
+        }
+        let name = PathBuf::from(OsStr::from_bytes(name));
+        let path = root.join(&name);
+        let Some(there) = path.symlink_metadata().ok().filter(|_| !known.contains(&name)) else { continue };
+        let hash = || call().words(&["hash-object", "--no-filters"]);
+        let bytes = match there.is_symlink() {
+            true => match fs::read_link(&path) {
+                Ok(to) => hash().words(&["--stdin"]).input(to.as_os_str().as_bytes()).line(),
+                Err(error) => Err(GitError(error.to_string())),
+            },
+            false => hash().words(&["--"]).word(&path).line(),
+        };
+        // A file that cannot be read counts as changed.
+        let is_same_kind = there.is_symlink() == (mode == "120000");
+        if !is_same_kind || !bytes.is_ok_and(|bytes| bytes == object) {
+            found.changed.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// The longest that a caller who reports work as done waits for git.

@@ -38,8 +38,8 @@ use crate::owner::Foreign;
 
 pub(crate) use changes::with_trailers;
 pub use changes::{Listing, Staged, Staging, add_trailers, named_by, pushed};
-pub use look::{are_committed, uncommitted};
-pub(crate) use look::{dirty, drivers, filters};
+pub use look::{adrift, are_committed, uncommitted};
+pub(crate) use look::{dirty, drivers, filters, overlooked};
 pub use made::{Describing, Judged, Made, describe};
 pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::journal::{Action, Journal};
 use super::{Linked, Target, Worktrees, failed};
-use crate::git::{Call, GitError};
+use crate::git::{Call, GitError, overlooked};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -173,8 +173,12 @@ impl Worktrees {
             ..State::default()
         };
         if !linked.is_missing {
-            let looked = self.changes(linked, &mut state);
-            let looked = looked.and_then(|()| self.flagged(linked, &mut state));
+            let looked = self.changes(linked, &mut state).and_then(|()| {
+                let overlooked = overlooked((&linked.path, &linked.git_dir), &state.changed, LIMIT)?;
+                state.changed.extend(overlooked.changed);
+                state.has_submodules |= overlooked.has_submodules;
+                Ok(())
+            });
             looked.map_err(|error| failed(&format!("cannot look at {}", linked.path.display()), &error))?;
         }
         if let Some(head) = &linked.head {
@@ -238,45 +242,6 @@ impl Worktrees {
                 }
                 b"?? " => state.untracked.push(path),
                 _ => state.changed.push(path),
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds files that `status` skips because of a flag in the index (`assume-unchanged`, `skip-worktree`), if they exist and differ from
-    /// the index. An absent one belongs to a sparse checkout. Also finds out whether there are submodules.
-    fn flagged(&self, linked: &Linked, state: &mut State) -> Result<(), GitError> {
-        let call = || Call::in_worktree(&linked.path, &linked.git_dir).limit(LIMIT);
-        let listed = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
-        for entry in listed.split(|byte| *byte == 0) {
-            // `TAG MODE OBJECT STAGE<tab>NAME`
-            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
-            let (facts, name) = (String::from_utf8_lossy(&entry[..tab]), &entry[tab + 1..]);
-            let mut facts = facts.split(' ');
-            let (Some(tag), Some(mode), Some(object)) = (facts.next(), facts.next(), facts.next()) else {
-                continue;
-            };
-            let is_submodule = mode == "160000";
-            state.has_submodules |= is_submodule;
-            let is_flagged = tag.starts_with(|tag: char| tag == 'S' || tag.is_ascii_lowercase());
-            let name = PathBuf::from(OsStr::from_bytes(name));
-            let path = linked.path.join(&name);
-            let Ok(there) = path.symlink_metadata() else { continue };
-            if !is_flagged || is_submodule || state.changed.contains(&name) {
-                continue;
-            }
-            let hash = || call().words(&["hash-object", "--no-filters"]);
-            let bytes = match there.is_symlink() {
-                true => match fs::read_link(&path) {
-                    Ok(to) => hash().words(&["--stdin"]).input(to.as_os_str().as_bytes()).line(),
-                    Err(error) => Err(GitError(error.to_string())),
-                },
-                false => hash().words(&["--"]).word(&path).line(),
-            };
-            // A file that cannot be read counts as changed.
-            let is_same_kind = there.is_symlink() == (mode == "120000");
-            if !is_same_kind || !bytes.is_ok_and(|bytes| bytes == object) {
-                state.changed.push(name);
             }
         }
         Ok(())
