@@ -212,6 +212,7 @@ impl Read for Failing<'_> {
         fn held_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<(Uid, Token)>;
         fn open_leases(&mut self, limit: u64) -> Vec<(Task, Lease)>;
         fn branched(&mut self, limit: u64) -> Vec<Task>;
+        fn task_of_branch(&mut self, branch: &str) -> Option<Task>;
         fn leases_ended_by(&mut self, actor: &ActorName, instance: &InstanceId, since_ms: i64) -> Vec<Lease>;
         fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Vec<Lease>;
         fn rescues(&mut self, state: Option<RescueState>, limit: u64) -> Vec<Lease>;

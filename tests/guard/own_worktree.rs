@@ -8,7 +8,7 @@ use crate::support::{As, Ran, Sandbox, agent, human};
 /// A guarded repository whose tasks' worktrees are in a folder of their own.
 struct Ground {
     sandbox: Sandbox,
-    _trees: tempfile::TempDir,
+    trees: tempfile::TempDir,
 }
 
 impl Ground {
@@ -16,13 +16,24 @@ impl Ground {
         let (sandbox, trees) = (guarded(), tempfile::tempdir().unwrap());
         let root = trees.path().to_str().unwrap();
         sandbox.run(&human("founder"), &["config", "set", "--user", "worktree.root", root]).ok();
-        Ground { sandbox, _trees: trees }
+        Ground { sandbox, trees }
     }
 
     #[track_caller]
     fn claim(&self, who: &As, id: &str) -> PathBuf {
         self.sandbox.run(who, &["claim", id, "--worktree"]).ok();
         PathBuf::from(self.sandbox.show(id)["lease"]["worktree"].as_str().unwrap())
+    }
+
+    /// A worktree that was made by hand, on a branch that is not named after the task.
+    #[track_caller]
+    fn adopt(&self, who: &As, id: &str) -> PathBuf {
+        let path = self.trees.path().join(format!("by-hand-{id}"));
+        let (folder, branch) = (path.to_str().unwrap(), format!("feature/{id}"));
+        by(&self.sandbox, who, self.sandbox.path(), &["worktree", "add", "-q", "-b", &branch, folder]).ok();
+        self.sandbox.run(who, &["claim", id]).ok();
+        self.sandbox.run(who, &["worktree", "adopt", "--task", id, folder]).ok();
+        path
     }
 
     fn commit(&self, who: &As, path: &Path, text: &str) -> Ran {
@@ -57,19 +68,22 @@ fn a_commit_in_a_tasks_own_worktree_is_that_tasks() {
 fn a_commit_where_a_rejected_task_is_at_home_takes_it_up_again() {
     let ground = Ground::new();
     let (sandbox, ada) = (&ground.sandbox, agent("ada"));
-    let id = sandbox.add("to be reviewed");
-    let path = ground.claim(&ada, &id);
-    ground.commit(&ada, &path, "one\n").ok();
-    sandbox.run(&ada, &["submit", &id, "-m", "please look"]).ok();
-    sandbox.run(&human("founder"), &["reject", &id, "-m", "two, please"]).ok();
-    let ran = ground.commit(&ada, &path, "two\n");
-    assert!(ran.ok().stderr.contains(&format!("you hold {id} now")), "{ran:?}");
-    let shown = sandbox.show(&id);
-    assert_eq!((&shown["state"], &shown["lease"]["actor"]), (&"in_progress".into(), &"agent:ada".into()));
-    assert_eq!(shown["commits"].as_array().unwrap().len(), 2);
-    let message = by(sandbox, &ada, &path, &["log", "-1", "--format=%B"]);
-    assert!(message.stdout.contains(&format!("Onus-Task: {id}")), "{message:?}");
-    assert_eq!(ground.tasks(), 1);
+    for (count, home) in [Ground::claim, Ground::adopt].into_iter().enumerate() {
+        let id = sandbox.add("to be reviewed");
+        let path = home(&ground, &ada, &id);
+        ground.commit(&ada, &path, "one\n").ok();
+        sandbox.run(&ada, &["submit", &id, "-m", "please look"]).ok();
+        sandbox.run(&human("founder"), &["reject", &id, "-m", "two, please"]).ok();
+        let ran = ground.commit(&ada, &path, "two\n");
+        assert!(ran.ok().stderr.contains(&format!("you hold {id} now")), "{ran:?}");
+        let shown = sandbox.show(&id);
+        assert_eq!((&shown["state"], &shown["lease"]["actor"]), (&"in_progress".into(), &"agent:ada".into()));
+        assert_eq!(shown["commits"].as_array().unwrap().len(), 2);
+        let message = by(sandbox, &ada, &path, &["log", "-1", "--format=%B"]);
+        assert!(message.stdout.contains(&format!("Onus-Task: {id}")), "{message:?}");
+        assert_eq!(ground.tasks(), count + 1);
+        sandbox.run(&ada, &["release", &id]).ok();
+    }
     sandbox.is_whole();
 }
 
@@ -99,18 +113,20 @@ fn the_worktree_of_a_task_binds_whoever_works_in_it() {
 fn nobody_else_commits_in_the_worktree_of_a_task_that_is_held() {
     let ground = Ground::new();
     let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
-    let (id, other) = (sandbox.add("ada's"), sandbox.add("bob's"));
-    let path = ground.claim(&ada, &id);
+    let (id, other, by_hand) = (sandbox.add("ada's"), sandbox.add("bob's"), sandbox.add("by hand"));
+    let (path, adopted) = (ground.claim(&ada, &id), ground.adopt(&ada, &by_hand));
     for holds_another in [false, true] {
         if holds_another {
             ground.claim(&bob, &other);
         }
+        let ran = ground.commit(&bob, &adopted, "bob\n");
+        assert!(ran.code != 0 && ran.stderr.contains(&format!("the worktree of {by_hand}")), "{ran:?}");
         let ran = ground.commit(&bob, &path, "bob\n");
         let why = format!("this is the worktree of {id}, which has been held by agent:ada");
         assert!(ran.code != 0 && ran.stderr.contains(&why), "{ran:?}");
         let checked = sandbox.json(&bob, &["guard", "check", path.join("f").to_str().unwrap()]);
         assert_eq!(checked.refused(4)["code"], "held");
-        assert_eq!(ground.tasks(), 2);
+        assert_eq!(ground.tasks(), 3);
     }
     // A person is warned.
     let ran = ground.commit(&human("founder"), &path, "a person\n");

@@ -92,14 +92,6 @@ pub fn is_branch_of(branch: &str, id: &str) -> bool {
     is_it && matches!(name.as_bytes().get(id.len()), None | Some(b'-'))
 }
 
-/// The task that a branch is named after: `ON-12` of `onus/ON-12-login`.
-pub fn task_of_branch(branch: &str) -> Option<TaskRef> {
-    let name = branch.strip_prefix("onus/")?;
-    let end = name.match_indices('-').nth(1).map_or(name.len(), |(end, _)| end);
-    let id = &name[..end];
-    if is_id(id) { id.parse().ok() } else { None }
-}
-
 /// The words after which a commit's message names the tasks that it finishes.
 const FINISHING: [&str; 9] =
     ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
@@ -141,24 +133,6 @@ fn is_id(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_branch_is_named_after_its_task() {
-        for (branch, task) in [
-            ("onus/ON-12-login", Some("ON-12")),
-            ("onus/on-3", Some("ON-3")),
-            ("onus/ON-3-", Some("ON-3")),
-            ("onus/ON-x-login", None),
-            ("onus/login", None),
-            ("onus/", None),
-            ("ON-12-login", None),
-            ("feature/onus/ON-1", None),
-        ] {
-            let named = task_of_branch(branch).map(|task| task.to_string().to_uppercase());
-            assert_eq!(named.as_deref(), task, "{branch}");
-            assert!(task.is_none_or(|id| is_branch_of(branch, id)), "{branch}");
-        }
-    }
 
     #[test]
     fn a_message_names_what_it_resolves_and_nothing_else() {

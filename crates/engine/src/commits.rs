@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::commit::{CommitId, task_of_branch};
+use onus_core::commit::CommitId;
 use onus_core::constraint::{Constraint, Constraints};
 use onus_core::decide::anothers_worktree;
 use onus_core::ids::{TaskRef, Token, Uid};
@@ -83,14 +83,7 @@ impl Snapshot<'_> {
 
     /// The task whose own branch this is.
     pub(crate) fn task_of_branch(&mut self, branch: Option<&str>) -> Result<Option<Task>> {
-        let Some((branch, named)) = branch.and_then(|branch| Some((branch, task_of_branch(branch)?))) else {
-            return Ok(None);
-        };
-        let task = match self.read.resolve(&named)?.as_slice() {
-            [uid] => self.task(*uid)?,
-            _ => None,
-        };
-        Ok(task.filter(|task| task.branch.as_ref().is_some_and(|own| own.branch == branch)))
+        Ok(branch.map(|branch| self.read.task_of_branch(branch)).transpose()?.flatten())
     }
 
     /// Why this is another's worktree: it is a task's own, and another is working on that task in it. A
@@ -265,6 +258,15 @@ impl<S: Store> Engine<S> {
         self.query(|snapshot| {
             let actor = snapshot.actor_behind(&named)?;
             Ok(snapshot.read.actor(&actor)?.map(|known| known.name))
+        })
+    }
+
+    /// The task whose own branch this is, if it has not landed and was not dropped.
+    pub fn unlanded_task_of(&mut self, branch: &str) -> std::result::Result<Option<String>, Refusal> {
+        self.query(|snapshot| {
+            let task = snapshot.task_of_branch(Some(branch))?;
+            let task = task.filter(|task| task.landing.landed.is_none());
+            Ok(task.map(|task| snapshot.id(task.number)))
         })
     }
 

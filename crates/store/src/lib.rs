@@ -504,6 +504,8 @@ pub trait Read {
     /// Tasks that have a branch of their own and were not dropped: unfinished ones first, newest first within
     /// each group.
     fn branched(&mut self, limit: u64) -> Result<Vec<Task>>;
+    /// The task whose own branch this is and that was not dropped: an unfinished one first, then the newest.
+    fn task_of_branch(&mut self, branch: &str) -> Result<Option<Task>>;
     /// The first leases that a holder lost to another without having been told yet ([`Write::put_loss`]).
     fn leases_lost_by(&mut self, actor: &ActorName, instance: &InstanceId) -> Result<Vec<Lease>>;
     /// Leases whose uncommitted files were to be rescued when they were lost, in this state or in any.

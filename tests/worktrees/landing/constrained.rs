@@ -1,8 +1,10 @@
 //! Constraints at landing. No hook of git is installed here, so nothing judged the commits: what lands is measured by what it would
 //! change in the target.
 
+use std::path::PathBuf;
+
 use crate::kit::Yard;
-use crate::support::{agent, human};
+use crate::support::{As, agent, human};
 
 use super::kit::LANDS;
 
@@ -88,29 +90,44 @@ fn work_against_its_constraints_does_not_land() {
     }
 }
 
+/// A worktree that was made by hand, on a branch that is not named after the task.
+fn by_hand(yard: &Yard, who: &As, id: &str) -> PathBuf {
+    let path = yard.folder().join(format!("by-hand-{id}"));
+    yard.git(&["worktree", "add", "-q", "-b", &format!("feature/{id}"), path.to_str().unwrap()]);
+    yard.run(who, &["claim", id]).ok();
+    yard.run(who, &["worktree", "adopt", "--task", id, path.to_str().unwrap()]).ok();
+    path
+}
+
 /// Neither inside another task's branch nor as another task's worktree.
 #[test]
 fn work_against_its_constraints_does_not_land_as_anothers() {
     let yard = yard();
     let (ada, bob) = (agent("ada"), agent("bob"));
-    let id = constrained(&yard, "max_files=1");
-    let path = yard.claim(&ada, &id);
-    yard.commit_in(&path, "one.txt", "1\n");
-    yard.commit_in(&path, "two.txt", "2\n");
-    let branch = yard.git_in(&path, &["branch", "--show-current"]);
-    yard.finish(&ada, &id);
-    let other = yard.add("carries it");
-    let there = yard.claim(&bob, &other);
-    yard.git_in(&there, &["merge", "-q", "--ff-only", branch.trim()]);
-    yard.commit_in(&there, "three.txt", "3\n");
-    yard.finish(&bob, &other);
-    let ran = yard.json(&bob, &["land", "--queue"]);
-    assert!(ran.code == 6 && ran.stdout.contains(&format!("contains the work of {id}")), "{ran:?}");
-    assert_eq!((yard.in_main("one.txt"), yard.in_main("three.txt")), (None, None));
-    // What it waited for has landed: so it can land.
-    yard.run(&human("ada"), &["land", &id, "--force", "--reason", "looked at it"]).ok();
-    yard.land(&other);
-    assert_eq!(yard.in_main("three.txt").as_deref(), Some("3\n"));
+    for is_by_hand in [false, true] {
+        let id = constrained(&yard, "max_files=1");
+        let path = match is_by_hand {
+            false => yard.claim(&ada, &id),
+            true => by_hand(&yard, &ada, &id),
+        };
+        let [one, two, three] = ["one", "two", "three"].map(|name| format!("{name}-{id}.txt"));
+        yard.commit_in(&path, &one, "1\n");
+        yard.commit_in(&path, &two, "2\n");
+        let branch = yard.git_in(&path, &["branch", "--show-current"]);
+        yard.finish(&ada, &id);
+        let other = yard.add("carries it");
+        let there = yard.claim(&bob, &other);
+        yard.git_in(&there, &["merge", "-q", "--ff-only", branch.trim()]);
+        yard.commit_in(&there, &three, "3\n");
+        yard.finish(&bob, &other);
+        let ran = yard.json(&bob, &["land", "--queue"]);
+        assert!(ran.code == 6 && ran.stdout.contains(&format!("contains the work of {id}")), "{ran:?}");
+        assert_eq!((yard.in_main(&one), yard.in_main(&three)), (None, None));
+        // What it waited for has landed: so it can land.
+        yard.run(&human("ada"), &["land", &id, "--force", "--reason", "looked at it"]).ok();
+        yard.land(&other);
+        assert_eq!(yard.in_main(&three).as_deref(), Some("3\n"));
+    }
     // Another's branch is not made one's own.
     let (id, other) = (constrained(&yard, "max_files=1"), yard.add("takes it"));
     let path = yard.claim(&ada, &id);

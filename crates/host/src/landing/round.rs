@@ -1,7 +1,7 @@
 //! One round: some tasks, one result, one step of the target.
 
 use onus_core::command::{Act, Command};
-use onus_core::commit::{CommitId, Extent, Uncommitted, task_of_branch};
+use onus_core::commit::{CommitId, Extent, Uncommitted};
 use onus_core::decide;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
@@ -443,18 +443,14 @@ impl Landings<'_> {
     /// A task that has not landed and whose own branch the candidate's contains: it would land without its gates and constraints.
     fn carried(&mut self, candidate: &Candidate, base: &CommitId) -> Result<Option<String>, Refusal> {
         for branch in self.lander.carried(&candidate.head, base).map_err(refused)? {
-            let Some(named) = task_of_branch(&branch).filter(|_| branch != candidate.branch) else {
+            if branch == candidate.branch {
                 continue;
-            };
-            let Ok(other) = self.engine.show(None, Some(&named)) else { continue };
-            let other = other.value;
-            let is_its = other.branch.as_deref() == Some(branch.as_str());
-            let is_over = other.state == State::Dropped || other.landed.is_some();
-            let head = self.lander.commit_of(&format!("refs/heads/{branch}"));
-            let Some(head) = head.filter(|_| is_its && !is_over) else { continue };
+            }
+            let Some(other) = self.engine.unlanded_task_of(&branch)? else { continue };
+            let Some(head) = self.lander.commit_of(&format!("refs/heads/{branch}")) else { continue };
             // A branch without commits of its own, or one that is there by content, brings nothing.
             if !self.lander.is_landed(&head, base).map_err(refused)? {
-                return Ok(Some(other.id));
+                return Ok(Some(other));
             }
         }
         Ok(None)

@@ -39,11 +39,10 @@ impl Lander {
         })
     }
 
-    /// The branches of tasks whose heads a commit contains and a base does not: their work would land with it.
+    /// The branches whose heads a commit contains and a base does not: their work would land with it.
     pub fn carried(&self, head: &CommitId, base: &CommitId) -> Result<Vec<String>, Error> {
         let words = ["for-each-ref", "--format=%(refname:lstrip=2)"];
-        let range =
-            [format!("--merged={head}"), format!("--no-merged={base}"), "refs/heads/onus/".to_owned()];
+        let range = [format!("--merged={head}"), format!("--no-merged={base}"), "refs/heads/".to_owned()];
         let listed = range.iter().fold(self.git().words(&words), |call, word| call.word(word)).line()?;
         Ok(listed.lines().map(str::to_owned).collect())
     }

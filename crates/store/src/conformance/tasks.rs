@@ -307,6 +307,18 @@ fn branched<S: Store>(store: &mut S) {
     let expected = [5, 3, 1, 6].map(|number| (number, format!("b{number}")));
     assert_eq!(found(10), expected);
     assert_eq!(found(2), expected[..2]);
+    let of = |branch: &str| look(store, |read| read.task_of_branch(branch)).map(|task| task.number.0);
+    assert_eq!(["b1", "b2", "b4", "b6", "b"].map(of), [Some(1), None, None, Some(6), None]);
+    // Another one gets the branch of one that is done, and two the same.
+    commit(store, |write| {
+        for i in [2, 5, 3] {
+            let own = TaskBranch { branch: "b6".into(), base: "0".repeat(40), target: "main".into() };
+            append(write, uid(i, i), Draft::new(Body::TaskBranched(own)))?;
+        }
+        Ok(())
+    });
+    assert_eq!(look(store, |read| read.task_of_branch("b6")).map(|task| task.number.0), Some(5));
+    assert_eq!(look(store, |read| read.task_of_branch("b5")), None);
 }
 
 fn counts<S: Store>(store: &mut S) {

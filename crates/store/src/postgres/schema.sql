@@ -113,6 +113,7 @@ CREATE TABLE task (
     effort_ms bigint NOT NULL,
     fenced_token bigint NOT NULL,
     branch text COLLATE "C",
+    branch_name text COLLATE "C",
     landing text COLLATE "C",
     landed text COLLATE "C",
     met boolean NOT NULL,
@@ -138,6 +139,7 @@ CREATE INDEX task_ad_hoc ON task (project, number) WHERE ad_hoc AND NOT finished
 CREATE INDEX task_landing ON task (project, number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (project, completed_at_ms, number) WHERE completed_at_ms IS NOT NULL;
 CREATE INDEX task_branched ON task (project, finished, number DESC) WHERE branch IS NOT NULL;
+CREATE INDEX task_branch_name ON task (project, branch_name) WHERE branch_name IS NOT NULL;
 
 CREATE TABLE dep (
     project uuid NOT NULL,

@@ -21,12 +21,12 @@ macro_rules! made {
 }
 
 #[rustfmt::skip]
-pub(crate) const TASK: [&str; 56] = [
+pub(crate) const TASK: [&str; 57] = [
     "number", "uid", "uid_reversed", "version", "head", "state", "type", "priority", "required_tier",
     "area", "iteration", "owner", "tags", "refs", "link", "title_version", "body_version", "word_version", "origin",
     "created_at_ms", "created_by", "updated_at_ms", "started_at_ms", "completed_at_ms", "acceptance", "token", "leased", "opened_token", "kept_actor",
     "kept_wall_ms", "kept_tick_ms", "kept_domain", "kept_version", "submitter", "dropped_from", "parent", "relates",
-    "not_before_ms", "max_attempts", "scope", "scope_areas", "mode", "constraints", "gates", "ad_hoc", "attempts", "effort_ms", "fenced_token", "branch", "landing", "landed", "met",
+    "not_before_ms", "max_attempts", "scope", "scope_areas", "mode", "constraints", "gates", "ad_hoc", "attempts", "effort_ms", "fenced_token", "branch", "branch_name", "landing", "landed", "met",
     "finished", "unmet", "open_children", "open_dependents",
 ];
 
@@ -238,6 +238,7 @@ pub(crate) fn task_values(task: &Task) -> [Value<'_>; TASK.len()] {
         ("effort_ms", task.effort_ms.into()),
         ("fenced_token", task.fenced_token.into()),
         ("branch", task.branch.as_ref().map(json).into()),
+        ("branch_name", task.branch.as_ref().map(|own| own.branch.as_str()).into()),
         ("landing", Some(&task.landing).filter(|landing| !landing.is_settled()).map(json).into()),
         ("landed", task.landing.landed.as_ref().map(json).into()),
         ("met", task.is_met().into()),

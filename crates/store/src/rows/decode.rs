@@ -81,6 +81,8 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Decoded<Task> {
     task.effort_ms = cells.get()?;
     task.fenced_token = cells.get()?;
     task.branch = cells.optional_json()?;
+    // `branch_name`, which the branch has.
+    cells.skip(1);
     task.landing = cells.optional_json()?.unwrap_or_default();
     task.landing.landed = cells.optional_json()?;
     // `met` and `finished`, which follow from the state.

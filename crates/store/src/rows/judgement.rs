@@ -85,3 +85,16 @@ pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<T
         decode::task,
     )
 }
+
+pub(crate) fn task_of_branch(session: &mut dyn Statements, branch: &str) -> Result<Option<Task>> {
+    session.one(
+        sql!(
+            "SELECT ",
+            TASK_ROW,
+            " FROM task WHERE {project = $1 AND }branch_name = ?1 AND state <> 'dropped' \
+             ORDER BY finished, number DESC LIMIT 1"
+        ),
+        values![branch],
+        decode::task,
+    )
+}

@@ -112,6 +112,7 @@ macro_rules! shared_reads {
             fn judgements_of(task: Uid, limit: u64) -> Vec<JudgementRow>;
             fn to_land(limit: u64) -> Vec<Task>;
             fn branched(limit: u64) -> Vec<Task>;
+            fn task_of_branch(branch: &str) -> Option<Task>;
         }
         $crate::rows::delegate! { $crate::rows::ledger =>
             fn events(query: &EventQuery) -> Vec<Record>;

@@ -105,6 +105,7 @@ CREATE TABLE task (
     effort_ms INTEGER NOT NULL,
     fenced_token INTEGER NOT NULL,
     branch TEXT,
+    branch_name TEXT,
     landing TEXT,
     landed TEXT,
     met INTEGER NOT NULL,
@@ -128,6 +129,7 @@ CREATE INDEX task_ad_hoc ON task (number) WHERE ad_hoc AND NOT finished;
 CREATE INDEX task_landing ON task (number) WHERE landing IS NOT NULL;
 CREATE INDEX task_completed ON task (completed_at_ms) WHERE completed_at_ms IS NOT NULL;
 CREATE INDEX task_branched ON task (finished, number DESC) WHERE branch IS NOT NULL;
+CREATE INDEX task_branch_name ON task (branch_name) WHERE branch_name IS NOT NULL;
 
 CREATE TABLE dep (
     task TEXT NOT NULL REFERENCES task (uid) DEFERRABLE INITIALLY DEFERRED,
