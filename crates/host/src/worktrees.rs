@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use onus_core::command::Attachment;
+use onus_core::constraint::Constraint;
 use onus_core::ids::TaskRef;
 use onus_core::quote::{self, counted};
 use onus_core::refusal::{Code, Refusal, Step};
@@ -70,8 +71,12 @@ impl Host {
         let (commits, are) = (counted(count, "commit"), if count == 1 { "is" } else { "are" });
         let (branch, target) = (quote::name(branch), quote::name(target));
         let message = format!("{commits} on branch {branch} {are} not in {target} yet");
-        let notice = Notice::new(NoticeKind::Info, Some(task.id.clone()), message);
-        (count > 0).then(|| notice.next(Step::Land(task.id.clone())))
+        let notice = |message| Notice::new(NoticeKind::Info, Some(task.id.clone()), message);
+        let no_land = Constraint::NoLand.to_string();
+        (count > 0).then(|| match task.constraints.contains(&no_land) {
+            true => notice(format!("{message}; its constraint {no_land} leaves that to a person")),
+            false => notice(message).next(Step::Land(task.id.clone())),
+        })
     }
 
     /// Prepares a task's worktree before the task is known, so that what can be refused is refused early.

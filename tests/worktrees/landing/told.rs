@@ -365,3 +365,22 @@ fn whoever_did_the_work_is_told_the_whole_way_to_its_next_landing() {
     let watched = yard.json(&bob, &["land", "--watch"]).refused(2);
     assert_eq!(watched["message"], "only a queue is watched: use --queue --watch");
 }
+
+#[test]
+fn landing_is_proposed_to_whoever_is_done_unless_it_is_left_to_a_person() {
+    let yard = Yard::landing(NO_BAD);
+    let bob = agent("b");
+    for (constraint, proposed) in [(None, true), (Some("no_land"), false)] {
+        let id = yard.add("one");
+        if let Some(constraint) = constraint {
+            yard.run(&human("ada"), &["edit", &id, "--constraint", constraint]).ok();
+        }
+        let path = yard.claim(&bob, &id);
+        yard.commit_in(&path, &format!("{id}.txt"), "x\n");
+        let ran = run_in(&yard, &path, &bob, &["done", &id, "-m", "x"]);
+        let told = ran.ok().stderr.clone();
+        assert!(told.contains("is not in main yet"), "{told}");
+        assert_eq!(told.contains(&format!("onus land {id}")), proposed, "{told}");
+        assert_eq!(told.contains("its constraint no_land leaves that to a person"), !proposed, "{told}");
+    }
+}

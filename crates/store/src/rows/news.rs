@@ -44,6 +44,8 @@ pub(crate) fn notes_left_on(
     )
 }
 
+/// Asked of a server together with others.
+#[cfg(feature = "postgres")]
 pub(crate) const WISHES_LEFT: Sql<'static> = sql!(
     "SELECT wants_task, instance.actor, wants_path FROM lease \
      JOIN instance ON {instance.project = $1 AND }instance.wants_task = lease.task \
