@@ -27,7 +27,7 @@ fn a_seat_is_taken_renewed_released_and_taken_again() {
     assert_eq!((&error["code"], &error["seat"]), (&json!("held"), &json!(SEAT)));
     assert_eq!(error["holder"]["actor"], "agent:a");
     assert!(error["expires_in_s"].as_i64().unwrap() > 3_000, "{error}");
-    assert_eq!(error["next"], json!(["onus seat take land:main --wait 10m   # wait until it is free"]));
+    assert_eq!(error["next"], json!(["onus seat take land:main --wait 10m   # wait up to 10 min for it"]));
     assert_eq!(sandbox.json(&a, &["seat", "renew", SEAT]).ok().json()["renewed"], true);
     let free = sandbox.json(&a, &["seat", "release", SEAT]).ok().json();
     assert_eq!(free["lease"], Value::Null);

@@ -199,7 +199,7 @@ fn actor(
     if let Some(user) = &clues.terminal_user {
         return Ok((named("the user's name", &format!("human:{user}"))?, ActorSource::Terminal));
     }
-    Err(Refusal::new(Code::Identity, "the caller is unknown, and every change must name its actor")
+    Err(Refusal::new(Code::Identity, "cannot tell who you are, and every change must name its actor")
         .next(Step::Identify(CallerKind::Agent))
         .next(Step::Identify(CallerKind::Person))
         .next(Step::Identify(CallerKind::Pipeline)))

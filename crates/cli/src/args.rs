@@ -86,7 +86,7 @@ impl ForceArgs {
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     pub(crate) targets: Targets,
-    /// Why, or what the next holder should know (- reads standard input)
+    /// Why, or what others should know (- reads standard input)
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
     #[command(flatten)]

@@ -44,9 +44,12 @@ impl Context {
         match known.filter(|identity| identity.actor.kind() == ActorKind::Agent) {
             Some(agent) => Err(Refusal::new(
                 Code::NotAllowed,
-                format!("{} may not {what}: it protects others' work from agents", agent.actor),
+                format!(
+                    "{} may not {what}: that would lift checks on agents, so a person has to",
+                    agent.actor
+                ),
             )
-            .next(Step::plain("ask a person, if it is in the way"))),
+            .next(Step::plain("ask a person"))),
             None => Ok(()),
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         |command: &str, task: &str, rest: &str| Some(format!("onus {command} {}{rest}", shell_word(task)?));
     let said = |text: &str| Some(text.to_owned());
     match step {
-        Step::TakeAnother => said("onus ready   # take another task"),
+        Step::TakeAnother => said("onus ready   # find another task"),
         Step::Ready => said("onus ready   # tasks you can claim"),
         Step::ExplainReady => said("onus ready --explain   # why each task is not ready"),
         Step::Status => said("onus status   # who holds what"),
@@ -92,7 +92,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         },
         Step::ClaimInWorktree(task) => on("claim", task, " --worktree   # and go on in its branch"),
         Step::ClaimNext => said("onus claim --next   # the best task you can claim"),
-        Step::WaitFor(task) => on("claim", task, " --wait 10m   # wait until it is free"),
+        Step::WaitFor(task) => on("claim", task, " --wait 10m   # wait up to 10 min for it"),
         Step::ClaimWithLimit(task) => on("claim", task, " --ttl 2h   # for a limited time"),
         Step::Renew(task) => on("renew", task, ""),
         Step::RenewIfYours(task) => on("renew", task, "   # if you are that holder"),
@@ -118,7 +118,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
             let seat = shell_word(seat.as_str())?;
             Some(match what {
                 OnSeat::Take => format!("onus seat take {seat}"),
-                OnSeat::WaitFor => format!("onus seat take {seat} --wait 10m   # wait until it is free"),
+                OnSeat::WaitFor => format!("onus seat take {seat} --wait 10m   # wait up to 10 min for it"),
                 OnSeat::TakeOver => format!("onus seat takeover {seat} --reason '…'"),
                 OnSeat::Renew => format!("onus seat renew {seat}"),
                 OnSeat::RenewIfYours => format!("onus seat renew {seat}   # if you are that holder"),
@@ -136,7 +136,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::Identify(kind) => said(match kind {
             CallerKind::Agent => "agents: set ONUS_ACTOR=agent:NAME, and ONUS_INSTANCE, one per conversation",
             CallerKind::Person => {
-                "people: use a terminal, or set identity.actor = \"human:NAME\" in your user configuration"
+                "people: use a terminal, or once: onus config set --user identity.actor human:NAME"
             }
             CallerKind::Pipeline => "CI: set ONUS_ACTOR=ci:NAME",
         }),

@@ -67,7 +67,7 @@ pub(crate) struct TermArgs {
     /// repeatable
     #[arg(long = "constraint", value_name = "CONSTRAINT", value_parser = parse::<Constraint>)]
     constraints: Vec<Constraint>,
-    /// Bind the lease to this process: it lasts exactly as long as the process
+    /// Bind the lease to this process: it ends when the process does
     #[arg(long, value_name = "PID")]
     bind: Option<u32>,
 }

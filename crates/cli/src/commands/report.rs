@@ -227,6 +227,9 @@ pub(super) fn standup_page(out: &Output, md: bool, standup: &StandupView, zone: 
 
 fn awaited(waits: &AwaitedView) -> String {
     let said = match &waits.last_word {
+        Some(word) if word.text.trim().is_empty() => {
+            format!("{}, without a reason", escape_line(&word.actor))
+        }
         Some(word) => {
             let first = word.text.lines().next().unwrap_or_default();
             format!("{}: {}", escape_line(&word.actor), escape_line(first))

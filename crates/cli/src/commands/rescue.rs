@@ -58,7 +58,7 @@ enum Action {
     /// Bring files back where that overwrites nothing, or into another folder
     ///
     /// Of a task: all files of its rescue, or none, if one of them has uncommitted changes or was committed since; --to always
-    /// works. Of a file: the last content that a hook saw and that is not there now; what is there is kept first.
+    /// works. Of a file: the newest content that a hook saw and that differs from the file as it is; that is kept first.
     Restore(Restore),
     /// Drop a rescue: its files are gone once git tidies up. People only
     Drop(Drop),

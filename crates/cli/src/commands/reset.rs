@@ -2,6 +2,7 @@ use onus_core::actor;
 use onus_core::command::Command;
 use onus_core::quote::counted;
 use onus_core::refusal::Refusal;
+use onus_core::task::State;
 use onus_engine::{Answer, TouchedView};
 use serde_json::json;
 
@@ -64,6 +65,7 @@ fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> Str
             let alive = if lease.live { "live" } else { "lapsed" };
             format!(", held by {}, {alive}", actor::spoken(&lease.actor, &lease.instance))
         });
+        let was = if task.state == State::Open && held.is_none() { "already " } else { was };
         let state = format!("({was}{}{})", task.state.spoken(), held.unwrap_or_default());
         lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));
     }

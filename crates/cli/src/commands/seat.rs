@@ -83,7 +83,7 @@ struct TermArgs {
     /// needs --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     ttl: Option<i64>,
-    /// Bind the lease to this process: it lasts as long as the process, and no longer
+    /// Bind the lease to this process: it ends when the process does
     #[arg(long, value_name = "PID")]
     bind: Option<u32>,
 }

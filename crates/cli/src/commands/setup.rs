@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Report what is set up, missing or changed; write nothing
     #[arg(long, conflicts_with_all = ["remove", "print", "list", "allow_store"])]
     check: bool,
-    /// Remove everything onus set up; not for agents
+    /// Remove everything onus set up; agents may not
     #[arg(long, conflicts_with_all = ["list", "allow_store"])]
     remove: bool,
     /// Show what would be written; write nothing

@@ -425,7 +425,12 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     // After a lapse anybody may claim the task, but only its holder may finish it.
     let is_holders = matches!(standing_of_claimant(view), Standing::Holder { .. });
     let from = if state == State::InProgress && !is_holders { State::Open } else { state };
-    let possible = verbs_from(from).into_iter().filter(|verb| harmless.contains(verb));
+    // Whoever wants to decide on a task does not want to work on it.
+    let is_decision = matches!(verb, Verb::Accept | Verb::Approve | Verb::Reject | Verb::Unblock);
+    let is_work = |verb: &Verb| matches!(verb, Verb::Claim | Verb::Release | Verb::Submit | Verb::Done);
+    let possible = verbs_from(from)
+        .into_iter()
+        .filter(|verb| harmless.contains(verb) && !(is_decision && is_work(verb)));
     let refusal = possible.fold(refusal, |refusal, verb| {
         refusal.next(match verb {
             Verb::Claim => claim_or_why(view),

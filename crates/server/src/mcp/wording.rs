@@ -14,7 +14,7 @@ pub(super) fn step(step: &Step) -> Option<String> {
     let call = |tool: &str, arguments: Value, what: &str| Some(format!("{tool} {arguments}: {what}"));
     let person = |what: &str| Some(format!("ask a person to {what}"));
     match step {
-        Step::TakeAnother => call("ready", json!({}), "take another task"),
+        Step::TakeAnother => call("ready", json!({}), "find another task"),
         Step::Ready | Step::ListTasks => call("ready", json!({}), "tasks you can claim"),
         Step::Status | Step::LogAll => call("status", json!({}), "who holds what"),
         Step::Show(task) | Step::Why(task) | Step::Graph(task) | Step::Reserved(task) => {

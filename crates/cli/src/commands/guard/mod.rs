@@ -34,7 +34,7 @@ pub(crate) struct Args {
 enum Action {
     /// Add the hooks to this repository
     Install,
-    /// Remove them, and restore what was there before; not for agents
+    /// Remove them, and restore what was there before; agents may not
     Uninstall,
     /// Show which hooks are installed, and have git prove that it reaches them
     Status,
