@@ -72,6 +72,41 @@ fn what_git_overlooks_in_a_tasks_own_worktree_is_not_done_either() {
     sandbox.is_whole();
 }
 
+#[test]
+fn a_merge_under_way_is_not_done_and_what_a_filter_changes_is_no_change() {
+    let sandbox = guarded();
+    let (ada, id) = (agent("ada"), sandbox.add("own"));
+    let there = worktree(&sandbox, &format!("onus/{id}-own"));
+    at(&sandbox, &ada, &there, &["claim", &id]).ok();
+    let git = |args: &[&str]| by(&sandbox, &ada, &there, args).ok().stdout.trim().to_owned();
+    let commit = |text: &str| {
+        write(&there, "a.txt", text);
+        git(&["commit", "-q", "-am", text]);
+    };
+    git(&["branch", "side"]);
+    commit("one");
+    git(&["switch", "-q", "side"]);
+    commit("two");
+    git(&["switch", "-q", "-"]);
+    assert_ne!(by(&sandbox, &ada, &there, &["merge", "-q", "side"]).code, 0);
+    git(&["checkout", "-q", "--ours", "a.txt"]);
+    git(&["add", "a.txt"]);
+    let refused = at(&sandbox, &ada, &there, &["done", &id, "-m", "x"]).refused(6);
+    assert_eq!(refused["message"], format!("{id} has a merge under way in its worktree"));
+    git(&["commit", "-q", "--no-edit"]);
+    // Compared without the filter, a file that was just committed differs.
+    for (key, command) in [("clean", "tr a-z A-Z"), ("smudge", "tr A-Z a-z")] {
+        git(&["config", &format!("filter.up.{key}"), command]);
+    }
+    write(&there, ".gitattributes", "*.dat filter=up\n");
+    write(&there, "x.dat", "hello\n");
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "filtered"]);
+    write(&there, "x.dat", "hello\n");
+    assert_eq!(git(&["status", "--porcelain"]), "");
+    at(&sandbox, &ada, &there, &["done", &id, "-m", "x"]).ok();
+}
+
 /// Whoever finishes it, and whether or not the lease knows the worktree.
 #[test]
 fn what_a_tasks_own_worktree_has_in_no_commit_is_not_done_by_another_either() {

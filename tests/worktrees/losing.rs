@@ -33,7 +33,13 @@ const HISTORIES: [&str; 8] =
     ["none", "unlanded", "merged", "squashed", "rebased", "elsewhere", "behind", "empty commit"];
 
 /// What is done to files. One that is ignored, or only looked at, is no loss.
-const CHANGES: [&str; 19] = [
+const CHANGES: [&str; 26] = [
+    "none",
+    "none",
+    "none",
+    "none",
+    "none",
+    "none",
     "none",
     "none",
     "none",
@@ -53,6 +59,7 @@ const CHANGES: [&str; 19] = [
     "skip-worktree",
     "assume-unchanged",
     "ignored repository",
+    "ignored bare repository",
 ];
 
 /// What is under way, or who is there.
@@ -134,10 +141,11 @@ impl Round<'_> {
         let path = self.path.join(file);
         match what {
             "ignored" => self.write(&format!("{file}.ign"), "ignored\n"),
-            "ignored repository" => {
+            "ignored repository" | "ignored bare repository" => {
                 let folder = self.path.join(format!("{file}.ign/below"));
                 fs::create_dir_all(&folder).unwrap();
-                self.yard.git_in(&folder, &["init", "--quiet"]);
+                let bare: &[&str] = if what == "ignored repository" { &[] } else { &["--bare"] };
+                self.yard.git_in(&folder, &[&["init", "--quiet"], bare].concat());
             }
             "touched" => fs::File::options()
                 .append(true)
@@ -356,7 +364,7 @@ fn whatever_state_a_worktree_is_in_nothing_is_lost_by_removing_it() {
             let [head, index, files] = at.trees();
             head != index || head != files
         };
-        let has_another = may_change && changes.contains(&"ignored repository");
+        let has_another = may_change && changes.iter().any(|what| what.ends_with("repository"));
         let is_lost = is_unlanded || is_busy || is_changed || has_another;
         let objects = yard.git_in(&yard.repo(), &["rev-list", "--objects", &format!("main..{}", at.branch)]);
         let objects: BTreeSet<String> =

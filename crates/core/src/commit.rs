@@ -77,11 +77,13 @@ pub struct Uncommitted {
     pub count: usize,
     /// How many commits HEAD has that are on no branch.
     pub adrift: u64,
+    /// What is not finished there, such as a merge.
+    pub under_way: Option<&'static str>,
 }
 
 impl Uncommitted {
     pub fn is_nothing(&self) -> bool {
-        self.count == 0 && self.adrift == 0
+        self.count == 0 && self.adrift == 0 && self.under_way.is_none()
     }
 }
 

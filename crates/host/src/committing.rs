@@ -11,6 +11,7 @@ use onus_core::refusal::{CallerKind, Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
 use onus_core::transition::Verb;
 use onus_engine::{Ancestry, AnyEngine, Identity, TaskToFinish};
+use onus_repo::worktrees::under_way;
 use onus_repo::{Place, adrift, are_committed, discover, uncommitted};
 
 use crate::worktree::marked;
@@ -131,6 +132,9 @@ fn left_in(place: &Place, finishing: &TaskToFinish) -> Option<Uncommitted> {
     if is_own(place, finishing) {
         (left.files, left.count) = uncommitted(place, MOST_NAMED).ok()?;
         left.adrift = adrift(place).ok()?;
+        // Whoever bisects has nothing to conclude.
+        left.under_way =
+            under_way(place.git_dir.as_ref()?).map(|it| it.what).filter(|what| *what != "bisect");
         return Some(left);
     }
     let asked = &finishing.files[..finishing.files.len().min(MOST_ASKED)];

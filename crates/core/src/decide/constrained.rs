@@ -105,13 +105,21 @@ pub(super) fn all_committed(view: &View<'_>, left: &Uncommitted) -> Result<Optio
         is_its || left.branch.as_deref().is_some_and(|branch| view.task.owns_branch(view.id, branch));
     match left.is_linked && is_own && !view.caller.actor.is_person() {
         true => Err(uncommitted(view.id, left)),
-        false if left.count == 0 => Ok(Some(format!("{} on no branch", counted(left.adrift, "commit")))),
-        false => Ok(Some(format!("not committed yet: {}", named(left)))),
+        false if left.count > 0 => Ok(Some(format!("not committed yet: {}", named(left)))),
+        false if left.adrift > 0 => Ok(Some(format!("{} on no branch", counted(left.adrift, "commit")))),
+        false => Ok(left.under_way.map(|what| format!("a {what} is under way"))),
     }
 }
 
 /// Exit 6: changes in a task's own worktree are in no commit, or its commits on no branch.
 pub fn uncommitted(id: &str, left: &Uncommitted) -> Refusal {
+    if let Some(what) = left.under_way.filter(|_| left.count == 0) {
+        let message = format!("{id} has a {what} under way in its worktree");
+        return Refusal::new(Code::Uncommitted, message)
+            .task(id)
+            .next(Step::plain(format!("finish the {what} or abort it, then repeat this")))
+            .next(Step::note(id, Reader::Person));
+    }
     if left.count == 0 {
         let commits = counted(left.adrift, "commit");
         let message = format!("{id} has {commits} in its worktree on a detached HEAD, and on no branch");

@@ -72,7 +72,11 @@ pub(crate) fn dirty(
     (root, git_dir): (&Path, &Path),
     limit: Duration,
 ) -> Result<Vec<(PathBuf, bool)>, GitError> {
-    let entries = status(repository, (root, git_dir), "--ignore-submodules=all", limit)?;
+    let deadline = Instant::now() + limit;
+    let filters = filters(repository, limit)?;
+    let call = Call::in_worktree(root, git_dir).without(&filters);
+    let entries =
+        status(call, "--ignore-submodules=all", deadline.saturating_duration_since(Instant::now()))?;
     let files = entries.into_iter().filter(|path| !is_folder(path));
     Ok(files.map(|path| (path.clone(), root.join(path).symlink_metadata().is_ok())).collect())
 }
@@ -82,30 +86,22 @@ fn is_folder(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-fn status(
-    repository: &Repository,
-    (root, git_dir): (&Path, &Path),
-    submodules: &str,
-    limit: Duration,
-) -> Result<Vec<PathBuf>, GitError> {
-    let deadline = Instant::now() + limit;
-    let filters = filters(repository, limit)?;
-    let out = Call::in_worktree(root, git_dir)
-        .without(&filters)
+fn status(call: Call<'_>, submodules: &str, limit: Duration) -> Result<Vec<PathBuf>, GitError> {
+    let out = call
         .words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"])
         .words(&[submodules, "--no-ahead-behind"])
-        .limit(deadline.saturating_duration_since(Instant::now()))
+        .limit(limit)
         .run()?;
     let entries = out.split(|byte| *byte == 0).filter_map(|entry| entry.get(3..));
     Ok(entries.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
 }
 
 /// All that a checkout has and no commit of it does: changed and untracked files, those that git was told to overlook, submodules with
-/// changes and other repositories. Up to `most` names, and how many there are.
+/// changes and other repositories. Up to `most` names, and how many there are. As when a worktree is removed, the user's own
+/// filters are run: without them, what was just committed through one would count as changed.
 pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), GitError> {
-    let repository = Repository::of_checkout(place)?;
     let (root, git_dir) = (place.root.as_path(), git_dir_of(place)?);
-    let mut all = status(&repository, (root, git_dir), "--ignore-submodules=none", STATUS_LIMIT)?;
+    let mut all = status(Call::at(place)?, "--ignore-submodules=none", STATUS_LIMIT)?;
     all.extend(overlooked((root, git_dir), &all, STATUS_LIMIT)?.changed);
     let names = all.iter().take(most).map(|path| path.to_string_lossy().into_owned());
     Ok((names.collect(), all.len()))

@@ -61,7 +61,8 @@ const UNDER_WAY: [(&str, &str); 6] = [
     ("BISECT_LOG", "bisect"),
 ];
 
-pub(crate) fn under_way(git_dir: &Path) -> Option<UnderWay> {
+/// What is not finished in a worktree, if anything.
+pub fn under_way(git_dir: &Path) -> Option<UnderWay> {
     UNDER_WAY.iter().find_map(|(file, what)| {
         let since = git_dir.join(file).symlink_metadata().ok()?.modified().ok()?;
         let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
@@ -153,7 +154,9 @@ fn repositories(root: &Path, path: &Path, left: &mut usize) -> Vec<PathBuf> {
         let entries = fs::read_dir(root.join(&folder)).into_iter().flatten().flatten();
         let entries: Vec<fs::DirEntry> = entries.take(*left).collect();
         *left -= entries.len();
-        if entries.iter().any(|entry| entry.file_name() == ".git") {
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
+        // A git directory itself, such as that of a bare repository, has no `.git`.
+        if has(".git") || ["HEAD", "objects", "refs"].into_iter().all(has) {
             found.push(folder);
             continue;
         }

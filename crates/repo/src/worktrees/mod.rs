@@ -50,8 +50,7 @@ use crate::owner::Foreign;
 use crate::rescue;
 
 pub use journal::{Journal, Lock, Settled};
-pub(crate) use look::under_way;
-pub use look::{DiskUse, State, UnderWay};
+pub use look::{DiskUse, State, UnderWay, under_way};
 pub use make::{Making, NewWorktree};
 pub use ports::{PORTS, ports_of};
 pub use remove::{Removed, Whereabouts};
