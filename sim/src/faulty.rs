@@ -218,6 +218,7 @@ impl Read for Failing<'_> {
         fn rescues(&mut self, state: Option<RescueState>, limit: u64) -> Vec<Lease>;
         fn losses(&mut self) -> Vec<Loss>;
         fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Vec<Glob>;
+        fn leases_in(&mut self, worktree: &WorktreeId) -> Vec<Lease>;
         fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> bool;
         fn indefinite_leases(&mut self, actor: &ActorName) -> (u64, u64);
         fn walk_ready(&mut self, asker: Option<&ActorName>, tier: Tier, due_ms: i64, visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>) -> ();

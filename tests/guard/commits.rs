@@ -667,3 +667,41 @@ fn of_two_tasks_a_commit_belongs_to_the_one_that_reserves_what_it_changes() {
         assert_eq!(message.matches("Onus-Task").count(), tasks.len());
     }
 }
+
+/// More files than a lease can reserve one by one.
+#[test]
+fn a_commit_of_very_many_files_is_judged_too() {
+    let many = |sandbox: &Sandbox, folder: &str| {
+        let blob = said(sandbox, &["hash-object", "-w", "a.txt"]);
+        let lines: String = (0..10_001).map(|n| format!("100644 {blob}\t{folder}/{n}\n")).collect();
+        write(sandbox.path(), ".git/entries", &lines);
+        let entries = std::fs::File::open(sandbox.path().join(".git/entries")).unwrap();
+        let mut update = unknown(sandbox, sandbox.path());
+        let ran = update.args(["update-index", "--add", "--index-info"]).stdin(entries).output().unwrap();
+        Ran::of(ran).ok();
+    };
+    let sandbox = guarded();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    for (constraint, why) in [("read_only", "read_only"), ("max_files=100", "10001 changed files")] {
+        let id = sandbox.add("bound");
+        sandbox.run(&human("founder"), &["edit", &id, "--constraint", constraint]).ok();
+        sandbox.run(&ada, &["claim", &id]).ok();
+        many(&sandbox, "many");
+        let ran = git_by(&sandbox, &ada, &["commit", "-q", "-m", "many"]);
+        assert!(ran.code != 0 && ran.stderr.contains(why), "{constraint}: {ran:?}");
+        said(&sandbox, &["read-tree", "HEAD"]);
+        sandbox.run(&ada, &["release", &id]).ok();
+    }
+    let id = sandbox.add("lost");
+    sandbox.run(&ada, &["claim", &id]).ok();
+    let force = ["takeover", &id, "--force", "--reason", "mine"];
+    sandbox.run(&human("founder"), &force).ok();
+    many(&sandbox, "many");
+    let ran = git_by(&sandbox, &ada, &["commit", "-q", "-m", "many"]);
+    assert!(ran.code != 0 && ran.stderr.contains("was revoked by human:founder"), "{ran:?}");
+    // Whoever may, commits them, and is recorded; and a lease that is full of files can still commit.
+    let id = held(&sandbox, &bob, "many/**");
+    git_by(&sandbox, &bob, &["commit", "-q", "-m", "many"]).ok();
+    assert_eq!(sandbox.show(&id)["commits"].as_array().unwrap().len(), 1);
+    sandbox.is_whole();
+}

@@ -190,3 +190,44 @@ fn a_commit_from_another_work_tree_is_judged() {
         assert!(ran.code != 0 && ran.stderr.contains(why), "{git_dir}: {ran:?}");
     }
 }
+
+/// The lease knows its worktree, whatever is checked out in it.
+#[test]
+fn nobody_else_commits_where_another_works_whatever_is_checked_out_or_changed() {
+    let ground = Ground::new();
+    let (sandbox, ada, bob) = (&ground.sandbox, agent("ada"), agent("bob"));
+    by(sandbox, &human("founder"), sandbox.path(), &["switch", "-q", "-c", "side"]).ok();
+    write(sandbox.path(), "side.txt", "side\n");
+    by(sandbox, &human("founder"), sandbox.path(), &["add", "side.txt"]).ok();
+    by(sandbox, &human("founder"), sandbox.path(), &["commit", "-q", "-m", "side"]).ok();
+    by(sandbox, &human("founder"), sandbox.path(), &["switch", "-q", "-"]).ok();
+    for home in [Ground::claim, Ground::adopt] {
+        for moved in [
+            &["status"][..],
+            &["switch", "-q", "--detach"],
+            &["switch", "-q", "-c", "another"],
+            &["branch", "-m", "renamed"],
+        ] {
+            let id = sandbox.add("ada's");
+            let path = home(&ground, &ada, &id);
+            by(sandbox, &ada, &path, moved).ok();
+            let why = format!("this is the worktree of {id}");
+            let ran = ground.commit(&bob, &path, "bob\n");
+            assert!(ran.code != 0 && ran.stderr.contains(&why), "{moved:?}: {ran:?}");
+            by(sandbox, &ada, &path, &["reset", "-q", "--hard"]).ok();
+            for args in
+                [&["commit", "-q", "--allow-empty", "-m", "x"][..], &["merge", "-q", "--no-ff", "side"]]
+            {
+                let ran = by(sandbox, &bob, &path, args);
+                assert!(ran.code != 0 && ran.stderr.contains(&why), "{moved:?} {args:?}: {ran:?}");
+                by(sandbox, &ada, &path, &["reset", "-q", "--hard"]).ok();
+            }
+            ground.commit(&ada, &path, "ada\n").ok();
+            sandbox.run(&ada, &["release", &id]).ok();
+            by(sandbox, &ada, &path, &["switch", "-q", "--detach"]).ok();
+            by(sandbox, &ada, sandbox.path(), &["branch", "-q", "-D", "another"]);
+            by(sandbox, &ada, sandbox.path(), &["branch", "-q", "-D", "renamed"]);
+        }
+    }
+    sandbox.is_whole();
+}

@@ -164,3 +164,21 @@ fn commits_in_another_worktree_without_a_record_of_moves_or_with_tables_are_reco
     }
     yard.sandbox.is_whole();
 }
+
+/// Git tidies up between a commit and its last hook, and another may commit in the same checkout meanwhile.
+#[test]
+fn a_commit_that_another_made_in_between_is_not_taken_for_ones_own() {
+    let mut yard = Yard::new();
+    let bob = agent("bob");
+    held(&yard.sandbox, &bob, "c.txt");
+    yard.stage(&["a.txt"]);
+    assert!(yard.commit(&["-m", "ada's"]));
+    write(yard.sandbox.path(), "c.txt", "bob\n");
+    git_by(&yard.sandbox, &bob, &["add", "c.txt"]).ok();
+    git_by(&yard.sandbox, &bob, &["commit", "-q", "-m", "bob's"]).ok();
+    let before = events(&yard.sandbox, "commit.made").len();
+    let ran = yard.sandbox.run(&yard.ada, &["guard", "hook", "post-commit"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(events(&yard.sandbox, "commit.made").len(), before);
+    yard.sandbox.is_whole();
+}

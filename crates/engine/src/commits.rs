@@ -13,7 +13,7 @@ use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::rescue::is_own_worktree;
 use onus_core::scope::{Basis, Glob, Reservations, Scope, Touched, WorktreeId};
-use onus_core::task::Task;
+use onus_core::task::{State, Task};
 use onus_store::{Result, Store};
 
 use crate::conversation::Conversation;
@@ -86,19 +86,23 @@ impl Snapshot<'_> {
         Ok(branch.map(|branch| self.read.task_of_branch(branch)).transpose()?.flatten())
     }
 
-    /// Why this is another's worktree: it is a task's own, and another is working on that task in it. A
-    /// conversation and its sub-agents are not others to each other.
+    /// Why this is another's worktree: it is a task's own, and another is working on that task in it, whatever
+    /// is checked out there now. A conversation and its sub-agents are not others to each other.
     pub(crate) fn worktree_of_another(
         &mut self,
         (actor, whole): (&ActorName, &InstanceId),
-        (worktree, branch): (Option<&WorktreeId>, Option<&str>),
+        worktree: Option<&WorktreeId>,
     ) -> Result<Option<Refusal>> {
-        let Some(task) = self.task_of_branch(branch)? else { return Ok(None) };
-        let Some(lease) = self.current_lease(&task)? else { return Ok(None) };
-        let is_here = worktree.is_some() && lease.grant.worktree_id.as_ref() == worktree;
-        let is_own = lease.actor == *actor && whole.is_one_with(&lease.instance);
-        let is_anothers = is_here && !is_own && self.liveness(&lease) == Liveness::Live;
-        Ok(is_anothers.then(|| anothers_worktree(&self.id(task.number), &lease, self.now)))
+        let Some(worktree) = worktree else { return Ok(None) };
+        for lease in self.read.leases_in(worktree)? {
+            let is_callers = lease.actor == *actor && whole.is_one_with(&lease.instance);
+            let Some(task) = self.task(lease.task)?.filter(|_| !is_callers) else { continue };
+            let id = self.id(task.number);
+            if is_own_worktree(&lease, &task, &id) && self.liveness(&lease) == Liveness::Live {
+                return Ok(Some(anothers_worktree(&id, &lease, self.now)));
+            }
+        }
+        Ok(None)
     }
 
     /// Of a holder's leases on tasks, those that a commit belongs to: in a task's own worktree, that task's;
@@ -217,6 +221,16 @@ impl<S: Store> Engine<S> {
         })
     }
 
+    /// Whether others made a commit under their leases, and the caller did not.
+    pub fn is_made_by_another(
+        &mut self,
+        by: (&ActorName, &InstanceId),
+        commit: &CommitId,
+    ) -> std::result::Result<bool, Refusal> {
+        let is_recorded = self.query(|snapshot| Ok(!snapshot.read.commit_made(commit)?.is_empty()))?;
+        Ok(is_recorded && !self.has_made(by, commit)?)
+    }
+
     /// Why the caller should not push these commits: one was made under a lease that it lost, or changes what
     /// is another's now. Others answer for their own commits.
     pub fn may_not_push(
@@ -258,6 +272,41 @@ impl<S: Store> Engine<S> {
         self.query(|snapshot| {
             let actor = snapshot.actor_behind(&named)?;
             Ok(snapshot.read.actor(&actor)?.map(|known| known.name))
+        })
+    }
+
+    /// The tasks under which these commits were made, if they have a branch of their own and have not landed, each with its
+    /// first commit of the list. What was also made under `own` is that task's work; what was dropped binds only by its constraints.
+    pub fn unlanded_work_of_others(
+        &mut self,
+        commits: &[CommitId],
+        own: Uid,
+    ) -> std::result::Result<Vec<(String, CommitId)>, Refusal> {
+        self.query(|snapshot| {
+            let (mut found, mut seen) = (Vec::new(), BTreeSet::from([own]));
+            for commit in commits {
+                let rows = snapshot.read.commit_made(commit)?;
+                if rows.iter().any(|row| row.task == own) {
+                    continue;
+                }
+                for row in rows {
+                    let Some(task) = snapshot.task(row.task)?.filter(|_| seen.insert(row.task)) else {
+                        continue;
+                    };
+                    let is_bound = match task.state {
+                        State::Dropped => {
+                            let lease = snapshot.lease(row.task, row.token)?;
+                            let of_lease = lease.map(|lease| lease.constraints_now(&task.facts.constraints));
+                            of_lease.is_some_and(|constraints| !constraints.is_empty())
+                        }
+                        _ => true,
+                    };
+                    if is_bound && task.branch.is_some() && task.landing.landed.is_none() {
+                        found.push((snapshot.id(task.number), commit.clone()));
+                    }
+                }
+            }
+            Ok(found)
         })
     }
 

@@ -168,7 +168,7 @@ impl<S: Store> Engine<S> {
             }
             let actor = snapshot.actor_behind(&conversation.actor)?;
             let whole = &conversation.instance;
-            let here = (conversation.worktree.as_ref(), conversation.branch.as_deref());
+            let here = conversation.worktree.as_ref();
             if let Some(refusal) = snapshot.worktree_of_another((&actor, whole), here)? {
                 return Ok(Some(refusal));
             }

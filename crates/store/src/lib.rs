@@ -514,6 +514,8 @@ pub trait Read {
     fn losses(&mut self) -> Result<Vec<Loss>>;
     /// The globs of all files touched by leases that have not ended, in this worktree or in an unknown one.
     fn touched_in(&mut self, worktree: Option<&WorktreeId>) -> Result<Vec<Glob>>;
+    /// The leases on tasks that have not ended and are attached to this worktree.
+    fn leases_in(&mut self, worktree: &WorktreeId) -> Result<Vec<Lease>>;
     /// Whether an actor got a lease on the task with a higher token.
     fn held_above(&mut self, task: Uid, token: Token, actor: &ActorName) -> Result<bool>;
     /// Counts agents' leases without any time limit that have not ended: this actor's, and all.

@@ -174,7 +174,7 @@ impl UnitOfWork<'_> {
         }
         let (actor, whole) =
             (self.caller.actor.clone(), guard.whole.as_ref().unwrap_or(&self.caller.instance));
-        let (whole, here) = (whole.clone(), (guard.touched.worktree.as_ref(), guard.branch.as_deref()));
+        let (whole, here) = (whole.clone(), guard.touched.worktree.as_ref());
         match self.snapshot().worktree_of_another((&actor, &whole), here)? {
             Some(refusal) => Err(refusal.into()),
             None => Ok(()),

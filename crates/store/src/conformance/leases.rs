@@ -398,8 +398,23 @@ fn attached<S: Store>(store: &mut S) {
         append_as(write, uid(1, 1), Draft::new(attached).token(Token(1)), ("h", "1"))
     });
     let grant = look(store, |read| read.lease(uid(1, 1), Token(1))).unwrap().grant;
-    assert_eq!((grant.worktree_id, grant.worktree.as_deref()), (Some(id), Some("/w/t")));
+    assert_eq!((grant.worktree_id.as_ref(), grant.worktree.as_deref()), (Some(&id), Some("/w/t")));
     assert_eq!(grant.branch.as_deref(), Some("onus/1"));
+    let tokens = |store: &mut S, id: &WorktreeId| {
+        let leases = look(store, |read| read.leases_in(id));
+        leases.into_iter().map(|lease| (lease.task, lease.token)).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(store, &id), [(uid(1, 1), Token(1))]);
+    assert_eq!(tokens(store, &WorktreeId::new("machine", "two")), []);
+    commit(store, |write| {
+        append_as(
+            write,
+            uid(1, 1),
+            Draft::new(Body::LeaseReleased { lease: end() }).token(Token(1)),
+            ("h", "1"),
+        )
+    });
+    assert_eq!(tokens(store, &id), [], "it has ended");
     assert_eq!(store.rebuild(&mut |_| {}).expect("it can be rebuilt").changed, []);
 }
 

@@ -194,6 +194,19 @@ pub(crate) fn touched_in(session: &mut dyn Statements, worktree: Option<&Worktre
     )
 }
 
+pub(crate) fn leases_in(session: &mut dyn Statements, worktree: &WorktreeId) -> Result<Vec<Lease>> {
+    session.all(
+        sql!(
+            "SELECT ",
+            LEASE_ROW,
+            " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL AND worktree_id = ?1 \
+             AND holds = 'task' ORDER BY actor, instance, task"
+        ),
+        values![worktree.as_str()],
+        decode::lease,
+    )
+}
+
 pub(crate) fn held_above(
     session: &mut dyn Statements,
     task: Uid,

@@ -11,6 +11,7 @@ use super::columns::NOTICE_COLUMNS;
 use super::sql::sql;
 use super::{Ask as _, Sql, Statements, decode, values};
 
+#[cfg(feature = "postgres")]
 pub(crate) const NOTES_LEFT: Sql<'static> = sql!(
     "SELECT event.stream, event.actor, CASE WHEN event.kind = 'scope.yielded' THEN event.payload END FROM lease \
      JOIN task ON {task.project = $1 AND }task.uid = lease.task \

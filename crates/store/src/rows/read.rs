@@ -55,6 +55,7 @@ macro_rules! shared_reads {
             fn rescues(state: Option<RescueState>, limit: u64) -> Vec<Lease>;
             fn losses() -> Vec<Loss>;
             fn touched_in(worktree: Option<&WorktreeId>) -> Vec<Glob>;
+            fn leases_in(worktree: &WorktreeId) -> Vec<Lease>;
             fn held_above(task: Uid, token: Token, actor: &ActorName) -> bool;
             fn indefinite_leases(actor: &ActorName) -> (u64, u64);
             fn scope_of(task: Uid, token: Token) -> Reservations;

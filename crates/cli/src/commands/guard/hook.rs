@@ -226,7 +226,10 @@ impl GitHook<'_> {
             // A merge or a moved commit may bring in what the task is counted by, and change nothing else.
             let is_moved = !is_heard || !before.is_empty();
             let is_asked = !names.is_empty() || (is_moved && !leases.is_empty());
-            if is_asked && self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)? {
+            if !is_asked {
+                // A commit that changes nothing, or a merge: it may still be on a branch that is another's.
+                self.refuse_anothers(&mut engine, &identity, &[])?;
+            } else if self.guard(&mut engine, &identity, &names, (extent, is_heard), &leases)? {
                 // It may have claimed the task of this worktree, or opened one.
                 leases = self.leases(&mut engine, &identity, &names)?;
             }
@@ -283,23 +286,55 @@ impl GitHook<'_> {
         leases: &[CommitLease],
     ) -> Result<bool, Stop> {
         let conversation = conversation(identity, &self.checkout);
-        if names.len() > MAX_GLOBS {
-            // Too many to reserve one by one; what others have is refused all the same.
-            return match engine.reserved_by_another(&conversation, names)? {
-                Some(refusal) => Err(Stop::Refused(refusal)),
-                None => Ok(false),
-            };
-        }
         let is_free = leases.iter().all(|lease| lease.constraints.is_empty()) && identity.token.is_none();
-        if is_free && engine.call(&conversation, names, Files::ToChange)?.is_settled {
+        let is_many = names.len() > MAX_GLOBS;
+        if is_free && !is_many && engine.call(&conversation, names, Files::ToChange)?.is_settled {
             return Ok(false);
         }
+        if !is_many {
+            match self.ask(engine, identity, names, (&extent, is_heard)) {
+                Err(Stop::Refused(refusal)) if refusal.code == Code::Limit => {}
+                answer => return answer,
+            }
+        }
+        // Too many to reserve one by one. What others have is refused all the same, and the first of them stands for the rest in
+        // all that does not depend on which files they are: a lease that was lost, constraints.
+        self.refuse_anothers(engine, identity, names)?;
+        match self.ask(engine, identity, &names[..names.len().min(1)], (&extent, is_heard)) {
+            Err(Stop::Refused(refusal)) if refusal.code == Code::Limit => {
+                self.ask(engine, identity, &[], (&extent, is_heard))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Refuses files that are another's, and a worktree that is, as far as a snapshot shows.
+    fn refuse_anothers(
+        &self,
+        engine: &mut AnyEngine,
+        identity: &Identity,
+        names: &[String],
+    ) -> Result<(), Stop> {
+        match engine.reserved_by_another(&conversation(identity, &self.checkout), names)? {
+            Some(refusal) => Err(Stop::Refused(refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks to change these files.
+    fn ask(
+        &self,
+        engine: &mut AnyEngine,
+        identity: &Identity,
+        names: &[String],
+        (extent, is_heard): (&Extent, bool),
+    ) -> Result<bool, Stop> {
         let asked = Guard {
             paths: names.to_vec(),
             worktree: self.checkout.path.clone(),
             branch: self.checkout.branch.clone(),
             touched: onus_core::scope::Touched { worktree: self.checkout.id.clone(), part: None },
-            extent,
+            extent: extent.clone(),
             is_heard,
             is_brief: true,
             ..Guard::default()
@@ -322,10 +357,8 @@ impl GitHook<'_> {
                 Err(Stop::Refused(refusal))
             }
             Err(trouble) if is_unwritable(&trouble) => {
-                match engine.reserved_by_another(&conversation, names)? {
-                    Some(refusal) => Err(Stop::Refused(refusal)),
-                    None => Err(Stop::Trouble(trouble)),
-                }
+                self.refuse_anothers(engine, identity, names)?;
+                Err(Stop::Trouble(trouble))
             }
             Err(trouble) => Err(Stop::Trouble(trouble)),
         }
@@ -378,6 +411,10 @@ impl GitHook<'_> {
         }
         let Some(identity) = self.host.committer(&mut engine)? else { return Ok(()) };
         let made = made.or_else(Describing::made)?;
+        // Another committed here in the moment between this commit and its hook.
+        if engine.is_made_by_another((&identity.actor, &identity.instance), &made.commit)? {
+            return Ok(());
+        }
         let paths: Vec<String> = made.paths.into_iter().filter(|path| Glob::literal(path).is_ok()).collect();
         if !was_judged {
             let conversation = conversation(&identity, &self.checkout);
