@@ -139,6 +139,50 @@ fn work_against_its_constraints_does_not_land_as_anothers() {
     assert!(yard.show(&other)["branch"].is_null());
 }
 
+/// Whatever became of the branch that it was done on.
+#[test]
+fn work_against_its_constraints_does_not_land_as_anothers_when_its_branch_is_gone() {
+    let yard = yard();
+    let (ada, bob) = (agent("ada"), agent("bob"));
+    for hidden in [&["branch", "-m", "hidden"][..], &["reset", "-q", "--hard", "HEAD^"], &["drop"]] {
+        let id = constrained(&yard, "max_files=0");
+        let path = yard.claim(&ada, &id);
+        // Recorded, as the hooks of git do it.
+        yard.run(&human("ada"), &["guard", "install"]).ok();
+        std::fs::write(path.join("kept.txt"), format!("{id}\n")).unwrap();
+        let commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--no-verify", "-am", "x"];
+        let git = |args: &[&str]| {
+            let mut command = std::process::Command::new("git");
+            command
+                .current_dir(&path)
+                .args(args)
+                .env("ONUS_ACTOR", &ada.actor)
+                .env("ONUS_INSTANCE", &ada.instance);
+            assert!(command.output().unwrap().status.success(), "{args:?}");
+        };
+        git(&commit);
+        yard.run(&human("ada"), &["guard", "uninstall"]).ok();
+        assert_eq!(yard.show(&id)["commits"].as_array().unwrap().len(), 1);
+        let made = yard.git_in(&path, &["rev-parse", "HEAD"]);
+        let other = yard.add("carries it");
+        let there = yard.claim(&bob, &other);
+        yard.git_in(&there, &["merge", "-q", "--ff-only", made.trim()]);
+        yard.commit_in(&there, &format!("more-{id}.txt"), "3\n");
+        match hidden {
+            ["drop"] => yard.run(&ada, &["drop", &id, "-m", "no"]).ok().code,
+            args => yard.git_in(&path, args).len() as i32,
+        };
+        yard.finish(&bob, &other);
+        let refused = yard.json(&bob, &["land", &other]).refused(6);
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(&format!("contains the work of {id}")), "{hidden:?}: {message}");
+        assert_ne!(yard.in_main("kept.txt"), Some(format!("{id}\n")));
+        if hidden[0] == "branch" {
+            yard.git_in(&path, &["branch", "-m", "hidden", "shown"]);
+        }
+    }
+}
+
 #[test]
 fn work_within_its_constraints_lands_and_so_does_a_persons() {
     let yard = yard();

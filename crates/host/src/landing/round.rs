@@ -453,6 +453,13 @@ impl Landings<'_> {
                 return Ok(Some(other));
             }
         }
+        // Whatever became of its branch since, the record knows whose work a commit is.
+        let commits = self.lander.commits_between(base, &candidate.head).map_err(refused)?;
+        for (other, commit) in self.engine.unlanded_work_of_others(&commits, candidate.of.task.uid)? {
+            if !self.lander.is_landed(&commit, base).map_err(refused)? {
+                return Ok(Some(other));
+            }
+        }
         Ok(None)
     }
 

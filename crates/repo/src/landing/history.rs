@@ -8,6 +8,9 @@ use crate::git::changes::{RENAMES, changed, numbers};
 /// The most tasks that are named for one file.
 const MOST_TASKS: usize = 5;
 
+/// The most commits of a branch that are looked up.
+const MOST_COMMITS: &str = "--max-count=1000";
+
 impl Lander {
     /// The files that differ between a commit and a tree, relative to the repository's root. A renamed file counts as two.
     pub fn changed(&self, from: &CommitId, to: &str) -> Result<Vec<String>, Error> {
@@ -45,6 +48,13 @@ impl Lander {
         let range = [format!("--merged={head}"), format!("--no-merged={base}"), "refs/heads/".to_owned()];
         let listed = range.iter().fold(self.git().words(&words), |call, word| call.word(word)).line()?;
         Ok(listed.lines().map(str::to_owned).collect())
+    }
+
+    /// The commits that a head has and a base does not, the newest first, as far as [`MOST_COMMITS`].
+    pub fn commits_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<CommitId>, Error> {
+        let call = self.git().words(&["rev-list", "--topo-order", MOST_COMMITS, head.as_str(), "--not"]);
+        let listed = call.words(&[base.as_str(), "--"]).line()?;
+        Ok(listed.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// The merge base of two commits; None if they have no history in common.
