@@ -50,7 +50,7 @@ impl Lander {
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
-    /// The commits that a head has and a base does not, the newest first, as far as [`MOST_COMMITS`].
+    /// The commits that a head has and a base does not, the newest first: 1,000 at most.
     pub fn commits_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<CommitId>, Error> {
         let call = self.git().words(&["rev-list", "--topo-order", MOST_COMMITS, head.as_str(), "--not"]);
         let listed = call.words(&[base.as_str(), "--"]).line()?;
