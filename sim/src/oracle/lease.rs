@@ -70,6 +70,9 @@ pub(super) struct Held {
     pub(super) over: bool,
     /// It had lapsed by the clock when something was written: only its holder can revive it.
     pub(super) settled: bool,
+    /// It had lapsed, and its holder's sign of life may have revived it: the store knows at least as much of the time as is known here,
+    /// so it may have known of the lapse.
+    pub(super) is_in_doubt: bool,
     pub(super) ended: Option<&'static str>,
     pub(super) reserve: bool,
     /// A seat's lease: nothing is worked under it.
@@ -98,6 +101,11 @@ impl Held {
     /// Whether holding it may count as work.
     pub(super) fn is_for_work(&self) -> bool {
         !self.reserve && !self.seat
+    }
+
+    /// Whether everybody has to take it for live.
+    pub(super) fn is_surely_live(&self, now: &Fate) -> bool {
+        self.is_live(now) && !self.is_in_doubt
     }
 
     pub(super) fn is_live(&self, now: &Fate) -> bool {
@@ -153,6 +161,7 @@ impl Held {
                 // A lease that the wall clock revived across a reboot may have been renewed, and have lapsed again.
                 let was_revived = self.over && self.may_be_revived(now);
                 was_revived
+                    || self.is_in_doubt
                     || self.deadline.is_some_and(|deadline| deadline.has_come(&at))
                     || self.process.as_ref().is_some_and(|process| !now.is_alive(process))
             }
@@ -251,6 +260,7 @@ impl Known {
             signed_ms: at.wall_ms,
             over: false,
             settled: false,
+            is_in_doubt: false,
             ended: None,
             reserve: grant["reserve"] == true,
             seat: self.seat,
@@ -298,7 +308,10 @@ impl Known {
         let id = self.number;
         let kept = self.kept.clone();
         let held = self.of_token(record)?;
-        must!(!held.is_live(case.now), "P9: ON-{id} is live, and was renewed as if it had lapsed: {held:?}");
+        must!(
+            !held.is_surely_live(case.now),
+            "P9: ON-{id} is live, and was renewed as if it had lapsed: {held:?}"
+        );
         must!(case.is_of(held) || case.presents(task, held), "P2: ON-{id} was renewed by {}", case.actor);
         must!(
             !held.limit.is_some_and(|limit| limit.has_come(&at)),

@@ -71,6 +71,7 @@ impl Oracle {
             let is_written = !rests || held.is_for_work() && held.work.is_at_work();
             has_renewed |= held.process.is_none() && is_written;
             if is_revived {
+                held.is_in_doubt = true;
                 held.work.doubt();
             }
             if held.is_for_work() {

@@ -374,7 +374,7 @@ impl Oracle {
             "lease.taken_over" | "lease.lapsed" => {
                 let held = known.of_token(record)?;
                 must!(
-                    !held.is_live(case.now),
+                    !held.is_surely_live(case.now),
                     "P1: {kind} of {id}: the lease of {} is live: {held:?}",
                     held.actor
                 );

@@ -261,7 +261,7 @@ impl Oracle {
         };
         let Some(held) = known.current().filter(|held| held.ended.is_none()) else { return Ok(()) };
         let live = held.is_live(now);
-        must!(said_live || !live, "P9: ON-{number} is live and called lapsed: {held:?}");
+        must!(said_live || !held.is_surely_live(now), "P9: ON-{number} is live and called lapsed: {held:?}");
         let seen = held.process.as_ref().is_none_or(|process| HOST.sees(process, now))
             || held.is_of_an_earlier_boot(now);
         let excused = held.over && held.may_be_revived(now);
