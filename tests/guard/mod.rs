@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 pub(crate) mod commits;
+mod constraints;
 mod done;
 mod edits;
 mod install;
