@@ -75,6 +75,11 @@ pub(super) struct Writing {
 }
 
 impl Writing {
+    /// The locked file, for the git that works for this action and inherits the lock.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Removes the journal of a finished action. Under the lock, so that nobody waits for a file that is gone.
     pub(super) fn close(self, _: &Lock) -> Result<(), Refusal> {
         let gone = fs::remove_file(&self.path);

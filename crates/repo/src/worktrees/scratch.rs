@@ -18,7 +18,7 @@ use onus_core::refusal::Refusal;
 
 use super::journal::{Action, Journal, Lock, Writing};
 use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, refuse, unwritten};
-use crate::git::Call;
+use crate::git::{Call, GitError};
 
 /// Their folder, below that of tasks' worktrees.
 const FOLDER: &str = ".scratch";
@@ -71,14 +71,17 @@ impl Scratch {
             }
         }
         let run = |words: &[&str]| {
-            let call = self.call().words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
-            let call = call.words(&["-c", "core.sparseCheckout=false"]);
-            let ran = call.words(words).limit(CHECKOUT_LIMIT).run();
-            ran.map(drop).map_err(|error| failed("cannot check out what is to be checked", &error))
+            let call = self.call()?.words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
+            call.words(&["-c", "core.sparseCheckout=false"])
+                .words(words)
+                .limit(CHECKOUT_LIMIT)
+                .run()
+                .map(drop)
         };
-        run(&["reset", "--hard", "--quiet"])?;
-        run(&["clean", clean])?;
-        run(&["checkout", "--detach", "--force", "--quiet", commit])?;
+        run(&["reset", "--hard", "--quiet"])
+            .and_then(|()| run(&["clean", clean]))
+            .and_then(|()| run(&["checkout", "--detach", "--force", "--quiet", commit]))
+            .map_err(|error| failed("cannot check out what is to be checked", &error))?;
         *at = Some(commit.to_owned());
         Ok(())
     }
@@ -110,8 +113,14 @@ impl Scratch {
         writing.close(&lock)
     }
 
-    fn call(&self) -> Call<'static> {
-        Call::in_worktree(&self.linked.path, &self.linked.git_dir)
+    /// A git that works there. It inherits the lock on the journal: should this process be killed, others leave the worktree alone until
+    /// git has ended, too.
+    fn call(&self) -> Result<Call<'static>, GitError> {
+        let call = Call::in_worktree(&self.linked.path, &self.linked.git_dir);
+        match &self.writing {
+            Some(writing) => call.holding(writing.file()),
+            None => Ok(call),
+        }
     }
 }
 
@@ -168,9 +177,11 @@ impl Worktrees {
             folder: own,
             at: Mutex::new(Some(commit.to_owned())),
         };
-        let call = scratch.call().words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
-        let files = call.words(&["reset", "--hard", "--quiet"]).limit(CHECKOUT_LIMIT).run();
-        files.map_err(|error| failed("cannot check out what is to be checked", &error))?;
+        let check_out = || -> Result<Vec<u8>, GitError> {
+            let call = scratch.call()?.words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
+            call.words(&["reset", "--hard", "--quiet"]).limit(CHECKOUT_LIMIT).run()
+        };
+        check_out().map_err(|error| failed("cannot check out what is to be checked", &error))?;
         Ok(scratch)
     }
 
@@ -209,8 +220,8 @@ impl Worktrees {
         Ok(linked)
     }
 
-    /// Removes one that nobody uses, with all its content. The git of a killed process may still write there for a moment; what it
-    /// writes meanwhile is removed, too.
+    /// Removes one that nobody uses, with all its content. What a gate of a killed process still writes
+    /// there meanwhile is removed, too.
     pub(super) fn scrap_scratch(&self, lock: &Lock, path: &Path) -> Result<(), Refusal> {
         let began = Instant::now();
         loop {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
 use onus_core::scope::Scope;
@@ -10,6 +11,9 @@ use onus_repo::landing::{Conflict, Merge};
 
 use crate::kit::{Dice, Yard, commit_of, count, git, lander, lines, try_git, union, write};
 use crate::program::program;
+
+/// What stands for git's words where it aborted itself.
+const GIT_GAVE_UP: &str = "git gave up";
 
 const NAMES: [&str; 8] = [
     "a.txt",
@@ -96,6 +100,10 @@ fn without_side(path: &str) -> String {
 /// The tree that `git merge` makes; or the files that it cannot merge, and what it says about them.
 fn by_checkout(root: &Path, branch: &str) -> Result<String, (BTreeSet<String>, String)> {
     let ran = try_git(root, &["merge", "--no-ff", "-m", "merged", branch]);
+    if ran.status.signal().is_some() && ran.stderr.starts_with(b"BUG: merge-ort.c") {
+        // Some conflicts of renamed folders are too much for git when it writes them down. That there is one is sure.
+        return Err((BTreeSet::new(), GIT_GAVE_UP.to_owned()));
+    }
     let unmerged = git(root, &["ls-files", "-z", "--unmerged"]);
     let unmerged = unmerged.split('\0').filter_map(|entry| entry.split_once('\t'));
     let unmerged: BTreeSet<String> = unmerged.map(|(_, path)| without_side(path)).collect();
@@ -134,8 +142,10 @@ fn assert_same(
             assert_eq!(paths.len(), ours.len(), "{what}: twice in {ours:?}");
             assert!(unmerged.is_subset(&paths), "{what}: {unmerged:?} {ours:?}");
             // Git keeps no sides of some conflicts, and says only that there is one.
-            let is_said =
-                |path: &str| said.lines().any(|line| line.starts_with("CONFLICT") && line.contains(path));
+            let is_said = |path: &str| {
+                said == GIT_GAVE_UP
+                    || said.lines().any(|line| line.starts_with("CONFLICT") && line.contains(path))
+            };
             assert!(paths.difference(unmerged).all(|path| is_said(path)), "{what}: {said} {ours:?}");
             let are_words = ours.iter().all(|it| !it.kind.is_empty() && !it.says.is_empty());
             assert!(are_words, "{what}: {ours:?}");
