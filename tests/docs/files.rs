@@ -9,7 +9,7 @@ use crate::support::is_written;
 
 const HEAD: &str = "# Every source file\n\n\
     One line per file: what its own comment begins with, or the help of its command. Which crate is which, and where to begin, is in\n\
-    [ARCHITECTURE.md](../ARCHITECTURE.md). `ONUS_UPDATE=1 scripts/test` writes this list.\n";
+    [ARCHITECTURE.md](../ARCHITECTURE.md); P1 to P12 are the promises in [guarantees.md](guarantees.md). `ONUS_UPDATE=1 scripts/test` writes this list.\n";
 
 /// The longest that a line says of a file.
 const MOST: usize = 320;
@@ -63,13 +63,13 @@ fn files() -> Vec<(String, BTreeMap<String, String>)> {
 
 /// What a file's comment begins with; or its command's help, if it has none.
 fn story(source: &str) -> String {
-    let marked = |mark: &str| {
+    let marked = |source: &str, mark: &str| {
         let lines = source.lines().skip_while(|line| !line.starts_with(mark));
         let lines = lines.map_while(|line| line.strip_prefix(mark)).map(str::trim);
         lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
     };
-    let own = marked("//!");
-    let text = if own.is_empty() { marked("///") } else { own };
+    let own = marked(source, "//!");
+    let text = if own.is_empty() { marked(help(source).unwrap_or(source), "///") } else { own };
     let text = text.replace("[`", "`").replace("`]", "`").replace("**", "").replace('|', "\\|");
     // A first sentence of a few words says little without the next.
     let mut sentences = text.split_inclusive(". ");
@@ -80,4 +80,11 @@ fn story(source: &str) -> String {
         story.push_str(next);
     }
     story.trim_end().to_owned()
+}
+
+/// A source from the help of its command on.
+fn help(source: &str) -> Option<&str> {
+    let args = source.find("\npub(crate) struct Args")?;
+    let begin = source[..args].rfind("\n\n").map_or(0, |blank| blank + 2);
+    Some(&source[begin..])
 }

@@ -45,6 +45,14 @@ pub enum Constraint {
 pub const MAX_LIMIT: u64 = 1_000_000_000;
 
 impl Constraint {
+    /// Whether it limits all changes of a task together.
+    pub fn limits_size(self) -> bool {
+        match self {
+            Constraint::MaxFiles(_) | Constraint::MaxLines(_) => true,
+            Constraint::ReadOnly | Constraint::NoDelete | Constraint::NoLand => false,
+        }
+    }
+
     pub fn kind(self) -> ConstraintKind {
         match self {
             Constraint::ReadOnly => ConstraintKind::ReadOnly,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::commit::CommitId;
-use onus_core::constraint::{Constraint, Constraints};
+use onus_core::constraint::Constraints;
 use onus_core::decide::anothers_worktree;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::lease::{Lease, Liveness};
@@ -32,11 +32,9 @@ pub struct CommitLease {
 }
 
 impl CommitLease {
-    /// Whether the task's changes are counted.
-    pub fn counts(&self) -> bool {
-        self.constraints
-            .iter()
-            .any(|constraint| matches!(constraint, Constraint::MaxFiles(_) | Constraint::MaxLines(_)))
+    /// Whether all the task's changes must be counted.
+    pub fn has_size_limit(&self) -> bool {
+        self.constraints.iter().any(|constraint| constraint.limits_size())
     }
 }
 
@@ -144,7 +142,7 @@ impl Snapshot<'_> {
             constraints: lease.constraints_now(&task.facts.constraints),
             commits: Vec::new(),
         };
-        if found.counts() {
+        if found.has_size_limit() {
             found.commits = self.read.commits_of(lease.task)?.into_iter().map(|row| row.commit).collect();
         }
         Ok(Some(found))

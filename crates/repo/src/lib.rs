@@ -17,7 +17,7 @@ mod discover;
 mod files;
 pub mod forecast;
 mod git;
-pub mod guard;
+pub mod git_hooks;
 pub mod judged;
 pub mod landing;
 pub mod last;
@@ -32,8 +32,9 @@ pub use consent::Consents;
 pub use discover::{Place, checkout_of, checkouts, discover, place_for_new_store};
 pub use files::{MAX_BYTES, Unreadable, open_own, read_inside, read_small, resolve_inside};
 pub use git::{
-    Describing, GitError, Judged, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers, adrift,
-    anchor, anchored, are_committed, describe, named_by, pushed, shared_folder_mode, show, uncommitted,
+    Describing, GitError, JudgedCommit, Listing, Made, Repository, SEALS, Staged, Staging, add_trailers,
+    adrift, anchor, anchored, are_committed, describe, named_by, pushed, shared_folder_mode, show,
+    uncommitted,
 };
 pub use name::{Named, Unnamed, locate, name_of};
 pub use owner::Foreign;

@@ -79,12 +79,13 @@ fn passed(payload: &Payload, refusal: &Refusal) -> Answer {
     if refusal.code != Code::NoStore {
         note(&message);
     }
-    let is_told = payload.moment == HookEvent::Start && (refusal.code != Code::NoStore || is_set_up(payload));
+    let is_told =
+        payload.moment == HookEvent::Start && (refusal.code != Code::NoStore || has_hooks_here(payload));
     Answer { warning: is_told.then_some(message), ..Answer::default() }
 }
 
 /// Whether this folder was set up, so that a missing store is worth mentioning.
-fn is_set_up(payload: &Payload) -> bool {
+fn has_hooks_here(payload: &Payload) -> bool {
     let Some(folder) = &payload.folder else { return false };
     let root = onus_repo::discover(folder).map_or_else(|| folder.clone(), |place| place.root);
     [".claude/settings.json", ".codex/hooks.json", ".gemini/settings.json"]

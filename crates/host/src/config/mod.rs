@@ -341,8 +341,8 @@ impl Config {
     /// When a dependency counts as met; None if tasks do not land here.
     fn deps_met(&self) -> Option<DepsMet> {
         let said = self.get("deps.met").and_then(|(value, _)| value.parse().ok());
-        let is_said = |key: &&str| self.get(key).is_some_and(|(_, source)| *source != Source::Default);
-        let lands = ["land.style", "land.union", "land.remote", "land.pr"].iter().any(is_said);
+        let is_said = |key: &Key| self.get(key.name).is_some_and(|(_, source)| *source != Source::Default);
+        let lands = KEYS.iter().filter(|key| key.name.starts_with("land.")).any(is_said);
         said.or(lands.then_some(DepsMet::Landed)).filter(|met| lands || *met == DepsMet::Landed)
     }
 

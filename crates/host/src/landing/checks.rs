@@ -43,7 +43,7 @@ pub type GateRun<'a> = dyn FnMut(&Running<'_>) -> Result<(Verdict, Run), Refusal
 
 /// The outcome of a round's gates.
 #[derive(Debug)]
-pub(super) enum Checked {
+pub(super) enum GateOutcome {
     Passed,
     /// These fail on the bare target.
     Red(Vec<GateKey>),
@@ -118,8 +118,8 @@ impl Landings<'_> {
         built: &[Built],
         ran: &mut Vec<Ran>,
         run: &mut GateRun<'_>,
-    ) -> Result<Checked, Refusal> {
-        let Some(last) = built.last() else { return Ok(Checked::Passed) };
+    ) -> Result<GateOutcome, Refusal> {
+        let Some(last) = built.last() else { return Ok(GateOutcome::Passed) };
         let mut needed: Vec<Gate> = Vec::new();
         for part in built {
             for gate in part
@@ -133,13 +133,13 @@ impl Landings<'_> {
             }
         }
         if needed.is_empty() {
-            return Ok(Checked::Passed);
+            return Ok(GateOutcome::Passed);
         }
         let scratch = self.lander.worktrees().scratch(&self.root, last.commit.as_str())?;
-        let mut checked = Ok(Checked::Passed);
+        let mut checked = Ok(GateOutcome::Passed);
         for gate in &needed {
             checked = self.judge(gate, (&scratch, tip), built, ran, run);
-            if !matches!(checked, Ok(Checked::Passed)) {
+            if !matches!(checked, Ok(GateOutcome::Passed)) {
                 break;
             }
         }
@@ -157,8 +157,8 @@ impl Landings<'_> {
         built: &[Built],
         ran: &mut Vec<Ran>,
         run: &mut GateRun<'_>,
-    ) -> Result<Checked, Refusal> {
-        let Some(last) = built.last() else { return Ok(Checked::Passed) };
+    ) -> Result<GateOutcome, Refusal> {
+        let Some(last) = built.last() else { return Ok(GateOutcome::Passed) };
         let bare = format!("{} as it is", self.target);
         let asks = built.iter().filter(|part| part.asks(gate));
         let tasks: Vec<String> = asks.map(|part| part.candidate.id().to_owned()).collect();
@@ -173,13 +173,13 @@ impl Landings<'_> {
         let (verdict, how) = run("the merged result", &last.commit)?;
         if verdict == Verdict::Passed {
             self.record(gate, verdict, how, false, built)?;
-            return Ok(Checked::Passed);
+            return Ok(GateOutcome::Passed);
         }
         // A red-green gate cannot be run on the bare target, which has no work with tests.
         if gate.kind != GateKind::RedGreen {
             scratch.move_to(tip.as_str())?;
             if run(&bare, tip)?.0 == Verdict::Failed {
-                return Ok(Checked::Red(vec![gate.key.clone()]));
+                return Ok(GateOutcome::Red(vec![gate.key.clone()]));
             }
         }
         scratch.move_to(last.commit.as_str())?;
@@ -188,8 +188,8 @@ impl Landings<'_> {
         self.record(gate, Verdict::Failed, how, false, built)?;
         self.record(gate, again, how_again, again == Verdict::Passed, built)?;
         Ok(match again {
-            Verdict::Passed => Checked::Passed,
-            Verdict::Failed => Checked::Failed(vec![gate.key.clone()]),
+            Verdict::Passed => GateOutcome::Passed,
+            Verdict::Failed => GateOutcome::Failed(vec![gate.key.clone()]),
         })
     }
 

@@ -5,14 +5,14 @@ use onus_core::commit::{CommitId, Extent, Uncommitted};
 use onus_core::decide;
 use onus_core::gate::{Demand, GateKey};
 use onus_core::ids::TaskRef;
-use onus_core::landing::{Checked as Check, Intent, LandStyle};
+use onus_core::landing::{Checked, Intent, LandStyle};
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::task::State;
 use onus_engine::Request;
 use onus_repo::landing::{Fetched, Plan, Planned, Push, Style, Tip, Tips};
 
-use super::checks::{Asked, Checked, GateRun};
+use super::checks::{Asked, GateOutcome, GateRun};
 use super::failing::for_another;
 use super::report::{LandedTask, Refused, Report};
 use super::settle::REMOTE_LIMIT;
@@ -163,7 +163,7 @@ impl Landings<'_> {
         (intent, demand, extent): (Intent, Demand, Extent),
     ) -> Request {
         let task = &candidate.of.task;
-        let checked = Check { intent, demand, extent, token: task.token, state: task.state };
+        let checked = Checked { intent, demand, extent, token: task.token, state: task.state };
         let (task, force) = (Some(TaskRef::from(task.uid)), self.force.clone());
         let command = Command::OnTask { task, act: Act::Land(checked), force };
         let command = match seated {
@@ -222,17 +222,17 @@ impl Landings<'_> {
         let (built, deferred) = self.build(&tip, &asked, candidates, until, report)?;
         let parts: Vec<Candidate> = built.iter().map(|part| part.candidate.clone()).collect();
         let checked = match self.force {
-            Some(_) => Checked::Passed,
+            Some(_) => GateOutcome::Passed,
             None => self.check(&tip.commit, &built, &mut report.ran, run)?,
         };
         match checked {
-            Checked::Passed => {}
-            Checked::Red(gates) => return Ok(self.red(gates, built, deferred, report)),
-            Checked::Failed(_) if parts.len() > 1 => {
+            GateOutcome::Passed => {}
+            GateOutcome::Red(gates) => return Ok(self.red(gates, built, deferred, report)),
+            GateOutcome::Failed(_) if parts.len() > 1 => {
                 let all = parts.into_iter().chain(deferred).collect();
                 return Ok(Tried::Split(all));
             }
-            Checked::Failed(gates) => {
+            GateOutcome::Failed(gates) => {
                 for part in &parts {
                     let refused = self.failed_gates(part, &tip.commit, &gates, until)?;
                     report.refused.push(refused);

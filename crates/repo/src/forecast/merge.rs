@@ -1,4 +1,4 @@
-//! Merges two commits in memory.
+//! What a forecast merges, and what it says of the result: which files would conflict.
 
 use std::time::Instant;
 

@@ -18,7 +18,7 @@ use super::index::tree_of;
 use super::{Call, GitError, Running};
 use crate::calls::home;
 use crate::discover::Place;
-use crate::guard::{KEPT_INDEX, KEPT_TEMPLATE};
+use crate::git_hooks::{KEPT_INDEX, KEPT_TEMPLATE};
 
 /// The longest that git may take inside a hook.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);

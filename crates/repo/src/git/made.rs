@@ -1,7 +1,7 @@
 //! A commit that was made: what it changed, and what its message says.
 //!
 //! Git is asked, and takes longer over it than the store does. Of most commits the hook that judged them knew it all, except for the
-//! commit's id: so it leaves what it knew for the next hook ([`Judged`]), in the worktree's git directory.
+//! commit's id: so it leaves what it knew for the next hook ([`JudgedCommit`]), in the worktree's git directory.
 //!
 //! **This is a shortcut, never an authority.** It holds only if git's own record of HEAD (`OLD NEW WHO<tab>ACTION`, a line for each
 //! move) says that a plain commit was made, and nobody wrote to the file of its message since it was judged. Whatever is not so (an amended commit, a merge, one
@@ -79,12 +79,12 @@ impl Describing<'_> {
 
 /// What is known of a commit that was judged before it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct JudgedCommit {
     /// The message's file as it was, and all that the commit changes.
     known: Option<(String, Vec<String>)>,
 }
 
-impl Judged {
+impl JudgedCommit {
     /// Leaves word that a commit was judged; `paths`: all that it changes, if that is known. Whatever is to be written into its message
     /// is written before.
     pub fn leave(place: &Place, paths: Option<&[String]>) {
@@ -96,7 +96,7 @@ impl Judged {
     }
 
     /// Takes what was left. None: the commit that was just made was not judged.
-    pub fn take(place: &Place) -> Option<Judged> {
+    pub fn take(place: &Place) -> Option<JudgedCommit> {
         let git_dir = place.git_dir.as_ref()?;
         let file = git_dir.join(JUDGED);
         let text = read_small(&file);
@@ -107,7 +107,7 @@ impl Judged {
         let paths = fields.filter(|path| !path.is_empty()).map(str::to_owned).collect();
         // A revert is not judged: what was left is about a commit that failed before.
         let is_another = last_move(git_dir).is_some_and(|last| last.action.starts_with("revert"));
-        (!is_another).then_some(Judged { known: stamp.map(|stamp| (stamp, paths)) })
+        (!is_another).then_some(JudgedCommit { known: stamp.map(|stamp| (stamp, paths)) })
     }
 
     /// The commit that was just made, if it is certain to be the one that was judged, and all of it is known.

@@ -1,4 +1,4 @@
-//! Merges two commits in memory by `git merge-tree`, for landing and for the forecast. The caller's [`Call`] already has everything
+//! Calls `git merge-tree` and reads its answer, for landing and for the forecast. The caller's [`Call`] already has everything
 //! that the result depends on: attributes, settings, drivers, and where objects go.
 
 use super::{Call, GitError};

@@ -40,7 +40,7 @@ pub(crate) use changes::with_trailers;
 pub use changes::{Listing, Staged, Staging, add_trailers, named_by, pushed};
 pub use look::{adrift, are_committed, uncommitted};
 pub(crate) use look::{dirty, drivers, filters, overlooked};
-pub use made::{Describing, Judged, Made, describe};
+pub use made::{Describing, JudgedCommit, Made, describe};
 pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};
 

@@ -1,4 +1,4 @@
-//! Merges two commits in memory: no checkout, index or reference is touched, and the result depends on the commits alone.
+//! The merge that a landing commits, made in memory: no checkout, index or reference is touched, and the result depends on the commits alone.
 //!
 //! **What decides.** `.gitattributes` are read from the target (`--attr-source`), never from a checkout; the user's own
 //! (`core.attributesFile`) are left out. The repository's `info/attributes` still apply, since git cannot leave them out.

@@ -23,11 +23,11 @@ use onus_core::scope::Glob;
 use onus_engine::{AnyEngine, CommitLease, Files, Identity, Pushed, Request};
 use onus_host::landing::Landings;
 use onus_host::{Checkout, Host};
-use onus_repo::guard::{Hook, PROBE};
+use onus_repo::git_hooks::{Hook, PROBE};
 use onus_repo::landing::{Forward, Lander};
 use onus_repo::{
-    Describing, GitError, Judged, Place, Staging, add_trailers, checkout_of, describe, named_by, pushed,
-    read_small,
+    Describing, GitError, JudgedCommit, Place, Staging, add_trailers, checkout_of, describe, named_by,
+    pushed, read_small,
 };
 use onus_store::Access;
 
@@ -185,7 +185,7 @@ impl GitHook<'_> {
             Some(message) => self.name(&staging, message, &self.trailers(&leases)),
             None => Ok(()),
         };
-        Judged::leave(self.place, paths.as_deref());
+        JudgedCommit::leave(self.place, paths.as_deref());
         Ok(named?)
     }
 
@@ -218,7 +218,7 @@ impl GitHook<'_> {
         if identity.actor.is_person() {
             self.warn_person(&mut engine, &identity, &names)?;
         } else {
-            let counted = leases.iter().find(|lease| lease.counts());
+            let counted = leases.iter().find(|lease| lease.has_size_limit());
             let tally = counted.map(|lease| staging.tally(&lease.commits)).transpose()?;
             let extent = Extent { removed: staged.removed, tally };
             // A merge may resolve the conflict that somebody is to be told of: post-commit tells what is left of it.
@@ -263,7 +263,7 @@ impl GitHook<'_> {
             false => Vec::new(),
         };
         self.judge(&self.staging(), &before)?;
-        Judged::leave(self.place, None);
+        JudgedCommit::leave(self.place, None);
         Ok(())
     }
 
@@ -398,7 +398,7 @@ impl GitHook<'_> {
 
     /// A commit was made.
     fn record(&self) -> Result<(), Stop> {
-        let judged = Judged::take(self.place);
+        let judged = JudgedCommit::take(self.place);
         let was_judged = judged.is_some();
         let made = match judged.and_then(|judged| judged.made(self.place)) {
             Some(made) => Ok(made),

@@ -10,7 +10,7 @@ use onus_engine::{Conversation, Identity, Notice, Request};
 use onus_host::Checkout;
 use onus_os::clock;
 use onus_repo::Place;
-use onus_repo::guard::{self, Done, Folder, Found, Hook};
+use onus_repo::git_hooks::{self, Done, Folder, Found, Hook};
 use onus_store::Access;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn place(context: &Context) -> Result<&Place, Refusal> {
         Refusal::usage("this is not a git repository, so there are no hooks")
             .next(Step::plain("go to a folder of a git repository, or make one here: git init"))
     })?;
-    guard::check(place)?;
+    git_hooks::check(place)?;
     Ok(place)
 }
 
@@ -111,13 +111,13 @@ fn by_hand(context: &Context, folder: &std::path::Path) {
         path_line(folder)
     ));
     for &hook in Hook::ALL {
-        out.line(&format!("  {hook}: {}", guard::line_to_add(hook)));
+        out.line(&format!("  {hook}: {}", git_hooks::line_to_add(hook)));
     }
 }
 
 fn install(context: &Context) -> Result<u8, Refusal> {
     let place = place(context)?;
-    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    let folder = git_hooks::folder(place).map_err(|error| failed(&error))?;
     let Folder::Own(own) = &folder else {
         let message =
             format!("nothing was installed: core.hooksPath sends git to {}", path_line(folder.path()));
@@ -138,7 +138,7 @@ fn install(context: &Context) -> Result<u8, Refusal> {
     };
     let program = std::env::current_exe()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot find this program: {error}")))?;
-    let all = guard::install_all(own, &program).map_err(|error| match error.kind() {
+    let all = git_hooks::install_all(own, &program).map_err(|error| match error.kind() {
         std::io::ErrorKind::IsADirectory => {
             Refusal::new(Code::NotAllowed, format!("nothing was installed: {error}"))
                 .next(Step::plain(format!("move it out of {}, then install the guard", path_line(own))))
@@ -160,7 +160,7 @@ fn add_by_hand() -> Step {
 }
 
 fn to_add(hook: Hook) -> Value {
-    json!({ "hook": hook, "line": guard::line_to_add(hook) })
+    json!({ "hook": hook, "line": git_hooks::line_to_add(hook) })
 }
 
 fn tell(context: &Context, folder: &Folder, installed: bool, mut all: &[(Hook, Done)], left: &[PathBuf]) {
@@ -192,7 +192,7 @@ fn tell(context: &Context, folder: &Folder, installed: bool, mut all: &[(Hook, D
 fn uninstall(context: &Context) -> Result<u8, Refusal> {
     let place = place(context)?;
     context.refuse_agents("uninstall the guard")?;
-    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    let folder = git_hooks::folder(place).map_err(|error| failed(&error))?;
     // Hooks may have been installed before core.hooksPath was set.
     let own = match &folder {
         Folder::Own(own) => own.clone(),
@@ -200,10 +200,10 @@ fn uninstall(context: &Context) -> Result<u8, Refusal> {
     };
     let mut all = Vec::new();
     for &hook in Hook::ALL {
-        let taken = guard::uninstall(&own, hook).map_err(|error| unwritable(&folder, &error))?;
+        let taken = git_hooks::uninstall(&own, hook).map_err(|error| unwritable(&folder, &error))?;
         all.push((hook, taken));
     }
-    let left = guard::tidy(&own);
+    let left = git_hooks::tidy(&own);
     tell(context, &Folder::Own(own), false, &all, &left);
     if let (Folder::Others(folder), false) = (&folder, context.out.json) {
         context.out.line(&format!("what you added to {} yourself stays", path_line(folder)));
@@ -216,26 +216,26 @@ type Reached = (Hook, Found, bool);
 
 /// How each hook is.
 fn reached(place: &Place) -> Result<(Folder, Vec<Reached>), Refusal> {
-    let folder = guard::folder(place).map_err(|error| failed(&error))?;
+    let folder = git_hooks::folder(place).map_err(|error| failed(&error))?;
     let nonce = onus_engine::new_uid(clock::now().wall_ms).to_string();
     let mut hooks = Vec::new();
     for &hook in Hook::ALL {
-        let is_reached = guard::probe(place, hook, &nonce).map_err(|error| failed(&error))?;
-        hooks.push((hook, guard::found(folder.path(), hook), is_reached));
+        let is_reached = git_hooks::probe(place, hook, &nonce).map_err(|error| failed(&error))?;
+        hooks.push((hook, git_hooks::found(folder.path(), hook), is_reached));
     }
     Ok((folder, hooks))
 }
 
 /// Whether anything of ours is in git's hooks here; no process is started beyond what finds the folder.
 pub(super) fn is_installed(place: &Place) -> bool {
-    let Ok(Folder::Own(folder)) = guard::folder(place) else { return false };
-    Hook::ALL.iter().all(|hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both))
+    let Ok(Folder::Own(folder)) = git_hooks::folder(place) else { return false };
+    Hook::ALL.iter().all(|hook| matches!(git_hooks::found(&folder, *hook), Found::Ours | Found::Both))
 }
 
 /// The hooks that lack the guard although others have it: somebody took it out, or it was never finished.
 pub(super) fn lacking(place: &Place) -> Vec<&'static str> {
-    let Ok(Folder::Own(folder)) = guard::folder(place) else { return Vec::new() };
-    let is_ours = |hook: &Hook| matches!(guard::found(&folder, *hook), Found::Ours | Found::Both);
+    let Ok(Folder::Own(folder)) = git_hooks::folder(place) else { return Vec::new() };
+    let is_ours = |hook: &Hook| matches!(git_hooks::found(&folder, *hook), Found::Ours | Found::Both);
     let (ours, others): (Vec<Hook>, Vec<Hook>) = Hook::ALL.iter().partition(|hook| is_ours(hook));
     if ours.is_empty() { Vec::new() } else { others.into_iter().map(Hook::as_str).collect() }
 }
