@@ -425,7 +425,7 @@ fn one_key_used_at_once_is_applied_once() {
         let (mut engine, keyed) = (place.another(), keyed.clone());
         thread::spawn(move || engine.run(&keyed))
     });
-    place.release(1);
+    place.release(2);
     let mut replayed = both.map(|one| one.join().unwrap().unwrap().replayed);
     replayed.sort_unstable();
     assert_eq!(replayed, [false, true]);

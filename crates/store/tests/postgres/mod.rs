@@ -8,7 +8,7 @@ mod events;
 mod outcome;
 mod strangers;
 
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,28 @@ fn titles<S: Store>(store: &mut S, query: &EventQuery) -> Vec<String> {
     look(store, |read| read.events(query)).into_iter().filter_map(|record| record.task).collect()
 }
 
+/// All find the name free, and then one of them has it: to the others that is no failure of the server.
+#[test]
+fn of_those_who_create_one_project_at_once_one_does_and_the_others_are_told_that_it_exists() {
+    let database = Server::shared().shared_database();
+    for round in 0..4 {
+        let (name, start) = (fresh_name(), Barrier::new(6));
+        let created: Vec<_> = thread::scope(|scope| {
+            let create = |n: u32| {
+                let (actor, instance) = ("human:founder".parse().unwrap(), "person".parse().unwrap());
+                let (prefix, uids) = ("ON".parse().unwrap(), (uid(900 + n, round), uid(950 + n, round)));
+                start.wait();
+                PostgresStore::create(&parsed(database), &name, &prefix, uids, (&actor, &instance), WAIT)
+            };
+            let all: Vec<_> = (0..6).map(|n| scope.spawn(move || create(n))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(created.iter().filter(|one| one.is_ok()).count(), 1);
+        let refused: Vec<_> = created.into_iter().filter_map(Result::err).collect();
+        assert!(refused.iter().all(|error| matches!(error, StoreError::Exists(_))), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_project_never_sees_anothers_rows() {
     let server = Server::shared();
@@ -51,7 +73,9 @@ fn a_project_never_sees_anothers_rows() {
     assert!(look(&mut one, |read| read.task(uid(2, 2))).is_none());
     assert!(look(&mut one, |read| read.resolve(&uid(2, 2).to_string().parse().unwrap())).is_empty());
     assert_eq!(look(&mut one, |read| read.list(&Filter::default(), None, 10)).len(), 1);
-    assert_eq!(look(&mut one, |read| read.search(&["task".into()], false, 10)), [uid(1, 1)]);
+    for with_ad_hoc in [false, true] {
+        assert_eq!(look(&mut one, |read| read.search(&["task".into()], with_ad_hoc, 10)), [uid(1, 1)]);
+    }
     assert!(look(&mut one, |read| read.open_leases(10)).is_empty());
     assert_eq!(look(&mut one, |read| read.count_events()), 2);
     assert_eq!(titles(&mut one, &EventQuery { limit: 10, ..EventQuery::default() }), [uid(1, 1).to_string()]);
