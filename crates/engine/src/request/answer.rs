@@ -20,6 +20,11 @@ impl UnitOfWork<'_> {
             Some(task) => Some(shown(&task, snapshot.current_lease(&task)?.as_ref())),
             None => None,
         };
+        debug_assert!(
+            self.rows.are_stored(self.write)?,
+            "what a request remembers is not what is stored: {:?}",
+            self.rows
+        );
         let (actor, instance) = (&self.caller.actor, &self.caller.instance);
         let begun = self.rows.begun();
         Ok(self.write.closing(actor, instance, self.seen_before_ms, shown.as_ref(), &begun)?)

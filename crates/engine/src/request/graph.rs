@@ -224,7 +224,7 @@ impl UnitOfWork<'_> {
                 Ok(Reset::Stays) => {}
                 Ok(Reset::Back(drafts)) => {
                     self.remember_loss(&task, evidence.lease.as_ref(), &drafts)?;
-                    plan.push((task, drafts));
+                    plan.push((uid, drafts));
                 }
                 Err(refusal) if refusal.code == Code::Held => {
                     let (_, count) = held.get_or_insert((refusal, 0));
@@ -244,9 +244,11 @@ impl UnitOfWork<'_> {
             return Err(refusal.into());
         }
         let mut touched = Vec::with_capacity(plan.len());
-        for (task, drafts) in plan {
+        for (uid, drafts) in plan {
+            // What was reset before it counts in its row already.
+            let task = self.locked(uid)?;
             touched.push(self.snapshot().touched_view(&task)?);
-            let (uid, mut row) = (task.uid, Some(task));
+            let mut row = Some(task);
             self.append_to_task(uid, &mut row, drafts)?;
             // The cause of what follows is the reset itself, even if an override came before it.
             if let Some(row) = row.filter(|_| uid == root) {

@@ -8,6 +8,7 @@ use onus_core::ids::{Token, Uid};
 use onus_core::lease::Lease;
 use onus_core::scope::Reservations;
 use onus_core::task::Task;
+use onus_store::Write;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
@@ -32,6 +33,22 @@ impl Rows {
     /// The leases that this request began and has not changed since.
     pub(crate) fn begun(&self) -> Vec<Lease> {
         self.leases.values().map(|(lease, _)| lease.clone()).collect()
+    }
+
+    /// Whether a reader of the store would find the same. It always would: an assertion asks.
+    pub(super) fn are_stored(&self, store: &mut dyn Write) -> onus_store::Result<bool> {
+        for (uid, task) in &self.tasks {
+            if store.task(*uid)?.as_ref() != Some(task) {
+                return Ok(false);
+            }
+        }
+        for ((task, token), (lease, scope)) in &self.leases {
+            if store.lease(*task, *token)?.as_ref() != Some(lease) || store.scope_of(*task, *token)? != *scope
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Remembers a row that was locked.
