@@ -202,6 +202,19 @@ fn a_broken_ledger_is_not_rebuilt_from_and_nothing_changes() {
     type Damage<'a> = (usize, Box<dyn Fn(&rusqlite::Connection, &str) + 'a>);
     let damages: Vec<Damage<'_>> = vec![
         (2, Box::new(edit("UPDATE event SET actor = 'human:eve' WHERE stream = ?1 AND version = 2"))),
+        // Other readers of JSON would see the first of two values under one key.
+        (
+            1,
+            Box::new(edit(
+                "UPDATE event SET payload = '{\"state\":\"done\",' || substr(payload, 2) WHERE stream = ?1 AND version = 1",
+            )),
+        ),
+        (
+            1,
+            Box::new(edit(
+                "UPDATE event SET payload = '{ ' || substr(payload, 2) WHERE stream = ?1 AND version = 1",
+            )),
+        ),
         (3, Box::new(edit("DELETE FROM event WHERE stream = ?1 AND version = 2"))),
         // The row has seen more than the ledger has: to rebuild it would be to cover up.
         (

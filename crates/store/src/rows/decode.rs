@@ -180,7 +180,7 @@ pub(crate) fn record(cells: &mut Cells<'_>, project: &str) -> Decoded<Record> {
         token: cells.optional()?,
         at: rfc3339(cells.get()?),
         cause: cells.optional()?,
-        payload: cells.loose_json()?,
+        payload: cells.payload()?,
         prev: cells.get()?,
         hash: cells.get()?,
     })

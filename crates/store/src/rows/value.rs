@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 
 use onus_core::actor::{ActorName, InstanceId, Tier};
+use onus_core::chain::write_canonical;
 use onus_core::ids::{Number, Token, Uid, Version};
 use onus_core::sight::Mark;
 use onus_core::text::{Field, Salt};
@@ -207,10 +208,16 @@ impl<'a> Cells<'a> {
             .transpose()
     }
 
-    /// Text that is not JSON is kept as a string.
-    pub(crate) fn loose_json(&mut self) -> Decoded<serde_json::Value> {
+    /// What an event is hashed by. Text that is not JSON as this project writes it is kept as a string, so that no hash fits: of
+    /// two values under one key, another reader would take the other.
+    pub(crate) fn payload(&mut self) -> Decoded<serde_json::Value> {
         let text: &str = self.get()?;
-        Ok(serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.to_owned())))
+        let mut canonical = String::with_capacity(text.len());
+        let value = serde_json::from_str(text).ok().filter(|value| {
+            write_canonical(value, &mut canonical);
+            canonical == text
+        });
+        Ok(value.unwrap_or_else(|| serde_json::Value::String(text.to_owned())))
     }
 
     pub(crate) fn mark(&mut self) -> Decoded<Mark> {
