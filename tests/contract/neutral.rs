@@ -60,7 +60,7 @@ fn what_decides_names_no_command_option_or_variable() {
             let code = code(&file);
             looked_at += 1;
             // What an agent's shell is asked to run has options of its own.
-            if file.ends_with("guard/script.rs") {
+            if file.ends_with("git_hooks/script.rs") {
                 // What git's hooks run is a command.
                 continue;
             }

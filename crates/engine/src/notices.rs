@@ -15,7 +15,7 @@ use onus_core::actor::{self, ActorName, InstanceId, PendingKind, PendingNotice};
 use onus_core::circle::Holder;
 use onus_core::decide::spoken_place;
 use onus_core::ids::{Token, Uid};
-use onus_core::lease::{EndKind, LapseCause, Lease, Liveness};
+use onus_core::lease::{EndKind, Ended, LapseCause, Lease, Liveness};
 use onus_core::quote;
 use onus_core::refusal::{OnSeat, Step};
 use onus_core::scope::{Glob, Reservations, Scope};
@@ -209,7 +209,13 @@ impl Snapshot<'_> {
                 Some(EndKind::Reset) => "reset",
                 _ => "superseded",
             };
-            let by = self.successor(lease, later)?.unwrap_or_default();
+            let by = match &lease.ended {
+                Some(ended) if matches!(ended.how, EndKind::Revoked | EndKind::Reset) => {
+                    self.who_ended(lease, ended)?
+                }
+                _ => self.successor(lease, later)?,
+            };
+            let by = by.unwrap_or_default();
             let message = format!(
                 "your lease on {id} (token {}) was {how}{by}: stop working on it; your files stay as they are",
                 lease.token
@@ -217,6 +223,12 @@ impl Snapshot<'_> {
             news.notices.push(Notice::new(NoticeKind::Superseded, Some(id), message));
         }
         Ok(news)
+    }
+
+    /// Who ended a lease by force, as part of a sentence. Whoever holds the task now may be somebody else.
+    fn who_ended(&mut self, lease: &Lease, ended: &Ended) -> Result<Option<String>> {
+        let record = self.read.event(lease.task, ended.version)?;
+        Ok(record.map(|record| format!(" by {}", record.actor)))
     }
 
     /// The holder that followed this lease, as part of a sentence. `latest`: the current holder, or the last one.
@@ -242,7 +254,11 @@ impl Snapshot<'_> {
             Some(EndKind::Revoked) => "revoked",
             _ => "taken over",
         };
-        let by = self.successor(lease, later)?.unwrap_or_default();
+        let by = match &lease.ended {
+            Some(ended) if ended.how == EndKind::Revoked => self.who_ended(lease, ended)?,
+            _ => self.successor(lease, later)?,
+        };
+        let by = by.unwrap_or_default();
         let message = format!(
             "your lease on {} (token {}) was {how}{by}: stop what you are doing under it",
             seat.name.spoken(),

@@ -6,7 +6,7 @@
 use crate::world::{
     MAX_HOLD_MS, TTL_MS, World, claim, forced, on, policy, process, takeover, verb, who, world, world_with,
 };
-use onus_core::command::{Act, ChangedFiles, Command, Guard, Presence, Terms};
+use onus_core::command::{Act, ChangedFiles, Command, Force, Guard, Presence, Terms};
 use onus_core::policy::{Policy, Unclaimed};
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Touched, WorktreeId};
@@ -303,6 +303,76 @@ fn whoever_comes_back_in_another_process_is_bound_to_that_one() {
     world.kill(70);
     assert_eq!(world.lease(&other, on(&id, claim())).token, 2, "and dies with it");
     world.is_whole();
+}
+
+/// Its files may be another's at any moment once its turn is over, and a replay is no sign of life.
+#[test]
+fn a_repeated_reservation_is_not_confirmed_after_the_turn_is_over() {
+    let mut world = world();
+    let a = registered(&mut world, 7);
+    world.run_keyed(&a, guard(7, &["x"]), "k").unwrap();
+    assert!(world.run_keyed(&a, guard(7, &["x"]), "k").unwrap().replayed);
+    report(&mut world, &a, Presence::TurnOver);
+    assert_eq!(world.run_keyed(&a, guard(7, &["x"]), "k").unwrap_err().code, Code::Changed);
+    report(&mut world, &a, Presence::TurnBegun);
+    assert!(world.run_keyed(&a, guard(7, &["x"]), "k").unwrap().replayed);
+    world.is_whole();
+}
+
+/// The notice names who took the lease away, not who holds the task now.
+#[test]
+fn who_lost_a_lease_is_told_by_whom() {
+    let mut world = world();
+    let (a, b, h) = (who("agent:a", "1"), who("agent:b", "1"), who("human:h", ""));
+    let reset = |id: &str| Command::Reset {
+        task: Some(id.parse().unwrap()),
+        reason: "why".into(),
+        force: Some(Force { reason: "why".into(), link: None }),
+    };
+    for is_reset in [false, true] {
+        let (id, other) = (world.add("t"), world.add("other"));
+        world.lease(&a, on(&id, claim()));
+        let ends = if is_reset { reset(&id) } else { forced(&id, Act::moved(Verb::Release, None)) };
+        world.run(&h, ends).unwrap();
+        world.lease(&b, on(&id, claim()));
+        let told = world.run(&a, on(&other, claim())).unwrap().notices;
+        let lost = told.iter().find(|notice| notice.task.as_deref() == Some(&id)).unwrap();
+        assert!(lost.message.contains("by human:h:"), "{}", lost.message);
+    }
+}
+
+/// A step that the fence would refuse is not suggested.
+#[test]
+fn who_lost_a_task_is_not_sent_to_what_the_fence_refuses() {
+    let mut world = world();
+    let (a, b, id) = (who("agent:a", "1"), who("agent:b", "1"), world.add("t"));
+    let changes = |step: &Step| matches!(step, Step::Note { .. } | Step::Do(Verb::Retry, _));
+    world.lease(&a, on(&id, claim()));
+    assert!(world.run(&b, on(&id, claim())).unwrap_err().next.iter().any(changes), "others may write to it");
+    world.pass(TTL_MS + 1);
+    world.lease(&b, on(&id, claim()));
+    let held = world.run(&a, on(&id, claim())).unwrap_err();
+    assert!(held.code == Code::Held && !held.next.iter().any(changes), "{held:?}");
+    world.ok(&b, on(&id, Act::moved(Verb::Fail, Some("no".into()))));
+    let failed = world.run(&a, on(&id, claim())).unwrap_err();
+    assert!(failed.code == Code::NotAllowed && !failed.next.iter().any(changes), "{failed:?}");
+    assert!(world.run(&b, on(&id, claim())).unwrap_err().next.iter().any(changes), "its last holder may");
+}
+
+/// Force does not help, and the holder is named all the same.
+#[test]
+fn what_is_held_and_not_failed_cannot_be_retried_by_force() {
+    let mut world = world();
+    let (a, h, id) = (who("agent:a", "1"), who("human:h", ""), world.add("t"));
+    world.lease(&a, on(&id, claim()));
+    let force = Some(Force { reason: "why".into(), link: None });
+    let retry = Command::Retry { task: Some(id.parse().unwrap()), message: None, force };
+    for command in [retry, forced(&id, Act::moved(Verb::Reopen, None))] {
+        let refusal = world.run(&h, command).unwrap_err();
+        assert_eq!(refusal.code, Code::Held, "{refusal:?}");
+        assert!(refusal.message.contains("agent:a"), "{refusal:?}");
+        assert!(!refusal.next.contains(&Step::verb(Verb::Claim, &id)), "{refusal:?}");
+    }
 }
 
 #[test]

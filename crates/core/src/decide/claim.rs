@@ -13,7 +13,9 @@ use crate::time::{SECOND_MS, Span};
 use crate::transition::{Verb, step, verbs_from};
 
 use super::ready::{schedule_refusal, unmet_refusal};
-use super::standing::{Standing, held_refusal, revoked, standing, standing_of_claimant};
+use super::standing::{
+    Standing, held_refusal, revoked, standing, standing_of_claimant, without_fenced_steps,
+};
 use super::{Decision, Renewal, View, override_or_refuse};
 
 pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Result<Decision, Refusal> {
@@ -448,7 +450,7 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
         State::Review => refusal.next(Step::note(id, Reader::Reviewer)),
         _ => refusal,
     };
-    let refusal = refusal.next(Step::show(id));
+    let refusal = without_fenced_steps(view, refusal.next(Step::show(id)));
     if state.is_finished() { refusal.next(Step::TakeAnother) } else { refusal }
 }
 
@@ -456,7 +458,8 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
 pub(super) fn claim_or_why(view: &View<'_>) -> Step {
     let is_below = view.actor.tier < view.task.facts.required_tier;
     let obstacle = || unmet_refusal(view).or_else(|| schedule_refusal(view)).or_else(|| kept_refusal(view));
-    match is_below || obstacle().is_some() {
+    let is_held = matches!(standing_of_claimant(view), Standing::Held(_));
+    match is_below || is_held || obstacle().is_some() {
         true => Step::why(view.id),
         false => Step::verb(Verb::Claim, view.id),
     }

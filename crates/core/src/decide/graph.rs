@@ -13,6 +13,7 @@ use crate::transition::{Verb, step};
 use super::claim::{late_cause, not_possible};
 use super::standing::{Standing, held_refusal, standing_of_claimant, swept};
 use super::tasks::{own_token, standing_beside};
+use super::verbs::held_and_not_possible;
 use super::{Decision, View, overridable, override_or_refuse, work};
 
 /// Adds or removes the named dependencies, as `body` says. Only an added one can close a cycle.
@@ -113,11 +114,12 @@ fn retry_as_asked(
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
     let (mut drafts, standing) = standing_beside(view, force)?;
-    if let (Standing::Held(lease), None) = (standing, force) {
-        return Err(held_refusal(view, lease));
-    }
-    if step(view.task.state, Verb::Retry).is_none() {
-        return Err(not_possible(view, Verb::Retry));
+    let is_possible = step(view.task.state, Verb::Retry).is_some();
+    match standing {
+        Standing::Held(lease) if !is_possible => return Err(held_and_not_possible(view, lease, Verb::Retry)),
+        Standing::Held(lease) if force.is_none() => return Err(held_refusal(view, lease)),
+        _ if !is_possible => return Err(not_possible(view, Verb::Retry)),
+        _ => {}
     }
     let attempt = view.task.attempts + 1;
     if is_out_of_attempts(view) {

@@ -10,6 +10,7 @@ use crate::refusal::{Code, HolderNote, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
 use crate::time::{Moment, SECOND_MS, Span, rfc3339};
+use crate::transition::Verb;
 
 use super::claim::claim_or_why;
 use super::{View, overridden};
@@ -239,7 +240,20 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
         let how = format!("go on from process {}, which holds it for you, or a child of that", process.pid);
         return refusal.next(Step::plain(how)).next(Step::show(id));
     }
-    refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder)).next(Step::WaitFor(id.to_owned()))
+    let refusal = refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder));
+    without_fenced_steps(view, refusal.next(Step::WaitFor(id.to_owned())))
+}
+
+/// Leaves out steps that change the task, if the fence refuses them to the caller: it can only claim the task anew.
+pub(super) fn without_fenced_steps(view: &View<'_>, mut refusal: Refusal) -> Refusal {
+    if standing(view).is_err() {
+        refusal.next.retain(|step| match step {
+            Step::Note { task, .. } => task != view.id,
+            Step::Do(verb, task) => *verb == Verb::Claim || task != view.id,
+            _ => true,
+        });
+    }
+    refusal
 }
 
 /// Where a lease's work is done, for a sentence about its files: the same paths may be changed in other worktrees.

@@ -14,7 +14,9 @@ use crate::transition::{self, Party, Verb, step};
 
 use super::claim::{acquire, not_possible, not_yours};
 use super::ready::{children_refusal, unmet_refusal};
-use super::standing::{Standing, fenced, held_by, held_refusal, standing_or_forced, swept};
+use super::standing::{
+    Standing, fenced, held_by, held_refusal, standing_of_claimant, standing_or_forced, swept,
+};
 use super::{Decision, View, constrained, gate, override_or_refuse};
 
 /// What the caller found in its worktree before it called the task done.
@@ -161,16 +163,20 @@ pub(super) fn check_verb<'a>(
             Ok((drafts, Some(lease).filter(|_| ends_it)))
         }
         Standing::Held(lease) if step(view.task.state, verb).is_none() => {
-            // Waiting until it is free would not help.
-            let mut refusal = held_refusal(view, lease);
-            let held = held_by(view.now, lease, "");
-            refusal.message = format!("{}; it {held}", not_possible(view, verb).message);
-            refusal.next = vec![Step::show(view.id)];
-            Err(refusal)
+            Err(held_and_not_possible(view, lease, verb))
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
         Standing::Free { .. } | Standing::Freed => check_unheld(view, verb, force, drafts, standing),
     }
+}
+
+/// Exit 4: another has a live lease, and even if it had not, the verb would not be possible. Waiting until it is free would not help.
+pub(super) fn held_and_not_possible(view: &View<'_>, lease: &Lease, verb: Verb) -> Refusal {
+    let mut refusal = held_refusal(view, lease);
+    let held = held_by(view.now, lease, "");
+    refusal.message = format!("{}; it {held}", not_possible(view, verb).message);
+    refusal.next = vec![Step::show(view.id)];
+    refusal
 }
 
 /// The same for a task on which nobody has a live lease (any more).
@@ -204,7 +210,12 @@ fn check_unheld<'a>(
         drafts.extend(claimed.drafts);
         return Ok((drafts, None));
     }
-    Err(if claimable { not_yours(view, verb) } else { not_possible(view, verb) })
+    Err(match standing_of_claimant(view) {
+        _ if claimable => not_yours(view, verb),
+        // Revoking its lease would not help either.
+        Standing::Held(lease) => held_and_not_possible(view, lease, verb),
+        _ => not_possible(view, verb),
+    })
 }
 
 fn check_party(

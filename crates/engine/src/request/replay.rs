@@ -3,7 +3,7 @@
 
 use serde::Serialize as _;
 
-use onus_core::command::{Act, Command, SeatAct};
+use onus_core::command::{Act, Command, Guard, SeatAct};
 use onus_core::decide::Need;
 use onus_core::ids::{TaskRef, Token, Uid};
 use onus_core::refusal::{Code, Refusal, Step};
@@ -158,6 +158,7 @@ impl UnitOfWork<'_> {
         if let (Some(uid), Some(token)) = (kept.task, kept.token) {
             self.check_still_current(uid, token)?;
         }
+        self.check_still_reserved(kept.task)?;
         let outcome = Outcome { task: kept.task, token: kept.token, ..Outcome::of(effect) };
         let rows = self.closing(outcome.shown())?;
         self.reply(outcome, &rows, true).map(Some)
@@ -195,6 +196,29 @@ impl UnitOfWork<'_> {
             }
             Some(_) => Ok(()),
         }
+    }
+
+    /// Refuses to repeat that files are the caller's to change, if that is no longer so, or if the caller's turn has been over since:
+    /// its files may be given to another at any moment, and a replay is no sign of life.
+    fn check_still_reserved(&mut self, task: Option<Uid>) -> Result<()> {
+        let (Command::Guard(Guard { paths, touched, .. })
+        | Command::OnTask { act: Act::Touch { paths, touched, .. }, .. }) = self.request.command.itself()
+        else {
+            return Ok(());
+        };
+        let Some(task) = task.map(|uid| self.write.task(uid)).transpose()?.flatten() else { return Ok(()) };
+        let lease = self.write.lease(task.uid, task.token)?;
+        let reserved = self.write.scope_of(task.uid, task.token)?;
+        let shared = &self.policy.scope_shared;
+        let has = |path: &String| reserved.holds(path, touched.worktree.as_ref()) || shared.covers(path);
+        if lease.is_some_and(|lease| !lease.pulse.resting) && paths.iter().all(has) {
+            return Ok(());
+        }
+        let id = self.project.prefix.id(task.number);
+        let message = format!(
+            "this request was applied before, but the files that {id} got by it may have gone to another since"
+        );
+        Err(Refusal::new(Code::Changed, message).task(id).next(Step::NewKey).into())
     }
 
     /// The same for a seat.
