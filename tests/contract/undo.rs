@@ -124,10 +124,10 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
     let (a, ann) = (agent("a"), human("ann"));
     for (steps, why) in [
         (vec![(&a, vec!["claim", "1"]), (&ann, vec!["note", "1", "x"])], "is human:ann's: only your own"),
-        (vec![(&a, vec!["note", "1", "x"])], "notes stay"),
+        (vec![(&a, vec!["note", "1", "x"])], "a note stays"),
         (vec![(&a, vec!["fail", "1"])], "tried again"),
         (vec![(&a, vec!["handoff", "1", "--to", "agent:b", "--reason", "r"])], "kept for another"),
-        (vec![(&a, vec!["done", "1", "-m", "x"]), (&a, vec!["reopen", "1"])], "finished again"),
+        (vec![(&a, vec!["done", "1", "-m", "x"]), (&a, vec!["reopen", "1"])], "say what was done"),
         (vec![(&a, vec!["redact", "1", "1", "--reason", "r"])], "erased"),
         (
             vec![
@@ -164,6 +164,30 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
     is_refused(&sandbox, &agent("b"), 6, "another holder's lease");
     // Nobody who has done nothing has anything to undo.
     assert_eq!(sandbox.json(&agent("c"), &["undo"]).refused(7)["code"], "nothing");
+}
+
+/// An undo that gave a lease back is undone as a whole, or not at all.
+#[test]
+fn a_second_undo_takes_back_the_first() {
+    let a = agent("a");
+    for (line, state) in [("drop 1 -m x", "dropped"), ("block 1 -m x", "blocked"), ("release 1", "open")] {
+        let sandbox = Sandbox::new();
+        sandbox.add("One");
+        sandbox.run(&a, &["claim", "1"]).ok();
+        sandbox.run(&a, &line.split(' ').collect::<Vec<_>>()).ok();
+        let first = sandbox.json(&a, &["undo", "1"]).ok().json();
+        assert_eq!((&first["state"], &first["lease"]["token"]), (&json!("in_progress"), &json!(2)), "{line}");
+        let second = sandbox.json(&a, &["undo", "1"]).ok().json();
+        assert_eq!((&second["state"], &second["lease"]), (&json!(state), &Value::Null), "{line}");
+        sandbox.is_whole();
+    }
+    let sandbox = Sandbox::new();
+    sandbox.add("One");
+    for line in ["claim 1", "done 1 -m x", "undo 1"] {
+        sandbox.run(&a, &line.split(' ').collect::<Vec<_>>()).ok();
+    }
+    is_refused(&sandbox, &a, 6, "say what was done");
+    assert_eq!(sandbox.show("1")["state"], "in_progress");
 }
 
 #[test]

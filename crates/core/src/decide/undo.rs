@@ -48,6 +48,14 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
     if has(|body| matches!(body, Body::LeaseTakenOver { .. } | Body::LeaseLapsed { .. })) {
         return Err(refused(change, "it took over another holder's lease"));
     }
+    // An undo that gave the caller its lease again ends with that claim; what it took back comes before.
+    let returned = |event: &&Event| {
+        matches!(event.body, Body::TaskReopened {} | Body::TaskUnblocked {} | Body::TaskRejected { .. })
+    };
+    let last = match last.body {
+        Body::LeaseAcquired { .. } => change.events.iter().rfind(returned).unwrap_or(last),
+        _ => last,
+    };
     let moved = |verb| Act::moved(verb, None);
     let state = change.before.map(|before| before.state);
     let mut acts = match (&last.body, state) {
@@ -100,18 +108,21 @@ fn named<'a>(uids: impl IntoIterator<Item = &'a Uid>) -> Vec<TaskRef> {
 
 fn no_way_back(body: &Body) -> &'static str {
     match body {
-        Body::NoteAdded { .. } => "notes stay; their text can be erased",
+        Body::NoteAdded { .. } => "a note stays, but its text can be erased",
         Body::SessionRecorded { .. } => "what was used stays used",
         Body::CommitMade { .. } => "a commit is reverted with git",
         Body::GatePassed(_) | Body::GateFailed(_) => "a gate is judged again, and the last word counts",
-        Body::TaskLanded(_) => "it has landed: revert it with git",
+        Body::TaskLanded(landed) if landed.by().is_none() => {
+            "there was nothing to land; the task can be reopened"
+        }
+        Body::TaskLanded(_) => "it has landed, and only git can revert that",
         Body::SessionCorrected { .. } => "a correction only takes away",
         Body::TextRedacted { .. } => "what was erased cannot be brought back",
         Body::TaskFailed { .. } => "a failed task is tried again, and that is counted",
         Body::TaskApproved { .. } => "an approval stands; the task can be reopened",
         Body::TaskRejected { .. } => "a rejected task is submitted again by whoever works on it",
         Body::TaskAccepted {} => "an accepted task cannot become a proposal again; drop it instead",
-        Body::TaskReopened {} => "a reopened task is finished again with a word on what was done",
+        Body::TaskReopened {} => "to finish it again, say what was done",
         Body::TaskDropped { .. } => "reopening would make it open, which it was not before",
         Body::LeaseHandedOff { .. } => "it is kept for another actor now",
         Body::TaskReset { .. } | Body::TaskRetried { .. } => "its state before that was not kept",
