@@ -185,6 +185,9 @@ fn landing(task: &TaskView) -> Option<String> {
         (Some("begun"), _) => Some(format!("in {target}: under way")),
         (Some(_), _) => Some(format!("in {target}, not yet; next: onus land {}", task.id)),
         (None, Some(commit)) => Some(format!("in {target} as {}", commit.get(..10).unwrap_or(commit))),
+        (None, None) if task.landed_in.is_some() => {
+            Some("nothing: its branch has no commit of its own".to_owned())
+        }
         (None, None) => None,
     }
 }

@@ -290,6 +290,12 @@ fn what(page: &LogPage, record: &Record) -> String {
             let kept = kept_for.as_ref().map(|kept| format!("; it is kept for {}", kept.actor));
             format!("could not land it in {}: {why}{}", quote::name(target), kept.unwrap_or_default())
         }
+        Body::TaskLanded(landed) if landed.style == LandStyle::Nothing => {
+            format!(
+                "found nothing to land in {}: its branch has no commit of its own",
+                quote::name(&landed.target)
+            )
+        }
         Body::TaskLanded(landed) if landed.style == LandStyle::Elsewhere => {
             format!("found it in {}, at {}", quote::name(&landed.target), landed.commit.short())
         }

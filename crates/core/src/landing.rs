@@ -29,6 +29,15 @@ words! {
         Rebase = "rebase",
         /// Not by onus: its changes were found in the target.
         Elsewhere = "elsewhere",
+        /// There was nothing to land: its branch has no commit of its own.
+        Nothing = "nothing",
+    }
+}
+
+impl LandStyle {
+    /// Whether a project can choose it.
+    pub fn is_a_choice(self) -> bool {
+        !matches!(self, LandStyle::Elsewhere | LandStyle::Nothing)
     }
 }
 
@@ -85,6 +94,11 @@ pub struct Landed {
 }
 
 impl Landed {
+    /// The commit by which it landed; None if there was nothing to land.
+    pub fn by(&self) -> Option<&CommitId> {
+        (self.style != LandStyle::Nothing).then_some(&self.commit)
+    }
+
     /// The landing of an intent whose commit the target contains.
     pub fn of(intent: &Intent) -> Landed {
         Landed {

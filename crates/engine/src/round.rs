@@ -1,10 +1,9 @@
 //! A round of work: who did which task on which branch, what conflicted, what it passed, and where it landed.
 
-use onus_core::commit::CommitId;
 use onus_core::event::Body;
 use onus_core::gate::Verdict;
 use onus_core::ids::Token;
-use onus_core::landing::Obstruction;
+use onus_core::landing::{Landed, Obstruction};
 use onus_core::task::{State, Task};
 use onus_core::timesheet::Calendar;
 use onus_store::{EventQuery, Result, Store};
@@ -123,7 +122,7 @@ impl Snapshot<'_> {
             conflict_lines: self.lines_in_conflict(task)?,
             resolved_lines: landed.map_or(0, |landed| landed.resolved_lines),
             gates,
-            landed: landed.map(|landed| CommitId::as_str(&landed.commit).to_owned()),
+            landed: landed.and_then(Landed::by).map(ToString::to_string),
         }))
     }
 

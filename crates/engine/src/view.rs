@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use onus_core::decide::ObstacleKind;
 use onus_core::ids::{Uid, Version};
+use onus_core::landing::Landed;
 use onus_core::lease::{LapseCause, Lease, Liveness, Mode, Process, Seen};
 use onus_core::refusal::Step;
 use onus_core::scope::{Reservation, ReservationKind};
@@ -488,7 +489,7 @@ impl Snapshot<'_> {
             target: task.branch.as_ref().map(|own| own.target.clone()),
             base: task.branch.as_ref().map(|own| own.base.clone()),
             landing: landing_word(task),
-            landed: task.landing.landed.as_ref().map(|landed| landed.commit.to_string()),
+            landed: task.landing.landed.as_ref().and_then(Landed::by).map(ToString::to_string),
             landed_in: task.landing.landed.as_ref().map(|landed| landed.target.clone()),
             extra: BTreeMap::new(),
             submitter: task.submitter.as_ref().map(ToString::to_string),

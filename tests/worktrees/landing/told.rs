@@ -384,3 +384,29 @@ fn landing_is_proposed_to_whoever_is_done_unless_it_is_left_to_a_person() {
         assert_eq!(told.contains("its constraint no_land leaves that to a person"), !proposed, "{told}");
     }
 }
+
+/// What was finished without a commit did not land by a commit of somebody else.
+#[test]
+fn a_branch_without_a_commit_has_nothing_to_land_and_no_commit_to_show() {
+    let yard = Yard::landing(LANDS);
+    yard.done(&agent("a"), "one", "one", "x\n");
+    yard.run(&human("ada"), &["land", "1"]).ok();
+    let other = yard.json(&human("ada"), &["show", "1"]).json()["landed"].clone();
+    yard.run(&human("ada"), &["add", "two"]).ok();
+    for args in [&["claim", "2", "--worktree"][..], &["done", "2", "-m", "nothing was wrong"]] {
+        yard.run(&agent("b"), args).ok();
+    }
+    let ran = yard.run(&human("ada"), &["land", "2"]);
+    assert!(ran.ok().stdout.starts_with("ON-2 has nothing to land"), "{ran:?}");
+    let shown = yard.json(&human("ada"), &["show", "2"]).json();
+    assert_eq!((&shown["landed"], &shown["landed_in"]), (&Value::Null, &json!("main")), "{shown}");
+    let short = &other.as_str().unwrap()[..10];
+    for args in [&["show", "2"][..], &["log", "2"]] {
+        let said = yard.run(&human("ada"), args).stdout;
+        assert!(said.contains("its branch has no commit of its own") && !said.contains(short), "{said}");
+    }
+    let round = yard.json(&human("ada"), &["report", "round"]).json();
+    assert_eq!(round["landed"], 1, "{round}");
+    // It is out of the queue, and a task that depends on it can go on.
+    assert_eq!(yard.run(&human("ada"), &["land", "--queue"]).code, 7);
+}

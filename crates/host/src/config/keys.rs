@@ -322,7 +322,7 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         Kind::ScopeMode => value.parse::<ScopeMode>().is_ok(),
         Kind::Unclaimed => value.parse::<Unclaimed>().is_ok(),
         Kind::GuardPeople => value.parse::<GuardPeople>().is_ok(),
-        Kind::LandStyle => value.parse::<LandStyle>().is_ok_and(|style| style != LandStyle::Elsewhere),
+        Kind::LandStyle => value.parse().is_ok_and(LandStyle::is_a_choice),
         Kind::DepsMet => value.parse::<DepsMet>().is_ok(),
         Kind::AcrossWorktrees => value.parse::<AcrossWorktrees>().is_ok(),
         Kind::Switch => matches!(value, "on" | "off"),

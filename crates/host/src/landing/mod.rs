@@ -94,6 +94,11 @@ impl Candidate {
         &self.of.view.title
     }
 
+    /// Whether its branch has moved since it was made.
+    pub(crate) fn has_commits(&self) -> bool {
+        self.of.task.branch.as_ref().is_some_and(|own| own.base != self.head.as_str())
+    }
+
     /// The actor that holds it.
     pub fn holder(&self) -> Option<&str> {
         self.of.view.lease.as_ref().map(|lease| lease.actor.as_str())

@@ -544,7 +544,7 @@ fn style(style: LandStyle) -> Style {
     match style {
         LandStyle::Squash => Style::Squash,
         LandStyle::Rebase => Style::Rebase,
-        LandStyle::Merge | LandStyle::Elsewhere => Style::Merge,
+        LandStyle::Merge | LandStyle::Elsewhere | LandStyle::Nothing => Style::Merge,
     }
 }
 

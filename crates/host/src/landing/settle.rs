@@ -68,9 +68,7 @@ impl Landings<'_> {
             let target = self.target_of(&candidate);
             let Ok(tip) = self.tip_commit(&target) else { continue };
             // A branch without a commit of its own would count as contained in any target.
-            let has_own =
-                candidate.of.task.branch.as_ref().is_some_and(|own| own.base != candidate.head.as_str());
-            if has_own && self.lander.is_landed(&candidate.head, &tip).map_err(refused)? {
+            if candidate.has_commits() && self.lander.is_landed(&candidate.head, &tip).map_err(refused)? {
                 self.found(&candidate, &target, &tip)?;
                 found.push((candidate.id().to_owned(), tip));
             }
@@ -98,7 +96,7 @@ impl Landings<'_> {
         let act = Act::FoundLanded(Landed {
             target: target.to_owned(),
             commit: tip.clone(),
-            style: LandStyle::Elsewhere,
+            style: if candidate.has_commits() { LandStyle::Elsewhere } else { LandStyle::Nothing },
             resolved_lines: 0,
             gates: Vec::new(),
         });
