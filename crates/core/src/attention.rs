@@ -44,7 +44,8 @@ pub fn awaited(task: &Task, actor: &ActorName, worked_on_it: bool, now: &Moment)
     let concerns = accountable(task).map_or(actor.is_person(), |person| person == actor);
     match task.state {
         State::Open => {
-            let kept = task.kept.as_ref().filter(|_| !task.leased)?;
+            let waits_for_others = task.counts.unmet > 0 || task.counts.open_children > 0;
+            let kept = task.kept.as_ref().filter(|_| !task.leased && !waits_for_others)?;
             (kept.actor == *actor && !kept.until.has_come(now)).then_some(Awaited::Claim)
         }
         State::Review => {

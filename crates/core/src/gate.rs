@@ -307,17 +307,22 @@ impl Demand {
 
     /// Why a gate is not passed. None: it is passed.
     pub fn standing(&self, gate: &Gate, judged: &[JudgementRow]) -> Option<Why> {
-        let (definition, tree) = (gate.digest(), self.tree_of(gate));
-        let of_gate = || judged.iter().filter(|row| row.judgement.gate == gate.key);
-        let last = of_gate()
-            .filter(|row| row.judgement.definition == definition && row.judgement.tree.as_ref() == tree)
-            .max_by_key(|row| row.version);
-        match last.map(|row| row.verdict) {
+        match self.deciding(gate, judged).map(|row| row.verdict) {
             Some(Verdict::Passed) => None,
             Some(Verdict::Failed) => Some(Why::Failed),
-            None if of_gate().next().is_some() => Some(Why::Stale),
+            None if judged.iter().any(|row| row.judgement.gate == gate.key) => Some(Why::Stale),
             None => Some(Why::NotJudged),
         }
+    }
+
+    /// The judgement that counts: the last one of this gate, as it is defined now, on this tree. Others may be newer.
+    pub fn deciding<'j>(&self, gate: &Gate, judged: &'j [JudgementRow]) -> Option<&'j JudgementRow> {
+        let (definition, tree) = (gate.digest(), self.tree_of(gate));
+        let is_of = |row: &&JudgementRow| {
+            let Judgement { gate: key, definition: defined, tree: on, .. } = &row.judgement;
+            *key == gate.key && *defined == definition && on.as_ref() == tree
+        };
+        judged.iter().filter(is_of).max_by_key(|row| row.version)
     }
 }
 

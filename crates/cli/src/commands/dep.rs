@@ -54,9 +54,14 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let command = Command::OnTask { task: Some(edge.task), act, force: edge.force.force() };
     let reply = context.run(command, edge.key.key)?;
     let task = super::task_of(&reply)?;
-    context.out.reply(&reply, serde_json::json!(task), || match task.deps.as_slice() {
-        [] => format!("{} depends on nothing", task.id),
-        deps => format!("{} depends on {}; {} not done yet", task.id, deps.join(", "), task.unmet),
+    context.out.reply(&reply, serde_json::json!(task), || {
+        let unchanged = if reply.unchanged { " is unchanged: it" } else { "" };
+        match task.deps.as_slice() {
+            [] => format!("{}{unchanged} depends on nothing", task.id),
+            deps => {
+                format!("{}{unchanged} depends on {}; {} not done yet", task.id, deps.join(", "), task.unmet)
+            }
+        }
     });
     Ok(())
 }

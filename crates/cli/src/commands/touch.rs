@@ -2,9 +2,11 @@ use std::path::PathBuf;
 
 use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
+use onus_core::refusal::{Refusal, Step};
 
 use crate::args::{Key, parse};
 use crate::context::Context;
+use crate::output::path_line;
 use onus_host::target;
 
 /// Reserve files before you change them
@@ -24,6 +26,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+    if let Some(folder) = args.paths.iter().find(|path| context.host.folder.join(path).is_dir()) {
+        let message = format!("{} is a folder: only files are touched", path_line(folder));
+        return Err(Refusal::usage(message)
+            .next(Step::plain("reserve a folder with its glob: onus scope add 'FOLDER/**'")));
+    }
     let (paths, touched) = context.host.touched(&args.paths)?;
     let act = Act::Touch { paths, touched, extent: Default::default() };
     let command = Command::OnTask { task: target(args.task)?, act, force: None };

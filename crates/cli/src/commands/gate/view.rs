@@ -52,18 +52,22 @@ pub(super) fn judgement(row: &JudgementRow) -> Value {
 pub(super) struct Standing<'a> {
     pub(super) gate: &'a Gate,
     pub(super) why: Option<Why>,
+    /// The judgement that counts, or else the newest.
     pub(super) last: Option<&'a JudgementRow>,
 }
 
 impl<'a> Standing<'a> {
     pub(super) fn of(demand: &Demand, gate: &'a Gate, judged: &'a [JudgementRow]) -> Standing<'a> {
-        let last = judged.iter().find(|row| row.judgement.gate == gate.key);
+        let newest = judged.iter().find(|row| row.judgement.gate == gate.key);
+        let last = demand.deciding(gate, judged).or(newest);
         let standing = Standing { gate, why: demand.standing(gate, judged), last };
         // A pass on the work alone no longer counts once the merged result has failed.
         let failed_since =
-            standing.is_run_at_landing() && last.is_some_and(|row| row.verdict == Verdict::Failed);
-        let why = standing.why.or(failed_since.then_some(Why::Failed));
-        Standing { why, ..standing }
+            standing.is_run_at_landing() && newest.is_some_and(|row| row.verdict == Verdict::Failed);
+        match failed_since {
+            true => Standing { why: standing.why.or(Some(Why::Failed)), last: newest, ..standing },
+            false => standing,
+        }
     }
 
     pub(super) fn document(&self) -> Value {
