@@ -158,7 +158,7 @@ pub(crate) fn last_word(out: &Output, word: &NoteView) -> Vec<String> {
         MovedBy::Reset => "reset it",
         MovedBy::Retried => "opened it again",
         MovedBy::Released => "released it",
-        // Assigned by somebody, or handed off by its holder.
+        MovedBy::Assigned => "assigned it",
         MovedBy::HandedOff => "handed it over",
         MovedBy::FailedLanding => "could not land it",
     });

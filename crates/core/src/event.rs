@@ -351,6 +351,8 @@ pub enum MovedBy {
     Reset,
     Retried,
     Released,
+    /// Nobody held it.
+    Assigned,
     HandedOff,
     FailedLanding,
 }
@@ -390,6 +392,7 @@ impl Body {
             Body::TaskReset { .. } => MovedBy::Reset,
             Body::TaskRetried { .. } => MovedBy::Retried,
             Body::LeaseReleased { .. } => MovedBy::Released,
+            Body::LeaseHandedOff { lease: None, .. } => MovedBy::Assigned,
             Body::LeaseHandedOff { .. } => MovedBy::HandedOff,
             Body::LandingFailed { .. } => MovedBy::FailedLanding,
             _ => return None,

@@ -226,6 +226,7 @@ impl Play<'_> {
                     facts: facts.clone(),
                     parent: parent.map(|task| TaskLink::Task(reference(task))),
                     deps: deps.iter().map(|task| TaskLink::Task(reference(*task))).collect(),
+                    acceptance: deps.iter().map(|task| format!("after {task}")).collect(),
                     not_before: in_ms.map(|ms| Schedule::In { ms }),
                     propose: *propose,
                     ..NewTask::titled("one more")

@@ -7,7 +7,7 @@ use crate::world::{
     with_token, world, world_with,
 };
 use onus_core::actor::KnownBy;
-use onus_core::command::{Act, Command, Terms};
+use onus_core::command::{Act, Command, NewTask, TaskLink, Terms};
 use onus_core::lease::Process;
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Step};
@@ -438,6 +438,20 @@ fn a_batch_is_one_commit_in_which_each_refusal_is_undone_alone() {
     let actors = world.engine.actors().unwrap();
     assert!(!actors.iter().any(|actor| actor.name == "agent:new"), "a refused first use registers nobody");
     world.is_whole();
+}
+
+/// The acceptance lines are written after the dependencies, and the answer is of after both.
+#[test]
+fn the_answer_to_a_new_task_counts_what_it_waits_for() {
+    let mut world = world();
+    let (h, id) = (who("human:h", ""), world.add("first"));
+    let new = NewTask {
+        deps: vec![TaskLink::Task(id.parse().unwrap())],
+        acceptance: vec!["It runs".into(), "It is fast".into()],
+        ..NewTask::titled("then this")
+    };
+    let Answer::Task(task) = world.run(&h, Command::Add(new)).unwrap().answer else { panic!("no task") };
+    assert_eq!((task.unmet, task.version), (1, world.show(&task.id).version));
 }
 
 #[test]

@@ -13,6 +13,8 @@ use onus_store::Write;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     tasks: BTreeMap<Uid, Task>,
+    /// It changed what rows count of their neighbours. A row that was read before that does not know, and is not remembered.
+    has_counted: bool,
     /// Leases that this request began, and what they reserve.
     leases: BTreeMap<(Uid, Token), (Lease, Reservations)>,
 }
@@ -69,6 +71,9 @@ impl Rows {
     /// Applies a written change to the remembered rows.
     pub(super) fn learn(&mut self, change: &RowChange) {
         match change {
+            RowChange::PutTask(task) | RowChange::MoveTask(task) if self.has_counted => {
+                self.tasks.remove(&task.uid);
+            }
             RowChange::PutTask(task) | RowChange::MoveTask(task) => self.locked((**task).clone()),
             RowChange::OpenLease(lease) => {
                 self.leases.insert((lease.task, lease.token), ((**lease).clone(), Reservations::default()));
@@ -88,12 +93,15 @@ impl Rows {
             | RowChange::RemoveScope { task, token, .. }
             | RowChange::YieldFiles { task, token, .. }
             | RowChange::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
-            // These change counters in other rows, too.
+            // These change counters, also in other rows.
             RowChange::AddDeps { .. }
             | RowChange::RemoveDeps { .. }
             | RowChange::Met { .. }
             | RowChange::Finished { .. }
-            | RowChange::CountChildren { .. } => self.tasks.clear(),
+            | RowChange::CountChildren { .. } => {
+                self.has_counted = true;
+                self.tasks.clear();
+            }
             RowChange::PutProject(_)
             | RowChange::PutActor(_)
             | RowChange::SetTier { .. }

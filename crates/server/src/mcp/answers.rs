@@ -300,6 +300,7 @@ fn moved(by: MovedBy) -> &'static str {
         MovedBy::Reset => "reset",
         MovedBy::Retried => "opened again",
         MovedBy::Released => "released",
+        MovedBy::Assigned => "assigned",
         MovedBy::HandedOff => "handed off",
         MovedBy::FailedLanding => "not landed",
     }

@@ -32,8 +32,8 @@ fn first_page(dialect: Dialect) -> i64 {
     }
 }
 
-/// The maximum size of a page.
-const MAX_PAGE: i64 = 1_024;
+/// The maximum size of a page. Each tier has one in memory.
+const MAX_PAGE: i64 = 512;
 
 /// One tier's ready tasks, in order.
 struct Range {
