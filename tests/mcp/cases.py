@@ -255,9 +255,9 @@ async def the_text_alone_is_enough():
         assert first == back
         shown = await say("show", id=first)
         assert "«The list is built in orders.rs. Cut it into pages of 50.\\n\\n- keep the order" in shown, shown
-        assert "The last page is empty: see orders_test.rs" in shown and "handed off by human:founder: «Please go on»" in shown
+        assert "The last page is empty: see orders_test.rs" in shown and "assigned by human:founder: «Please go on»" in shown
         claimed = await say("claim", id=first)
-        assert claimed.startswith(f"{first} is yours (token 2") and "last word: handed off by human:founder" in claimed
+        assert claimed.startswith(f"{first} is yours (token 2") and "last word: assigned by human:founder" in claimed
         assert "body: «The list" in claimed
         assert f"{first}: yours to change: orders.rs" in await say("touch", paths=["orders.rs"])
         refused = await say("touch", paths=["src/lib.rs"])

@@ -224,6 +224,10 @@ fn overridable<T>(
             };
             let needs_link = view.policy.force_needs_link;
             refusal.overridable = by.map(|by| Box::new(Override { by, needs_link }));
+            // A person who can decide it has nobody to ask.
+            if refusal.overridable.is_some() {
+                refusal.next.retain(|step| !matches!(step, Step::Note { to: Reader::Person, .. }));
+            }
         }
         refusal
     })

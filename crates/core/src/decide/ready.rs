@@ -216,10 +216,9 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
 
 fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
     let (id, state, landing) = (view.id, view.task.state, &view.task.landing);
-    let message = match &landing.landed {
-        Some(landed) if state == State::Done => {
-            format!("it is done, and landed in {} as {}", name(&landed.target), landed.commit.short())
-        }
+    let landed = landing.landed.as_ref().filter(|_| state == State::Done);
+    let message = match landed.and_then(|landed| Some((&landed.target, landed.by()?))) {
+        Some((target, commit)) => format!("it is done, and landed in {} as {}", name(target), commit.short()),
         _ => format!("it {}", state.predicate()),
     };
     let obstacle = Obstacle::new(ObstacleKind::State, message);

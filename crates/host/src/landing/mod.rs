@@ -39,7 +39,7 @@ use onus_core::commit::CommitId;
 use onus_core::ids::{TaskRef, Uid};
 use onus_core::landing::{LandStyle, Landed, LandingPlace};
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_core::task::State;
+use onus_core::task::{State, TaskBranch};
 use onus_engine::{AnyEngine, Identity, Landable, Notice};
 use onus_os::clock;
 use onus_repo::landing::{Error, Lander, Tidying, no_branch};
@@ -229,11 +229,13 @@ impl<'h> Landings<'h> {
         self.candidate_of(of)
     }
 
-    /// The commit by which a task had landed before it was reopened, if the target still contains it.
-    fn landed_before(&mut self, task: Uid) -> Result<Option<CommitId>, Refusal> {
+    /// The commit by which a task had landed before it was reopened, if the target still contains it; the one that its branch began at, if
+    /// there was nothing to land.
+    fn landed_before(&mut self, task: Uid, own: &TaskBranch) -> Result<Option<CommitId>, Refusal> {
         let landed = self.engine.landed_before(task)?;
         let is_there = |landed: &Landed| self.lander.is_in(&landed.target, &landed.commit).unwrap_or(false);
-        Ok(landed.filter(is_there).map(|landed| landed.commit))
+        let commit = |landed: Landed| landed.by().cloned().or_else(|| own.base.parse().ok());
+        Ok(landed.filter(is_there).and_then(commit))
     }
 
     /// Finds the current commit of a task's branch.
@@ -247,13 +249,17 @@ impl<'h> Landings<'h> {
         let head = self.lander.commit_of(&format!("refs/heads/{name}"));
         let is_over = head.is_none() || of.task.state == State::Done;
         if let Some(landed) = of.task.landing.landed.as_ref().filter(|_| is_over) {
-            let message =
-                format!("{id} has landed already, in {} as {}", landed.target, landed.commit.short());
+            let message = match landed.by() {
+                Some(commit) => {
+                    format!("{id} has landed already, in {} as {}", landed.target, commit.short())
+                }
+                None => format!("{id} has nothing to land: its branch has no commit of its own"),
+            };
             return Err(Refusal::new(Code::Nothing, message).task(id).next(Step::show(id)));
         }
         // Landed, reopened, and done again without a commit: its branch was deleted when it landed.
         let head = match head {
-            None => self.landed_before(of.task.uid)?,
+            None => self.landed_before(of.task.uid, own)?,
             head => head,
         };
         let Some(head) = head else {
