@@ -352,3 +352,26 @@ fn a_person_who_is_refused_is_told_how_people_override_and_nobody_else_is() {
     let several = sandbox.json(&human("ann"), &["drop", "1", "2"]).json();
     assert!(several["refused"][0]["error"]["override"].is_string(), "{several}");
 }
+
+/// Whoever can decide something has nobody to ask for it; an agent has.
+#[test]
+fn a_person_who_may_override_is_not_told_to_ask_a_person() {
+    let sandbox = Sandbox::new();
+    let (ann, a) = (human("ann"), agent("a"));
+    sandbox.run(&ann, &["add", "Once", "--max-attempts", "0"]).ok();
+    sandbox.run(&a, &["fail", "1", "-m", "no"]).ok();
+    let said = |by| sandbox.json(by, &["retry", "1"]).refused(6).to_string();
+    let (of_ann, of_agent) = (said(&ann), said(&a));
+    assert!(of_ann.contains("--force") && !of_ann.contains("onus note"), "{of_ann}");
+    assert!(of_agent.contains("onus note") && !of_agent.contains("--force"), "{of_agent}");
+}
+
+#[test]
+fn removing_a_dependency_that_is_not_there_says_so() {
+    let sandbox = Sandbox::new();
+    for title in ["One", "Two"] {
+        sandbox.add(title);
+    }
+    let ran = sandbox.run(&human("ann"), &["dep", "rm", "2", "1"]);
+    assert_eq!(ran.ok().stdout, "ON-2 is unchanged: it depends on nothing\n");
+}

@@ -204,6 +204,7 @@ fn scope_cases() -> Vec<Case> {
             (&b, &[], &["scope", "rm", "y"]),
         ),
         refused("usage", "a path elsewhere", "", &sandbox, (&b, &[], &["touch", "/etc/passwd"])),
+        refused("usage", "touching a folder", "", &sandbox, (&b, &[], &["touch", "."])),
         refused(
             "not_allowed",
             "touching without holding",

@@ -61,7 +61,7 @@ pub fn awaited(task: &Task, actor: &ActorName, worked_on_it: bool, now: &Moment)
 mod tests {
     use super::*;
     use crate::ids::{Number, Uid, Version};
-    use crate::task::{Facts, Kept};
+    use crate::task::{Counts, Facts, Kept};
     use crate::time::ClockDomain;
 
     fn name(text: &str) -> ActorName {
@@ -114,6 +114,13 @@ mod tests {
         task.kept = Some(kept(2_000));
         assert_eq!(awaited(&task, &name("agent:a"), true, &now()), Some(Awaited::Claim));
         assert_eq!(awaited(&task, &name("human:ann"), false, &now()), None);
+        // Nobody can claim it before what it waits for is done.
+        for counts in
+            [Counts { unmet: 1, ..Counts::default() }, Counts { open_children: 1, ..Counts::default() }]
+        {
+            let waits = Task { counts, ..task.clone() };
+            assert_eq!(awaited(&waits, &name("agent:a"), true, &now()), None);
+        }
         task.kept = Some(kept(1_000));
         assert_eq!(awaited(&task, &name("agent:a"), true, &now()), None);
     }
