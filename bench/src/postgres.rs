@@ -35,9 +35,9 @@ const CLAIMS_OF_SMALL: u64 = 150;
 const FILL: &str = "
 INSERT INTO onus.task (project, number, uid, uid_reversed, version, head, state, type, priority, required_tier, tags, refs,
     title_version, created_at_ms, created_by, updated_at_ms, token, leased, opened_token, relates, scope, mode, ad_hoc,
-    attempts, fenced_token, met, finished, unmet, open_children, open_dependents)
+    acceptance, scope_areas, constraints, effort_ms, attempts, fenced_token, met, finished, unmet, open_children, open_dependents)
 SELECT $1, n, u, reverse(u), 1, 'h', 'open', 'task', 'P' || n % 5, 1, '[]', '{}', 1, 0, 'human:founder', 0, 0, false, 0, '[]',
-    '[]', 'exclusive', false, 0, 0, false, false, 0, 0, 0
+    '[]', 'exclusive', false, '[]', '{}', '[]', 0, 0, 0, false, false, 0, 0, 0
 FROM (SELECT n, '01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0') AS u FROM generate_series(1, $2::bigint) AS n) AS rows";
 const FILL_TEXTS: &str = "
 INSERT INTO onus.text (project, stream, version, field, salt, body, indexed, words)
