@@ -244,7 +244,7 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     without_fenced_steps(view, refusal.next(Step::WaitFor(id.to_owned())))
 }
 
-/// Leaves out steps that change the task, if the fence refuses them to the caller: it can only claim the task anew.
+/// Leaves out the steps that the fence would refuse: a caller that lost the task can change nothing of it except by a new claim.
 pub(super) fn without_fenced_steps(view: &View<'_>, mut refusal: Refusal) -> Refusal {
     if standing(view).is_err() {
         refusal.next.retain(|step| match step {
