@@ -27,24 +27,18 @@ use super::session::{Lock, NOW_MS, ScopeLock, Session};
 /// nothing and may read the clock beside the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
-    let first_of = |tier: u8| {
-        format!(
-            "(SELECT required_tier, priority, open_dependents, number FROM task WHERE project = $1 AND {READY} \
-             AND not_before_ms IS NULL AND required_tier = {tier} {ORDER})"
-        )
-    };
-    let tops: Vec<String> = (0..=Tier::MAX.0).map(first_of).collect();
     format!(
         "SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
-         AND required_tier = (SELECT required_tier FROM ({}) AS tops WHERE required_tier <= $2 {ORDER}) \
+         AND required_tier = (SELECT required_tier FROM generate_series(0::bigint, $2) AS tiers (tier) CROSS JOIN LATERAL \
+             (SELECT required_tier, priority, open_dependents, number FROM task WHERE project = $1 AND {READY} \
+             AND not_before_ms IS NULL AND required_tier = tier {ORDER}) AS tops {ORDER}) \
          AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
              AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
              AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
          AND NOT EXISTS (SELECT 1 FROM task AS kept WHERE kept.project = $1 AND kept.state = 'open' AND NOT kept.leased \
              AND kept.unmet = 0 AND kept.open_children = 0 AND kept.not_before_ms IS NULL AND kept.kept_actor = $4 \
              AND kept.required_tier <= $2) \
-         {ORDER} FOR NO KEY UPDATE SKIP LOCKED",
-        tops.join(" UNION ALL ")
+         {ORDER} FOR NO KEY UPDATE SKIP LOCKED"
     )
 });
 

@@ -62,6 +62,17 @@ fn details(rows: &[Row]) -> Decoded<Details> {
     Ok(details)
 }
 
+/// Whether a holder has lost a lease and whether notices wait for it, which is rare; and, in further columns, the
+/// leases that it holds. At least one row.
+const HELD_AND_NEWS: &str = sql!(
+    "SELECT has_lost, has_notices, ",
+    LEASE_COLUMNS,
+    " FROM (SELECT EXISTS (SELECT 1 FROM loss WHERE project = $1 AND actor = $2 AND instance = $3) AS has_lost, \
+     EXISTS (SELECT 1 FROM notice WHERE project = $1 AND actor = $2 AND instance = $3) AS has_notices) AS news \
+     LEFT JOIN lease ON project = $1 AND actor = $2 AND instance = $3 AND ended_how IS NULL ORDER BY acquired_at_ms, task"
+)
+.postgres;
+
 /// In one statement, unlike the shared query, so that it can be sent along with others.
 const LEASES_LOST: &str = sql!(
     "SELECT ",
@@ -75,7 +86,7 @@ fn versions(shown: &Shown) -> Vec<i64> {
     shown.versions.iter().map(|version| to_sql(version.0)).collect()
 }
 
-fn decoded<T>(rows: &[Row], decode: impl Fn(&mut Cells<'_>) -> Decoded<T>) -> Result<Vec<T>> {
+fn decoded<T>(rows: &[Row], mut decode: impl FnMut(&mut Cells<'_>) -> Decoded<T>) -> Result<Vec<T>> {
     Ok(rows.iter().map(|row| decode(&mut Cells::of(row))).collect::<Decoded<_>>()?)
 }
 
@@ -102,7 +113,7 @@ impl Read for Session<'_> {
         self.one(&sql, &[&actor.as_str(), &instance.as_str()], caller)?.ok_or_else(no_project)
     }
 
-    /// In one round trip.
+    /// In one round trip, or two if there is news.
     fn closing(
         &mut self,
         actor: &ActorName,
@@ -122,9 +133,7 @@ impl Read for Session<'_> {
         let of_notes: [Value<'_>; 4] = [&actor, &instance, &since_ms, &latest];
         let of_wishes: [Value<'_>; 4] = [&actor, &instance, &since_ms, &wishes];
         let of_shown: [Value<'_>; 2] = [&uid, &versions];
-        let mut questions: Vec<(&str, &[Value<'_>])> =
-            vec![(lease::LEASES_HELD.postgres, &holder), (LEASES_LOST, &of_losses)];
-        questions.push((news::NOTICES_LEFT.postgres, &of_notices));
+        let mut questions: Vec<(&str, &[Value<'_>])> = vec![(HELD_AND_NEWS, &holder)];
         if since_ms.is_some() {
             questions.push((news::NOTES_LEFT.postgres, &of_notes));
             questions.push((news::WISHES_LEFT.postgres, &of_wishes));
@@ -134,13 +143,25 @@ impl Read for Session<'_> {
         }
         let mut answers = self.query_all(&questions)?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
-        let (held, lost) = (decoded(&next(), rows::lease)?, decoded(&next(), rows::lease)?);
-        let notices = decoded(&next(), decode::pending_notice)?;
+        let mut has_news = false;
+        let held = decoded(&next(), |cells| {
+            has_news = cells.get::<bool>()? | cells.get::<bool>()?;
+            if cells.is_null() { Ok(None) } else { rows::lease(cells).map(Some) }
+        })?;
+        let held = held.into_iter().flatten().collect();
         let (notes, wishes) = match since_ms {
             Some(_) => (decoded(&next(), decode::note_left)?, decoded(&next(), decode::wish)?),
             None => (Vec::new(), Vec::new()),
         };
         let details = shown.map(|_| details(&next())).transpose()?;
+        let (mut lost, mut notices) = (Vec::new(), Vec::new());
+        if has_news {
+            let asked: [(&str, &[Value<'_>]); 2] =
+                [(LEASES_LOST, &of_losses), (news::NOTICES_LEFT.postgres, &of_notices)];
+            let mut answers = self.query_all(&asked)?.into_iter();
+            lost = decoded(&answers.next().unwrap_or_default(), rows::lease)?;
+            notices = decoded(&answers.next().unwrap_or_default(), decode::pending_notice)?;
+        }
         Ok(ClosingRows { held, lost, notes, wishes, notices, details })
     }
 
