@@ -1,7 +1,7 @@
 //! What a list costs for each task in it, and whether it needs more memory the longer it is.
 
-use std::io::Read as _;
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::Result;
 use crate::fixture::{self, History};
@@ -17,6 +17,8 @@ const TASKS: u64 = 10_000;
 /// Three of ten are ready.
 const READY: f64 = 3_000.0;
 const ALL: &str = "10000";
+/// How often the memory of a process is looked at.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let filled = |tasks: u64| -> Result<Repository> {
@@ -93,19 +95,27 @@ fn memory(place: &Place, [small, large]: [&Repository; 2], report: &mut Report) 
     Ok(())
 }
 
-/// The most memory that it had by the time it wrote the last of its answer.
+/// The most memory that a process had, up to its last `BETWEEN_LOOKS`.
 pub(crate) fn peak_kb(place: &Place, repository: &Repository, list: &[&str]) -> Result<f64> {
     let mut command = repository.command(&place.onus, "reader");
     let mut child = command.args(list).stdout(Stdio::piped()).spawn()?;
     let mut answer = child.stdout.take().ok_or("no standard output")?;
-    let (mut peak_kb, mut buffer) = (0.0, vec![0; 1 << 16]);
-    while answer.read(&mut buffer)? > 0 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        peak_kb = peak.and_then(|kb| kb.trim().parse().ok()).unwrap_or(peak_kb);
+    let reader = std::thread::spawn(move || std::io::copy(&mut answer, &mut std::io::sink()));
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kb = 0.0;
+    // A process that has ended has no memory any more, so it is looked at until then.
+    while let Some(kb) = std::fs::read_to_string(&status)?.lines().find_map(peak_of) {
+        peak_kb = kb;
+        std::thread::sleep(BETWEEN_LOOKS);
     }
+    reader.join().map_err(|_| "the reader panicked")??;
     if !child.wait()?.success() || peak_kb == 0.0 {
         return Err(format!("{}: no answer", list.join(" ")).into());
     }
     Ok(peak_kb)
+}
+
+/// The peak memory that a line of a process's status reports.
+fn peak_of(line: &str) -> Option<f64> {
+    line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
