@@ -129,7 +129,7 @@ fn people_read_what_is_reserved_and_by_whom() {
     );
     sandbox.run(&agent("a"), &["scope", "rm", "src/**"]).ok();
     assert_eq!(held(&sandbox, "1"), ["README.md"]);
-    assert_eq!(sandbox.run(&agent("a"), &["touch", "x"]).ok().stdout, "ON-1: yours to change\n");
+    assert_eq!(sandbox.run(&agent("a"), &["touch", "x"]).ok().stdout, "ON-1: yours to change: x\n");
     let log = sandbox.run(&human("h"), &["log", "1"]).ok().stdout.clone();
     assert!(log.contains("reserved README.md") && log.contains("no longer reserves src/**"), "{log}");
 }

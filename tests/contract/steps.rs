@@ -159,3 +159,14 @@ fn the_next_step_that_is_suggested_works_for_whoever_was_told() {
     assert!(taken.len() > 60, "{taken:?}");
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), taken.len(), failures.join("\n"));
 }
+
+/// Typed as it is printed, the step is for the folder that was named, not for the current one.
+#[test]
+fn a_step_names_the_folder_that_the_caller_named() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path().to_str().unwrap().to_owned();
+    let refused = sandbox.json(&agent("a"), &["-C", &path, "show", "9"]).refused(3);
+    let steps = refused["next"].as_array().unwrap();
+    let is_there = |step: &Value| step.as_str().unwrap().starts_with(&format!("onus -C {path} "));
+    assert!(!steps.is_empty() && steps.iter().all(is_there), "{steps:?}");
+}

@@ -170,7 +170,13 @@ fn what_others_did_since_and_what_has_no_way_back_stays() {
 #[test]
 fn a_second_undo_takes_back_the_first() {
     let a = agent("a");
-    for (line, state) in [("drop 1 -m x", "dropped"), ("block 1 -m x", "blocked"), ("release 1", "open")] {
+    let lines = [
+        ("drop 1 -m x", "dropped"),
+        ("block 1 -m x", "blocked"),
+        ("release 1", "open"),
+        ("submit 1", "review"),
+    ];
+    for (line, state) in lines {
         let sandbox = Sandbox::new();
         sandbox.add("One");
         sandbox.run(&a, &["claim", "1"]).ok();
@@ -188,6 +194,17 @@ fn a_second_undo_takes_back_the_first() {
     }
     is_refused(&sandbox, &a, 6, "say what was done");
     assert_eq!(sandbox.show("1")["state"], "in_progress");
+}
+
+#[test]
+fn a_submission_that_was_taken_back_is_kept_for_nobody() {
+    let sandbox = Sandbox::new();
+    sandbox.add("One");
+    let ann = human("ann");
+    sandbox.run(&ann, &["submit", "1"]).ok();
+    let undone = sandbox.json(&ann, &["undo", "1"]).ok().json();
+    assert_eq!((&undone["state"], &undone["kept_for"]), (&json!("open"), &Value::Null));
+    sandbox.run(&agent("b"), &["claim", "1"]).ok();
 }
 
 #[test]

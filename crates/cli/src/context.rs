@@ -45,7 +45,7 @@ impl Context {
             Some(agent) => Err(Refusal::new(
                 Code::NotAllowed,
                 format!(
-                    "{} may not {what}: that would lift checks on agents, so a person has to",
+                    "{} may not {what}: that can lift checks on agents, so only a person may",
                     agent.actor
                 ),
             )

@@ -28,11 +28,13 @@ mod temporary;
 mod wording;
 mod wrap;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
+use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_store::may_hold_a_password;
 
@@ -90,6 +92,9 @@ fn run() -> u8 {
         && let Some(code) = commands::guard::run_hook(args)
     {
         return code;
+    }
+    if let Some(folder) = cli.global.folder.as_deref().and_then(Path::to_str).and_then(quote::shell_word) {
+        wording::FOLDER.get_or_init(|| folder);
     }
     let context = Context::new(cli.global.folder.as_deref(), cli.global.as_actor, json);
     if let (Command::Prime(_), Err(refusal)) = (&command, &context) {

@@ -3,6 +3,8 @@
 //!
 //! Only [`refusal`] says how to override a refusal, and only to people: the core sets an override for nobody else.
 
+use std::sync::OnceLock;
+
 use onus_core::quote::{self, shell_word};
 use onus_core::refusal::{
     CallerKind, Forced, OnSeat, OnWorktree, Override, Reader, Refusal, RefusalView, Step,
@@ -15,7 +17,7 @@ const COMMENT: &str = "   #";
 
 /// A refusal as `--json` prints it and people read it.
 pub(crate) fn refusal(refusal: &Refusal) -> RefusalView {
-    let override_ = refusal.overridable.as_deref().map(overriding);
+    let override_ = refusal.overridable.as_deref().map(|way| typed(overriding(way)));
     RefusalView { override_, ..refusal.worded(step) }
 }
 
@@ -54,8 +56,23 @@ fn overriding(way: &Override) -> String {
     }
 }
 
+/// The folder that the caller named with `-C`, and so has to name again: as a word of the shell.
+pub(crate) static FOLDER: OnceLock<String> = OnceLock::new();
+
+/// A command as the caller has to type it.
+fn typed(command: String) -> String {
+    match (FOLDER.get(), command.strip_prefix("onus ")) {
+        (Some(folder), Some(rest)) => format!("onus -C {folder} {rest}"),
+        _ => command,
+    }
+}
+
 /// A step as a command, or in plain words if there is no command for it. None if it cannot be written as a legible command.
 pub(crate) fn step(step: &Step) -> Option<String> {
+    worded(step).map(typed)
+}
+
+fn worded(step: &Step) -> Option<String> {
     let on =
         |command: &str, task: &str, rest: &str| Some(format!("onus {command} {}{rest}", shell_word(task)?));
     let said = |text: &str| Some(text.to_owned());
@@ -66,7 +83,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::Status => said("onus status   # who holds what"),
         Step::ListTasks => said("onus list --all   # every task in this project"),
         Step::Show(task) => on("show", task, ""),
-        Step::Why(task) => on("why", task, &format!("   # what {} waits for", quote::name(task))),
+        Step::Why(task) => on("why", task, &format!("   # how {} stands", quote::name(task))),
         Step::Log(task) => on("log", task, "   # what happened"),
         Step::LogAll => said("onus log   # what happened last"),
         Step::Graph(task) => on("graph", task, "   # what it depends on"),
@@ -132,7 +149,7 @@ pub(crate) fn step(step: &Step) -> Option<String> {
         Step::GiveLink => said("repeat it with --link URL"),
         Step::NewKey => said("use a new --key for a new request"),
         Step::RepeatWithKey => said("with --key you can repeat a command safely: it is applied once"),
-        Step::LongerReference => said("use more characters of the uid, or the id"),
+        Step::LongerReference => said("name one of them by its id, or by more characters of its uid"),
         Step::Identify(kind) => said(match kind {
             CallerKind::Agent => "agents: set ONUS_ACTOR=agent:NAME, and ONUS_INSTANCE, one per conversation",
             CallerKind::Person => {

@@ -156,7 +156,7 @@ fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<Re
             let kept: Vec<String> = kept.map(|view| view.token.to_string()).collect();
             let message = match (token, kept.as_slice()) {
                 (Some(token), [_, ..]) => {
-                    format!("{id} has no rescued files of token {token}, but of {}", kept.join(", "))
+                    format!("{id} has no rescued files of token {token}; it has some of {}", kept.join(", "))
                 }
                 _ => format!("{id} has no rescued files"),
             };

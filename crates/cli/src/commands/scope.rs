@@ -80,7 +80,7 @@ fn prose(task: &TaskView) -> String {
         None if task.scope.is_empty() => format!("{}, held by nobody, declares no paths", task.id),
         None => list(format!("{}, held by nobody, declares:", task.id), &task.scope),
         Some(lease) if lease.scope.is_empty() => {
-            format!("{}, held by {}, reserves nothing yet", task.id, lease.actor)
+            format!("{}, held by {}, reserves nothing", task.id, lease.actor)
         }
         Some(lease) => {
             list(format!("{}, held by {}, reserves ({}):", task.id, lease.actor, lease.mode), &lease.scope)

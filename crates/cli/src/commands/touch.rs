@@ -35,5 +35,6 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let act = Act::Touch { paths, touched, extent: Default::default() };
     let command = Command::OnTask { task: target(args.task)?, act, force: None };
     let reply = context.run(command, args.key.key)?;
-    super::print_lease(context, &reply, |task| format!("{}: yours to change", task.id))
+    let named: Vec<String> = args.paths.iter().map(|path| path_line(path)).collect();
+    super::print_lease(context, &reply, |task| format!("{}: yours to change: {}", task.id, named.join(", ")))
 }

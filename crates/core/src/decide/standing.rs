@@ -237,7 +237,8 @@ pub fn held_refusal(view: &View<'_>, lease: &Lease) -> Refusal {
     }
     // Whoever is held up by itself has nobody to write to, or to wait for.
     if let Some(process) = lease.grant.process.as_ref().filter(|_| itself) {
-        let how = format!("go on from process {}, which holds it for you, or a child of that", process.pid);
+        let how =
+            format!("continue in process {}, which holds it for you, or in one of its children", process.pid);
         return refusal.next(Step::plain(how)).next(Step::show(id));
     }
     let refusal = refusal.next(Step::TakeAnother).next(Step::note(id, Reader::Holder));

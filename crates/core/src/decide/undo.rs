@@ -65,6 +65,8 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
         (Body::TaskReopened {}, Some(State::Dropped)) => vec![moved(Verb::Drop)],
         (Body::TaskBlocked { .. }, _) => vec![moved(Verb::Unblock)],
         (Body::TaskSubmitted { .. }, _) => vec![moved(Verb::Reject)],
+        // Its own submission, taken back.
+        (Body::TaskRejected { kept_for: None }, _) => vec![moved(Verb::Submit)],
         (Body::TaskDone { .. }, _) => vec![moved(Verb::Reopen)],
         (
             Body::TaskDropped { .. },
@@ -84,6 +86,10 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
         }
         (Body::AcceptanceTicked { line }, _) => vec![Act::Tick { line: *line, undo: true }],
         (Body::AcceptanceUnticked { line }, _) => vec![Act::Tick { line: *line, undo: false }],
+        (body @ Body::TaskReopened {}, _) => {
+            let refusal = refused(change, no_way_back(body));
+            return Err(refusal.next(Step::verb(Verb::Done, change.id)));
+        }
         (body, _) => return Err(refused(change, no_way_back(body))),
     };
     let ends_a_lease = matches!(

@@ -51,8 +51,10 @@ pub(super) fn use_verb(
         Verb::Submit => Body::TaskSubmitted { lease: end.unwrap_or_else(claimed) },
         Verb::Approve => Body::TaskApproved { awaits_landing },
         Verb::Reject => {
+            // Nothing is kept for somebody who takes back its own submission.
+            let submitter = view.task.submitter.as_ref().filter(|actor| **actor != view.caller.actor);
             let keep = |actor| kept_for(view, actor, view.policy.keep_ms);
-            Body::TaskRejected { kept_for: view.task.submitter.as_ref().map(keep) }
+            Body::TaskRejected { kept_for: submitter.map(keep) }
         }
         Verb::Done => Body::TaskDone { lease: end.unwrap_or_else(claimed), awaits_landing },
         Verb::Fail if has_claimed(&drafts) => Body::TaskFailed { lease: Some(claimed()) },

@@ -64,7 +64,9 @@ pub(super) fn step(step: &Step) -> Option<String> {
             call("done", json!({ "id": task, "message": "…" }), "say what was done")
         }
         Step::ReserveFolders(_) => Some("reserve whole folders instead of single files".to_owned()),
-        Step::LongerReference => Some("use more characters of the uid, or the id".to_owned()),
+        Step::LongerReference => {
+            Some("name one of them by its id, or by more characters of its uid".to_owned())
+        }
         Step::Identify(CallerKind::Agent) | Step::UseOwnName => {
             person("start this server under the name of an agent")
         }
