@@ -216,6 +216,9 @@ pub enum Reach {
     Neighbours,
 }
 
+/// Whether a task fits who asks for the first ready one.
+pub type Fits<'a> = &'a mut dyn FnMut(&mut dyn Read, &Task) -> Result<bool>;
+
 /// What to do about a task that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLocked {
@@ -681,17 +684,23 @@ pub trait Write: Read {
     fn lock_key(&mut self, _actor: &ActorName, _key: &str) -> Result<()> {
         Ok(())
     }
-    /// Like [`Read::walk_ready`], but locks each task before visiting it. True: some were left out because
-    /// others have locked them.
-    fn walk_ready_locked(
+    /// The first ready task that fits, locked; and whether some were left out because others have locked them.
+    /// What does not fit the asker may fit another, so it is not locked.
+    fn first_ready(
         &mut self,
         asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         _on_locked: OnLocked,
-        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
-    ) -> Result<bool> {
-        self.walk_ready(Some(asker), tier, due_ms, visit).map(|()| false)
+        fits: Fits<'_>,
+    ) -> Result<(Option<Task>, bool)> {
+        let mut first = None;
+        self.walk_ready(Some(asker), tier, due_ms, &mut |read, task| {
+            let does_fit = fits(read, &task)?;
+            first = Some(task).filter(|_| does_fit);
+            Ok(!does_fit)
+        })?;
+        Ok((first, false))
     }
     /// The number for the next task. It counts as used once a task's creation is applied.
     fn next_number(&mut self) -> Result<Number>;

@@ -72,20 +72,11 @@ impl UnitOfWork<'_> {
     ) -> Result<(Option<Uid>, bool)> {
         let (rows, project, now, actor) = (&self.rows, &self.project, &self.now, &self.actor);
         let (policy, observe) = (self.policy, &self.outside.observe);
-        let mut best = None;
-        let left_out = self.write.walk_ready_locked(
-            &actor.name,
-            actor.tier,
-            now.wall_ms,
-            on_locked,
-            &mut |read, task| {
+        let (best, left_out) =
+            self.write.first_ready(&actor.name, actor.tier, now.wall_ms, on_locked, &mut |read, task| {
                 let mut snapshot = Snapshot { read, rows, project, now, policy, observe };
-                let fits =
-                    !passed_over.contains(&task.uid) && snapshot.is_ready(&task, Some(actor), terms)?;
-                best = Some(task).filter(|_| fits);
-                Ok(!fits)
-            },
-        )?;
+                Ok(!passed_over.contains(&task.uid) && snapshot.is_ready(task, Some(actor), terms)?)
+            })?;
         let uid = best.as_ref().map(|task| task.uid);
         if let Some(task) = best {
             self.rows.locked(task);

@@ -164,20 +164,18 @@ fn offered_to<S: Store>(store: &mut S, actor: &str, due_ms: i64) -> Vec<u64> {
         })
     });
     for on_locked in [OnLocked::Skip, OnLocked::Wait] {
-        let (mut free, mut first) = (Vec::new(), Vec::new());
+        let (mut asked, mut first) = (Vec::new(), None);
         commit(store, |write| {
-            write.walk_ready_locked(&actor, Tier(1), due_ms, on_locked, &mut |_, task| {
-                free.push(task.number.0);
-                Ok(true)
-            })
-        });
-        commit(store, |write| {
-            write.walk_ready_locked(&actor, Tier(1), due_ms, on_locked, &mut |_, task| {
-                first.push(task.number.0);
+            let none = write.first_ready(&actor, Tier(1), due_ms, on_locked, &mut |_, task| {
+                asked.push(task.number.0);
                 Ok(false)
-            })
+            })?;
+            assert_eq!(none, (None, false));
+            let best = write.first_ready(&actor, Tier(1), due_ms, on_locked, &mut |_, _| Ok(true))?;
+            first = best.0.map(|task| task.number.0);
+            Ok(())
         });
-        assert_eq!((&free, &first[..]), (&shown, &shown[..1]), "{on_locked:?}");
+        assert_eq!((&asked, first), (&shown, shown.first().copied()), "{on_locked:?}");
     }
     shown
 }

@@ -16,27 +16,27 @@ use crate::rows::columns::{LEASE_COLUMNS, TASK_COLUMNS};
 use crate::rows::graph::{self, READY};
 use crate::rows::seat::{self, SEAT_COLUMNS};
 use crate::rows::{self, Cells, Decoded};
-use crate::{OnLocked, Reach, Read, Result, StoreError};
+use crate::{Fits, OnLocked, Reach, Result, StoreError};
 
 use super::connection::Value;
 use super::rows::to_sql;
 use super::session::{Lock, NOW_MS, ScopeLock, Session};
 
-/// The best ready task that nobody has locked, in the tier whose first task is best; none if a due scheduled
-/// task or one kept for the caller could come before it. The statement skips locked rows, so it waits for
-/// nothing and may read the clock beside the row.
+/// The best ready task that nobody has locked. None where the next after a locked one is not simply the next
+/// of its index: if more than one tier has ready tasks, or if a task is kept for somebody, or scheduled and due.
+/// The statement skips locked rows, so it waits for nothing and may read the clock beside the row.
 static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
     const ORDER: &str = "ORDER BY priority, open_dependents DESC, number LIMIT 1";
     format!(
         "SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM task WHERE project = $1 AND {READY} AND not_before_ms IS NULL \
-         AND required_tier = (SELECT required_tier FROM generate_series(0::bigint, $2) AS tiers (tier) CROSS JOIN LATERAL \
-             (SELECT required_tier, priority, open_dependents, number FROM task WHERE project = $1 AND {READY} \
-             AND not_before_ms IS NULL AND required_tier = tier {ORDER}) AS tops {ORDER}) \
+         AND required_tier = (SELECT min(required_tier) FROM generate_series(0::bigint, $2) AS tiers (tier) \
+             CROSS JOIN LATERAL (SELECT required_tier FROM task WHERE project = $1 AND {READY} \
+             AND not_before_ms IS NULL AND required_tier = tier {ORDER}) AS tops HAVING count(*) = 1) \
          AND NOT EXISTS (SELECT 1 FROM task AS due WHERE due.project = $1 AND due.state = 'open' AND NOT due.leased \
              AND due.unmet = 0 AND due.open_children = 0 AND due.not_before_ms IS NOT NULL \
              AND due.not_before_ms <= $3 AND due.required_tier <= $2) \
          AND NOT EXISTS (SELECT 1 FROM task AS kept WHERE kept.project = $1 AND kept.state = 'open' AND NOT kept.leased \
-             AND kept.unmet = 0 AND kept.open_children = 0 AND kept.not_before_ms IS NULL AND kept.kept_actor = $4 \
+             AND kept.unmet = 0 AND kept.open_children = 0 AND kept.not_before_ms IS NULL AND kept.kept_actor IS NOT NULL \
              AND kept.required_tier <= $2) \
          {ORDER} FOR NO KEY UPDATE SKIP LOCKED"
     )
@@ -135,28 +135,26 @@ impl Session<'_> {
         Ok(true)
     }
 
-    pub(super) fn walk_ready_locked(
+    pub(super) fn first_ready(
         &mut self,
         asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         on_locked: OnLocked,
-        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
-    ) -> Result<bool> {
+        fits: Fits<'_>,
+    ) -> Result<(Option<Task>, bool)> {
         let mut tried = None;
-        if on_locked == OnLocked::Skip {
-            let first =
-                self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms, &asker.to_string()], rows::task)?;
-            if let Some(task) = first {
-                tried = Some(task.uid);
-                if !visit(self, task)? {
-                    return Ok(false);
-                }
+        if on_locked == OnLocked::Skip
+            && let Some(task) = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms], rows::task)?
+        {
+            if fits(self, &task)? {
+                return Ok((Some(task), false));
             }
+            tried = Some(task.uid);
         }
-        let mut left_out = false;
+        let (mut first, mut left_out) = (None, false);
         graph::walk_ready(self, Some(asker), tier, due_ms, &mut |session, task| {
-            if tried == Some(task.uid) {
+            if tried == Some(task.uid) || !fits(session, &task)? {
                 return Ok(true);
             }
             let locked = match on_locked {
@@ -171,13 +169,13 @@ impl Session<'_> {
                 OnLocked::Wait => session.lock_task(task.uid)?,
             };
             match locked {
-                Some(task) => visit(session, task),
-                None => {
-                    left_out = true;
-                    Ok(true)
-                }
+                // It may have changed before it was locked.
+                Some(task) if fits(session, &task)? => first = Some(task),
+                Some(_) => {}
+                None => left_out = true,
             }
+            Ok(first.is_none())
         })?;
-        Ok(left_out)
+        Ok((first, left_out))
     }
 }

@@ -73,14 +73,13 @@ const HELD_AND_NEWS: &str = sql!(
 )
 .postgres;
 
-/// In one statement, unlike the shared query, so that it can be sent along with others.
-const LEASES_LOST: &str = sql!(
-    "SELECT ",
-    LEASE_COLUMNS,
-    " FROM lease WHERE project = $1 AND (task, token) IN (SELECT task, token FROM loss \
-     WHERE project = $1 AND actor = $2 AND instance = $3 ORDER BY task, token LIMIT $4) ORDER BY task, token"
-)
-.postgres;
+/// In one statement, unlike the shared query. `lock` is how the losses are locked.
+fn leases_lost(lock: &str) -> String {
+    format!(
+        "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 AND (task, token) IN (SELECT task, token FROM loss \
+         WHERE project = $1 AND actor = $2 AND instance = $3 ORDER BY task, token LIMIT $4{lock}) ORDER BY task, token"
+    )
+}
 
 fn versions(shown: &Shown) -> Vec<i64> {
     shown.versions.iter().map(|version| to_sql(version.0)).collect()
@@ -156,8 +155,11 @@ impl Read for Session<'_> {
         let details = shown.map(|_| details(&next())).transpose()?;
         let (mut lost, mut notices) = (Vec::new(), Vec::new());
         if has_news {
-            let asked: [(&str, &[Value<'_>]); 2] =
-                [(LEASES_LOST, &of_losses), (news::NOTICES_LEFT.postgres, &of_notices)];
+            // Of several requests of one holder at once, one is told.
+            let lock = if self.is_write { " FOR UPDATE SKIP LOCKED" } else { "" };
+            let (leases_lost, notices_left) =
+                (leases_lost(lock), format!("{}{lock}", news::NOTICES_LEFT.postgres));
+            let asked: [(&str, &[Value<'_>]); 2] = [(&leases_lost, &of_losses), (&notices_left, &of_notices)];
             let mut answers = self.query_all(&asked)?.into_iter();
             lost = decoded(&answers.next().unwrap_or_default(), rows::lease)?;
             notices = decoded(&answers.next().unwrap_or_default(), decode::pending_notice)?;

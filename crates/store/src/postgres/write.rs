@@ -15,7 +15,7 @@ use crate::rows::read::no_project;
 use crate::rows::sql::sql;
 use crate::rows::write::{self, shared_writes};
 use crate::rows::{self, Expect};
-use crate::{KeptRequest, KnownInstance, Loss, OnLocked, PendingNotice, Reach, Read, Result, Write};
+use crate::{Fits, KeptRequest, KnownInstance, Loss, OnLocked, PendingNotice, Reach, Read, Result, Write};
 
 use super::rows::to_sql;
 use super::session::{LastEvent, Lock, ScopeLock, Session, key_of};
@@ -67,15 +67,15 @@ impl Write for Session<'_> {
         self.lock_number(key_of(&format!("{} key {actor} {key}", self.project)), false)
     }
 
-    fn walk_ready_locked(
+    fn first_ready(
         &mut self,
         asker: &ActorName,
         tier: Tier,
         due_ms: i64,
         on_locked: OnLocked,
-        visit: &mut dyn FnMut(&mut dyn Read, Task) -> Result<bool>,
-    ) -> Result<bool> {
-        self.walk_ready_locked(asker, tier, due_ms, on_locked, visit)
+        fits: Fits<'_>,
+    ) -> Result<(Option<Task>, bool)> {
+        self.first_ready(asker, tier, due_ms, on_locked, fits)
     }
 
     fn next_number(&mut self) -> Result<Number> {
