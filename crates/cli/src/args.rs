@@ -181,7 +181,7 @@ pub(crate) fn parse<T: std::str::FromStr<Err = Refusal>>(text: &str) -> Result<T
 
 /// A priority: P1, or 1.
 pub(crate) fn parse_priority(text: &str) -> Result<Priority, String> {
-    Priority::spoken(text).map_err(|refusal| refusal.message)
+    Priority::parse_spoken(text).map_err(|refusal| refusal.message)
 }
 
 pub(crate) fn parse_ms(text: &str) -> Result<i64, String> {

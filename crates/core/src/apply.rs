@@ -201,7 +201,7 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<RowChan
         (_, Some(task)) => task.clone(),
         (_, None) => return Err(Misplaced("the task was not created yet")),
     };
-    step(&mut task, event, &mut changes)?;
+    fold_event(&mut task, event, &mut changes)?;
     if let Some(moved_by) = event.body.moved_by() {
         let said: Vec<Field> = [Field::Note, Field::Reason]
             .into_iter()
@@ -273,7 +273,7 @@ fn neighbours(before: Option<&Task>, after: &Task, changes: &mut Vec<RowChange>)
     }
 }
 
-fn step(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<(), Misplaced> {
+fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<(), Misplaced> {
     let key = |version, field| TextKey { stream: task.uid, version, field };
     match &event.body {
         Body::TaskCreated { .. } | Body::RuleOverridden { .. } => {}

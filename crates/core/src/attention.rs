@@ -134,7 +134,10 @@ mod tests {
             (Awaited::Decision, State::Blocked),
             (Awaited::Decision, State::Failed),
         ] {
-            assert!(crate::transition::step(state, awaited.verb(state)).is_some(), "{awaited:?} {state}");
+            assert!(
+                crate::transition::Transition::of(state, awaited.verb(state)).is_some(),
+                "{awaited:?} {state}"
+            );
         }
     }
 }

@@ -135,7 +135,7 @@ words! {
 
 impl Priority {
     /// A priority as people write one: `P1`, `p1`, or the digit alone.
-    pub fn spoken(text: &str) -> Result<Priority, Refusal> {
+    pub fn parse_spoken(text: &str) -> Result<Priority, Refusal> {
         match text.as_bytes() {
             [digit] if digit.is_ascii_digit() => format!("P{text}").parse(),
             _ => text.parse(),
@@ -456,7 +456,7 @@ mod tests {
         for (text, priority) in
             [("1", Some(Priority::P1)), ("p4", Some(Priority::P4)), ("5", None), ("11", None), ("", None)]
         {
-            assert_eq!(Priority::spoken(text).ok(), priority, "{text}");
+            assert_eq!(Priority::parse_spoken(text).ok(), priority, "{text}");
         }
         assert!("doing".parse::<State>().unwrap_err().message.contains("in_progress"));
     }

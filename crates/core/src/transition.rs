@@ -1,5 +1,6 @@
-//! The one table that says which state may follow which, and who may do it (P4).
-//! Every interface goes through it; nothing else decides a state.
+//! The one table that says which state may follow which, and who may do it (P4). Every interface goes through it.
+//!
+//! What an event then makes of a task's row is in `apply.rs`; the test `the_fold_goes_where_the_table_says` compares both.
 
 use crate::task::{State, words};
 
@@ -50,6 +51,14 @@ impl Verb {
         }
     }
 
+    /// Whether the verb can finish a task, or make a finished one unfinished: its neighbours count that.
+    pub fn may_finish_or_reopen(self) -> bool {
+        let changes = |from: &State| {
+            Transition::of(*from, self).is_some_and(|cell| cell.to.is_finished() != from.is_finished())
+        };
+        State::ALL.iter().any(changes)
+    }
+
     /// Whether the verb claims an unheld, ready task first, so that small work takes one command.
     pub fn claims_first(self) -> bool {
         matches!(self, Verb::Done | Verb::Submit | Verb::Fail)
@@ -76,51 +85,53 @@ pub struct Transition {
     pub party: Party,
 }
 
-/// The table. None: the verb is not possible from that state.
-pub fn step(from: State, verb: Verb) -> Option<Transition> {
-    use Party::{Anyone, Holder, Reviewer, Sweeper};
-    use State::{Blocked, Done, Dropped, Failed, InProgress, Open, Proposed, Review};
-    let (to, party) = match (from, verb) {
-        (Proposed, Verb::Accept) => (Open, Anyone),
-        (Proposed, Verb::Drop) => (Dropped, Anyone),
+impl Transition {
+    /// The table. None: the verb is not possible from that state.
+    pub fn of(from: State, verb: Verb) -> Option<Transition> {
+        use Party::{Anyone, Holder, Reviewer, Sweeper};
+        use State::{Blocked, Done, Dropped, Failed, InProgress, Open, Proposed, Review};
+        let (to, party) = match (from, verb) {
+            (Proposed, Verb::Accept) => (Open, Anyone),
+            (Proposed, Verb::Drop) => (Dropped, Anyone),
 
-        (Open, Verb::Handoff) => (Open, Anyone),
-        (Open, Verb::Claim) => (InProgress, Anyone),
-        (Open, Verb::Block) => (Blocked, Anyone),
-        (Open, Verb::Drop) => (Dropped, Anyone),
+            (Open, Verb::Handoff) => (Open, Anyone),
+            (Open, Verb::Claim) => (InProgress, Anyone),
+            (Open, Verb::Block) => (Blocked, Anyone),
+            (Open, Verb::Drop) => (Dropped, Anyone),
 
-        (InProgress, Verb::Release) => (Open, Holder),
-        (InProgress, Verb::Lapse) => (Open, Sweeper),
-        (InProgress, Verb::Handoff) => (Open, Holder),
-        (InProgress, Verb::Takeover) => (InProgress, Anyone),
-        (InProgress, Verb::Block) => (Blocked, Holder),
-        (InProgress, Verb::Submit) => (Review, Holder),
-        (InProgress, Verb::Done) => (Done, Holder),
-        (InProgress, Verb::Fail) => (Failed, Holder),
-        (InProgress, Verb::Drop) => (Dropped, Holder),
-        (InProgress, Verb::Reset) => (Open, Anyone),
+            (InProgress, Verb::Release) => (Open, Holder),
+            (InProgress, Verb::Lapse) => (Open, Sweeper),
+            (InProgress, Verb::Handoff) => (Open, Holder),
+            (InProgress, Verb::Takeover) => (InProgress, Anyone),
+            (InProgress, Verb::Block) => (Blocked, Holder),
+            (InProgress, Verb::Submit) => (Review, Holder),
+            (InProgress, Verb::Done) => (Done, Holder),
+            (InProgress, Verb::Fail) => (Failed, Holder),
+            (InProgress, Verb::Drop) => (Dropped, Holder),
+            (InProgress, Verb::Reset) => (Open, Anyone),
 
-        (Blocked, Verb::Unblock) => (Open, Anyone),
-        (Blocked, Verb::Fail) => (Failed, Anyone),
-        (Blocked, Verb::Drop) => (Dropped, Anyone),
-        (Blocked, Verb::Reset) => (Open, Anyone),
+            (Blocked, Verb::Unblock) => (Open, Anyone),
+            (Blocked, Verb::Fail) => (Failed, Anyone),
+            (Blocked, Verb::Drop) => (Dropped, Anyone),
+            (Blocked, Verb::Reset) => (Open, Anyone),
 
-        (Review, Verb::Reject) => (Open, Anyone),
-        (Review, Verb::Approve) => (Done, Reviewer),
-        (Review, Verb::Fail) => (Failed, Anyone),
-        (Review, Verb::Drop) => (Dropped, Anyone),
-        (Review, Verb::Reset) => (Open, Anyone),
+            (Review, Verb::Reject) => (Open, Anyone),
+            (Review, Verb::Approve) => (Done, Reviewer),
+            (Review, Verb::Fail) => (Failed, Anyone),
+            (Review, Verb::Drop) => (Dropped, Anyone),
+            (Review, Verb::Reset) => (Open, Anyone),
 
-        (Failed, Verb::Drop) => (Dropped, Anyone),
-        (Failed, Verb::Reset) => (Open, Anyone),
-        (Failed, Verb::Retry) => (Open, Anyone),
+            (Failed, Verb::Drop) => (Dropped, Anyone),
+            (Failed, Verb::Reset) => (Open, Anyone),
+            (Failed, Verb::Retry) => (Open, Anyone),
 
-        (Done, Verb::Reopen) => (Open, Anyone),
-        (Done, Verb::Reset) => (Open, Anyone),
-        (Dropped, Verb::Reopen) => (Open, Anyone),
-        _ => return None,
-    };
-    Some(Transition { to, party })
+            (Done, Verb::Reopen) => (Open, Anyone),
+            (Done, Verb::Reset) => (Open, Anyone),
+            (Dropped, Verb::Reopen) => (Open, Anyone),
+            _ => return None,
+        };
+        Some(Transition { to, party })
+    }
 }
 
 /// The state that a reopened task returns to. Dropping a task circumvents nothing: a proposal that nobody accepted is a
@@ -134,7 +145,7 @@ pub fn reopened(dropped_from: Option<State>) -> State {
 
 /// The verbs that people and agents may use from a state, for refusals that teach.
 pub fn verbs_from(state: State) -> Vec<Verb> {
-    let by_callers = |verb: &Verb| *verb != Verb::Lapse && step(state, *verb).is_some();
+    let by_callers = |verb: &Verb| *verb != Verb::Lapse && Transition::of(state, *verb).is_some();
     Verb::ALL.iter().copied().filter(by_callers).collect()
 }
 
@@ -198,7 +209,7 @@ mod tests {
         for (from, cells) in rows {
             let got: Vec<(&str, State)> = Verb::ALL
                 .iter()
-                .filter_map(|verb| step(*from, *verb).map(|step| (verb.as_str(), step.to)))
+                .filter_map(|verb| Transition::of(*from, *verb).map(|cell| (verb.as_str(), cell.to)))
                 .collect();
             assert_eq!(got, *cells, "from {from}");
         }
@@ -206,7 +217,7 @@ mod tests {
 
     #[test]
     fn reopening_is_neither_an_acceptance_nor_a_retry() {
-        for from in State::ALL.iter().filter(|from| step(**from, Verb::Drop).is_some()) {
+        for from in State::ALL.iter().filter(|from| Transition::of(**from, Verb::Drop).is_some()) {
             let keeps = matches!(from, State::Proposed | State::Failed);
             assert_eq!(reopened(Some(*from)), if keeps { *from } else { State::Open }, "{from}");
         }
@@ -218,7 +229,11 @@ mod tests {
         for verb in
             [Verb::Release, Verb::Handoff, Verb::Block, Verb::Submit, Verb::Done, Verb::Fail, Verb::Drop]
         {
-            assert_eq!(step(State::InProgress, verb).map(|s| s.party), Some(Party::Holder), "{verb}");
+            assert_eq!(
+                Transition::of(State::InProgress, verb).map(|cell| cell.party),
+                Some(Party::Holder),
+                "{verb}"
+            );
         }
     }
 }

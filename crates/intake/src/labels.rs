@@ -29,7 +29,9 @@ pub(crate) fn priority(name: &str) -> Option<Priority> {
 
 /// The priority that a label such as `P1` names. A label that is only a word, such as `high`, may mean anything.
 pub(crate) fn labelled_priority(labels: &[String]) -> Option<Priority> {
-    labels.iter().find_map(|label| Priority::spoken(label.trim()).ok().filter(|_| label.trim().len() == 2))
+    labels
+        .iter()
+        .find_map(|label| Priority::parse_spoken(label.trim()).ok().filter(|_| label.trim().len() == 2))
 }
 
 /// Turns labels into tags: spaces become hyphens. Labels that still are not tags are left out, and so is everything beyond

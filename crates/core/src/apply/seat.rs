@@ -6,7 +6,7 @@ use crate::lease::Holding;
 use crate::seat::Seat;
 use crate::stretch::Work;
 
-use super::{Misplaced, RowChange, TaskFold, step};
+use super::{Misplaced, RowChange, TaskFold, fold_event};
 
 /// The changes of an event of a seat's stream. `before` is None before the first.
 pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<RowChange>, Misplaced> {
@@ -43,7 +43,7 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<RowChan
         | Body::RuleOverridden { .. }
         | Body::TextRedacted { .. } => {
             let mut task = seat.as_task();
-            step(&mut task, event, &mut changes)?;
+            fold_event(&mut task, event, &mut changes)?;
             (seat.token, seat.leased) = (task.token, task.leased);
             for change in &mut changes {
                 match change {

@@ -7,7 +7,7 @@ use crate::ids::Number;
 use crate::lease::{Grant, LapseCause, Mode};
 use crate::task::Facts;
 use crate::time::ClockDomain;
-use crate::transition::{Verb, step as allowed};
+use crate::transition::{Transition, Verb};
 
 fn task(state: State) -> Task {
     let by = "human:h".parse().unwrap();
@@ -77,7 +77,7 @@ fn the_fold_goes_where_the_table_says() {
     let mut cells = 0;
     for from in State::ALL {
         for verb in Verb::ALL.iter().copied() {
-            let Some(step) = allowed(*from, verb) else { continue };
+            let Some(cell) = Transition::of(*from, verb) else { continue };
             cells += 1;
             let mut task = task(*from);
             for body in events(verb) {
@@ -107,7 +107,7 @@ fn the_fold_goes_where_the_table_says() {
                 };
                 task = *after;
             }
-            assert_eq!(task.state, step.to, "{verb} from {from}");
+            assert_eq!(task.state, cell.to, "{verb} from {from}");
         }
     }
     assert_eq!(cells, 31);

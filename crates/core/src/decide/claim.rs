@@ -10,7 +10,7 @@ use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::{State, Task};
 use crate::text::Field;
 use crate::time::{SECOND_MS, Span};
-use crate::transition::{Verb, step, verbs_from};
+use crate::transition::{Transition, Verb, verbs_from};
 
 use super::ready::{schedule_refusal, unmet_refusal};
 use super::standing::{
@@ -29,7 +29,7 @@ pub(super) fn claim(view: &View<'_>, terms: &Terms, force: Option<&Force>) -> Re
                 super::scope::check_in_doubt(view, lease)?;
                 return Ok(claim_again(lease, terms));
             }
-            // A lease that can no longer be renewed blocks nobody, least of all its holder.
+            // If the lapsed lease cannot be renewed, its holder claims the task like anybody else.
             (true, false) => {
                 let revival = Revival { ttl_ms: terms.ttl_ms, process: terms.process.as_ref() };
                 if can_be_renewed(view, lease) {
@@ -70,7 +70,7 @@ pub(super) fn takeover(view: &View<'_>, terms: &Terms, force: Option<&Force>) ->
     match (standing_of_claimant(view), force) {
         (Standing::Held(lease), None) => Err(held_refusal(view, lease)),
         (Standing::Held(lease), Some(force)) => {
-            let mut decision = acquire(view, Standing::Freed, terms, Some(force))?;
+            let mut decision = acquire(view, Standing::RevokedByForce, terms, Some(force))?;
             decision.drafts.insert(0, revoked(view, lease, force));
             Ok(decision)
         }
@@ -109,7 +109,7 @@ pub(super) fn acquire(
         }
         Standing::Holder { .. } => (None, false),
         Standing::Free { lapsed } => (lapsed, lapsed.is_some()),
-        Standing::Freed => (None, true),
+        Standing::RevokedByForce => (None, true),
     };
     let mut drafts = check_claimable(view, opens, force)?;
     if let Some(demand) = &terms.demand {
@@ -150,7 +150,7 @@ fn check_claimable(view: &View<'_>, opens: bool, force: Option<&Force>) -> Resul
         allow("kept", refusal)?;
     }
     let state = if opens { State::Open } else { view.task.state };
-    if step(state, Verb::Claim).is_none() {
+    if Transition::of(state, Verb::Claim).is_none() {
         return Err(not_possible(view, Verb::Claim));
     }
     let required = view.task.facts.required_tier;
@@ -256,9 +256,9 @@ pub(super) fn renew(view: &View<'_>, ttl_ms: Option<i64>, progress: bool) -> Res
             renew_late(view, lease, &Revival { ttl_ms, ..Revival::of(view) }, None)
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } | Standing::Freed => {
+        Standing::Free { .. } | Standing::RevokedByForce => {
             let (state, refusal) = (view.task.state, not_yours(view, Verb::Claim));
-            if step(state, Verb::Claim).is_some() || state == State::InProgress {
+            if Transition::of(state, Verb::Claim).is_some() || state == State::InProgress {
                 return Err(refusal);
             }
             let message = format!("{} {}, so its lease cannot be renewed", view.id, state.predicate());
@@ -467,7 +467,7 @@ pub(super) fn claim_or_why(view: &View<'_>) -> Step {
 
 /// Exit 6: a holder's verb, but the caller does not hold the task.
 pub(super) fn not_yours(view: &View<'_>, verb: Verb) -> Refusal {
-    if step(view.task.state, verb).is_none() && view.task.state != State::InProgress {
+    if Transition::of(view.task.state, verb).is_none() && view.task.state != State::InProgress {
         return not_possible(view, verb);
     }
     Refusal::new(Code::NotAllowed, format!("{} does not hold {}", view.caller.actor, view.id))

@@ -8,7 +8,7 @@ use crate::ids::Uid;
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
-use crate::transition::{Verb, step};
+use crate::transition::{Transition, Verb};
 
 use super::claim::{late_cause, not_possible};
 use super::standing::{Standing, held_refusal, standing_of_claimant, swept};
@@ -83,7 +83,7 @@ fn reset_as_asked(
         drafts = forced;
     }
     let is_open = view.task.state == State::Open;
-    if !is_open && step(view.task.state, Verb::Reset).is_none() {
+    if !is_open && Transition::of(view.task.state, Verb::Reset).is_none() {
         return if root { Err(not_possible(view, Verb::Reset)) } else { Ok(Reset::Stays) };
     }
     let lease = view.lease.filter(|lease| lease.ended.is_none());
@@ -114,7 +114,7 @@ fn retry_as_asked(
 ) -> Result<Decision, Refusal> {
     let message = message.map(|text| Field::Note.check(text)).transpose()?;
     let (mut drafts, standing) = standing_beside(view, force)?;
-    let is_possible = step(view.task.state, Verb::Retry).is_some();
+    let is_possible = Transition::of(view.task.state, Verb::Retry).is_some();
     match standing {
         Standing::Held(lease) if !is_possible => return Err(held_and_not_possible(view, lease, Verb::Retry)),
         Standing::Held(lease) if force.is_none() => return Err(held_refusal(view, lease)),

@@ -187,7 +187,7 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
                 ..Obstacle::new(ObstacleKind::Held, message)
             });
         }
-        Standing::Holder { .. } | Standing::Free { .. } | Standing::Freed => {
+        Standing::Holder { .. } | Standing::Free { .. } | Standing::RevokedByForce => {
             found.extend(
                 state_obstacle(view).or_else(|| persons_obstacle(view)).or_else(|| ad_hoc_obstacle(view)),
             );

@@ -309,6 +309,6 @@ pub(super) fn held<'a>(view: &View<'a>) -> Result<(&'a Lease, Decision), Refusal
             Ok((lease, renew_late(view, lease, &Revival::of(view), None)?))
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } | Standing::Freed => Err(not_yours(view, Verb::Claim)),
+        Standing::Free { .. } | Standing::RevokedByForce => Err(not_yours(view, Verb::Claim)),
     }
 }

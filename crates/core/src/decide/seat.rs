@@ -47,7 +47,7 @@ pub fn holds_seat<'a>(view: &View<'a>, seat: &SeatName, need: Need) -> Result<&'
             )
         }
         Ok(Standing::Held(lease)) => held_refusal(view, lease),
-        Ok(Standing::Free { .. } | Standing::Freed) => nobody_holds(view),
+        Ok(Standing::Free { .. } | Standing::RevokedByForce) => nobody_holds(view),
         Err(fenced) => fenced,
     };
     Err(of_seat(refusal, seat, false))

@@ -21,7 +21,7 @@ pub(super) enum Standing<'a> {
     /// Nobody has a live lease. `lapsed`: a lapsed lease that must be ended first.
     Free { lapsed: Option<(&'a Lease, LapseCause)> },
     /// A person's force freed the task: the event that revokes its lease comes first.
-    Freed,
+    RevokedByForce,
     /// Another has a live lease.
     Held(&'a Lease),
 }
@@ -36,15 +36,16 @@ pub(super) fn standing<'a>(view: &View<'a>) -> Result<Standing<'a>, Refusal> {
             _ => Err(fenced(view)),
         };
     }
-    let unclaimed = standing_of_claimant(view);
+    let as_claimant = standing_of_claimant(view);
     let was_superseded =
         view.mine.is_some_and(|mine| mine.was_superseded(view.task.token, view.task.fenced_token));
-    // A person is one instance for ever, and finished work cannot be claimed again: the fence would never open for them.
+    // A person is always the same instance, and a finished task cannot be claimed again: a person who once lost it would stay
+    // fenced from it for ever.
     let is_past = view.caller.actor.is_person() && view.task.state.is_finished();
-    if was_superseded && !is_past && !matches!(unclaimed, Standing::Holder { .. }) {
+    if was_superseded && !is_past && !matches!(as_claimant, Standing::Holder { .. }) {
         return Err(fenced(view));
     }
-    Ok(unclaimed)
+    Ok(as_claimant)
 }
 
 /// The caller's standing for `claim` and `takeover`: a superseded caller starts over, and a presented token has no meaning.
@@ -98,14 +99,16 @@ pub(super) fn standing_or_forced<'a>(
     force: Option<&Force>,
 ) -> Result<(Vec<Draft>, Standing<'a>), Refusal> {
     match (standing(view), force) {
-        (Ok(Standing::Held(lease)), Some(force)) => Ok((vec![revoked(view, lease, force)], Standing::Freed)),
+        (Ok(Standing::Held(lease)), Some(force)) => {
+            Ok((vec![revoked(view, lease, force)], Standing::RevokedByForce))
+        }
         (Ok(standing), _) => Ok((Vec::new(), standing)),
         (Err(_), Some(force)) => {
             let mut drafts = vec![overridden("fence", force)];
             Ok(match standing_of_claimant(view) {
                 Standing::Held(lease) => {
                     drafts.push(revoked(view, lease, force));
-                    (drafts, Standing::Freed)
+                    (drafts, Standing::RevokedByForce)
                 }
                 standing => (drafts, standing),
             })

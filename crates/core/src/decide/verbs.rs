@@ -10,7 +10,7 @@ use crate::lease::{Lease, LeaseEnd};
 use crate::refusal::{Code, Reader, Refusal, Step};
 use crate::task::State;
 use crate::text::Field;
-use crate::transition::{self, Party, Verb, step};
+use crate::transition::{Party, Transition, Verb};
 
 use super::claim::{acquire, not_possible, not_yours};
 use super::ready::{children_refusal, unmet_refusal};
@@ -156,7 +156,7 @@ pub(super) fn check_verb<'a>(
         Standing::Holder { lease, .. } => {
             // A task that is only reserved, or whose lapse was swept, counts as in progress for its holder.
             let from = if view.task.state == State::Open { State::InProgress } else { view.task.state };
-            let allowed = step(from, verb).ok_or_else(|| not_possible(view, verb))?;
+            let allowed = Transition::of(from, verb).ok_or_else(|| not_possible(view, verb))?;
             check_party(view, allowed, verb, force, &mut drafts)?;
             let ends_it = allowed.party == Party::Holder;
             if ends_it && lease.ended.is_none() && lease.grant.reserve && verb != Verb::Release {
@@ -164,11 +164,11 @@ pub(super) fn check_verb<'a>(
             }
             Ok((drafts, Some(lease).filter(|_| ends_it)))
         }
-        Standing::Held(lease) if step(view.task.state, verb).is_none() => {
+        Standing::Held(lease) if Transition::of(view.task.state, verb).is_none() => {
             Err(held_and_not_possible(view, lease, verb))
         }
         Standing::Held(lease) => Err(held_refusal(view, lease)),
-        Standing::Free { .. } | Standing::Freed => check_unheld(view, verb, force, drafts, standing),
+        Standing::Free { .. } | Standing::RevokedByForce => check_unheld(view, verb, force, drafts, standing),
     }
 }
 
@@ -197,12 +197,13 @@ fn check_unheld<'a>(
     if verb == Verb::Release && has_revoked(&drafts) {
         return Ok((drafts, None));
     }
-    if let Some(allowed) = step(from, verb) {
+    if let Some(allowed) = Transition::of(from, verb) {
         drafts.extend(old.map(|(lease, cause)| swept(view, lease, cause)));
         check_party(view, allowed, verb, force, &mut drafts)?;
         return Ok((drafts, None));
     }
-    let claimable = step(from, Verb::Claim).is_some() && step(State::InProgress, verb).is_some();
+    let claimable =
+        Transition::of(from, Verb::Claim).is_some() && Transition::of(State::InProgress, verb).is_some();
     if claimable && verb.claims_first() {
         // A caller that does not know that its work was reset must not finish the task again in passing.
         if view.mine.is_some_and(|mine| mine.token <= view.task.fenced_token) && force.is_none() {
@@ -222,13 +223,13 @@ fn check_unheld<'a>(
 
 fn check_party(
     view: &View<'_>,
-    step: transition::Transition,
+    allowed: Transition,
     verb: Verb,
     force: Option<&Force>,
     drafts: &mut Vec<Draft>,
 ) -> Result<(), Refusal> {
     let submitted_it = view.task.submitter.as_ref() == Some(&view.caller.actor);
-    if step.party != Party::Reviewer || !(view.caller_worked_on_it || submitted_it) {
+    if allowed.party != Party::Reviewer || !(view.caller_worked_on_it || submitted_it) {
         return Ok(());
     }
     let message = format!("{} worked on {}: somebody else must {verb} it", view.caller.actor, view.id);

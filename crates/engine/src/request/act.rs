@@ -13,7 +13,6 @@ use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_core::session::Correction;
 use onus_core::task::Task;
 use onus_core::text::TextKey;
-use onus_core::transition::Verb;
 use onus_store::{Loss, Reach};
 
 use super::{Effect, Outcome, Result, Stop, UnitOfWork};
@@ -101,10 +100,10 @@ impl UnitOfWork<'_> {
             // Of two requests for a unique reference, the second finds the first one's.
             Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
             // The neighbours count whether a task is finished.
-            Act::Move { verb: Verb::Done | Verb::Approve | Verb::Drop | Verb::Reopen, .. }
-            | Act::SettleLanding { .. }
-            | Act::FoundLanded(_)
-            | Act::FailLanding(_) => {
+            Act::Move { verb, .. } if verb.may_finish_or_reopen() => {
+                self.write.lock_tasks(&[uid], Reach::Neighbours)?;
+            }
+            Act::SettleLanding { .. } | Act::FoundLanded(_) | Act::FailLanding(_) => {
                 self.write.lock_tasks(&[uid], Reach::Neighbours)?;
             }
             _ => {}

@@ -47,7 +47,7 @@ impl UnitOfWork<'_> {
         if links.is_empty() {
             return Ok(());
         }
-        self.write.next_number()?;
+        self.write.lock_project()?;
         self.write.lock_graph()?;
         for link in links {
             if let TaskLink::Task(reference) = link {
@@ -61,7 +61,7 @@ impl UnitOfWork<'_> {
     /// Locks unique references: of two requests for the same one, the second finds the first one's.
     fn lock_refs<'n>(&mut self, mut new: impl Iterator<Item = &'n NewTask>) -> Result<()> {
         if new.any(|new| self.policy.has_unique(new.facts.refs.keys())) {
-            self.write.next_number()?;
+            self.write.lock_project()?;
             self.write.lock_graph()?;
         }
         Ok(())

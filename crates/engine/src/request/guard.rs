@@ -89,7 +89,7 @@ impl UnitOfWork<'_> {
                         };
                     }
                     // The next task needs a number, and numbers are locked before tasks.
-                    self.write.next_number()?;
+                    self.write.lock_project()?;
                     self.finish_ad_hoc(lease)?;
                 }
             }
@@ -255,7 +255,7 @@ impl UnitOfWork<'_> {
             return Ok(None);
         };
         // If the claim is refused, a task is added, which needs a number, and numbers are locked before tasks.
-        self.write.next_number()?;
+        self.write.lock_project()?;
         let claim = Act::Claim(bound_to(guard));
         let Ok(claimed) = self.try_part(|work| work.on_task(task, &claim, None))? else { return Ok(None) };
         let touch = Act::Touch {

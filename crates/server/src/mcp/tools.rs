@@ -75,7 +75,9 @@ where
 }
 
 fn priority<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Priority>, D::Error> {
-    Option::<Said<'de>>::deserialize(deserializer)?.map(|said| said.parsed(Priority::spoken)).transpose()
+    Option::<Said<'de>>::deserialize(deserializer)?
+        .map(|said| said.parsed(Priority::parse_spoken))
+        .transpose()
 }
 
 fn all_parsed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TaskRef>, D::Error> {
