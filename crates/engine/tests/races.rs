@@ -8,11 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::world::{claim, new_task, on, verb, who};
-use onus_core::command::{Act, Command, Edit, Guard, Intake, NewTask, PlannedTask, TaskLink, Terms};
+use onus_core::command::{
+    Act, Attachment, Command, Edit, Guard, Intake, NewTask, PlannedTask, TaskLink, Terms,
+};
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::scope::Glob;
-use onus_core::task::Facts;
+use onus_core::task::{Facts, TaskBranch};
 use onus_core::transition::Verb;
 use onus_engine::{Answer, Engine, Identity, Reply, Request, TaskView};
 use onus_store::conformance::server::{Server, eventually, fresh_name, parsed};
@@ -286,6 +288,31 @@ fn of_those_who_ask_for_one_reference_at_once_one_has_it() {
         assert_eq!(refused, [Code::NotAllowed], "round {round}: {outcomes:?}");
         let found = place.show("jira:WEB-7").refs;
         assert_eq!(found, refs(), "it is found by it");
+        place.is_whole();
+    }
+}
+
+/// Its work would land as the other's, past its own gates and constraints.
+#[test]
+fn of_two_tasks_whose_agents_ask_for_one_branch_at_once_one_has_it() {
+    for _ in 0..6 {
+        let mut place = place();
+        let tasks = [1, 2].map(|n| {
+            let id = place.add(Facts::default());
+            place.run(&agent(n), on(&id, claim())).unwrap();
+            (agent(n), id)
+        });
+        let own = TaskBranch { branch: "topic".into(), base: "1".repeat(40), target: "main".into() };
+        let attach = || {
+            let (branch, own) = (Some(own.branch.clone()), Some(own.clone()));
+            Act::Attach(Attachment { id: None, path: "/work/tree".into(), branch, own })
+        };
+        place.block_tasks(&[&tasks[0].1, &tasks[1].1]);
+        let both = tasks.map(|(by, id)| place.start(by, on(&id, attach())));
+        place.release(2);
+        let outcomes = both.map(|one| one.join().unwrap());
+        let refused: Vec<Code> = outcomes.iter().filter_map(|one| Some(one.as_ref().err()?.code)).collect();
+        assert_eq!(refused, [Code::NotAllowed], "{outcomes:?}");
         place.is_whole();
     }
 }

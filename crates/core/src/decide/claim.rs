@@ -3,11 +3,10 @@
 use crate::actor::KnownBy;
 use crate::command::{Attachment, Force, Terms};
 use crate::event::{Body, Draft};
-use crate::ids::Uid;
 use crate::lease::{Grant, LapseCause, Lease, Liveness, Mode, Process, Seen};
 use crate::quote::name;
 use crate::refusal::{Code, Reader, Refusal, Step};
-use crate::task::{State, Task};
+use crate::task::State;
 use crate::text::Field;
 use crate::time::{SECOND_MS, Span};
 use crate::transition::{Transition, Verb, verbs_from};
@@ -280,6 +279,7 @@ pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decisio
         return Err(Refusal::usage(format!("a worktree's path has 1 to {MAX_PLACE_BYTES} bytes")));
     }
     let (lease, mut decision) = super::scope::held(view)?;
+    check_branch(view)?;
     let grant = &lease.grant;
     if (&grant.worktree_id, grant.worktree.as_ref(), &grant.branch) != (id, Some(path), branch) {
         let (worktree_id, worktree, branch) = (id.clone(), path.clone(), branch.clone());
@@ -292,12 +292,18 @@ pub(super) fn attach(view: &View<'_>, attachment: &Attachment) -> Result<Decisio
     Ok(decision)
 }
 
-/// Refuses to make another task's own branch this task's: its work would land as this task's, without its gates and constraints.
-pub fn anothers_branch(id: &str, other: &Task, task: Uid) -> Option<Refusal> {
+/// Refuses to make another task's own branch this task's: its work would land as this task's, without its gates and
+/// constraints. A person may.
+fn check_branch(view: &View<'_>) -> Result<(), Refusal> {
+    let Some((id, other)) = view.named.branch_of.as_ref().filter(|_| !view.caller.actor.is_person()) else {
+        return Ok(());
+    };
     let is_over = other.state == State::Dropped || other.landing.landed.is_some();
-    let branch = other.branch.as_ref().filter(|_| other.uid != task && !is_over)?;
+    let Some(branch) = other.branch.as_ref().filter(|_| other.uid != view.task.uid && !is_over) else {
+        return Ok(());
+    };
     let message = format!("{} is the branch of {id}", name(&branch.branch));
-    Some(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)))
+    Err(Refusal::new(Code::NotAllowed, message).task(id).next(Step::show(id)))
 }
 
 /// Keeps free text out of the ledger. Git's own rule for branch names is stricter.

@@ -22,7 +22,6 @@ mod undo;
 mod verbs;
 mod work;
 
-pub use claim::anothers_branch;
 pub use constrained::{check_landing, constraints_of_landing, uncommitted};
 pub use gate::{failed_step, missing_refusal};
 pub use graph::{Reset, cycle_refusal, freed, reset, retry};
@@ -131,6 +130,8 @@ pub struct Named {
     pub cycle: Option<Vec<String>>,
     /// A reference that should be this task's alone but already belongs to another, with that task's id.
     pub taken: Option<(String, String)>,
+    /// The task whose own branch the act names, and that task's id.
+    pub branch_of: Option<(String, Box<Task>)>,
 }
 
 impl View<'_> {

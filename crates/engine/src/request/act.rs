@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use onus_core::actor::{PendingKind, PendingNotice};
 use onus_core::command::{Act, Attachment, Command, Edit, Force, Look, Terms};
-use onus_core::decide::{Decision, Merge, anothers_branch, decide, is_lost};
+use onus_core::decide::{Decision, Merge, decide, is_lost};
 use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Process, Seen};
@@ -39,13 +39,6 @@ impl UnitOfWork<'_> {
             }
             act => Cow::Borrowed(act),
         };
-        if let Act::Attach(Attachment { own: Some(own), .. }) = act
-            && !self.caller.actor.is_person()
-            && let Some(other) = self.snapshot().task_of_branch(Some(&own.branch))?
-            && let Some(refusal) = anothers_branch(&self.id(other.number), &other, uid)
-        {
-            return Err(refusal.into());
-        }
         self.lock_for(uid, act)?;
         let task = self.locked(uid)?;
         self.caller.token = self.token_for(uid)?;
@@ -99,6 +92,8 @@ impl UnitOfWork<'_> {
             }
             // Of two requests for a unique reference, the second finds the first one's.
             Act::Edit(edit) if self.policy.has_unique(edit.refs.keys()) => self.write.lock_graph()?,
+            // Nor does a branch become the own branch of two tasks at once.
+            Act::Attach(Attachment { own: Some(_), .. }) => self.write.lock_graph()?,
             // The neighbours count whether a task is finished.
             Act::Move { verb, .. } if verb.may_finish_or_reopen() => {
                 self.write.lock_tasks(&[uid], Reach::Neighbours)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use onus_core::actor::{Actor, ActorName, Caller};
-use onus_core::command::{Act, Edit};
+use onus_core::command::{Act, Attachment, Edit};
 use onus_core::decide::{
     Copied, Named, ObstacleKind, Redactable, Reserving, Surroundings, Upstream, View, reserves,
 };
@@ -310,6 +310,10 @@ impl UnitOfWork<'_> {
                 named.relate = self.resolve_all(relate)?;
                 named.relate.remove(&task.uid);
                 named.unrelate = self.resolve_all(unrelate)?;
+            }
+            Act::Attach(Attachment { own: Some(own), .. }) => {
+                let other = self.write.task_of_branch(&own.branch)?;
+                named.branch_of = other.map(|other| (self.id(other.number), Box::new(other)));
             }
             _ => {}
         }

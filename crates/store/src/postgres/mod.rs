@@ -9,15 +9,17 @@
 //! 1. **whole**, shared by every write, taken with `BEGIN`. A rebuild takes it exclusively.
 //! 2. **key**: the idempotency key, if there is one. Two requests with one key run one after the other;
 //!    the second finds the first one's result.
-//! 3. **project**: the project's row, to append to its stream (a new actor, a seal) or to number a task.
-//! 4. **graph**: to change edges, or to follow them for a decision (cycles, reset, retry).
-//! 5. **task rows**: all that one request may change, in one statement, ordered by uid. Two transactions
+//! 3. **seat**: the row of the seat that is taken or released, or under whose token a command is run.
+//! 4. **project**: the project's row, to append to its stream (a new actor, a seal) or to number a task or a new seat.
+//! 5. **graph**: to change edges, or to follow them for a decision (cycles, reset, retry); also for what must be
+//!    one task's alone (a unique reference, a task's own branch).
+//! 6. **task rows**: all that one request may change, in one statement, ordered by uid. Two transactions
 //!    agree on that order whatever they know of the graph. (Uids grow with time, and a dependency is mostly
 //!    older than its dependent, so this is nearly always upstream first. But what is upstream changes with the
 //!    graph; uids do not.)
-//! 6. **scopes**: exclusive to begin or widen a reservation, shared to move a deadline. After this lock, no
+//! 7. **scopes**: exclusive to begin or widen a reservation, shared to move a deadline. After this lock, no
 //!    request waits for a task's row.
-//! 7. **lease rows** of the caller's other leases, for signs of life; skipped if another transaction has
+//! 8. **lease rows** of the caller's other leases, for signs of life; skipped if another transaction has
 //!    them. Then **instance**.
 //!
 //! A transaction that has to take a lock out of this order (a batch whose requests name different tasks, two
