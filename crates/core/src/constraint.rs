@@ -46,7 +46,7 @@ pub const MAX_LIMIT: u64 = 1_000_000_000;
 
 impl Constraint {
     /// Whether it limits all changes of a task together.
-    pub fn limits_size(self) -> bool {
+    pub fn limits_total(self) -> bool {
         match self {
             Constraint::MaxFiles(_) | Constraint::MaxLines(_) => true,
             Constraint::ReadOnly | Constraint::NoDelete | Constraint::NoLand => false,

@@ -34,7 +34,7 @@ pub struct CommitLease {
 impl CommitLease {
     /// Whether all the task's changes must be counted.
     pub fn has_size_limit(&self) -> bool {
-        self.constraints.iter().any(|constraint| constraint.limits_size())
+        self.constraints.iter().any(|constraint| constraint.limits_total())
     }
 }
 

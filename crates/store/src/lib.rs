@@ -16,8 +16,8 @@
 //! **The store's clock decides.** [`Read::now`] is read inside the transaction; no other clock counts.
 //!
 //! **Waiting.** [`Store::watch`] begins to listen for commits by anyone. Call it before first looking at what
-//! you wait for: any later commit ends the next [`Watch::wait`], even one made before that call. A watch may
-//! wake for nothing; it must not sleep through a commit.
+//! you wait for: any later commit of an event ends the next [`Watch::wait`], even one made before that call. A
+//! watch may wake for nothing; it must not sleep through an event.
 //!
 //! The traits use plain domain types. Events and rows are written in the same transaction; only these are not
 //! a fold of the ledger: a live lease's pulse, the instance registry, losses and notices not yet reported,
@@ -94,7 +94,7 @@ pub trait Store {
     /// somebody is reading an old snapshot; try again later.
     fn tidy(&mut self) -> Result<bool>;
 
-    /// Begins to listen for commits.
+    /// Begins to listen for commits of events.
     fn watch(&mut self) -> Result<Box<dyn Watch>>;
 }
 
@@ -106,9 +106,9 @@ pub enum Ending<R> {
     RollBack(R),
 }
 
-/// Listens for commits to a store, by this process or another. Holds no transaction and no lock.
+/// Listens for commits of events to a store, by this process or another. Holds no transaction and no lock.
 pub trait Watch: std::fmt::Debug {
-    /// Sleeps until there is a commit that this watch has not reported yet, until one of `also` is readable
+    /// Sleeps until there is a commit of an event that this watch has not reported yet, until one of `also` is readable
     /// (such as a pidfd when its process ends), or until a deadline. None: no deadline.
     fn wait(&mut self, until: Option<Instant>, also: &[BorrowedFd<'_>]) -> Result<Woken>;
 }

@@ -442,6 +442,12 @@ mod tests {
         config
     }
 
+    /// The engine's own tests, and everything else without a configuration, begin with the core's defaults.
+    #[test]
+    fn without_a_configuration_the_policy_is_the_cores_default() {
+        assert_eq!(load("", "", &[]).unwrap().policy(), Policy::default());
+    }
+
     #[test]
     fn each_layer_overrides_the_one_below() {
         let user = "[lease]\nttl = \"30m\"\nkeep = \"5m\"\nmax_hold = \"1h\"\n";
