@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Result;
 use crate::harness::{Harness, Report};
 use crate::measure::{median, microseconds, quantile};
-use crate::place::{Place, Repository};
+use crate::place::{Place, Repository, as_read_from_disk};
 
 pub(crate) const USAGE: &str = "compare OLD NEW [--instructions]";
 
@@ -127,6 +127,7 @@ impl Build {
     /// A store with a task for each claim, and 200 live leases of 20 globs each.
     fn prepare(place: &Place, name: &str, onus: &str, calls: u64) -> Result<Build> {
         let onus = Path::new(onus).canonicalize().map_err(|error| format!("{onus}: {error}"))?;
+        as_read_from_disk(&onus)?;
         let build = Build { onus, repository: place.repository(&format!("compare-{name}"))? };
         let run = |instance: &str, args: &[&str]| build.repository.run(&build.onus, instance, args);
         run("bench", &["init", "--prefix", "B"])?;

@@ -24,17 +24,24 @@ impl Place {
         let bench = std::env::current_exe()?;
         let binaries = bench.parent().ok_or("this program has no folder")?;
         let target = binaries.parent().ok_or("this program is not in a target folder")?;
+        let given = std::env::var_os("ONUS_BENCH_PROGRAM").map(PathBuf::from);
         let place = Place {
             scratch: target.join("bench-scratch"),
             data: target.join("bench-data"),
-            onus: binaries.join("onus"),
+            onus: given.clone().unwrap_or_else(|| binaries.join("onus")),
             empty: binaries.join("empty"),
         };
         if starts_programs {
             // In the profile of this program.
             let profile = binaries.file_name().and_then(|name| name.to_str()).unwrap_or("dist");
-            build(profile, &["-p", "onus"])?;
+            if given.is_none() {
+                build(profile, &["-p", "onus"])?;
+            }
             build(profile, &["-p", "onus-bench", "--bin", "empty"])?;
+            println!("programs: {}; as read from the disk", place.onus.display());
+            for program in [&place.onus, &place.empty] {
+                as_read_from_disk(program)?;
+            }
         }
         match fs::remove_dir_all(&place.scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
@@ -57,6 +64,16 @@ impl Place {
         fs::write(root.join(".git").join("HEAD"), "ref: refs/heads/main\n")?;
         Ok(Repository { root })
     }
+}
+
+/// Brings a program's file into the state that it has after a boot. As the linker left it, its pages are others: a command that runs from
+/// those takes up to a fifth more or less time, and that would be measured.
+pub(crate) fn as_read_from_disk(program: &Path) -> Result<()> {
+    let mut file = fs::File::open(program)?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    std::io::copy(&mut file, &mut std::io::sink())?;
+    Ok(())
 }
 
 /// How many files the repositories have in which git itself is measured.
