@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::agents::harness::Shell;
-use crate::support::{Sandbox, human};
+use crate::support::{self, Sandbox, human};
 
 /// A git repository with one commit and a fresh store.
 pub(crate) fn repository() -> Sandbox {
@@ -31,20 +31,7 @@ pub(crate) fn store(sandbox: &Sandbox) -> PathBuf {
 /// Real git, with nobody's configuration.
 #[track_caller]
 pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) {
-    let mut command = Command::new("git");
-    command
-        .args(["-c", "init.defaultBranch=main"])
-        .args(args)
-        .current_dir(sandbox.path())
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", sandbox.path().join("home"))
-        .env("GIT_CONFIG_NOSYSTEM", "1");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Test").env(format!("GIT_{who}_EMAIL"), "test@example.org");
-    }
-    let ran = command.output().unwrap();
-    assert!(ran.status.success(), "git {args:?}: {ran:?}");
+    support::git(sandbox.path(), args);
 }
 
 /// The project's own settings.
@@ -53,9 +40,7 @@ pub(crate) fn configured(sandbox: &Sandbox, text: &str) {
 }
 
 pub(crate) fn write(sandbox: &Sandbox, file: impl AsRef<Path>) {
-    let path = sandbox.path().join(file);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, "before\n").unwrap();
+    support::write(sandbox.path().join(file), "before\n");
 }
 
 /// Every task, finished ones too.

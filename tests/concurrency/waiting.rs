@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{As, Ran, Sandbox, agent, eventually, human};
+use crate::support::{As, Ran, Sandbox, agent, eventually, git, human};
 use crate::tools::{Lock, Started, now_ms, under};
 
 /// "At once", on a busy machine: far below every time-out in these stories, and below the time after which a waiter
@@ -506,13 +506,6 @@ fn what_happened_while_a_waiter_was_stopped_is_not_lost() {
     let id = sandbox.add("another");
     waiter.process.signal(Signal::CONT);
     assert_eq!(waiter.got(Instant::now())["task"]["id"], id.as_str());
-}
-
-fn git(folder: &Path, args: &[&str]) {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(args).current_dir(folder);
-    let ran = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-    assert!(ran.status.success(), "git {args:?}: {ran:?}");
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::contract::kit::{claim, fed, json_with, lapse, on_terminal, run_with};
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::support::{As, Ran, Sandbox, agent, git, human};
 
 use leases::*;
 use reserving::*;
@@ -261,14 +261,7 @@ fn run_keep_output() {
 
 fn worktrees() {
     let (sandbox, beside) = (Sandbox::new(), Sandbox::empty());
-    let git = |args: &[&str]| {
-        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
-        let mut git = std::process::Command::new("git");
-        assert!(
-            git.current_dir(sandbox.path()).args(who).args(args).status().unwrap().success(),
-            "git {args:?}"
-        );
-    };
+    let git = |args: &[&str]| drop(crate::support::git(sandbox.path(), args));
     git(&["init", "--quiet", "-b", "main"]);
     git(&["commit", "--quiet", "--allow-empty", "-m", "first"]);
     git(&["branch", "next"]);

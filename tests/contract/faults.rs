@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::contract::kit::{dump, lapsed_claim};
-use crate::support::{As, ONUS, Ran, Sandbox, agent, human};
+use crate::support::{As, ONUS, Ran, Sandbox, agent, below, human};
 
 /// The calls that fail, as the kernel names them, each with all its spellings.
 const CALLS: [&str; 6] =
@@ -187,19 +187,9 @@ fn events(sandbox: &Sandbox) -> u64 {
 /// Every file below a folder, but for the store's own and those that locks and bells are.
 fn strays(folder: &Path) -> BTreeSet<String> {
     const OWN: [&str; 6] = ["onus.db", "onus.db-wal", "onus.db-shm", "bell", "turnstile.lock", "writer.lock"];
-    let mut found = BTreeSet::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = entry.file_name().unwrap().to_string_lossy().into_owned();
-            match entry.is_dir() {
-                true => folders.push(entry),
-                false if OWN.contains(&name.as_str()) => {}
-                false => drop(found.insert(entry.strip_prefix(folder).unwrap().display().to_string())),
-            }
-        }
-    }
-    found
+    let is_own = |path: &PathBuf| path.is_dir() || OWN.iter().any(|name| path.ends_with(name));
+    let strays = below(folder, |_| true).into_iter().filter(|path| !is_own(path));
+    strays.map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
 }
 
 /// What a command does when nothing fails.

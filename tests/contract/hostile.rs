@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{As, Ran, Sandbox, agent, human, program};
+use crate::support::{As, Ran, Sandbox, agent, fed, git_in, human, program, write};
 
 /// A stranger's repository, and the user's clone of it.
 struct Trap {
@@ -31,20 +31,12 @@ impl Trap {
 
     #[track_caller]
     fn git(&self, folder: &str, args: &[&str]) {
-        let mut command = Command::new("git");
-        command.args(args).current_dir(self.at(folder)).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.at("home"));
-        for who in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{who}_NAME"), "T").env(format!("GIT_{who}_EMAIL"), "t@example.org");
-        }
-        let ran = command.output().unwrap();
+        let ran = git_in(&self.at(folder)).env("HOME", self.at("home")).args(args).output().unwrap();
         assert!(ran.status.success(), "git {args:?}: {ran:?}");
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        let file = self.at(name);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, content).unwrap();
+        write(self.at(name), content);
     }
 
     fn program(&self, name: &str, content: &str) {
@@ -74,10 +66,7 @@ impl Trap {
         });
         let mut command = self.sandbox.anonymous();
         command.current_dir(self.at(folder)).args(["hook", "claude"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        serde_json::to_writer(child.stdin.take().unwrap(), &payload).unwrap();
-        let ran = Ran::of(child.wait_with_output().unwrap());
+        let ran = fed(&mut command, payload.to_string());
         if ran.ok().stdout.is_empty() { Value::Null } else { ran.json() }
     }
 

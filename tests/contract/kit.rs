@@ -1,7 +1,6 @@
 //! What the contract's tests share beyond the sandbox: calls with extra environment, and the whole store as values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -32,17 +31,7 @@ pub(crate) fn run_with(sandbox: &Sandbox, who: &As, env: &[(&str, &str)], args: 
 
 /// Runs a command that reads `input` from standard input.
 pub(crate) fn fed(sandbox: &Sandbox, who: &As, args: &[&str], input: &[u8]) -> Ran {
-    let mut child = sandbox
-        .command(who)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that refuses before it has read everything closes the pipe: that is its right.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    Ran::of(child.wait_with_output().unwrap())
+    crate::support::fed(sandbox.command(who).args(args), input)
 }
 
 /// Every row of every table, the ledger included: equal before and after means that nothing changed.

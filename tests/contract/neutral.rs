@@ -6,21 +6,13 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 use crate::contract::kit::commands;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, below};
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        // The suite that stores are tested with starts servers.
-        if path.ends_with("conformance") || path.ends_with("tests.rs") {
-            continue;
-        }
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    // The suite that stores are tested with starts servers.
+    let mut found = below(folder, |path| !path.ends_with("conformance"));
+    found.retain(|path| path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs"));
+    found
 }
 
 /// The code of a file, without its comments and tests.
@@ -54,9 +46,7 @@ fn what_decides_names_no_command_option_or_variable() {
         ("agents/src/hook", true),
         ("server/src", true),
     ] {
-        let mut files = Vec::new();
-        sources(&root.join(folder), &mut files);
-        for file in files {
+        for file in sources(&root.join(folder)) {
             let code = code(&file);
             looked_at += 1;
             // What an agent's shell is asked to run has options of its own.

@@ -1,39 +1,16 @@
 //! Where the store is: one for a repository, however and from wherever one looks at it; and none in the working tree.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::support::{As, Ran, Sandbox, agent, git, human};
 
 struct Place<'a> {
     sandbox: &'a Sandbox,
 }
 
 impl Place<'_> {
-    /// Real git, with nobody's configuration.
-    #[track_caller]
-    fn git(&self, folder: &Path, args: &[&str]) -> String {
-        let mut command = Command::new("git");
-        command
-            .args(["-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main"])
-            .args(args)
-            .current_dir(folder)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.sandbox.path().join("home"))
-            .env("GIT_CONFIG_NOSYSTEM", "1");
-        for who in ["AUTHOR", "COMMITTER"] {
-            command
-                .env(format!("GIT_{who}_NAME"), "Test")
-                .env(format!("GIT_{who}_EMAIL"), "test@example.org");
-        }
-        let ran = command.output().unwrap();
-        assert!(ran.status.success(), "git {args:?}: {ran:?}");
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
-    }
-
     fn folder(&self, name: &str) -> PathBuf {
         let folder = self.sandbox.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -43,8 +20,8 @@ impl Place<'_> {
     /// A repository with one commit.
     fn repository(&self, name: &str) -> PathBuf {
         let folder = self.folder(name);
-        self.git(&folder, &["init", "-q"]);
-        self.git(&folder, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        git(&folder, &["init", "-q"]);
+        git(&folder, &["commit", "-q", "--allow-empty", "-m", "first"]);
         folder
     }
 
@@ -83,15 +60,15 @@ fn a_repository_its_subfolders_and_its_worktrees_share_one_store() {
     let made = place.onus(&main, &human("ann"), &["init"]).ok().json();
     assert_eq!(made["prefix"], "MWA", "after the repository");
     assert!(made["store"].as_str().unwrap().ends_with("my-web-app/.git/onus/onus.db"));
-    place.git(&main, &["worktree", "add", "-q", "../linked", "-b", "topic"]);
+    git(&main, &["worktree", "add", "-q", "../linked", "-b", "topic"]);
     let linked = sandbox.path().join("linked");
     let (sub, deep) = (place.folder("my-web-app/src/deep"), place.folder("linked/docs"));
 
     share_one_store(&place, &[&main, &linked, &sub, &deep]);
 
     // Nothing of it is in the working tree.
-    assert_eq!(place.git(&main, &["status", "--porcelain", "--ignored"]), "");
-    assert_eq!(place.git(&linked, &["status", "--porcelain", "--ignored"]), "");
+    assert_eq!(git(&main, &["status", "--porcelain", "--ignored"]), "");
+    assert_eq!(git(&linked, &["status", "--porcelain", "--ignored"]), "");
     // The lease knows where it was taken.
     let id = place.onus(&main, &human("ann"), &["add", "x"]).ok().json()["id"].as_str().unwrap().to_owned();
     let lease = place.claimed_from(&deep, &agent("w"), &id);
@@ -106,7 +83,7 @@ fn a_store_made_from_a_worktree_is_the_repositorys() {
     let sandbox = Sandbox::empty();
     let place = Place { sandbox: &sandbox };
     let main = place.repository("app");
-    place.git(&main, &["worktree", "add", "-q", "--detach", "../linked"]);
+    git(&main, &["worktree", "add", "-q", "--detach", "../linked"]);
     let linked = sandbox.path().join("linked");
     let made = place.onus(&linked, &human("ann"), &["init"]).ok().json();
     assert!(made["store"].as_str().unwrap().ends_with("app/.git/onus/onus.db"), "{made}");
@@ -121,11 +98,11 @@ fn a_submodule_uses_its_superprojects_store() {
     let (inner, library, main) =
         (place.repository("inner"), place.repository("library"), place.repository("app"));
     // A submodule in a submodule, and a worktree of the whole.
-    place.git(&library, &["submodule", "--quiet", "add", &inner.to_string_lossy(), "inner"]);
-    place.git(&library, &["commit", "-q", "-m", "with inner"]);
-    place.git(&main, &["submodule", "--quiet", "add", &library.to_string_lossy(), "vendor/library"]);
-    place.git(&main, &["submodule", "--quiet", "update", "--init", "--recursive"]);
-    place.git(&main, &["commit", "-q", "-m", "with library"]);
+    git(&library, &["submodule", "--quiet", "add", &inner.to_string_lossy(), "inner"]);
+    git(&library, &["commit", "-q", "-m", "with inner"]);
+    git(&main, &["submodule", "--quiet", "add", &library.to_string_lossy(), "vendor/library"]);
+    git(&main, &["submodule", "--quiet", "update", "--init", "--recursive"]);
+    git(&main, &["commit", "-q", "-m", "with library"]);
     let made = place.onus(&main, &human("ann"), &["init"]).ok().json();
     assert!(made["store"].as_str().unwrap().ends_with("app/.git/onus/onus.db"), "{made}");
     let (sub, nested) = (main.join("vendor/library"), main.join("vendor/library/inner"));
@@ -139,10 +116,10 @@ fn the_worktrees_of_a_bare_repository_share_its_store() {
     let sandbox = Sandbox::empty();
     let place = Place { sandbox: &sandbox };
     let origin = place.repository("origin");
-    place.git(sandbox.path(), &["clone", "-q", "--bare", &origin.to_string_lossy(), "app.git"]);
+    git(sandbox.path(), &["clone", "-q", "--bare", &origin.to_string_lossy(), "app.git"]);
     let bare = sandbox.path().join("app.git");
-    place.git(&bare, &["worktree", "add", "-q", "../one", "-b", "one"]);
-    place.git(&bare, &["worktree", "add", "-q", "../two", "-b", "two"]);
+    git(&bare, &["worktree", "add", "-q", "../one", "-b", "one"]);
+    git(&bare, &["worktree", "add", "-q", "../two", "-b", "two"]);
     let (one, two) = (sandbox.path().join("one"), sandbox.path().join("two"));
     let made = place.onus(&one, &human("ann"), &["init"]).ok().json();
     assert!(made["store"].as_str().unwrap().ends_with("app.git/onus/onus.db"), "{made}");
@@ -181,7 +158,7 @@ fn the_way_by_which_one_came_does_not_matter() {
     );
     // A git dir that was separated from its checkout is followed.
     let apart = place.folder("apart");
-    place.git(&apart, &["init", "-q", "--separate-git-dir", "../apart.git"]);
+    git(&apart, &["init", "-q", "--separate-git-dir", "../apart.git"]);
     let made = place.onus(&apart, &human("ann"), &["init"]).ok().json();
     assert!(made["store"].as_str().unwrap().ends_with("apart.git/onus/onus.db"), "{made}");
 }

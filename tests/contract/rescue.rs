@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::agents::kit::{git, repository};
-use crate::support::{Sandbox, agent, eventually, human};
+use crate::guard::kit::write;
+use crate::support::{self, Sandbox, agent, eventually, human};
 
 /// A repository with a task whose holder, dead by now, left this uncommitted: one file changed, one staged, one new.
 pub(super) fn left_behind() -> Sandbox {
@@ -26,18 +27,11 @@ pub(super) fn left_behind() -> Sandbox {
 
 fn soil(root: &Path) {
     write(root, "src/staged.rs", "staged\n");
-    let add = std::process::Command::new("git").args(["add", "src/staged.rs"]).current_dir(root).status();
-    assert!(add.unwrap().success());
+    support::git(root, &["add", "src/staged.rs"]);
     write(root, "src/staged.rs", "and more\n");
     write(root, "src/a.rs", "changed\n");
     write(root, "src/new \n name.rs", "new\n");
     write(root, "other.rs", "somebody else's\n");
-}
-
-fn write(root: &Path, file: &str, text: &str) {
-    let path = root.join(file);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 fn read(root: &Path, file: &str) -> String {
@@ -96,11 +90,7 @@ fn in_a_clean_checkout_a_rescue_comes_back_with_what_was_staged() {
     sandbox.run(&agent("b"), &TAKE).ok();
     git(&sandbox, &["stash", "-q", "-u"]);
     sandbox.run(&agent("b"), &["rescue", "restore", "ON-1"]).ok();
-    let status = std::process::Command::new("git")
-        .args(["status", "--porcelain", "-z", "--no-renames"])
-        .current_dir(sandbox.path())
-        .output();
-    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    let status = support::git(sandbox.path(), &["status", "--porcelain", "-z", "--no-renames"]);
     assert_eq!(status, " M src/a.rs\0MM src/staged.rs\0?? src/new \n name.rs\0");
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::agents::kit::{git, repository};
-use crate::support::{Ran, Sandbox, agent, eventually, human};
+use crate::support::{self, Ran, Sandbox, agent, eventually, human};
 
 struct Site {
     sandbox: Sandbox,
@@ -156,8 +156,7 @@ fn what_was_only_staged_is_named_and_a_wrong_destination_is_refused() {
         |_| {},
         |lost| {
             fs::write(lost.join("f"), "staged\n").unwrap();
-            let add = std::process::Command::new("git").args(["add", "f"]).current_dir(lost).status();
-            assert!(add.unwrap().success());
+            support::git(lost, &["add", "f"]);
             fs::write(lost.join("f"), "on disk\n").unwrap();
         },
     );
@@ -172,8 +171,7 @@ fn what_was_only_staged_is_named_and_a_wrong_destination_is_refused() {
     assert!(told.contains("only staged, not written: git show ") && told.contains("^2:f"), "{told}");
     let told = site.restore(&folder, &["--to", "again", "--json"]).ok().json();
     let object = told["only_staged"][0]["object"].as_str().unwrap();
-    let shown = std::process::Command::new("git").args(["show", object]).current_dir(&folder).output();
-    assert_eq!(shown.unwrap().stdout, b"staged\n");
+    assert_eq!(support::git(&folder, &["show", object]), "staged");
     assert!(is(folder.join("again/f"), "on disk\n"));
 }
 

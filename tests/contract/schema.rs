@@ -424,11 +424,7 @@ const GATED: &str = "[worktree]\nsetup = [\"true\"]\n[[gate]]\nkey = \"tests\"\n
 /// What only a git repository answers. `beside`: where its worktrees are made.
 fn in_worktrees(tried: &Tried<'_>, beside: &std::path::Path) {
     let folder = tried.sandbox.path();
-    let git = |args: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
-        assert!(git.current_dir(folder).args(who).args(args).status().unwrap().success(), "git {args:?}");
-    };
+    let git = |args: &[&str]| drop(crate::support::git(folder, args));
     let settings = folder.join("home/.config/onus");
     std::fs::create_dir_all(&settings).unwrap();
     let root = beside.to_str().unwrap();

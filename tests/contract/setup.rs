@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{ONUS, Ran, Sandbox, human, program};
+use crate::support::{ONUS, Ran, Sandbox, below, git, human, program, write};
 
 /// A repository with a store, and a `PATH` with nothing of this machine's on it but a shell's tools.
 struct Machine {
@@ -59,18 +59,8 @@ impl Machine {
 
     fn files(&self, folder: &str) -> Vec<String> {
         let root = self.path(folder);
-        let (mut files, mut folders) = (Vec::new(), vec![root.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
-                if name != ".onus" {
-                    if path.is_dir() { folders.push(path) } else { files.push(name) }
-                }
-            }
-        }
-        files.sort();
-        files
+        let files = below(&root, |path| path != root.join(".onus")).into_iter().filter(|path| !path.is_dir());
+        files.map(|path| path.strip_prefix(&root).unwrap().to_string_lossy().into_owned()).collect()
     }
 }
 
@@ -297,7 +287,7 @@ fn the_users_own_configuration_needs_no_store_and_lies_where_the_agents_look() {
     fs::create_dir(machine.path("codex")).unwrap();
     fs::write(machine.path("codex/config.toml"), "# mine\nmodel = \"o\"\n").unwrap();
     run(&["setup", "claude", "codex", "--user"]).ok();
-    assert_eq!(machine.files("home"), [".claude.json", ".claude/CLAUDE.md", ".claude/settings.json"]);
+    assert_eq!(machine.files("home"), [".claude/CLAUDE.md", ".claude/settings.json", ".claude.json"]);
     assert_eq!(machine.files("codex"), ["AGENTS.md", "config.toml", "hooks.json"]);
     assert_eq!(machine.files("state").len(), 6, "one receipt a file");
     assert!(machine.files("repo").is_empty());
@@ -373,16 +363,14 @@ impl Machine {
         fs::create_dir(machine.path("upstream")).unwrap();
         fs::remove_dir(machine.path("repo")).unwrap();
         for (path, text) in files {
-            let path = machine.path("upstream").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            write(machine.path("upstream").join(path), text);
         }
         for (path, leads_to) in links {
             symlink(leads_to, machine.path("upstream").join(path)).unwrap();
         }
         machine.git("upstream", &["init", "-q"]);
         machine.git("upstream", &["add", "-A"]);
-        machine.git("upstream", &["-c", "user.name=e", "-c", "user.email=e@e", "commit", "-qm", "x"]);
+        machine.git("upstream", &["commit", "-qm", "x"]);
         machine.git("", &["clone", "-q", "upstream", "repo"]);
         machine.install_onus();
         machine.run(&["init", "--prefix", "ON"]).ok();
@@ -390,15 +378,7 @@ impl Machine {
     }
 
     fn git(&self, folder: &str, args: &[&str]) -> String {
-        let ran = Command::new("git")
-            .current_dir(self.path(folder))
-            .env("HOME", self.path("home"))
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .args(args)
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-        String::from_utf8(ran.stdout).unwrap()
+        git(&self.path(folder), args)
     }
 
     /// Every file in git's own folder, but for the store's.

@@ -149,17 +149,9 @@ fn sources() -> Vec<(String, String)> {
 
 /// Every file below a folder, by its path from the repository's root.
 pub(super) fn below(folder: &str) -> Vec<String> {
-    let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => found.push(path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()),
-            }
-        }
-    }
-    found
+    let files =
+        crate::support::below(&root().join(folder), |_| true).into_iter().filter(|path| !path.is_dir());
+    files.map(|path| path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()).collect()
 }
 
 pub(super) fn is_product(name: &str) -> bool {

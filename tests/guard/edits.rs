@@ -1,12 +1,9 @@
 //! Constraints at an agent's edit hook, as far as the call itself says what it does.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use crate::guard::kit::guarded;
-use crate::support::{Ran, Sandbox, agent, human};
+use crate::support::{Sandbox, agent, fed, human};
 
 /// What a harness's hook answers before a tool is used.
 fn asked(sandbox: &Sandbox, harness: &str, tool: &str, input: Value) -> String {
@@ -15,10 +12,7 @@ fn asked(sandbox: &Sandbox, harness: &str, tool: &str, input: Value) -> String {
         "tool_input": input,
     });
     let mut command = sandbox.command(&agent("ada"));
-    command.args(["hook", harness]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(payload.to_string().as_bytes()).unwrap();
-    Ran::of(child.wait_with_output().unwrap()).ok().stdout.clone()
+    fed(command.args(["hook", harness]), payload.to_string()).ok().stdout.clone()
 }
 
 fn write(sandbox: &Sandbox, file: &str) -> String {

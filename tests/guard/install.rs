@@ -7,29 +7,22 @@ use std::path::{Path, PathBuf};
 
 use crate::agents::kit::{git, repository};
 use crate::guard::kit::{HOOKS, by, git_by, guarded, head, held, unknown, worktree, write};
-use crate::support::{Ran, Sandbox, agent, human, program};
+use crate::support::{Ran, Sandbox, agent, below, human, program};
 
 /// Everything in a folder: what it is, its mode, its time, its bytes or where it leads.
 fn all(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(&at).into_iter().flatten().flatten() {
-            let (path, metadata) = (entry.path(), entry.path().symlink_metadata().unwrap());
-            let bytes = match (metadata.is_dir(), metadata.is_symlink()) {
-                (true, _) => Vec::new(),
-                (_, true) => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
-                _ => fs::read(&path).unwrap(),
-            };
-            // A folder's time changes with what is in it.
-            let at = if metadata.is_dir() { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
-            if metadata.is_dir() {
-                open.push(path.clone());
-            }
-            found.insert(path, (metadata.mode(), at.0, at.1, bytes));
-        }
-    }
-    found
+    let print = |path: PathBuf| {
+        let metadata = path.symlink_metadata().unwrap();
+        let bytes = match (metadata.is_dir(), metadata.is_symlink()) {
+            (true, _) => Vec::new(),
+            (_, true) => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+            _ => fs::read(&path).unwrap(),
+        };
+        // A folder's time changes with what is in it.
+        let at = if metadata.is_dir() { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
+        (path, (metadata.mode(), at.0, at.1, bytes))
+    };
+    below(folder, |_| true).into_iter().map(print).collect()
 }
 
 fn hook(sandbox: &Sandbox, name: &str, text: &[u8], mode: u32) -> PathBuf {

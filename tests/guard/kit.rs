@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::agents::kit::{git, repository};
-use crate::support::{As, Ran, Sandbox, human};
+use crate::support::{self, As, Ran, Sandbox, human};
 
 /// The hooks that the guard installs.
 pub(super) const HOOKS: [&str; 5] =
@@ -22,10 +22,8 @@ pub(super) fn guarded() -> Sandbox {
     sandbox
 }
 
-pub(super) fn write(root: &Path, file: impl AsRef<Path>, text: &str) {
-    let path = root.join(file);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
+pub(crate) fn write(root: &Path, file: impl AsRef<Path>, text: &str) {
+    support::write(root.join(file), text);
 }
 
 /// Git in a folder, without a terminal, with nobody's configuration, and nobody that onus knows.

@@ -8,7 +8,7 @@ mod constraints;
 mod done;
 mod edits;
 mod install;
-mod kit;
+pub(crate) mod kit;
 mod names;
 mod own_worktree;
 mod pushes;

@@ -7,28 +7,11 @@ use serde_json::Value;
 
 use crate::record::book::{checkpoint, open};
 use crate::record::seals::{cut_tail, new_key};
-use crate::support::{Ran, Sandbox, human};
+use crate::support::{Ran, Sandbox, git, git_in, human};
 
 /// A repository with a commit, a change in the index and one in the tree, and a store.
 struct Repository {
     sandbox: Sandbox,
-}
-
-fn git(folder: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(args)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .envs([("GIT_AUTHOR_NAME", "t"), ("GIT_AUTHOR_EMAIL", "t@example.org")])
-        .envs([("GIT_COMMITTER_NAME", "t"), ("GIT_COMMITTER_EMAIL", "t@example.org")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
 /// Refs in tables came with git 2.45.
@@ -208,17 +191,11 @@ fn an_anchored_seal_carries_its_signature_and_it_is_checked() {
     let index = repository.sandbox.path().join("scratch-index");
     for (mode, object, name) in [("100644", &blob, "seal.jsonl"), ("100644", &signature, "seal.jsonl.sig")] {
         let entry = format!("{mode},{object},{name}");
-        let status = Command::new("git")
-            .arg("-C")
-            .arg(&root)
-            .args(["update-index", "--add", "--cacheinfo", &entry])
-            .env("GIT_INDEX_FILE", &index)
-            .status();
-        assert!(status.unwrap().success());
+        let words = ["update-index", "--add", "--cacheinfo", &entry];
+        assert!(git_in(&root).args(words).env("GIT_INDEX_FILE", &index).status().unwrap().success());
     }
-    let tree =
-        Command::new("git").arg("-C").arg(&root).arg("write-tree").env("GIT_INDEX_FILE", &index).output();
-    let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
+    let tree = git_in(&root).arg("write-tree").env("GIT_INDEX_FILE", &index).output().unwrap();
+    let tree = String::from_utf8(tree.stdout).unwrap();
     let forged = git(&root, &["commit-tree", tree.trim(), "-m", "seal"]);
     git(&root, &["update-ref", "refs/onus/seals", &forged]);
     let error = repository.run(&["ledger", "verify"]).refused(8);

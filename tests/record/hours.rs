@@ -1,7 +1,7 @@
 //! Hours at the command line: days in time zones, also where the system knows none; formats; sums against an independent
 //! account of an export; corrections.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use onus_engine::{Ancestry, Answer, Engine, Identity, Request};
 use onus_store::{Access, SqliteStore};
 use serde_json::{Value, json};
 
-use crate::support::{Ran, Sandbox, agent, human};
+use crate::support::{Ran, Sandbox, agent, fed, human};
 
 /// A store whose clock the test turns. The command line reads it afterwards.
 struct Past {
@@ -171,16 +171,7 @@ fn a_session_is_split_where_days_end_in_each_zone_with_and_without_zone_data() {
 fn by_script(sandbox: &Sandbox) -> Vec<(String, String, i64)> {
     let export = sandbox.run(&human("ann"), &["ledger", "export"]).ok().stdout.clone();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/hours.jq");
-    let mut jq = Command::new("jq")
-        .args(["-s", "-c", "-f", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut jq.stdin.take().unwrap(), export.as_bytes()).unwrap();
-    let output = jq.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let sums: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sums = fed(Command::new("jq").args(["-s", "-c", "-f", script]), export).ok().json();
     let mut sums: Vec<_> = sums
         .as_array()
         .unwrap()

@@ -1,22 +1,16 @@
 //! A redacted text is gone from every file, and the record stays whole.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::record::book::{checkpoint, open};
 use crate::record::secrets::{Dice, traces, words};
-use crate::support::{As, Ran, Sandbox, agent, human};
+use crate::support::{As, Ran, Sandbox, agent, fed, human};
 
 /// Runs a command whose last argument `-` is this text on standard input.
 pub(crate) fn with_input(sandbox: &Sandbox, who: &As, args: &[&str], input: &str) -> Ran {
-    let mut command = sandbox.command(who);
-    command.args(args).arg("--json").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    Ran::of(child.wait_with_output().unwrap())
+    fed(sandbox.command(who).args(args).arg("--json"), input)
 }
 
 pub(crate) fn folder(sandbox: &Sandbox) -> PathBuf {

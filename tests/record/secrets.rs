@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crate::support::below;
+
 /// Letters of the words to be erased. None is a hexadecimal digit or a vowel, so that no hash, no number and no word of
 /// onus itself has eight of them in a row.
 const SECRET: &[u8] = b"ghjklmnpqrstvwxz";
@@ -72,16 +74,7 @@ pub(crate) fn words(text: &str) -> Vec<&str> {
 
 /// Every file in a folder and below.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
+    below(folder, |_| true).into_iter().filter(|path| !path.is_dir()).collect()
 }
 
 /// Which eight letters of the texts that are gone are found where, in any file below the folder and in either case.

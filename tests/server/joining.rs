@@ -1,25 +1,10 @@
 //! Which project of a server a clone belongs to: what its repository says counts once a person has confirmed it.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use onus_store::conformance::server::{Server, fresh_name};
 
-use crate::support::{As, ONUS, Ran, agent, human};
-
-fn git(folder: &Path, args: &[&str]) {
-    let output = Command::new("git")
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .args(["-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "init.defaultBranch=main"])
-        .args(args)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
+use crate::support::{As, Ran, agent, git, human, json_of, onus_in};
 
 /// A user of the server who clones what others publish.
 struct User {
@@ -46,20 +31,12 @@ impl User {
     }
 
     fn run_with(&self, who: &As, folder: &str, env: &[(&str, &str)], args: &[&str]) -> Ran {
-        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
-        let output = Command::new(ONUS)
-            .current_dir(self.folder.path().join(folder))
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.folder.path().join("home"))
+        let mut command = onus_in(&self.folder.path().join(folder), &self.folder.path().join("home"));
+        command
             .env("ONUS_STORE", Server::shared().shared_database())
             .envs([("ONUS_ACTOR", &who.actor), ("ONUS_INSTANCE", &who.instance)])
-            .envs(env.iter().copied())
-            .args(own)
-            .arg("--json")
-            .args(rest)
-            .output();
-        Ran::of(output.unwrap())
+            .envs(env.iter().copied());
+        json_of(command, args)
     }
 
     fn run(&self, folder: &str, args: &[&str]) -> Ran {

@@ -3,8 +3,10 @@
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod git;
 mod program;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use self::git::{below, git, git_in, write};
 pub use self::program::{copy_of_program, program};
 
 /// The binary under test.
@@ -39,6 +42,33 @@ pub fn agent(name: &str) -> As {
 
 pub fn human(name: &str) -> As {
     As { actor: format!("human:{name}"), instance: "unused".into() }
+}
+
+/// The binary, in a folder, with a clean environment.
+pub fn onus_in(folder: &Path, home: &Path) -> Command {
+    let mut command = Command::new(ONUS);
+    command
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", home)
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command with `--json`, before what is not onus's own to read.
+pub fn json_of(mut command: Command, args: &[&str]) -> Ran {
+    let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
+    Ran::of(command.args(own).arg("--json").args(rest).output().unwrap())
+}
+
+/// Runs a command with this on its standard input. One that refuses before it has read everything closes the pipe: that is its right.
+pub fn fed(command: &mut Command, input: impl AsRef<[u8]>) -> Ran {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
+    Ran::of(child.wait_with_output().unwrap())
 }
 
 /// What one run of the binary gave.
@@ -138,16 +168,10 @@ impl Sandbox {
 
     /// The same, with nobody calling.
     pub fn anonymous(&self) -> Command {
-        let mut command = Command::new(ONUS);
+        let mut command = onus_in(self.path(), &self.path().join("home"));
         command
-            .current_dir(self.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.path().join("home"))
-            .env("TZ", "UTC")
             .envs(self.server.as_ref().map(|address| ("ONUS_STORE", address)))
-            .envs(self.project.as_ref().map(|project| ("ONUS_PROJECT", project)))
-            .stdin(Stdio::null());
+            .envs(self.project.as_ref().map(|project| ("ONUS_PROJECT", project)));
         command
     }
 
@@ -156,10 +180,8 @@ impl Sandbox {
         Ran::of(self.command(who).args(args).output().unwrap())
     }
 
-    /// Runs it with `--json`, before what is not onus's own to read.
     pub fn json(&self, who: &As, args: &[&str]) -> Ran {
-        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
-        Ran::of(self.command(who).args(own).arg("--json").args(rest).output().unwrap())
+        json_of(self.command(who), args)
     }
 
     /// Adds a task and returns its id.

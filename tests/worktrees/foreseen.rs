@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::kit::Yard;
-use crate::support::{As, ONUS, Ran, agent, human, program};
+use crate::support::{As, ONUS, Ran, agent, fed, human, program};
 
 const LINES: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
@@ -181,15 +181,7 @@ fn an_agents_turn_begins_with_what_moved_meanwhile() {
         "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": two.a.2, "prompt": "go on",
     });
     let mut command = two.yard.command_in(&two.a.2, &two.a.0);
-    let mut child = command
-        .args(["hook", "claude"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), payload.to_string().as_bytes()).unwrap();
-    let ran = Ran::of(child.wait_with_output().unwrap());
+    let ran = fed(command.args(["hook", "claude"]), payload.to_string());
     assert!(ran.stdout.contains("a conflict to come: ON-1 and ON-2"), "{ran:?}");
     assert_eq!(two.hears(&two.b).len(), 1);
 }

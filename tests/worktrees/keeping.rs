@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::kit::Yard;
-use crate::support::{agent, human};
+use crate::support::{agent, fed, human};
 
 /// The refusal to remove a worktree, which must still be there.
 #[track_caller]
@@ -325,7 +325,6 @@ fn one_that_was_made_by_hand_is_adopted_and_never_pruned() {
 
 #[test]
 fn an_agents_own_worktree_is_adopted_when_a_conversation_begins_in_it() {
-    use std::io::Write as _;
     let yard = Yard::new();
     let own = yard.repo().join(".claude/worktrees/brave");
     yard.git(&["worktree", "add", "--quiet", "-b", "brave", own.to_str().unwrap()]);
@@ -335,10 +334,7 @@ fn an_agents_own_worktree_is_adopted_when_a_conversation_begins_in_it() {
         });
         let mut hook = yard.command_in(folder, &agent("x"));
         hook.env_remove("ONUS_ACTOR").env_remove("ONUS_INSTANCE").env("CLAUDECODE", "1");
-        let hook = hook.args(["hook", "claude"]).stdin(std::process::Stdio::piped());
-        let mut hook = hook.stdout(std::process::Stdio::null()).spawn().unwrap();
-        hook.stdin.take().unwrap().write_all(payload.to_string().as_bytes()).unwrap();
-        assert!(hook.wait().unwrap().success());
+        fed(hook.args(["hook", "claude"]), payload.to_string()).ok();
     };
     begin(&yard.repo());
     begin(&own);

@@ -1,12 +1,12 @@
 //! A repository with a store, and room beside it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{As, ONUS, Ran, human};
+use crate::support::{As, Ran, below, git_in, human, json_of, onus_in};
 
 pub(crate) struct Yard {
     folder: TempDir,
@@ -54,9 +54,8 @@ impl Yard {
     }
 
     pub(crate) fn try_git(&self, folder: &Path, args: &[&str]) -> Ran {
-        let mut git = Command::new("git");
-        git.current_dir(folder).args(["-c", "commit.gpgSign=false"]).args(args).env_clear();
-        git.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.folder().join("home"));
+        let mut git = git_in(folder);
+        git.args(["-c", "commit.gpgSign=false"]).args(args).env("HOME", self.folder().join("home"));
         for who in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{who}_NAME"), "Ada").env(format!("GIT_{who}_EMAIL"), "ada@example.com");
         }
@@ -75,16 +74,8 @@ impl Yard {
     }
 
     pub(crate) fn command_in(&self, folder: &Path, who: &As) -> Command {
-        let mut command = Command::new(ONUS);
-        command
-            .current_dir(folder)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.folder().join("home"))
-            .env("TZ", "UTC")
-            .env("ONUS_ACTOR", &who.actor)
-            .env("ONUS_INSTANCE", &who.instance)
-            .stdin(Stdio::null());
+        let mut command = onus_in(folder, &self.folder().join("home"));
+        command.env("ONUS_ACTOR", &who.actor).env("ONUS_INSTANCE", &who.instance);
         command
     }
 
@@ -97,8 +88,7 @@ impl Yard {
     }
 
     pub(crate) fn json(&self, who: &As, args: &[&str]) -> Ran {
-        let (own, rest) = args.split_at(args.iter().position(|word| *word == "--").unwrap_or(args.len()));
-        Ran::of(self.command(who).args(own).arg("--json").args(rest).output().unwrap())
+        json_of(self.command(who), args)
     }
 
     #[track_caller]
@@ -139,16 +129,10 @@ impl Yard {
     pub(crate) fn is_at_rest(&self) {
         let fsck = self.try_git(&self.repo(), &["fsck", "--no-dangling"]);
         assert_eq!(fsck.code, 0, "{fsck:?}");
-        let mut folders = vec![self.repo().join(".git")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap().flatten() {
-                let path = entry.path();
-                assert!(path.extension().is_none_or(|end| end != "lock"), "{}", path.display());
-                // The store's own are beside it.
-                if path.is_dir() && path.file_name().is_some_and(|name| name != "objects" && name != "onus") {
-                    folders.push(path);
-                }
-            }
+        // The store's own are beside it.
+        let enters = |path: &Path| !path.ends_with("objects") && !path.ends_with("onus");
+        for path in below(&self.repo().join(".git"), enters) {
+            assert!(path.extension().is_none_or(|end| end != "lock"), "{}", path.display());
         }
         let listed = self.git(&["worktree", "list", "--porcelain"]);
         assert!(!listed.contains("prunable"), "{listed}");

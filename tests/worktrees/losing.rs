@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::kit::Yard;
-use crate::support::{As, agent, human};
+use crate::support::{As, agent, below, human, write};
 
 /// Random numbers that a seed repeats (xorshift64*).
 struct Dice(u64);
@@ -101,9 +101,7 @@ impl Round<'_> {
     }
 
     fn write(&self, file: &str, text: &str) {
-        let path = self.path.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        write(self.path.join(file), text);
     }
 
     fn commits(&self, file: &str, text: &str) {
@@ -256,30 +254,22 @@ impl Round<'_> {
         };
         let head = listed(self.git(&["ls-tree", "-r", "-z", "HEAD"]), "tree");
         let index = listed(self.git(&["ls-files", "-s", "-z"]), "index");
-        let (mut files, mut folders) = (BTreeMap::new(), vec![self.path.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().flatten() {
-                let (path, name) = (entry.path(), entry.file_name());
-                let metadata = path.symlink_metadata().unwrap();
-                if name == ".git" || name.to_string_lossy().ends_with(".ign") {
-                    continue;
-                }
-                if metadata.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                let mode = match metadata.is_symlink() {
-                    true => "120000",
-                    false if metadata.permissions().mode() & 0o100 == 0 => "100644",
-                    false => "100755",
-                };
-                let object = match metadata.is_symlink() {
-                    true => "a link".to_owned(),
-                    false => self.git(&["hash-object", "--no-filters", path.to_str().unwrap()]),
-                };
-                let name = path.strip_prefix(&self.path).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, format!("{mode} {object}"));
-            }
+        let counts = |path: &Path| !path.ends_with(".git") && !path.to_str().unwrap().ends_with(".ign");
+        let mut files = BTreeMap::new();
+        for path in below(&self.path, counts).into_iter().filter(|path| counts(path)) {
+            let metadata = path.symlink_metadata().unwrap();
+            let mode = match metadata.is_symlink() {
+                _ if metadata.is_dir() => continue,
+                true => "120000",
+                false if metadata.permissions().mode() & 0o100 == 0 => "100644",
+                false => "100755",
+            };
+            let object = match metadata.is_symlink() {
+                true => "a link".to_owned(),
+                false => self.git(&["hash-object", "--no-filters", path.to_str().unwrap()]),
+            };
+            let name = path.strip_prefix(&self.path).unwrap().to_str().unwrap().to_owned();
+            files.insert(name, format!("{mode} {object}"));
         }
         [head, index, files]
     }
@@ -304,19 +294,12 @@ impl Round<'_> {
         let own = own
             .map(|entry| entry.path())
             .find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&name));
-        let (mut found, mut folders) = (Vec::new(), vec![self.path.clone()]);
-        folders.extend(own);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().flatten() {
-                let metadata = entry.path().symlink_metadata().unwrap();
-                match metadata.is_dir() {
-                    true => folders.push(entry.path()),
-                    false if metadata.is_symlink() => {
-                        found.push((entry.path(), Vec::new(), metadata.mtime()))
-                    }
-                    false => found.push((entry.path(), fs::read(entry.path()).unwrap(), metadata.mtime())),
-                }
-            }
+        let all = own.into_iter().chain([self.path.clone()]).flat_map(|folder| below(&folder, |_| true));
+        let mut found = Vec::new();
+        for path in all.filter(|path| path.is_symlink() || !path.is_dir()) {
+            let content = if path.is_symlink() { Vec::new() } else { fs::read(&path).unwrap() };
+            let changed = path.symlink_metadata().unwrap().mtime();
+            found.push((path, content, changed));
         }
         found.sort();
         found

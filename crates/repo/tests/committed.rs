@@ -5,27 +5,18 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
 
+use git::git;
 use onus_repo::{are_committed, checkouts, discover};
 
-fn git(folder: &Path, args: &[&str]) {
-    let mut command = Command::new("git");
-    let config = ["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"];
-    command.args(config).args(args).current_dir(folder).env("HOME", folder).env("GIT_CONFIG_NOSYSTEM", "1");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Test").env(format!("GIT_{who}_EMAIL"), "test@example.org");
-    }
-    let ran = command.output().unwrap();
-    assert!(ran.status.success(), "git {args:?}: {ran:?}");
-}
+#[path = "../../../tests/support/git.rs"]
+mod git;
 
 /// A repository with one committed file.
 fn repository(root: &Path, file: &str) {
     fs::create_dir_all(root).unwrap();
     git(root, &["init", "-q"]);
-    fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
-    fs::write(root.join(file), "before\n").unwrap();
+    git::write(root.join(file), "before\n");
     git(root, &["add", "."]);
     git(root, &["commit", "-qm", "first"]);
 }

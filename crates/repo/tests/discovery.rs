@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use onus_repo::{Unnamed, discover, name_of, place_for_new_store};
+
+#[path = "../../../tests/support/git.rs"]
+mod git;
+use git::git;
 use tempfile::TempDir;
 
 /// A folder whose own path has no links in it, as a shell's current folder has none.
@@ -34,25 +38,6 @@ impl Ground {
         commit(&root);
         root
     }
-}
-
-fn git(folder: &Path, args: &[&str]) {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        // A submodule from a folder is what git refuses since 2.38.
-        .args(["-c", "protocol.file.allow=always"])
-        .args(args)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_ALLOW_PROTOCOL", "file")
-        .envs([("GIT_AUTHOR_NAME", "t"), ("GIT_AUTHOR_EMAIL", "t@example.org")])
-        .envs([("GIT_COMMITTER_NAME", "t"), ("GIT_COMMITTER_EMAIL", "t@example.org")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn commit(root: &Path) {

@@ -7,13 +7,15 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use onus_core::scope::Scope;
 use onus_repo::discover;
 use onus_repo::forecast::{Asked, ConflictNews, Forecast, Forecasted, With};
 use tempfile::TempDir;
+
+#[path = "../../../tests/support/git.rs"]
+mod git;
 
 /// Long enough for a slow machine.
 const LONG: Duration = Duration::from_secs(300);
@@ -38,15 +40,7 @@ impl Ground {
     }
 
     fn git(&self, args: &[&str]) -> String {
-        let mut command = Command::new("git");
-        command.args(args).current_dir(self.repo()).env("HOME", self.folder.path());
-        command.env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C");
-        for who in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{who}_NAME"), "Test").env(format!("GIT_{who}_EMAIL"), "t@example.org");
-        }
-        let ran = command.output().unwrap();
-        assert!(ran.status.success(), "git {args:?}: {ran:?}");
-        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+        git::git(&self.repo(), args)
     }
 
     /// Writes and stages files; one without text is removed.
@@ -55,10 +49,7 @@ impl Ground {
             let path = self.repo().join(name);
             match text.is_empty() {
                 true => fs::remove_file(path).unwrap(),
-                false => {
-                    fs::create_dir_all(path.parent().unwrap()).unwrap();
-                    fs::write(path, text).unwrap();
-                }
+                false => git::write(path, text),
             }
         }
         self.git(&["add", "-A"]);
@@ -111,18 +102,9 @@ impl Ground {
 
     /// Everything in the repository, byte for byte, but our own file and what git checks out.
     fn bytes(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let (mut found, mut folders) = (Vec::new(), vec![self.repo()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().flatten() {
-                match entry.file_type().unwrap().is_dir() {
-                    true => folders.push(entry.path()),
-                    false if entry.file_name() == "onus-forecast" => {}
-                    false => found.push((entry.path(), fs::read(entry.path()).unwrap())),
-                }
-            }
-        }
-        found.sort();
-        found
+        let files = git::below(&self.repo(), |_| true).into_iter();
+        let files = files.filter(|path| !path.is_dir() && !path.ends_with("onus-forecast"));
+        files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     }
 }
 
@@ -160,11 +142,7 @@ fn what_git_cannot_merge_is_foreseen_and_what_it_can_is_not() {
         }
         // What git itself does agrees.
         ground.git(&["checkout", "-q", "a"]);
-        let merged = Command::new("git")
-            .args(["-c", "user.name=t", "-c", "user.email=t@example.org", "merge", "-q", "--no-edit", "b"])
-            .current_dir(ground.repo())
-            .output()
-            .unwrap();
+        let merged = git::git_in(&ground.repo()).args(["merge", "-q", "--no-edit", "b"]).output().unwrap();
         assert_eq!(merged.status.success(), seen.is_empty(), "{name}");
     }
 }

@@ -8,27 +8,22 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use onus_core::scope::{Glob, Scope};
 use onus_repo::rescue::{self, Kept, Limits, What, Why};
 use onus_repo::{Place, Repository, discover};
 
+#[path = "../../../tests/support/git.rs"]
+mod git;
+
 const LIMITS: Limits = Limits { max_file: 1 << 20, max_total: 4 << 20 };
 const REFERENCE: &str = "refs/onus/rescue/ON-1/3";
 
 fn run(folder: &Path, args: &[&OsStr], input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("git");
-    command.args(["-c", "init.defaultBranch=main"]).args(args).current_dir(folder);
-    command.env("HOME", folder.parent().unwrap()).env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C");
-    command
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Test").env(format!("GIT_{who}_EMAIL"), "test@example.org");
-    }
+    let mut command = git::git_in(folder);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("HOME", folder.parent().unwrap()).env("GIT_OPTIONAL_LOCKS", "0");
     let mut child = command.spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), input).unwrap();
     let ran = child.wait_with_output().unwrap();
@@ -90,24 +85,17 @@ fn repository(root: &Path) {
 
 /// What is on disk: mode and content, without `.git` and nested repositories.
 fn files(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.symlink_metadata().unwrap();
-            let name = path.strip_prefix(root).unwrap().to_owned();
-            let kind = metadata.file_type();
-            if kind.is_dir() && !path.join(".git").exists() && !path.ends_with(".git") {
-                walk(root, &path, found);
-            } else if kind.is_symlink() {
-                let target = fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec();
-                found.insert(name, (0o120_000, target));
-            } else if kind.is_file() && !path.ends_with(".git") {
-                found.insert(name, (metadata.mode() & 0o100, fs::read(&path).unwrap()));
-            }
+    let mut found = BTreeMap::new();
+    for path in git::below(root, |path| !path.join(".git").exists() && !path.ends_with(".git")) {
+        let metadata = path.symlink_metadata().unwrap();
+        let name = path.strip_prefix(root).unwrap().to_owned();
+        if metadata.is_symlink() {
+            let target = fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec();
+            found.insert(name, (0o120_000, target));
+        } else if metadata.is_file() && !path.ends_with(".git") {
+            found.insert(name, (metadata.mode() & 0o100, fs::read(&path).unwrap()));
         }
     }
-    let mut found = BTreeMap::new();
-    walk(root, root, &mut found);
     found.retain(|name, _| !name.to_string_lossy().contains("ignored"));
     found
 }
@@ -117,20 +105,9 @@ type Trace = (PathBuf, u64, [i64; 4], u64, u32);
 
 /// Of every file of a worktree, and of its index.
 fn untouched(root: &Path, git_dir: &Path) -> Vec<Trace> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        found.push(folder.to_owned());
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.symlink_metadata().unwrap().is_dir() && !path.ends_with(".git") {
-                walk(&path, found);
-            } else if !path.ends_with(".git") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(root, &mut found);
-    found.sort();
+    let mut found = git::below(root, |path| !path.ends_with(".git"));
+    found.retain(|path| !path.ends_with(".git"));
+    found.push(root.to_owned());
     found.extend(["index", "HEAD"].map(|name| git_dir.join(name)).into_iter().filter(|path| path.exists()));
     let print = |path: PathBuf| {
         let at = path.symlink_metadata().unwrap();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{shared_file, user_file};
-use crate::support::{Ran, Sandbox, agent, human};
+use crate::support::{Ran, Sandbox, agent, git, human};
 
 /// A repository in which tasks have worktrees, beside it.
 pub(crate) struct SetupEnv {
@@ -22,20 +22,11 @@ impl SetupEnv {
         std::fs::write(folder.join(".gitignore"), "home\n").unwrap();
         std::fs::write(folder.join("LOG"), "log\n").unwrap();
         shared_file(&ground.sandbox, config);
-        ground.git(folder, &["init", "--quiet", "-b", "main"]);
-        ground.git(folder, &["add", "."]);
-        ground.git(folder, &["commit", "--quiet", "-m", "first"]);
+        git(folder, &["init", "--quiet", "-b", "main"]);
+        git(folder, &["add", "."]);
+        git(folder, &["commit", "--quiet", "-m", "first"]);
         ground.sandbox.run(&human("ann"), &["init", "--prefix", "ON"]).ok();
         ground
-    }
-
-    #[track_caller]
-    fn git(&self, folder: &std::path::Path, args: &[&str]) -> String {
-        let mut git = std::process::Command::new("git");
-        let who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgSign=false"];
-        let ran = Ran::of(git.current_dir(folder).args(who).args(args).output().unwrap());
-        assert_eq!(ran.code, 0, "git {args:?}: {ran:?}");
-        ran.stdout.trim().to_owned()
     }
 
     /// A task that is done, with one line more in the log.
@@ -45,7 +36,7 @@ impl SetupEnv {
         let claimed = self.sandbox.json(&agent("a"), &["claim", &id, "--worktree"]).ok().json();
         let path = std::path::PathBuf::from(claimed["worktree"]["path"].as_str().unwrap());
         std::fs::write(path.join("LOG"), format!("log\n{line}\n")).unwrap();
-        self.git(&path, &["commit", "--quiet", "-a", "-m", line]);
+        git(&path, &["commit", "--quiet", "-a", "-m", line]);
         self.sandbox.run(&agent("a"), &["done", &id, "-m", "did it"]).ok();
         id
     }
@@ -59,7 +50,7 @@ pub(super) fn style() {
     for (config, parents) in [("", 2), ("[land]\nstyle = \"squash\"\n", 1)] {
         let ground = SetupEnv::new(config);
         ground.land(&ground.done("x")).ok();
-        let listed = ground.git(ground.sandbox.path(), &["log", "-1", "--format=%P", "main"]);
+        let listed = git(ground.sandbox.path(), &["log", "-1", "--format=%P", "main"]);
         assert_eq!(listed.split(' ').count(), parents, "{config}: {listed}");
     }
 }
@@ -76,10 +67,10 @@ pub(super) fn union() {
     shared_file(&ground.sandbox, "[land]\nstyle = \"merge\"\nunion = [\"LOG\"]\n");
     let check = ["land", two.as_str(), "--check"];
     assert_eq!(ground.sandbox.json(&agent("lander"), &check).refused(6)["code"], "conflict");
-    ground.git(ground.sandbox.path(), &["add", "onus.toml"]);
-    ground.git(ground.sandbox.path(), &["commit", "--quiet", "-m", "union"]);
+    git(ground.sandbox.path(), &["add", "onus.toml"]);
+    git(ground.sandbox.path(), &["commit", "--quiet", "-m", "union"]);
     ground.land(&two).ok();
-    let log = ground.git(ground.sandbox.path(), &["show", "main:LOG"]);
+    let log = git(ground.sandbox.path(), &["show", "main:LOG"]);
     assert_eq!(log, "log\none\ntwo");
 }
 

@@ -40,11 +40,7 @@ pub(super) fn guard_unclaimed() {
 /// Whether a file that an agent's command made is reserved.
 pub(super) fn made_by_a_command(budget: &str) -> bool {
     let sandbox = Sandbox::empty();
-    let git = |args: &[&str]| {
-        let ran = std::process::Command::new("git").args(args).current_dir(sandbox.path()).output().unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-    };
-    git(&["init", "-q"]);
+    git(sandbox.path(), &["init", "-q"]);
     sandbox.run(&human("ann"), &["init", "--prefix", "ON"]).ok();
     user_file(&sandbox, &format!("[guard]\ntree_budget = \"{budget}\"\n"));
     let said = |event: &str| {
@@ -80,17 +76,12 @@ pub(super) fn scope_mode() {
     assert_eq!(second_claim(&sandbox).ok().json()["notices"].as_array().unwrap().len(), 1);
 }
 
-pub(super) fn git(folder: &Path, args: &[&str]) {
-    let done = Command::new("git").arg("-C").arg(folder).args(args).output().unwrap();
-    assert!(done.status.success(), "{done:?}");
-}
-
 /// A repository with a worktree beside it: `repo` on branch main, `side` on branch side.
 pub(super) fn two_worktrees(sandbox: &Sandbox) -> PathBuf {
     let root = sandbox.path().join("repo");
     fs::create_dir(&root).unwrap();
     git(&root, &["init", "-q", "-b", "main"]);
-    git(&root, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&root, &["commit", "-q", "--allow-empty", "-m", "x"]);
     git(&root, &["worktree", "add", "-q", "-b", "side", "../side"]);
     sandbox.json(&human("ann"), &["-C", "repo", "init"]).ok();
     root

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use onus_repo::landing::{Checkout, Forward, Left};
 
-use crate::kit::{Yard, git, land, lander, lines, tip, try_git, write};
+use crate::kit::{Yard, below, git, land, lander, lines, tip, try_git, write};
 use crate::program::program;
 
 /// A state that a checkout may be in when something lands.
@@ -199,20 +199,10 @@ const KINDS: &[Kind] = &[
 
 /// Every file and folder in a checkout, with content and mode.
 fn files(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.file_name() != ".git") {
-            let metadata = entry.metadata().unwrap();
-            match metadata.is_dir() {
-                true => folders.push(entry.path()),
-                false => {
-                    let content = fs::read(entry.path()).unwrap();
-                    found.insert(entry.path(), (metadata.permissions().mode(), content));
-                }
-            }
-        }
-    }
-    found
+    let files = below(root, |path| !path.ends_with(".git")).into_iter();
+    let files = files.filter(|path| path.is_file() && !path.ends_with(".git"));
+    let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode();
+    files.map(|path| (path.clone(), (mode(&path), fs::read(&path).unwrap()))).collect()
 }
 
 /// What of a checkout is not committed, and must be as it was.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use onus_core::commit::CommitId;
 use onus_core::scope::Scope;
@@ -10,31 +10,22 @@ use onus_repo::discover;
 use onus_repo::landing::{Intended, Lander, Moved, Plan, Planned, Settled, Style, Tip, Words};
 use tempfile::TempDir;
 
+use support::git_in;
+pub(crate) use support::{below, git};
+
+#[path = "../../../../tests/support/git.rs"]
+mod support;
+
 pub(crate) struct Yard {
     folder: TempDir,
 }
 
 pub(crate) fn try_git(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new("git");
-    command.args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"]).args(args);
-    command.current_dir(folder).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Test").env(format!("GIT_{who}_EMAIL"), "test@example.org");
-    }
-    command.env("LC_ALL", "C").env("GIT_EDITOR", "true").stdin(Stdio::null()).output().unwrap()
-}
-
-#[track_caller]
-pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
-    let ran = try_git(folder, args);
-    assert!(ran.status.success(), "git {args:?} in {}: {ran:?}", folder.display());
-    String::from_utf8_lossy(&ran.stdout).trim_end().to_owned()
+    git_in(folder).args(args).output().unwrap()
 }
 
 pub(crate) fn write(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    support::write(folder.join(name), text);
 }
 
 /// Lines that two sides can change without meeting.
