@@ -14,8 +14,7 @@ const CALLERS: u64 = 64;
 const TASKS: u64 = 16_384;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let repository = place.repository("batch")?;
-    repository.fill(&fixture::store(place, TASKS, History::Fresh)?)?;
+    let repository = fixture::repository(place, "batch", TASKS, History::Fresh)?;
     let mut engine = fixture::engine(&repository.store(), Access::Write)?;
     let mut number = 0;
     let mut callers = || -> Result<Vec<_>> {

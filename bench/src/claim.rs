@@ -16,14 +16,11 @@ const CLAIMS: u64 = 100;
 const TASKS: u64 = 1_000;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let repository = place.repository("claim")?;
-    repository.fill(&fixture::store(place, TASKS, History::Fresh)?)?;
+    let repository = fixture::repository(place, "claim", TASKS, History::Fresh)?;
     let yardstick = yardstick(&repository)?;
     let (mut claims, mut empties, mut commits) = (Times::default(), Times::default(), Times::default());
     for round in 0..ROUNDS {
-        for times in [&mut claims, &mut empties, &mut commits] {
-            times.next_round();
-        }
+        [&mut claims, &mut empties, &mut commits].into_iter().for_each(Times::next_round);
         for n in 0..CLAIMS {
             let number = round * CLAIMS + n + 1;
             let (instance, task) = (format!("i{number}"), number.to_string());

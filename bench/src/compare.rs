@@ -10,7 +10,7 @@ use nix::sys::time::TimeValLike as _;
 use serde_json::json;
 
 use crate::Result;
-use crate::harness::{Harness, Report};
+use crate::harness::{Harness, Report, succeed};
 use crate::measure::{median, microseconds, quantile};
 use crate::place::{Place, Repository, as_read_from_disk};
 
@@ -179,15 +179,6 @@ impl Build {
 }
 
 const OWN_FILE: &str = "src/mine.rs";
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let output = command.output()?;
-    let answer = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() || answer.contains("deny") {
-        return Err(format!("{command:?}: {}: {answer}", output.status).into());
-    }
-    Ok(())
-}
 
 /// What the process that this waits for cost.
 fn cost_of(run: impl FnOnce() -> Result<()>) -> Result<Cost> {

@@ -22,7 +22,7 @@ use onus_engine::{Ancestry, Engine, Identity, Request};
 use onus_store::{Access, SqliteStore, Store as _, Write};
 
 use crate::Result;
-use crate::place::Place;
+use crate::place::{Place, Repository};
 
 /// Part of the cached stores' names: another number, when what is generated changes.
 const FORMAT: u32 = 5;
@@ -327,11 +327,25 @@ pub(crate) fn identity(instance: &str) -> Result<Identity> {
     })
 }
 
+pub(crate) fn request(instance: &str, command: Command) -> Result<Request> {
+    Ok(Request { identity: identity(instance)?, command, key: None })
+}
+
+pub(crate) fn on_task(number: u64, instance: &str, act: Act) -> Result<Request> {
+    let task = Some(TaskRef::Number(Number(number)));
+    request(instance, Command::OnTask { task, act, force: None })
+}
+
 /// A claim of one task by an instance of its own, as a fleet makes them: nobody collects leases.
 pub(crate) fn claim(number: u64, instance: &str) -> Result<Request> {
-    let task = Some(TaskRef::Number(Number(number)));
-    let command = Command::OnTask { task, act: Act::Claim(Terms::default()), force: None };
-    Ok(Request { identity: identity(instance)?, command, key: None })
+    on_task(number, instance, Act::Claim(Terms::default()))
+}
+
+/// A repository with a copy of such a store.
+pub(crate) fn repository(place: &Place, name: &str, tasks: u64, history: History) -> Result<Repository> {
+    let repository = place.repository(name)?;
+    repository.fill(&store(place, tasks, history)?)?;
+    Ok(repository)
 }
 
 pub(crate) fn engine(path: &std::path::Path, access: Access) -> Result<Engine<SqliteStore>> {

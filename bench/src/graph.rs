@@ -3,7 +3,6 @@
 use onus_core::command::{Act, Command, NewTask, TaskLink, Terms};
 use onus_core::ids::{Number, TaskRef};
 use onus_core::transition::Verb;
-use onus_engine::Request;
 use onus_store::Access;
 
 use crate::Result;
@@ -22,10 +21,7 @@ const PAGE: u64 = 50;
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let mut repositories: Vec<Repository> = Vec::new();
     for tasks in SIZES {
-        let fixture = fixture::store(place, tasks, History::Graph)?;
-        let repository = place.repository(&format!("graph-{tasks}"))?;
-        repository.fill(&fixture)?;
-        repositories.push(repository);
+        repositories.push(fixture::repository(place, &format!("graph-{tasks}"), tasks, History::Graph)?);
     }
     repositories[0].run(&place.onus, "verify", &["ledger", "verify"])?;
     let mut engines = Vec::new();
@@ -37,9 +33,8 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let (mut ready, mut next) = (series(), series());
     let (mut ready_inside, mut next_inside) = (series(), series());
     for round in 0..ROUNDS {
-        for times in [&mut ready, &mut next, &mut ready_inside, &mut next_inside] {
-            times.iter_mut().for_each(Times::next_round);
-        }
+        let all = [&mut ready, &mut next, &mut ready_inside, &mut next_inside];
+        all.into_iter().flatten().for_each(Times::next_round);
         for n in 0..CALLS {
             for which in 0..SIZES.len() {
                 let (repository, engine) = (&repositories[which], &mut engines[which]);
@@ -47,8 +42,8 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
                 ready[which].time(|| repository.run(&place.onus, "reader", &["ready", "--json"]))?;
                 next[which].time(|| repository.run(&place.onus, &instance, &["claim", "--next"]))?;
                 ready_inside[which].time(|| Ok(engine.ready(Some(&reader), PAGE)?))?;
-                let identity = fixture::identity(&format!("i{instance}"))?;
-                let request = Request { identity, command: Command::ClaimNext(Terms::default()), key: None };
+                let next = Command::ClaimNext(Terms::default());
+                let request = fixture::request(&format!("i{instance}"), next)?;
                 next_inside[which].time(|| Ok(engine.run(&request)?))?;
             }
         }
@@ -83,15 +78,12 @@ pub(crate) fn finish(place: &Place) -> Result<Report> {
     let mut times = vec![vec![Times::default(); DEPENDENTS.len()]; STORES.len()];
     let mut engines = Vec::new();
     for tasks in STORES {
-        let repository = place.repository(&format!("finish-{tasks}"))?;
-        repository.fill(&fixture::store(place, tasks, History::Graph)?)?;
+        let repository = fixture::repository(place, &format!("finish-{tasks}"), tasks, History::Graph)?;
         let mut engine = fixture::engine(&repository.store(), Access::Write)?;
-        let identity = fixture::identity("planner")?;
         let mut hubs = Vec::new();
         for dependents in DEPENDENTS {
             let mut add = |new: NewTask| -> Result<u64> {
-                let request = Request { identity: identity.clone(), command: Command::Add(new), key: None };
-                match engine.run(&request)?.answer {
+                match engine.run(&fixture::request("planner", Command::Add(new))?)?.answer {
                     onus_engine::Answer::Task(task) => Ok(task.number),
                     _ => Err("no task was added".into()),
                 }
@@ -105,21 +97,19 @@ pub(crate) fn finish(place: &Place) -> Result<Report> {
         }
         engines.push((engine, hubs));
     }
-    let identity = fixture::identity("finisher")?;
     for _ in 0..FINISHES {
         for (store, (engine, hubs)) in engines.iter_mut().enumerate() {
             for (size, hub) in hubs.iter().enumerate() {
-                let mut shift = |verb: Verb| {
-                    let task = Some(TaskRef::Number(Number(*hub)));
-                    let act =
-                        Act::Move { verb, message: Some("done".to_owned()), uncommitted: None, demand: None };
-                    let command = Command::OnTask { task, act, force: None };
-                    engine.run(&Request { identity: identity.clone(), command, key: None })
+                let shift = |verb: Verb| {
+                    let message = Some("done".to_owned());
+                    let act = Act::Move { verb, message, uncommitted: None, demand: None };
+                    fixture::on_task(*hub, "finisher", act)
                 };
                 let times = &mut times[store][size];
                 times.next_round();
-                times.time(|| Ok(shift(Verb::Done)?))?;
-                shift(Verb::Reopen)?;
+                let done = shift(Verb::Done)?;
+                times.time(|| Ok(engine.run(&done)?))?;
+                engine.run(&shift(Verb::Reopen)?)?;
             }
         }
     }

@@ -31,9 +31,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let (mut with, mut without, mut floor) = (Times::default(), Times::default(), Times::default());
     let mut count = 0_u64;
     for _ in 0..ROUNDS {
-        with.next_round();
-        without.next_round();
-        floor.next_round();
+        [&mut with, &mut without, &mut floor].into_iter().for_each(Times::next_round);
         for _ in 0..COMMITS {
             for (times, hooks) in
                 [(&mut with, None), (&mut without, Some("/dev/null")), (&mut floor, Some(empty.as_str()))]

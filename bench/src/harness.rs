@@ -64,10 +64,16 @@ impl Harness<'_> {
 
     /// Calls the hook with what was written last. The edit must be allowed.
     pub(crate) fn call(&self, settings: &[(&str, &str)]) -> Result<()> {
-        let output = self.command()?.envs(settings.iter().copied()).output()?;
-        if !output.status.success() || String::from_utf8_lossy(&output.stdout).contains("deny") {
-            return Err(format!("the hook refused: {}", String::from_utf8_lossy(&output.stdout)).into());
-        }
-        Ok(())
+        succeed(self.command()?.envs(settings.iter().copied()))
     }
+}
+
+/// Runs a command, which must refuse nothing.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let output = command.output()?;
+    let answer = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() || answer.contains("deny") {
+        return Err(format!("{command:?}: {}: {answer}", output.status).into());
+    }
+    Ok(())
 }

@@ -1,9 +1,7 @@
 //! What an agent waits for at every edit and every tool call: the hook's whole process, where 200 others hold leases.
 
 use onus_core::command::{Act, Terms};
-use onus_core::ids::{Number, TaskRef};
 use onus_core::scope::Scope;
-use onus_engine::Request;
 use onus_store::Access;
 
 use crate::Result;
@@ -23,8 +21,7 @@ const LEASES: u64 = 200;
 const GLOBS: u64 = 20;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let repository = place.repository("hook")?;
-    repository.fill(&fixture::store(place, TASKS, History::Fresh)?)?;
+    let repository = fixture::repository(place, "hook", TASKS, History::Fresh)?;
     hold(&repository)?;
     let yardstick = yardstick(&repository)?;
     let harness = Harness { onus: &place.onus, repository: &repository };
@@ -37,9 +34,9 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let (mut news, mut olds, mut tools) = (Times::default(), Times::default(), Times::default());
     let (mut empties, mut commits) = (Times::default(), Times::default());
     for round in 0..ROUNDS {
-        for times in [&mut news, &mut olds, &mut tools, &mut empties, &mut commits] {
-            times.next_round();
-        }
+        [&mut news, &mut olds, &mut tools, &mut empties, &mut commits]
+            .into_iter()
+            .for_each(Times::next_round);
         for n in 0..CALLS {
             let number = round * CALLS + n;
             empties.time(|| repository.run(&place.empty, "i", &["hook", "claude"]))?;
@@ -74,9 +71,7 @@ fn hold(repository: &Repository) -> Result<()> {
         let globs = (0..GLOBS).map(|part| format!("src/mod{n}/part{part}/**").parse());
         let scope: Scope = globs.collect::<std::result::Result<_, _>>()?;
         let act = Act::Claim(Terms { scope, ..Terms::default() });
-        let task = Some(TaskRef::Number(Number(n)));
-        let command = onus_core::command::Command::OnTask { task, act, force: None };
-        engine.run(&Request { identity: fixture::identity(&format!("h{n}"))?, command, key: None })?;
+        engine.run(&fixture::on_task(n, &format!("h{n}"), act)?)?;
     }
     Ok(())
 }

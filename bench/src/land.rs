@@ -43,9 +43,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let base = lander.commit_of("HEAD").ok_or("there is no commit")?;
     let (mut by_git, mut free, mut checked_out) = (Times::default(), Times::default(), Times::default());
     for round in 0..ROUNDS {
-        for times in [&mut by_git, &mut free, &mut checked_out] {
-            times.next_round();
-        }
+        [&mut by_git, &mut free, &mut checked_out].into_iter().for_each(Times::next_round);
         for n in 0..LANDINGS {
             let change = change(root, &lander, &base, round * LANDINGS + n)?;
             by_git.time(|| git(&merged, &["merge", "-q", "--no-ff", "-m", "merged", change.as_str()]))?;

@@ -21,11 +21,7 @@ const ALL: &str = "10000";
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let filled = |tasks: u64| -> Result<Repository> {
-        let repository = place.repository(&format!("lists-{tasks}"))?;
-        repository.fill(&fixture::store(place, tasks, History::Worked)?)?;
-        Ok(repository)
-    };
+    let filled = |tasks| fixture::repository(place, &format!("lists-{tasks}"), tasks, History::Worked);
     let repository = filled(TASKS)?;
     let connection = rusqlite::Connection::open(repository.store())?;
     let (mut one, mut all, mut bare) = (Times::default(), Times::default(), Times::default());

@@ -23,9 +23,8 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let pair = || [Times::default(), Times::default()];
     let (mut list, mut ready, mut list_inside, mut ready_inside) = (pair(), pair(), pair(), pair());
     for _ in 0..ROUNDS {
-        for times in [&mut list, &mut ready, &mut list_inside, &mut ready_inside] {
-            times.iter_mut().for_each(Times::next_round);
-        }
+        let all = [&mut list, &mut ready, &mut list_inside, &mut ready_inside];
+        all.into_iter().flatten().for_each(Times::next_round);
         for _ in 0..READS {
             for which in 0..2 {
                 let (repository, engine) = (&repositories[which], &mut engines[which]);

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use onus_core::actor::KnownBy;
 use onus_core::command::{Command, Terms};
 use onus_core::policy::Policy;
-use onus_engine::{Ancestry, Engine, Identity, Request};
+use onus_engine::Engine;
 use onus_store::conformance::server::{Server, fresh_name, parsed};
 use onus_store::{PostgresStore, Store as _};
 
 use crate::Result;
-use crate::measure::{Report, Target};
+use crate::fixture;
+use crate::measure::{Report, Target, median};
 use crate::place::Place;
 
 pub(crate) const ABOUT: &str =
@@ -137,14 +137,7 @@ fn engine_claims(
         Ok(Box::new(move || {
             // Each claim by an instance of its own: it holds nothing else that would be renewed.
             let caller = CALLERS.fetch_add(1, Ordering::Relaxed);
-            let identity = Identity {
-                actor: "agent:bench".parse()?,
-                instance: format!("i{caller}").parse()?,
-                known_by: KnownBy::Name,
-                token: None,
-                ancestry: Ancestry::Known(Vec::new()),
-            };
-            engine.run(&Request { identity, command: Command::ClaimNext(Terms::default()), key: None })?;
+            engine.run(&fixture::request(&format!("i{caller}"), Command::ClaimNext(Terms::default()))?)?;
             Ok(())
         }))
     }
@@ -207,10 +200,4 @@ pub(crate) fn run(_place: &Place) -> Result<Report> {
     }
     report.check("a claim among 1,000,000 / among 1,000", costs, Target::AtMost(1.5));
     Ok(report)
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

@@ -25,13 +25,10 @@ const STILL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let repository = place.repository("recovery")?;
-    repository.fill(&fixture::store(place, 1, History::Fresh)?)?;
+    let repository = fixture::repository(place, "recovery", 1, History::Fresh)?;
     let (mut recoveries, mut claims, mut notices) = (Times::default(), Times::default(), Times::default());
     for round in 0..ROUNDS {
-        for times in [&mut recoveries, &mut claims, &mut notices] {
-            times.next_round();
-        }
+        [&mut recoveries, &mut claims, &mut notices].into_iter().for_each(Times::next_round);
         for n in 0..KILLS {
             let instance = format!("i{round}-{n}");
             notices.add(notice()?);

@@ -17,12 +17,7 @@ const CLAIMS: u64 = 20;
 
 /// Copies of both stores, the small one first.
 pub(crate) fn stores(place: &Place) -> Result<[Repository; 2]> {
-    let filled = |name: &str, tasks: u64| -> Result<Repository> {
-        let fixture = fixture::store(place, tasks, History::Worked)?;
-        let repository = place.repository(name)?;
-        repository.fill(&fixture)?;
-        Ok(repository)
-    };
+    let filled = |name, tasks| fixture::repository(place, name, tasks, History::Worked);
     Ok([filled("small", SMALL)?, filled("large", LARGE)?])
 }
 

@@ -1,9 +1,7 @@
 //! What scopes cost a claim and a first touch, where many are live.
 
 use onus_core::command::{Act, Command, Terms};
-use onus_core::ids::{Number, TaskRef};
 use onus_core::scope::{Glob, Scope};
-use onus_engine::Request;
 use onus_store::Access;
 
 use crate::Result;
@@ -37,14 +35,10 @@ fn scope(owner: &str) -> Result<Scope> {
 }
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let repository = place.repository("scopes")?;
-    repository.fill(&fixture::store(place, TASKS, History::Fresh)?)?;
+    let repository = fixture::repository(place, "scopes", TASKS, History::Fresh)?;
     let mut engine = fixture::engine(&repository.store(), Access::Write)?;
-    let claim = |number: u64, instance: &str, scope: Scope| -> Result<Request> {
-        let task = Some(TaskRef::Number(Number(number)));
-        let act = Act::Claim(Terms { scope, ..Terms::default() });
-        let command = Command::OnTask { task, act, force: None };
-        Ok(Request { identity: fixture::identity(instance)?, command, key: None })
+    let claim = |number: u64, instance: &str, scope: Scope| {
+        fixture::on_task(number, instance, Act::Claim(Terms { scope, ..Terms::default() }))
     };
     for n in 1..=LEASES {
         engine.run(&claim(n, &format!("h{n}"), scope(&format!("mod{n}"))?)?)?;
@@ -55,12 +49,9 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     let mut number = LEASES + 1;
     engine.run(&claim(number, "toucher", Scope::default())?)?;
     for round in 0..ROUNDS {
-        for times in [&mut with, &mut without, &mut touch] {
-            times.next_round();
-        }
-        for times in [&mut with_inside, &mut without_inside, &mut touch_inside] {
-            times.next_round();
-        }
+        let whole = [&mut with, &mut without, &mut touch];
+        let inside = [&mut with_inside, &mut without_inside, &mut touch_inside];
+        whole.into_iter().chain(inside).for_each(Times::next_round);
         for n in 0..CLAIMS / 2 {
             let (owner, instance) = (format!("new{n}"), format!("c{number}"));
             let words = globs(&owner);
@@ -86,8 +77,7 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
                 touched: Default::default(),
                 extent: Default::default(),
             };
-            let command = Command::OnTask { task: None, act, force: None };
-            let request = Request { identity: fixture::identity("toucher")?, command, key: None };
+            let request = fixture::request("toucher", Command::OnTask { task: None, act, force: None })?;
             touch_inside.time(|| Ok(engine.run(&request)?))?;
             for id in [&ids[1], &ids[3]] {
                 let instance = if id == &ids[1] { instance.clone() } else { format!("{instance}b") };

@@ -8,25 +8,20 @@ use std::process::Command;
 use crate::Result;
 use crate::harness::{self, Harness};
 use crate::measure::{Report, Target, Times};
-use crate::place::Place;
+use crate::place::{Place, many_files};
 
 pub(crate) const ABOUT: &str =
     "the hooks around a command that changes nothing against those of a tool that is no shell";
 
 const ROUNDS: u64 = 7;
 const CALLS: u64 = 40;
-const FILES: usize = 50_000;
 const RESERVED: usize = 200;
 const HOLDERS: usize = 4;
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
     let repository = place.repository("shell")?;
     let root = &repository.root;
-    for n in 0..FILES {
-        let folder = root.join(format!("src/{}", n % 500));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("f{n}.rs")), format!("// {n}\n"))?;
-    }
+    many_files(root)?;
     fs::write(root.join(".gitignore"), "/payload.json\n")?;
     for args in [&["init", "-q"] as &[&str], &["add", "."], &["commit", "-q", "-m", "all"]] {
         git(root, args)?;
@@ -49,9 +44,9 @@ pub(crate) fn run(place: &Place) -> Result<Report> {
     hook(&mut Times::default(), "bench", "PreToolUse", "Write", "src/300/f300.rs", "0")?;
     hook(&mut Times::default(), "bench", "PostToolUse", "Write", "src/300/f300.rs", "0")?;
     for _ in 0..ROUNDS {
-        for times in [&mut befores, &mut afters, &mut trees, &mut edits, &mut tools] {
-            times.next_round();
-        }
+        [&mut befores, &mut afters, &mut trees, &mut edits, &mut tools]
+            .into_iter()
+            .for_each(Times::next_round);
         for _ in 0..CALLS {
             hook(&mut edits, "bench", "PreToolUse", "Write", "src/300/f300.rs", "0")?;
             hook(&mut tools, "bench", "PostToolUse", "Read", "src/300/f300.rs", "0")?;

@@ -27,11 +27,7 @@ fn window() -> Result<Calendar> {
 }
 
 pub(crate) fn run(place: &Place) -> Result<Report> {
-    let filled = |sessions: u64| -> Result<Repository> {
-        let repository = place.repository(&format!("timesheet-{sessions}"))?;
-        repository.fill(&fixture::store(place, sessions, History::Done)?)?;
-        Ok(repository)
-    };
+    let filled = |tasks| fixture::repository(place, &format!("timesheet-{tasks}"), tasks, History::Done);
     let repositories = [filled(SMALL)?, filled(LARGE)?];
     let open = |repository: &Repository| fixture::engine(&repository.store(), Access::Read);
     let mut engines: [Engine<SqliteStore>; 2] = [open(&repositories[0])?, open(&repositories[1])?];

@@ -114,6 +114,12 @@ pub struct Asked {
     pub request: Request,
 }
 
+impl Asked {
+    pub(crate) fn new(by: usize, identity: Identity, command: Command) -> Asked {
+        Asked { by, request: Request { identity, command, key: None } }
+    }
+}
+
 impl Actors {
     pub fn new(dice: &mut Dice, fate: &mut Fate) -> Actors {
         let mut actors = Actors {
@@ -125,13 +131,16 @@ impl Actors {
             board: BTreeMap::new(),
         };
         for name in ["human:ada", "human:bob", "human:cyd"] {
+            let (actor, instance) = (name.to_owned(), "person".to_owned());
+            let (tokens, seats) = (BTreeMap::new(), BTreeMap::new());
+            let known_by = KnownBy::Person;
             actors.beings.push(Being {
-                actor: name.to_owned(),
-                instance: "person".to_owned(),
-                known_by: KnownBy::Person,
+                actor,
+                instance,
+                known_by,
                 process: None,
-                tokens: BTreeMap::new(),
-                seats: BTreeMap::new(),
+                tokens,
+                seats,
                 binds: false,
             });
         }
@@ -316,13 +325,7 @@ impl Actors {
         }
         let elsewhere = dice.one_in(8);
         let ancestry = being.process.iter().filter(|_| !elsewhere).cloned().collect();
-        let identity = Identity {
-            actor: parsed(&being.actor),
-            instance: parsed(&being.instance),
-            known_by: being.known_by,
-            token,
-            ancestry: Ancestry::Known(ancestry),
-        };
+        let identity = Identity { token, ancestry: Ancestry::Known(ancestry), ..being.identity() };
         Asked { by, request: Request { identity, command, key } }
     }
 
@@ -330,14 +333,8 @@ impl Actors {
     pub fn come_back(&mut self, dice: &mut Dice) -> Vec<Asked> {
         let away = (0..self.beings.len()).filter(|_| dice.one_in(2)).collect::<Vec<_>>();
         let hooked = away.into_iter().filter(|by| self.beings[*by].is_hooked());
-        let asked = hooked.map(|by| {
-            let being = &self.beings[by];
-            Asked {
-                by,
-                request: Request { identity: being.identity(), command: guard(dice, being), key: None },
-            }
-        });
-        asked.collect()
+        let asked = hooked.map(|by| (by, &self.beings[by]));
+        asked.map(|(by, being)| Asked::new(by, being.identity(), guard(dice, being))).collect()
     }
 
     /// A random instance and its identity.
@@ -378,7 +375,7 @@ impl Actors {
         let identity = self.beings[by].identity();
         let touched = Touched { worktree: Some(worktree), part: None };
         let guard = Guard { paths: vec![path], process, touched, ..Guard::default() };
-        Some(Asked { by, request: Request { identity, command: Command::Guard(guard), key: None } })
+        Some(Asked::new(by, identity, Command::Guard(guard)))
     }
 
     /// Requests files of another's work, based on what git reported a while ago.
@@ -396,7 +393,7 @@ impl Actors {
         let files = Yielding { token: lease.token, renewals: lease.pulse.renewals, worktree, paths };
         let command =
             Command::OnTask { task: Some(TaskRef::Number(task.number)), act: Act::Yield(files), force: None };
-        Some(Asked { by, request: Request { identity: being.identity(), command, key: None } })
+        Some(Asked::new(by, being.identity(), command))
     }
 
     fn command(&mut self, dice: &mut Dice, by: usize) -> Command {

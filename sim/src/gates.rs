@@ -11,6 +11,7 @@ use onus_core::ids::TaskRef;
 use onus_core::scope::Scope;
 use onus_core::transition::Verb;
 
+use crate::actors::chance::parsed;
 use crate::dice::Dice;
 use crate::git::Git;
 
@@ -27,10 +28,7 @@ pub const GATES: [(&str, GateKind, Stage); 5] = [
 pub const UNDEFINED: &str = "gone";
 
 pub fn key(name: &str) -> GateKey {
-    match name.parse() {
-        Ok(key) => key,
-        Err(_) => unreachable!("'{name}' is a key"),
-    }
+    parsed(name)
 }
 
 fn gate((name, kind, stage): (&str, GateKind, Stage), version: u64) -> Gate {

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use onus_core::commit::CommitId;
 use onus_core::landing::Settled;
 
+use crate::actors::chance::parsed;
+
 /// The branches in which tasks land.
 pub const TARGETS: [&str; 2] = ["main", "next"];
 
@@ -36,7 +38,7 @@ impl Git {
     /// A new commit.
     pub fn commit(&mut self) -> CommitId {
         self.commits += 1;
-        commit(&format!("c{:039x}", self.commits))
+        parsed(&format!("c{:039x}", self.commits))
     }
 
     /// Adds a commit to a task's branch.
@@ -46,7 +48,7 @@ impl Git {
 
     pub fn head(&self, task: u64) -> CommitId {
         let count = self.heads.get(&task).copied().unwrap_or_default();
-        commit(&format!("b{task:019x}{count:020x}"))
+        parsed(&format!("b{task:019x}{count:020x}"))
     }
 
     /// The tree of a task's branch, `ago` commits before its head. Every second commit is empty and keeps the tree.
@@ -57,7 +59,7 @@ impl Git {
 
     pub fn tip(&self, target: &str) -> CommitId {
         let tip = self.targets.get(target).and_then(|commits| commits.last());
-        tip.map_or_else(|| commit(&"a".repeat(40)), |tip| commit(tip))
+        tip.map_or_else(|| parsed(&"a".repeat(40)), |tip| parsed(tip))
     }
 
     pub fn contains(&self, target: &str, commit: &str) -> bool {
@@ -117,12 +119,5 @@ impl Git {
             true => Settled::Landed,
             false => Settled::Withdrawn,
         }
-    }
-}
-
-fn commit(text: &str) -> CommitId {
-    match text.parse() {
-        Ok(commit) => commit,
-        Err(_) => unreachable!("'{text}' is a hash"),
     }
 }

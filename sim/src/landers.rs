@@ -4,7 +4,7 @@
 use onus_core::command::{Act, Attachment, Command, SeatAct, SeatTerms};
 use onus_core::commit::{CommitId, Extent};
 use onus_core::gate::{Demand, GateKind, Stage as GateStage, Verdict};
-use onus_core::ids::{Number, TaskRef, Token};
+use onus_core::ids::{TaskRef, Token};
 use onus_core::landing::{
     Checked, ConflictFile, Failure, Intent, LandStyle, Landed, LandingPlace, Obstruction, Settled,
 };
@@ -66,7 +66,7 @@ impl Lander {
     }
 
     fn asked(&self, command: Command) -> Asked {
-        Asked { by: self.by, request: Request { identity: self.identity.clone(), command, key: None } }
+        Asked::new(self.by, self.identity.clone(), command)
     }
 
     fn intent(&self) -> Intent {
@@ -158,8 +158,7 @@ impl Run {
         let Some(task) = self.dice.pick(&landable).cloned() else { return Ok(()) };
         let take =
             Command::OnSeat { seat: seat.clone(), act: SeatAct::Take(SeatTerms::default()), force: None };
-        let request = Request { identity: identity.clone(), command: take, key: None };
-        self.tell(at, Asked { by, request })?;
+        self.tell(at, Asked::new(by, identity.clone(), take))?;
         // An instance that was refused the seat may still have an old token.
         let Some(seat_token) = self.actors.seat_token(by, &seat) else { return Ok(()) };
         let mut fate = self.world.fate();
@@ -240,8 +239,7 @@ impl Run {
                 let mut asked = lander.asked(lander.on_task(act));
                 asked.request.identity = identity;
                 if self.dice.one_in(4) {
-                    let delay = 1 + self.dice.below(40) as u64;
-                    self.flying.push((at + delay, asked.clone()));
+                    self.later(at, 40, asked.clone());
                 }
                 self.tell(at, asked)?;
                 return Ok(None);
@@ -292,13 +290,12 @@ impl Run {
             None => self.actors.anybody(&mut self.dice),
         };
         let command = self.actors.on_landing(&mut self.dice, by, task.0);
-        let mut asked = Asked { by, request: Request { identity, command, key: None } };
+        let mut asked = Asked::new(by, identity, command);
         gates::complete(&mut asked.request.command, &self.world.fate().git);
         match self.dice.one_in(2) {
             true => self.tell(at, asked).map(drop),
             false => {
-                let delay = 1 + self.dice.below(6) as u64;
-                self.flying.push((at + delay, asked));
+                self.later(at, 6, asked);
                 Ok(())
             }
         }
@@ -318,14 +315,9 @@ impl Run {
             gates: Vec::new(),
         };
         let (by, identity) = self.actors.anybody(&mut self.dice);
-        let command = Command::OnTask {
-            task: Some(TaskRef::Number(Number(task.0))),
-            act: Act::FoundLanded(landed),
-            force: None,
-        };
-        let asked = Asked { by, request: Request { identity, command, key: None } };
-        let delay = 1 + self.dice.below(30) as u64;
-        self.flying.push((at + delay, asked));
+        let command =
+            Command::OnTask { task: Some(TaskRef::Number(task)), act: Act::FoundLanded(landed), force: None };
+        self.later(at, 30, Asked::new(by, identity, command));
         Ok(())
     }
 
@@ -341,8 +333,7 @@ impl Run {
         let command = Command::RegisterActor { actor: identity.actor.clone(), tier: None };
         let request = Request { identity, command, key: None };
         let deed = Deed { request: &request, committed: false, place: crate::fate::HOST, answer: None };
-        let world = self.world.clone();
-        self.oracle.judge(&deed, &records, &world.fate())
+        self.oracle.judge(&deed, &records, &self.world.fate())
     }
 
     /// An instance that claims a task mostly works on the task's own branch.

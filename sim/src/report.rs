@@ -53,30 +53,25 @@ impl Report {
             let sum = self.commands.entry(verb).or_default();
             *sum = (sum.0 + done, sum.1 + refused);
         }
-        for (code, count) in other.refusals {
-            *self.refusals.entry(code).or_default() += count;
-        }
-        for (kind, count) in other.faults {
-            *self.faults.entry(kind).or_default() += count;
-        }
-        for (cause, count) in other.lapses {
-            *self.lapses.entry(cause).or_default() += count;
-        }
-        for (event, count) in other.landings {
-            *self.landings.entry(event).or_default() += count;
-        }
+        add_up(&mut self.refusals, other.refusals);
+        add_up(&mut self.faults, other.faults);
+        add_up(&mut self.lapses, other.lapses);
+        add_up(&mut self.landings, other.landings);
         self.violations.extend(other.violations);
     }
 }
 
+fn counted<K: fmt::Display>(counts: &BTreeMap<K, u64>) -> String {
+    counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn add_up<K: Ord>(sums: &mut BTreeMap<K, u64>, more: BTreeMap<K, u64>) {
+    more.into_iter().for_each(|(key, count)| *sums.entry(key).or_default() += count);
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |counts: &BTreeMap<String, u64>| {
-            counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
-        };
         let faults: u64 = self.faults.values().sum();
-        let kinds: BTreeMap<String, u64> =
-            self.faults.iter().map(|(kind, n)| ((*kind).to_owned(), *n)).collect();
         let commands: Vec<String> =
             self.commands.iter().map(|(verb, (done, refused))| format!("{verb} {done}/{refused}")).collect();
         writeln!(
@@ -84,7 +79,7 @@ impl fmt::Display for Report {
             "{} operations over {} seeds by {} actors, {} events",
             self.operations, self.seeds, self.actors, self.events
         )?;
-        writeln!(f, "{faults} faults: {}", counted(&kinds))?;
+        writeln!(f, "{faults} faults: {}", counted(&self.faults))?;
         writeln!(f, "commands (done/refused): {}", commands.join(", "))?;
         writeln!(f, "refusals: {}", counted(&self.refusals))?;
         writeln!(f, "lapses: {}", counted(&self.lapses))?;

@@ -220,13 +220,11 @@ impl Run {
         let asked = self.ask();
         if self.dice.one_in(12) {
             self.report.fault("duplicated");
-            let delay = 1 + self.dice.below(40) as u64;
-            self.flying.push((at + delay, asked.clone()));
+            self.later(at, 40, asked.clone());
         }
         if self.dice.one_in(5) {
             self.report.fault("delayed");
-            let delay = 1 + self.dice.below(60) as u64;
-            self.flying.push((at + delay, asked));
+            self.later(at, 60, asked);
             return Ok(());
         }
         let mut batch = vec![asked];
@@ -244,6 +242,12 @@ impl Run {
             }
         }
         self.deliver(at, batch, "").map(drop)
+    }
+
+    /// A request that arrives within so many steps.
+    pub(crate) fn later(&mut self, at: u64, within: usize, asked: Asked) {
+        let delay = 1 + self.dice.below(within) as u64;
+        self.flying.push((at + delay, asked));
     }
 
     /// A request, with what its caller sees in the repository at that time.
@@ -355,7 +359,7 @@ impl Run {
             *self.report.landings.entry(format!("{}{by}", record.kind)).or_default() += 1;
         }
         let mut rest = records.as_slice();
-        let (world, after_commit) = (self.world.clone(), fell == Fell::AfterCommit);
+        let after_commit = fell == Fell::AfterCommit;
         for (asked, answer) in batch.iter().zip(answers) {
             let identity = &asked.request.identity;
             let (actor, instance) = (self.oracle.actor(identity.actor.as_str()), identity.instance.as_str());
@@ -366,7 +370,7 @@ impl Run {
             let committed = after_commit || answer.is_ok();
             let answer = Some(answer).filter(|_| fell == Fell::Nothing);
             let deed = Deed { request: &asked.request, committed, place: HANDLES[handle], answer };
-            self.oracle.judge(&deed, own, &world.fate())?;
+            self.oracle.judge(&deed, own, &self.world.fate())?;
             match deed.answer {
                 Some(Ok(reply)) => {
                     self.use_tools(asked);
@@ -417,9 +421,8 @@ impl Run {
         let Some((task, lease)) = self.dice.pick(&resting).cloned() else { return Ok(()) };
         let scope =
             self.engines[0].store().read(|read| read.scope_of(task.uid, lease.token)).map_err(text)?;
-        let fate = self.world.clone();
         let is_clean = |worktree: &WorktreeId, path: &str| {
-            !fate.fate().is_dirty(worktree.as_str(), path) && !is_far(worktree.as_str())
+            !self.world.fate().is_dirty(worktree.as_str(), path) && !is_far(worktree.as_str())
         };
         let files = scope.rows().iter().filter_map(|row| {
             let (worktree, path) = (row.basis.worktree()?.clone(), row.glob.path()?.to_owned());
@@ -428,8 +431,7 @@ impl Run {
         let files: Vec<_> = files.collect();
         let goes_on = self.actors.goes_on(&mut self.dice, &lease, &files);
         if let Some(asked) = self.actors.wants(&mut self.dice, &task, &lease, files) {
-            let delay = 1 + self.dice.below(20) as u64;
-            self.flying.push((at + delay, asked));
+            self.later(at, 20, asked);
             self.flying.extend(goes_on.map(|asked| (at + 1, asked)));
         }
         Ok(())
@@ -452,9 +454,8 @@ impl Run {
     fn compare(&mut self) -> Step<()> {
         let rows = self.engines[0].store().read(|read| read.open_leases(10_000)).map_err(text)?;
         let seats = self.engines[0].store().read(leased_seats).map_err(text)?;
-        let world = self.world.clone();
         let all: Vec<(Task, Lease)> = rows.iter().cloned().chain(seats).collect();
-        self.oracle.compare_leases(&all, &world.fate())?;
+        self.oracle.compare_leases(&all, &self.world.fate())?;
         let unsettled = self.engines[0].store().read(|read| read.to_land(10_000)).map_err(text)?;
         self.oracle.compare_landings(&unsettled)?;
         if let Some((task, lease)) = self.dice.pick(&rows).cloned() {
@@ -469,11 +470,8 @@ impl Run {
     fn compare_live(&mut self, number: u64) -> Step<()> {
         let reference = onus_core::ids::TaskRef::Number(onus_core::ids::Number(number));
         let shown = self.engines[0].show(None, Some(&reference)).map_err(text)?.value;
-        let world = self.world.clone();
-        match shown.lease {
-            Some(lease) => self.oracle.compare_live(number, lease.live, &world.fate()),
-            None => self.oracle.compare_live(number, false, &world.fate()),
-        }
+        let is_live = shown.lease.is_some_and(|lease| lease.live);
+        self.oracle.compare_live(number, is_live, &self.world.fate())
     }
 
     /// Time passes, and sometimes the world does something else.
@@ -514,17 +512,14 @@ impl Run {
                 format!("the machine is started again, {ms} ms later by the wall")
             }
             7..15 => {
-                let world = self.world.clone();
-                let Some(what) = self.actors.kill_one(&mut self.dice, &mut world.fate()) else {
-                    return Ok(());
-                };
+                let killed = self.actors.kill_one(&mut self.dice, &mut self.world.fate());
+                let Some(what) = killed else { return Ok(()) };
                 self.report.fault("process killed");
                 what
             }
             15..27 => {
-                let world = self.world.clone();
                 self.report.fault("instance replaced");
-                self.actors.replace_one(&mut self.dice, &mut world.fate())
+                self.actors.replace_one(&mut self.dice, &mut self.world.fate())
             }
             27 if self.dice.one_in(4) => {
                 self.report.fault("rebuild under way");
@@ -544,14 +539,10 @@ impl Run {
                 self.reopen(handle)?;
                 format!("handle {handle} is opened anew")
             }
-            _ => {
-                let world = self.world.clone();
-                return self.oracle.look(&world.fate());
-            }
+            _ => return self.oracle.look(&self.world.fate()),
         };
         self.note(at, what);
-        let world = self.world.clone();
-        self.oracle.look(&world.fate())?;
+        self.oracle.look(&self.world.fate())?;
         if is_about_time {
             for number in self.oracle.leased() {
                 self.compare_live(number)?;
@@ -563,8 +554,7 @@ impl Run {
     /// Agents that were silent for long continue, one after the other.
     fn come_back(&mut self, at: u64) {
         for asked in self.actors.come_back(&mut self.dice) {
-            let delay = 1 + self.dice.below(20) as u64;
-            self.flying.push((at + delay, asked));
+            self.later(at, 20, asked);
         }
     }
 
@@ -584,8 +574,7 @@ impl Run {
             self.engines.push(engine);
         }
         self.note(at, format!("the power was cut; back after {ms} ms"));
-        let world = self.world.clone();
-        self.oracle.look(&world.fate())
+        self.oracle.look(&self.world.fate())
     }
 
     /// P5: the rows are the fold of the ledger.

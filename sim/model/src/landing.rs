@@ -469,35 +469,30 @@ impl Model for Landings {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(
-                "a target moves only for a task that is as it was",
-                |_: &Landings, state: &LandingState| !state.undone,
-            ),
-            Property::always("what is withdrawn never lands", |_: &Landings, state: &LandingState| {
+        type Holds = fn(&Landings, &LandingState) -> bool;
+        let always: [(&'static str, Holds); 5] = [
+            ("a target moves only for a task that is as it was", |_, state| !state.undone),
+            ("what is withdrawn never lands", |_, state| {
                 state.targets.iter().flatten().all(|commit| !state.withdrawn.contains(commit))
             }),
-            Property::always("what is called landed is there, once", |_: &Landings, state: &LandingState| {
-                !state.invented
+            ("what is called landed is there, once", |_, state| !state.invented),
+            ("what landed is recorded, or about to be", |_, state| {
+                let begun = state.intent.map(|(commit, _)| commit);
+                let known =
+                    |it: &&Commit| it.0 == FOREIGN || state.landed.contains(*it) || begun == Some(**it);
+                state.targets.iter().flatten().all(|commit| known(&commit))
             }),
-            Property::always(
-                "what landed is recorded, or about to be",
-                |_: &Landings, state: &LandingState| {
-                    let begun = state.intent.map(|(commit, _)| commit);
-                    let known =
-                        |it: &&Commit| it.0 == FOREIGN || state.landed.contains(*it) || begun == Some(**it);
-                    state.targets.iter().flatten().all(|commit| known(&commit))
-                },
-            ),
-            Property::always("a landing begins as it was looked at", |_: &Landings, state: &LandingState| {
-                !state.unseen
-            }),
-            Property::sometimes("a landing lands", |_: &Landings, state: &LandingState| {
-                !state.landed.is_empty()
-            }),
-            Property::sometimes("a landing is withdrawn", |_: &Landings, state: &LandingState| {
-                !state.withdrawn.is_empty()
-            }),
-        ]
+            ("a landing begins as it was looked at", |_, state| !state.unseen),
+        ];
+        let lands =
+            Property::sometimes("a landing lands", |_, state: &LandingState| !state.landed.is_empty());
+        let withdrawn = Property::sometimes("a landing is withdrawn", |_, state: &LandingState| {
+            !state.withdrawn.is_empty()
+        });
+        always
+            .map(|(name, holds)| Property::always(name, holds))
+            .into_iter()
+            .chain([lands, withdrawn])
+            .collect()
     }
 }

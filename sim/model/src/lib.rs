@@ -28,7 +28,7 @@ use std::sync::Arc;
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
 use onus_core::command::{Act, Force, Terms};
 use onus_core::decide::{self, Named, Rival, Surroundings, View, decide};
-use onus_core::event::{Body, Draft, Event};
+use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Version};
 use onus_core::lease::{Lease, Liveness, Pulse, Seen};
 use onus_core::policy::Policy;
@@ -41,7 +41,7 @@ use stateright::{Model, Property};
 pub use landing::{BrokenLanding, LandingBounds, LandingState, LandingStep, Landings};
 pub use state::Saw;
 pub use state::State;
-use state::{ACTORS, BOUND, PERSON, actor, instance, is_held_by, moment, process, uid};
+use state::{ACTORS, BOUND, PERSON, actor, event, instance, is_held_by, moment, process};
 pub use work::Account;
 
 /// How far the search goes.
@@ -338,23 +338,8 @@ impl Protocol {
                 self.work_on_until_noticed(state, task, &mut draft);
             }
             let fold = &mut state.tasks[task];
-            let event = Event {
-                uid: uid(0),
-                task: Some(uid(task)),
-                version: fold.task.as_ref().map_or(Version(0), |row| row.version).next(),
-                body: draft.body,
-                actor: actor(by),
-                instance: instance(by),
-                token: draft.token,
-                at_ms: state.now,
-                cause: None,
-                texts: Default::default(),
-                stretches: draft.stretches,
-                waited_ms: draft.waited_ms,
-                prev: String::new(),
-                hash: String::new(),
-            };
-            if fold.add(&event).is_err() {
+            let version = fold.task.as_ref().map_or(Version(0), |row| row.version).next();
+            if fold.add(&event(by, task, version, state.now, draft)).is_err() {
                 state.misplaced = true;
             }
         }
@@ -551,11 +536,12 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always("no two holders are able to write", |model: &Protocol, state: &State| {
+        type Holds = fn(&Protocol, &State) -> bool;
+        let always: [(&'static str, Holds); 12] = [
+            ("no two holders are able to write", |model, state| {
                 (0..state.tasks.len()).all(|task| model.writers(state, task).len() <= 1)
             }),
-            Property::always("one lease at most, and it is the latest", |_: &Protocol, state: &State| {
+            ("one lease at most, and it is the latest", |_, state| {
                 state.tasks.iter().all(|fold| {
                     let open: Vec<Token> =
                         fold.leases.values().filter(|l| l.ended.is_none()).map(|l| l.token).collect();
@@ -563,43 +549,31 @@ impl Model for Protocol {
                     open.is_empty() || open.len() == 1 && open.first().copied() == latest
                 })
             }),
-            Property::always("no live lease was ended as if it had lapsed", |_: &Protocol, state: &State| {
-                !state.robbed
-            }),
-            Property::always("a reset fences every earlier token", |model: &Protocol, state: &State| {
+            ("no live lease was ended as if it had lapsed", |_, state| !state.robbed),
+            ("a reset fences every earlier token", |model, state| {
                 (0..state.tasks.len())
                     .all(|task| model.writers(state, task).iter().all(|token| token.0 > state.reset[task]))
             }),
-            Property::always("live leases share no path", |model: &Protocol, state: &State| {
-                model.reserving(state) <= 1
+            ("live leases share no path", |model, state| model.reserving(state) <= 1),
+            ("nothing is begun on another's paths", |_, state| !state.trespassed),
+            ("the rows follow from the ledger", |_, state| !state.misplaced),
+            ("a silent holder's task can be taken over", |model, state| {
+                (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
             }),
-            Property::always("nothing is begun on another's paths", |_: &Protocol, state: &State| {
-                !state.trespassed
-            }),
-            Property::always("the rows follow from the ledger", |_: &Protocol, state: &State| {
-                !state.misplaced
-            }),
-            Property::always(
-                "a silent holder's task can be taken over",
-                |model: &Protocol, state: &State| {
-                    (0..state.tasks.len()).all(|task| model.can_be_had(state, task))
-                },
-            ),
-            Property::always("the stretches of a lease are apart", |_: &Protocol, state: &State| {
+            ("the stretches of a lease are apart", |_, state| {
                 Protocol::each_lease(state, |_, stretches, _| work::are_apart(stretches))
             }),
-            Property::always("work is done under a lease that is live", |_: &Protocol, state: &State| {
+            ("work is done under a lease that is live", |_, state| {
                 Protocol::each_lease(state, |account, stretches, _| {
                     work::is_under_a_lease(account, stretches)
                 })
             }),
-            Property::always("work ends at a sign of life, and is no rest", |_: &Protocol, state: &State| {
+            ("work ends at a sign of life, and is no rest", |_, state| {
                 Protocol::each_lease(state, |account, stretches, _| work::ends_at_a_sign(account, stretches))
             }),
-            Property::always("stretches add up to what was worked", |_: &Protocol, state: &State| {
-                Protocol::each_lease(state, work::adds_up)
-            }),
-        ]
+            ("stretches add up to what was worked", |_, state| Protocol::each_lease(state, work::adds_up)),
+        ];
+        always.map(|(name, holds)| Property::always(name, holds)).into()
     }
 }
 

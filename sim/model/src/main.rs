@@ -24,37 +24,24 @@ fn search() -> Result<(Search, usize), String> {
     let mut threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--landing" || word == "--apart" {
-            is_landing = true;
-            landing.apart |= word == "--apart";
-            continue;
-        }
-        if word == "--paths" {
-            (bounds.breadth, bounds.tasks) = (Breadth::Paths, 2);
-            continue;
-        }
-        if word == "--passing" {
-            (bounds.breadth, bounds.tasks) = (Breadth::Passing, 2);
-            continue;
-        }
-        if word == "--work" {
-            (bounds.breadth, bounds.ttl) = (Breadth::Work, 2);
-            continue;
-        }
-        if word == "--all" {
-            bounds.breadth = Breadth::All;
-            continue;
-        }
-        let value = words.next().and_then(|value| value.parse::<u32>().ok());
-        let value = value.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))?;
+        let mut value = || {
+            let value = words.next().and_then(|value| value.parse::<u32>().ok());
+            value.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))
+        };
         match word.as_str() {
-            "--tasks" => bounds.tasks = value as usize,
-            "--tokens" => (bounds.tokens, landing.tokens) = (u64::from(value), u64::from(value)),
-            "--tries" => landing.tries = u8::try_from(value).map_err(|_| USAGE)?,
-            "--ticks" => bounds.ticks = i64::from(value),
-            "--ttl" => bounds.ttl = i64::from(value),
-            "--max-hold" => bounds.max_hold = i64::from(value),
-            "--threads" => threads = value as usize,
+            "--landing" => is_landing = true,
+            "--apart" => (is_landing, landing.apart) = (true, true),
+            "--paths" => (bounds.breadth, bounds.tasks) = (Breadth::Paths, 2),
+            "--passing" => (bounds.breadth, bounds.tasks) = (Breadth::Passing, 2),
+            "--work" => (bounds.breadth, bounds.ttl) = (Breadth::Work, 2),
+            "--all" => bounds.breadth = Breadth::All,
+            "--tasks" => bounds.tasks = value()? as usize,
+            "--tokens" => (bounds.tokens, landing.tokens) = [u64::from(value()?); 2].into(),
+            "--tries" => landing.tries = u8::try_from(value()?).map_err(|_| USAGE)?,
+            "--ticks" => bounds.ticks = i64::from(value()?),
+            "--ttl" => bounds.ttl = i64::from(value()?),
+            "--max-hold" => bounds.max_hold = i64::from(value()?),
+            "--threads" => threads = value()? as usize,
             _ => return Err(format!("what is {word}?\n{USAGE}")),
         }
     }

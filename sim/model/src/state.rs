@@ -55,6 +55,26 @@ pub(crate) fn moment(tick: i64) -> Moment {
     Moment::new(tick, tick, ClockDomain::new("m", "b", "t"))
 }
 
+/// What was decided, by one of the actors, as an event of a task.
+pub(crate) fn event(by: usize, task: usize, version: Version, at_ms: i64, draft: Draft) -> Event {
+    Event {
+        uid: uid(0),
+        task: Some(uid(task)),
+        version,
+        body: draft.body,
+        actor: actor(by),
+        instance: instance(by),
+        token: draft.token,
+        at_ms,
+        cause: None,
+        texts: Default::default(),
+        stretches: draft.stretches,
+        waited_ms: draft.waited_ms,
+        prev: String::new(),
+        hash: String::new(),
+    }
+}
+
 pub(crate) fn process() -> Process {
     Process {
         machine: "m".into(),
@@ -133,30 +153,15 @@ impl State {
     pub(crate) fn begin(tasks: usize, declared: &Scope, works: bool) -> State {
         let created = |task: usize| {
             let mut fold = TaskFold::default();
-            let event = Event {
-                uid: uid(0),
-                task: Some(uid(task)),
-                version: Version(1),
-                body: Body::TaskCreated {
-                    number: Number(task as u64 + 1),
-                    state: TaskState::Open,
-                    facts: Facts { required_tier: Tier(0), scope: declared.clone(), ..Facts::default() },
-                    origin: None,
-                    body: false,
-                    deps: Default::default(),
-                },
-                actor: actor(PERSON),
-                instance: instance(PERSON),
-                token: None,
-                at_ms: 0,
-                cause: None,
-                texts: Default::default(),
-                stretches: Vec::new(),
-                waited_ms: 0,
-                prev: String::new(),
-                hash: String::new(),
+            let body = Body::TaskCreated {
+                number: Number(task as u64 + 1),
+                state: TaskState::Open,
+                facts: Facts { required_tier: Tier(0), scope: declared.clone(), ..Facts::default() },
+                origin: None,
+                body: false,
+                deps: Default::default(),
             };
-            let misplaced = fold.add(&event).is_err();
+            let misplaced = fold.add(&event(PERSON, task, Version(1), 0, Draft::new(body))).is_err();
             (fold, misplaced)
         };
         let count = tasks;

@@ -121,7 +121,7 @@ pub(super) fn edit(dice: &mut Dice) -> Edit {
 }
 
 /// The texts in this file are well formed.
-pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> T {
+pub(crate) fn parsed<T: std::str::FromStr>(text: &str) -> T {
     match text.parse() {
         Ok(value) => value,
         Err(_) => unreachable!("'{text}' is well formed"),
