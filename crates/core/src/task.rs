@@ -30,6 +30,11 @@ macro_rules! spelled {
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
+
+            /// By exactly its word.
+            pub fn named(word: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == word)
+            }
         }
 
         impl std::fmt::Display for $name {

@@ -160,10 +160,7 @@ impl Underway<'_> {
             (Some(_), Some(_)) => Some(self.renew_at.saturating_duration_since(Instant::now())),
             (Some(_), None) => None,
         };
-        let wait = wait.map(|wait| Timespec {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: wait.subsec_nanos().into(),
-        });
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         let interrupts = self.watch.interrupts.filter(|_| !self.stopped).map(Interrupts::came);
         let ends = [self.output.as_ref().map(AsFd::as_fd), self.line.as_ref().map(AsFd::as_fd), interrupts];
         let mut there: Vec<PollFd<'_>> =

@@ -15,8 +15,6 @@
 //! Everything else in the group is left alone and listed with the reason, for a person to decide. A process that left the group
 //! (for a session of its own) is not found.
 
-use std::time::Duration;
-
 /// A process that was left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
@@ -59,16 +57,12 @@ pub struct Ended {
     pub left: Vec<Left>,
 }
 
-/// Ends the members of a group that carry the instance: TERM, and KILL after the grace period.
-/// Returns an error, having done nothing, if processes are not visible here at all.
 #[cfg(target_os = "linux")]
-pub fn end(instance: &str, pgid: u32, grace: Duration) -> std::io::Result<Ended> {
-    linux::end(instance, pgid, grace)
-}
+pub use linux::end;
 
 /// Without pidfds, no signal is certain to reach the intended process.
 #[cfg(not(target_os = "linux"))]
-pub fn end(_instance: &str, _pgid: u32, _grace: Duration) -> std::io::Result<Ended> {
+pub fn end(_instance: &str, _pgid: u32, _grace: std::time::Duration) -> std::io::Result<Ended> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
@@ -98,8 +92,8 @@ mod linux {
 
     use onus_os::stat;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::io::Errno;
-    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+    use rustix::io::{Errno, retry_on_intr};
+    use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
     use super::{Ended, Left, Why};
 
@@ -115,7 +109,9 @@ mod linux {
         told: Option<Signal>,
     }
 
-    pub(super) fn end(instance: &str, pgid: u32, grace: Duration) -> io::Result<Ended> {
+    /// Ends the members of a group that carry the instance: TERM, and KILL after the grace period.
+    /// Returns an error, having done nothing, if processes are not visible here at all.
+    pub fn end(instance: &str, pgid: u32, grace: Duration) -> io::Result<Ended> {
         if !stat::is_ours() {
             return Err(io::Error::other("/proc does not show this pid namespace"));
         }
@@ -198,7 +194,7 @@ mod linux {
 
     /// Opens a descriptor for a member that carries the entry. None if it is gone; the error says why it is left alone.
     fn pin(pid: u32, pgid: u32, entry: &str) -> Result<Option<OwnedFd>, Why> {
-        let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let Some(raw) = stat::pid(pid) else { return Ok(None) };
         if raw == getpid() {
             return Err(Why::Itself);
         }
@@ -221,14 +217,9 @@ mod linux {
     }
 
     fn is_running(pidfd: &OwnedFd) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        loop {
-            match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)) {
-                Err(Errno::INTR) => {}
-                // A pidfd becomes readable when its process ends.
-                ready => return ready == Ok(0),
-            }
-        }
+        let now = Timespec::default();
+        // A pidfd becomes readable when its process ends.
+        retry_on_intr(|| poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now))) == Ok(0)
     }
 
     /// Waits until one of them ends, or for a round.

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::tail::MAX_BYTES;
 
@@ -91,10 +91,7 @@ pub(crate) fn pass_on(
 fn read(from: &OwnedFd, over: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         let mut both = [PollFd::new(from, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
-        match poll(&mut both, None) {
-            Err(Errno::INTR) => continue,
-            other => other?,
-        };
+        retry_on_intr(|| poll(&mut both, None))?;
         if both[0].revents().is_empty() {
             return Ok(0);
         }
@@ -112,10 +109,7 @@ fn write_all(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(length) => bytes = &bytes[length..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::new(&to.as_fd(), PollFlags::OUT)], None) {
-                    Err(Errno::INTR) => {}
-                    other => drop(other?),
-                }
+                retry_on_intr(|| poll(&mut [PollFd::new(&to.as_fd(), PollFlags::OUT)], None))?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -162,24 +162,18 @@ impl Waiting {
             .current_dir(&spec.folder)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0);
-        let (stdout, out) = match spec.passing {
-            Passing::AsItIs => stream(io::stdout())?,
-            Passing::AllToStderr => stream(io::stderr())?,
-            Passing::Shared => (Stdio::inherit(), None),
-        };
-        let (stderr, err) = match spec.passing {
-            Passing::AsItIs | Passing::AllToStderr => stream(io::stderr())?,
-            Passing::Shared => (Stdio::inherit(), None),
+        let [(stdout, out), (stderr, err)] = match spec.passing {
+            Passing::AsItIs => [stream(io::stdout())?, stream(io::stderr())?],
+            Passing::AllToStderr => [stream(io::stderr())?, stream(io::stderr())?],
+            Passing::Shared => [(Stdio::inherit(), None), (Stdio::inherit(), None)],
         };
         command.stdout(stdout).stderr(stderr);
         let signals = Held::hold()?;
         let child = command.spawn()?;
         // It still holds the child's ends of the pipes, which would never end.
         drop(command);
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the system gave an invalid pid"))?;
         let child = Child {
-            leader: Leader { pid, reaped: false },
+            leader: Leader { pid: Pid::from_child(&child), reaped: false },
             passages: [out, err],
             terminal: Terminal::controlling(),
             signals,

@@ -26,6 +26,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use onus_os::stat::{self, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, waitpid};
 
@@ -165,19 +166,16 @@ fn adopt_orphans() -> io::Result<()> {
 /// Reaps adopted processes that ended. The command itself is not reaped until its group is gone.
 fn reap_adopted(leader: u32) {
     let ours = std::process::id();
-    for stat in onus_os::stat::all().filter(|stat| stat.parent == ours && stat.pid != leader) {
-        if let (true, Some(pid)) =
-            (stat.has_ended(), i32::try_from(stat.pid).ok().and_then(rustix::process::Pid::from_raw))
-        {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-        }
+    let adopted = stat::all().filter(|stat| stat.parent == ours && stat.pid != leader);
+    for pid in adopted.filter(Stat::has_ended).filter_map(|stat| stat::pid(stat.pid)) {
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
 /// Ends what the command left behind outside its group: TERM, and KILL after the grace period.
 #[cfg(target_os = "linux")]
 fn end_the_rest(grace: Duration) {
-    use rustix::process::{Pid, Signal, kill_process, wait};
+    use rustix::process::{Signal, kill_process, wait};
     use std::collections::BTreeMap;
 
     let ours = std::process::id();
@@ -199,8 +197,8 @@ fn end_the_rest(grace: Duration) {
         }
         let signal = if now < kill_at { Signal::TERM } else { Signal::KILL };
         // When they end, their children become ours and are signalled in a later round.
-        for stat in onus_os::stat::running().filter(|stat| stat.parent == ours) {
-            let Some(pid) = i32::try_from(stat.pid).ok().and_then(Pid::from_raw) else { continue };
+        for stat in stat::running().filter(|stat| stat.parent == ours) {
+            let Some(pid) = stat::pid(stat.pid) else { continue };
             if told.insert(stat.pid, signal) != Some(signal) {
                 let _ = kill_process(pid, signal);
                 let _ = kill_process(pid, Signal::CONT);

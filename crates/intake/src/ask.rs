@@ -146,24 +146,20 @@ impl<'a> Raw<'a> {
         let tracked = tracked.filter(|_| self.is_tracked && reference.len() <= MAX_REF_BYTES);
         let title = one_line(&self.title.text, Field::Title.max_bytes());
         checked(Field::Title, &self.title.field, &title)?;
-        let body = self.body.map(|body| (body.text.replace("\r\n", "\n").trim().to_owned(), body.field));
-        let body = body.filter(|(text, _)| !text.is_empty());
-        if let Some((text, field)) = &body {
-            checked(Field::Body, field, text)?;
-        }
-        let author =
-            self.author.map(|author| (one_line(&author.text, Field::Author.max_bytes()), author.field));
-        let author = author.filter(|(text, _)| !text.is_empty());
-        if let Some((text, field)) = &author {
-            checked(Field::Author, field, text)?;
-        }
+        let optional = |field: Field, found: Option<Found>, clean: fn(&str) -> String| {
+            let text = found.map(|found| (clean(&found.text), found.field));
+            let text = text.filter(|(text, _)| !text.is_empty());
+            text.map(|(text, name)| checked(field, &name, &text).map(|()| text)).transpose()
+        };
+        let body = optional(Field::Body, self.body, |text| text.replace("\r\n", "\n").trim().to_owned())?;
+        let author = optional(Field::Author, self.author, |text| one_line(text, Field::Author.max_bytes()))?;
         let link = self.link.filter(|link| !link.text.trim().is_empty());
         Ok(Ask {
             origin,
             link: link.map(|link| checked_link(&link)).transpose()?,
             title,
-            body: body.map(|(text, _)| text),
-            author: author.map(|(text, _)| text),
+            body,
+            author,
             kind: self.kind,
             priority: self.priority,
             labels: self.labels,

@@ -34,6 +34,8 @@ mod trackers;
 pub use ask::{Ask, Fault, MAX_JSON_BYTES, MAX_MAIL_BYTES, MAX_TEXT_BYTES, Plain};
 pub use paths::{FieldPath, Paths};
 
+use serde_json::Value;
+
 onus_core::spelled! {
     /// The built-in channels.
     Channel {
@@ -51,20 +53,11 @@ onus_core::spelled! {
     }
 }
 
-impl Channel {
-    pub fn named(name: &str) -> Option<Channel> {
-        Channel::ALL.iter().copied().find(|channel| channel.as_str() == name)
-    }
-}
-
 /// Reads the bytes that a channel delivers.
 #[derive(Clone, Copy, Debug)]
 pub enum Mapper<'a> {
     Mail,
-    Github,
-    Gitlab,
-    Jira,
-    Chat,
+    Json(fn(&Value) -> Result<Ask, Fault>),
     /// A channel that a project configures, by its name.
     Paths(&'a str, &'a Paths),
 }
@@ -72,14 +65,14 @@ pub enum Mapper<'a> {
 impl<'a> Mapper<'a> {
     /// The mapper of a channel. Plain text has none, because its reference is not in the text.
     pub fn of(channel: Channel) -> Option<Mapper<'a>> {
-        match channel {
-            Channel::Cli | Channel::Stdin | Channel::File => None,
-            Channel::Mail => Some(Mapper::Mail),
-            Channel::Github => Some(Mapper::Github),
-            Channel::Gitlab => Some(Mapper::Gitlab),
-            Channel::Jira => Some(Mapper::Jira),
-            Channel::Chat => Some(Mapper::Chat),
-        }
+        Some(match channel {
+            Channel::Cli | Channel::Stdin | Channel::File => return None,
+            Channel::Mail => Mapper::Mail,
+            Channel::Github => Mapper::Json(trackers::github),
+            Channel::Gitlab => Mapper::Json(trackers::gitlab),
+            Channel::Jira => Mapper::Json(jira::ask),
+            Channel::Chat => Mapper::Json(chat::ask),
+        })
     }
 
     pub fn read(self, bytes: &[u8]) -> Result<Ask, Fault> {
@@ -88,10 +81,7 @@ impl<'a> Mapper<'a> {
         }
         match self {
             Mapper::Mail => mail::ask(bytes),
-            Mapper::Github => trackers::github(&json::document(bytes)?),
-            Mapper::Gitlab => trackers::gitlab(&json::document(bytes)?),
-            Mapper::Jira => jira::ask(&json::document(bytes)?),
-            Mapper::Chat => chat::ask(&json::document(bytes)?),
+            Mapper::Json(ask) => ask(&json::document(bytes)?),
             Mapper::Paths(name, paths) => paths.ask(name, &json::document(bytes)?),
         }
     }

@@ -7,14 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, getpid, test_kill_process};
+use rustix::process::{getpid, test_kill_process};
 
 use onus_core::lease::{Process, Seen};
 use onus_core::refusal::Refusal;
 use onus_core::sight::{Mark, Sight, Vantage};
 
 use crate::clock;
-use crate::stat::{is_ours, number, stat};
+use crate::stat::{is_ours, number, pid, stat};
 
 /// How far up the ancestors are followed.
 const MAX_ANCESTORS: usize = 64;
@@ -124,7 +124,7 @@ pub fn observe(process: &Process) -> Seen {
 
 /// Whether a process of this pid namespace lives.
 fn look_at(process: &Process) -> Seen {
-    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return Seen::Dead };
+    let Some(pid) = pid(process.pid) else { return Seen::Dead };
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return Seen::Dead;
     }
@@ -142,7 +142,7 @@ fn look_at(process: &Process) -> Seen {
 #[cfg(target_os = "linux")]
 pub fn end_of(process: &Process) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, pidfd_open};
-    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
+    let pid = pid(process.pid)?;
     let end = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // The descriptor is for the process that had this pid when it was opened: the right one, if that is still alive.
     (observe(process) == Seen::Alive).then_some(end)

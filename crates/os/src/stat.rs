@@ -81,6 +81,10 @@ pub fn is_ours() -> bool {
     *OURS.get_or_init(|| stat("self").is_some_and(|stat| stat.pid == number(rustix::process::getpid())))
 }
 
+pub fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
 pub fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }

@@ -2,7 +2,7 @@
 //! file per consent, named by the hash of its content, readable only by the user. It is bound to the clone's own folder:
 //! a new folder at the same path is another clone.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::files::{open, private_folder};
+use crate::files::{if_there, open, private_folder, replace};
 
 /// What the user agreed to in a clone.
 #[derive(Clone, Debug)]
@@ -55,19 +55,12 @@ impl Consents {
     pub fn give(&self, about: &Value) -> io::Result<()> {
         let (path, text) = self.record(about);
         private_folder(&self.folder)?;
-        // Readable only by the user, and written atomically.
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path).map(drop).map_err(|error| error.error)
+        replace(&path, &self.folder, text.as_bytes(), 0o600)
     }
 
     /// Takes a consent back; succeeds if there is none.
     pub fn take_back(&self, about: &Value) -> io::Result<()> {
-        match std::fs::remove_file(self.record(about).0) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_there(std::fs::remove_file(self.record(about).0))
     }
 }
 

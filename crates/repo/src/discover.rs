@@ -9,7 +9,7 @@
 //! write to, such as `/tmp`, is above everything in it.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::files::read_small;
 use crate::owner::{self, Foreign};
@@ -84,22 +84,33 @@ const MOST_WORKTREES: usize = 1_000;
 /// The checkouts of a place's repository, its own first. A submodule's files belong to the checkout that contains it.
 pub fn checkouts(place: &Place) -> Vec<Place> {
     let Some(common_dir) = &place.common_dir else { return Vec::new() };
-    let own = if place.is_submodule() { place.root.parent().and_then(worktree) } else { Some(place.clone()) };
-    let linked = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
-    let linked = linked.take(MOST_WORKTREES).filter_map(|entry| {
-        let git_file = PathBuf::from(read_small(&entry.path().join("gitdir")).ok()?.trim_end());
-        git_file.parent().map(Path::to_path_buf)
-    });
+    let linked = linked(common_dir).take(MOST_WORKTREES).filter_map(|(_, root)| root);
     let main = common_dir.parent().map(Path::to_path_buf);
     let others =
         main.into_iter().chain(linked).filter_map(|root| worktree(&root).filter(|it| it.root == root));
-    let mut found: Vec<Place> = own.into_iter().collect();
+    let mut found: Vec<Place> = outer(place).into_iter().collect();
     for other in others.filter(|other| other.common_dir.as_ref() == Some(common_dir)) {
         if !found.iter().any(|there| there.git_dir == other.git_dir) {
             found.push(other);
         }
     }
     found
+}
+
+/// The git directories of the linked worktrees that git has recorded, and each one's folder.
+pub(crate) fn linked(common_dir: &Path) -> impl Iterator<Item = (PathBuf, Option<PathBuf>)> {
+    let entries = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
+    entries.map(|entry| {
+        let git_dir = entry.path();
+        let file = read_small(&git_dir.join("gitdir")).ok().map(|file| git_dir.join(file.trim_end()));
+        let root = file.and_then(|file| file.parent().map(Path::to_path_buf));
+        (git_dir, root)
+    })
+}
+
+/// The place itself, or for a submodule the worktree that contains it: its files belong to that one.
+pub(crate) fn outer(place: &Place) -> Option<Place> {
+    if place.is_submodule() { place.root.parent().and_then(worktree) } else { Some(place.clone()) }
 }
 
 fn is_submodule(folder: &Path) -> bool {
@@ -111,14 +122,18 @@ fn is_submodule(folder: &Path) -> bool {
 
 /// Where a new store for `start` belongs: the repository it is in, else the folder itself.
 pub fn place_for_new_store(start: &Path) -> Place {
-    in_git(start).unwrap_or_else(|| Place {
-        store: start.join(".onus").join("onus.db"),
-        root: start.to_owned(),
+    in_git(start).unwrap_or_else(|| without_git(start, vec![start.to_owned()]))
+}
+
+fn without_git(root: &Path, believed: Vec<PathBuf>) -> Place {
+    Place {
+        store: root.join(".onus").join("onus.db"),
+        root: root.to_owned(),
         common_dir: None,
         git_dir: None,
         branch: None,
-        believed: vec![start.to_owned()],
-    })
+        believed,
+    }
 }
 
 fn outside_git(folder: &Path) -> Option<Place> {
@@ -127,14 +142,7 @@ fn outside_git(folder: &Path) -> Option<Place> {
     // No links: an unpacked archive must not lead elsewhere.
     let is_own = own.symlink_metadata().is_ok_and(|own| own.is_dir())
         && store.symlink_metadata().is_ok_and(|store| !store.is_symlink());
-    is_own.then(|| Place {
-        store,
-        root: folder.to_owned(),
-        common_dir: None,
-        git_dir: None,
-        branch: None,
-        believed: vec![folder.to_owned(), own],
-    })
+    is_own.then(|| without_git(folder, vec![folder.to_owned(), own]))
 }
 
 /// A checkout comes first, since something in it that looks like a bare repository was committed.
@@ -171,7 +179,7 @@ fn git_dir_of_checkout(folder: &Path) -> Option<PathBuf> {
     // A linked worktree or a submodule: the file names its git dir.
     let text = read_small(&dot_git).ok()?;
     let target = text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ")?;
-    let target = normal(&folder.join(target));
+    let target = real(&folder.join(target));
     is_git_dir(&target).then_some(target)
 }
 
@@ -188,8 +196,8 @@ fn is_whole_git_dir(folder: &Path) -> bool {
 /// shared one; otherwise the `commondir` file is ignored.
 fn shared_dir(git_dir: &Path) -> Option<PathBuf> {
     let text = read_small(&git_dir.join("commondir")).ok()?;
-    let common = normal(&git_dir.join(text.trim_end_matches(['\n', '\r'])));
-    normal(git_dir).parent().is_some_and(|parent| parent == common.join("worktrees")).then_some(common)
+    let common = real(&git_dir.join(text.trim_end_matches(['\n', '\r'])));
+    real(git_dir).parent().is_some_and(|parent| parent == common.join("worktrees")).then_some(common)
 }
 
 /// The dir that all worktrees of a repository share.
@@ -218,20 +226,7 @@ fn branch(git_dir: &Path) -> Option<String> {
     (branch != ".invalid").then(|| branch.to_owned())
 }
 
-/// The path without `.` and `..`, with links resolved if it exists, so that two spellings lead to the same store.
-fn normal(path: &Path) -> PathBuf {
-    if let Ok(path) = path.canonicalize() {
-        return path;
-    }
-    let mut parts = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                parts.pop();
-            }
-            Component::CurDir => {}
-            part => parts.push(part),
-        }
-    }
-    parts
+/// The path with links resolved, so that two spellings lead to the same store; as it is, if nothing is there.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

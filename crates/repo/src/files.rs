@@ -3,9 +3,9 @@
 //! A clone contains whatever its author wanted: a link to a device, a pipe that never ends, a file of a gigabyte, a link to
 //! someone's credentials. So these files must be regular, bounded, and where they seem to be.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -82,6 +82,20 @@ pub fn resolve_inside(root: &Path, path: &Path) -> Result<PathBuf, Unreadable> {
 /// Creates a folder that only the user may enter, and the missing ones above it.
 pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Writes a file in one step, by a new one in a folder of the same file system, with this mode.
+pub(crate) fn replace(path: &Path, folder: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(text)?;
+    new.as_file().set_permissions(Permissions::from_mode(mode))?;
+    new.as_file().sync_all()?;
+    new.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// The outcome of removing what may be gone already.
+pub(crate) fn if_there(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Opens a file that only the user may read, for locking and writing; creates it if it is missing.

@@ -1,12 +1,13 @@
 //! The trees that gates are judged on: of committed or uncommitted files, the differences between two, and a tree with the tests of
 //! another.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use onus_core::scope::Scope;
 
 use crate::discover::Place;
-use crate::git::{Call, GitError, Repository, dirty, git_dir_of};
+use crate::git::{Call, Entry, GitError, Repository, dirty, git_dir_of, index_info, raw_changes};
 use crate::rescue::{Limits, tree_on_disk};
 
 /// The longest that git may take to examine a checkout.
@@ -48,29 +49,16 @@ pub fn base_of(place: &Place, branch: Option<&str>, target: &str) -> Option<Stri
 
 /// The files that differ between two trees or commits, relative to the repository's root.
 pub fn changed_between(place: &Place, one: &str, other: &str) -> Result<Vec<String>, GitError> {
-    Ok(differences(place, one, other)?.into_iter().map(|(path, _, _)| path).collect())
+    let found = differences(place, one, other)?;
+    Ok(found.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
-/// Path, mode and object on the other side; no object if it was deleted there.
-fn differences(
-    place: &Place,
-    one: &str,
-    other: &str,
-) -> Result<Vec<(String, String, Option<String>)>, GitError> {
+/// What the other side has at each path that differs.
+fn differences(place: &Place, one: &str, other: &str) -> Result<BTreeMap<Vec<u8>, Option<Entry>>, GitError> {
     let args =
         ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--end-of-options", one, other];
     let out = Call::at(place)?.words(&args).run()?;
-    let mut fields = out.split(|byte| *byte == 0);
-    let mut found = Vec::new();
-    while let (Some(head), Some(path)) = (fields.next().filter(|head| !head.is_empty()), fields.next()) {
-        let head = String::from_utf8_lossy(head).into_owned();
-        let words: Vec<&str> = head.split(' ').collect();
-        if let [_, mode, _, object, status, ..] = words[..] {
-            let object = (!status.starts_with('D')).then(|| object.to_owned());
-            found.push((String::from_utf8_lossy(path).into_owned(), mode.to_owned(), object));
-        }
-    }
-    Ok(found)
+    Ok(raw_changes(&out).map(|change| (change.path.to_vec(), change.new)).collect())
 }
 
 /// Makes a commit like `base`, but with the files that `tests` match taken from `tree`. Also returns how many of them differ.
@@ -85,19 +73,8 @@ pub fn with_tests_of(
     let call = || Ok::<_, GitError>(Call::at(place)?.env("GIT_INDEX_FILE", folder.path().join("index")));
     call()?.words(&["read-tree", "--end-of-options", base]).run()?;
     let mut laid = differences(place, base, tree)?;
-    laid.retain(|(path, _, _)| tests.covers(path));
-    // Removals come first, since a file may have become a folder.
-    laid.sort_by_key(|(_, _, object)| object.is_some());
-    let info: Vec<u8> = laid
-        .iter()
-        .flat_map(|(path, mode, object)| {
-            match object {
-                Some(object) => format!("{mode} {object} 0\t{path}\0"),
-                None => format!("0 {} 0\t{path}\0", "0".repeat(base.len())),
-            }
-            .into_bytes()
-        })
-        .collect();
+    laid.retain(|path, _| tests.covers(&String::from_utf8_lossy(path)));
+    let info = index_info(&laid, &"0".repeat(base.len()));
     call()?.words(&["update-index", "-z", "--index-info"]).input(&info).run()?;
     let tree = call()?.words(&["write-tree"]).line()?;
     let commit = Call::at(place)?.by_onus().words(&["commit-tree", &tree, "-p", base]);

@@ -8,14 +8,12 @@
 //! strict side: files touched in one collide with those in the other. It only matters where both use one store, so on
 //! PostgreSQL; to make them two, delete the file in the copy.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
-
-use crate::discover::{Place, worktree};
-use crate::files::{read_itself, read_small};
+use crate::discover::{Place, linked, worktree};
+use crate::files::read_itself;
 
 const FILE: &str = "onus-worktree";
 
@@ -40,14 +38,9 @@ pub fn worktree_mark(place: &Place, fresh: impl FnOnce() -> String) -> Option<St
 /// The linked worktrees that git has recorded here, wherever their folders are now: each recorded path, and its mark.
 pub fn administered(place: &Place) -> Vec<(PathBuf, Option<String>)> {
     let Some(common_dir) = &place.common_dir else { return Vec::new() };
-    let linked = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
-    let linked = linked.map(|entry| {
-        let own = entry.path();
-        let git_file = read_small(&own.join("gitdir")).unwrap_or_default();
-        let root = Path::new(git_file.trim_end()).parent().map(Path::to_path_buf).unwrap_or_default();
-        (root, mark_in(&own.join(FILE)))
-    });
-    linked.collect()
+    let marked =
+        |(own, root): (PathBuf, Option<PathBuf>)| (root.unwrap_or_default(), mark_in(&own.join(FILE)));
+    linked(common_dir).map(marked).collect()
 }
 
 fn mark_in(file: &Path) -> Option<String> {
@@ -59,17 +52,12 @@ fn mark_in(file: &Path) -> Option<String> {
 
 /// Creates the file whole, and only if there is none: of two processes, the second finds the first one's mark.
 fn create(git_dir: &Path, file: &Path, mark: &str) -> io::Result<()> {
-    let new = git_dir.join(format!("{FILE}.{mark}"));
-    let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut written = File::from(rustix::fs::open(&new, how, Mode::RUSR | Mode::WUSR)?);
-    let linked = written
-        .write_all(format!("{mark}\n").as_bytes())
-        .and_then(|()| written.sync_all())
-        .and_then(|()| fs::hard_link(&new, file));
-    fs::remove_file(&new)?;
-    match linked {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
+    let mut new = tempfile::Builder::new().prefix(FILE).tempfile_in(git_dir)?;
+    new.write_all(format!("{mark}\n").as_bytes())?;
+    new.as_file().sync_all()?;
+    match new.persist_noclobber(file) {
+        Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => Err(error.error),
+        _ => Ok(()),
     }
 }
 

@@ -27,27 +27,17 @@ use scan::{Raw, members};
 /// The most that is read of a payload, which contains the contents of a file to be written.
 pub const MAX_PAYLOAD: u64 = 32 << 20;
 
-/// A harness that has hooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// Claude Code, whose hooks Codex adopted.
-    Claude,
-    Codex,
-    Gemini,
+onus_core::spelled! {
+    /// A harness that has hooks, by its name in `agent:NAME`.
+    Dialect {
+        /// Claude Code, whose hooks Codex adopted.
+        Claude = "claude",
+        Codex = "codex",
+        Gemini = "gemini",
+    }
 }
 
 impl Dialect {
-    pub const ALL: [Dialect; 3] = [Dialect::Claude, Dialect::Codex, Dialect::Gemini];
-
-    /// The harness's name, as in `agent:NAME`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Claude => "claude",
-            Dialect::Codex => "codex",
-            Dialect::Gemini => "gemini",
-        }
-    }
-
     /// Whether the agent can be told something before a tool besides a refusal.
     pub fn hears_before_a_tool(self) -> bool {
         self != Dialect::Gemini
@@ -55,11 +45,7 @@ impl Dialect {
 
     /// Whether one of its processes never runs two conversations at once.
     pub fn runs_one_at_a_time(self) -> bool {
-        crate::KnownHarness::called(self.name()).is_some_and(|harness| harness.one_at_a_time)
-    }
-
-    pub fn of(name: &str) -> Option<Dialect> {
-        Dialect::ALL.into_iter().find(|dialect| dialect.name() == name)
+        crate::KnownHarness::called(self.as_str()).is_some_and(|harness| harness.one_at_a_time)
     }
 }
 

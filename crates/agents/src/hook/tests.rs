@@ -111,7 +111,7 @@ fn each_harness_is_refused_in_its_own_words_and_never_approved() {
         refused.write(Dialect::Gemini, "BeforeTool"),
         Some(json!({ "decision": "deny", "reason": "held" }))
     );
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         assert_eq!(Answer::default().write(dialect, "PreToolUse"), None);
         let told = Answer { context: Some("news".into()), ..Answer::default() }.write(dialect, "AfterTool");
         assert_eq!(
@@ -152,7 +152,7 @@ fn of_a_payload_that_was_cut_what_was_said_counts() {
 fn nothing_in_an_answer_is_hidden() {
     let text = Some("a\u{1b}[2J\u{202e}b\n".to_owned());
     let answer = Answer { refusal: text.clone(), context: text.clone(), warning: text };
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         let written = answer.write(dialect, "PreToolUse").unwrap().to_string();
         assert!(!written.contains("\\u001b") && !written.contains('\u{202e}'), "{written}");
         assert_eq!(written.matches("a\\\\u{1b}[2J\\\\u{202e}b\\n").count(), 3, "{written}");

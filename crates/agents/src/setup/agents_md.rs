@@ -30,11 +30,7 @@ fn nowhere(_: &SetupEnv<'_>) -> Option<PathBuf> {
 
 fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     match setup_env.level {
-        Level::Project => Ok(vec![Target {
-            path: setup_env.root.join("AGENTS.md"),
-            bounds: setup_env.bounds(),
-            parts: vec![Part::Block],
-        }]),
+        Level::Project => Ok(vec![setup_env.target(setup_env.root.join("AGENTS.md"), vec![Part::Block])]),
         Level::User => Err(Refusal::usage("AGENTS.md belongs to a project: there is none at user level")
             .next(Step::plain("name an agent that has a user configuration: claude, codex, gemini"))),
     }

@@ -57,24 +57,17 @@ fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
         hooks: hooks("claude", EVENTS, None, TIMEOUT_S),
         mark: "onus hook claude",
     };
-    let (folder, servers, words) = match setup_env.level {
-        Level::Project => {
-            let root = &setup_env.root;
-            (root.join(".claude"), root.join(".mcp.json"), root.join("CLAUDE.md"))
-        }
-        Level::User => match setup_env.set("CLAUDE_CONFIG_DIR") {
-            Some(folder) => (folder.clone(), folder.join(".claude.json"), folder.join("CLAUDE.md")),
-            None => {
-                let folder = setup_env.in_home(".claude")?;
-                (folder.clone(), setup_env.in_home(".claude.json")?, folder.join("CLAUDE.md"))
-            }
-        },
+    let (folder, words) = setup_env.places(".claude", user_folder(setup_env), "CLAUDE.md")?;
+    let servers = match setup_env.level {
+        Level::Project => setup_env.root.join(".mcp.json"),
+        // Beside the folder, unless that was moved.
+        Level::User if setup_env.set("CLAUDE_CONFIG_DIR").is_none() => folder.with_file_name(".claude.json"),
+        Level::User => folder.join(".claude.json"),
     };
-    let target = |path, part| Target { path, bounds: setup_env.bounds(), parts: vec![part] };
     Ok(vec![
-        target(folder.join("settings.json"), parts),
-        target(servers, Part::Server(JsonSyntax::Strict)),
-        target(words, Part::Block),
+        setup_env.target(folder.join("settings.json"), vec![parts]),
+        setup_env.target(servers, vec![Part::Server(JsonSyntax::Strict)]),
+        setup_env.target(words, vec![Part::Block]),
     ])
 }
 

@@ -13,7 +13,7 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::json::JsonSyntax;
-use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, toml, trust};
+use super::{Agent, Allowance, Part, SetupEnv, Target, hooks, toml, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
@@ -58,18 +58,11 @@ fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
     let mut hooks = hooks("codex", EVENTS, None, TIMEOUT_S);
     hooks.iter_mut().filter(|hook| hook.event == "SessionEnd").for_each(|hook| hook.timeout = END_TIMEOUT_S);
     let parts = Part::Hooks { syntax: JsonSyntax::Strict, hooks, mark: MARK };
-    let (folder, words) = match setup_env.level {
-        Level::Project => (setup_env.root.join(".codex"), setup_env.root.join("AGENTS.md")),
-        Level::User => {
-            let folder = setup_env.set("CODEX_HOME").map_or_else(|| setup_env.in_home(".codex"), Ok)?;
-            (folder.clone(), folder.join("AGENTS.md"))
-        }
-    };
-    let target = |path, part| Target { path, bounds: setup_env.bounds(), parts: vec![part] };
+    let (folder, words) = setup_env.places(".codex", user_folder(setup_env), "AGENTS.md")?;
     Ok(vec![
-        target(folder.join("hooks.json"), parts),
-        target(folder.join("config.toml"), Part::TomlServer),
-        target(words, Part::Block),
+        setup_env.target(folder.join("hooks.json"), vec![parts]),
+        setup_env.target(folder.join("config.toml"), vec![Part::TomlServer]),
+        setup_env.target(words, vec![Part::Block]),
     ])
 }
 

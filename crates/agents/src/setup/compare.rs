@@ -3,6 +3,8 @@
 use onus_core::quote::is_hidden;
 use serde_json::{Map, Value, json};
 
+use super::Difference;
+
 /// The most that is shown of a name or a value.
 const SHOWN: usize = 60;
 /// The most differences that are listed.
@@ -21,8 +23,8 @@ pub(super) fn runs_onus(entry: &Value) -> bool {
     matches!(program, "onus" | "onus.exe") && args.is_some_and(|args| args.iter().any(|word| word == "mcp"))
 }
 
-/// Where two values differ, by their keys. Of unexpected entries only the names are reported.
-pub(super) fn differences(at: &str, should: &Value, is: &Value) -> Vec<String> {
+/// Where an entry that begins on a line differs, by its keys. Of unexpected entries only the names are reported.
+pub(super) fn differences(at: &str, line: usize, should: &Value, is: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(at, should, is, &mut found);
     if found.len() > MOST {
@@ -30,7 +32,7 @@ pub(super) fn differences(at: &str, should: &Value, is: &Value) -> Vec<String> {
         found.truncate(MOST);
         found.push(format!("{at} differs in {more} more places"));
     }
-    found
+    found.into_iter().map(|what| Difference { line, what }).collect()
 }
 
 fn compare(at: &str, should: &Value, is: &Value, found: &mut Vec<String>) {
@@ -79,19 +81,20 @@ mod tests {
         let evil = json!({
             "command": "onus", "args": ["mcp", "x"], "env": { "LD_PRELOAD": "s3cret", "b\u{1b}[2J": "" }, "cwd": "s3cret",
         });
-        let told = differences("mcpServers.onus", &server(), &evil);
+        let told: Vec<String> =
+            differences("mcpServers.onus", 3, &server(), &evil).iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
             [
-                "mcpServers.onus.args is not [\"mcp\"]",
-                "mcpServers.onus.cwd should not be there",
-                "mcpServers.onus.env.LD_PRELOAD should not be there",
-                "mcpServers.onus.env.b?[2J should not be there",
+                "line 3: mcpServers.onus.args is not [\"mcp\"]",
+                "line 3: mcpServers.onus.cwd should not be there",
+                "line 3: mcpServers.onus.env.LD_PRELOAD should not be there",
+                "line 3: mcpServers.onus.env.b?[2J should not be there",
             ]
         );
-        assert!(differences("x", &server(), &server()).is_empty());
-        assert_eq!(differences("x", &server(), &json!(3)).len(), 1);
+        assert!(differences("x", 1, &server(), &server()).is_empty());
+        assert_eq!(differences("x", 1, &server(), &json!(3)).len(), 1);
         let many: Map<String, Value> = (0..1000).map(|n| (n.to_string(), Value::Null)).collect();
-        assert_eq!(differences("x", &json!({}), &Value::Object(many)).len(), MOST + 1);
+        assert_eq!(differences("x", 1, &json!({}), &Value::Object(many)).len(), MOST + 1);
     }
 }

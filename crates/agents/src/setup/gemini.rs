@@ -13,7 +13,7 @@ use onus_core::refusal::Refusal;
 
 use super::files::Bounds;
 use super::json::JsonSyntax;
-use super::{Agent, Allowance, Level, Part, SetupEnv, Target, hooks, trust};
+use super::{Agent, Allowance, Part, SetupEnv, Target, hooks, trust};
 
 const EVENTS: &[(&str, Option<&str>)] = &[
     ("SessionStart", None),
@@ -58,17 +58,10 @@ fn targets(setup_env: &SetupEnv<'_>) -> Result<Vec<Target>, Refusal> {
         },
         Part::Server(JsonSyntax::Comments),
     ];
-    let (folder, words) = match setup_env.level {
-        Level::Project => (setup_env.root.join(".gemini"), setup_env.root.join("GEMINI.md")),
-        Level::User => {
-            let folder = setup_env.set("GEMINI_CLI_HOME").map(|home| home.join(".gemini"));
-            let folder = folder.map_or_else(|| setup_env.in_home(".gemini"), Ok)?;
-            (folder.clone(), folder.join("GEMINI.md"))
-        }
-    };
+    let (folder, words) = setup_env.places(".gemini", user_folder(setup_env), "GEMINI.md")?;
     Ok(vec![
-        Target { path: folder.join("settings.json"), bounds: setup_env.bounds(), parts },
-        Target { path: words, bounds: setup_env.bounds(), parts: vec![Part::Block] },
+        setup_env.target(folder.join("settings.json"), parts),
+        setup_env.target(words, vec![Part::Block]),
     ])
 }
 

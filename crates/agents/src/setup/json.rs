@@ -156,17 +156,11 @@ fn array_in(object: &CstObject, name: &str) -> Result<Option<CstArray>, Broken> 
 
 /// The object under a name, created if it is missing.
 fn object_made(object: &CstObject, name: &str) -> Result<CstObject, Broken> {
-    match object_in(object, name)? {
-        Some(inner) => Ok(inner),
-        None => Ok(object.object_value_or_set(name)),
-    }
+    Ok(object_in(object, name)?.unwrap_or_else(|| object.object_value_or_set(name)))
 }
 
 fn array_made(object: &CstObject, name: &str) -> Result<CstArray, Broken> {
-    match array_in(object, name)? {
-        Some(inner) => Ok(inner),
-        None => Ok(object.array_value_or_set(name)),
-    }
+    Ok(array_in(object, name)?.unwrap_or_else(|| object.array_value_or_set(name)))
 }
 
 fn take_out(object: &CstObject, name: &str) {
@@ -188,6 +182,23 @@ fn ours(event: &CstArray, mark: &str) -> Vec<(CstObject, CstArray, CstNode)> {
         }
     }
     found
+}
+
+/// Removes our handlers from every event but these, and events that become empty. Returns whether there were any.
+fn without_events(all: &CstObject, mark: &str, but: &[Hook]) -> bool {
+    let mut took = false;
+    for prop in all.properties() {
+        let name = prop.decoded_name();
+        let others =
+            prop.array_value().filter(|_| but.iter().all(|hook| Some(hook.event) != name.as_deref()));
+        if let Some(event) = others.filter(|event| without_ours(event, mark)) {
+            took = true;
+            if event.elements().is_empty() {
+                prop.remove();
+            }
+        }
+    }
+    took
 }
 
 /// Removes our handlers from an event, and groups that become empty. Returns whether there were any.
@@ -238,9 +249,7 @@ fn compared_hook(
         }
         (Some(hook), [(group, ..)]) => {
             let is = group.to_serde_value().unwrap_or_default();
-            let differences = differences(&at, &hook.group(), &is).into_iter();
-            let line = line_of(&group.clone().into());
-            Some(differences.map(|what| Difference { line, what }).collect())
+            Some(differences(&at, line_of(&group.clone().into()), &hook.group(), &is))
         }
         (Some(_), [_, (.., second), ..]) => {
             Some(differs(second.clone(), format!("{at} runs onus more than once")))
@@ -255,16 +264,7 @@ pub fn with_hooks(text: &str, syntax: JsonSyntax, hooks: &[Hook], mark: &str) ->
         return Ok(text.to_owned());
     }
     let all = object_made(&top, "hooks")?;
-    for prop in all.properties() {
-        let Some(name) = prop.decoded_name() else { continue };
-        let wanted = hooks.iter().any(|hook| hook.event == name);
-        if let Some(event) = prop.array_value().filter(|_| !wanted)
-            && without_ours(&event, mark)
-            && event.elements().is_empty()
-        {
-            prop.remove();
-        }
-    }
+    without_events(&all, mark, hooks);
     for hook in hooks {
         let event = array_made(&all, hook.event)?;
         if compared_hook(&event, hook.event, Some(hook), mark)?.is_none_or(|found| !found.is_empty()) {
@@ -277,21 +277,9 @@ pub fn with_hooks(text: &str, syntax: JsonSyntax, hooks: &[Hook], mark: &str) ->
 
 /// The text without our hooks, and without containers that become empty.
 pub fn without_hooks(text: &str, syntax: JsonSyntax, mark: &str) -> Result<String, Broken> {
-    if text.trim().is_empty() {
-        return Ok(text.to_owned());
-    }
-    let (root, top) = parsed(text, syntax)?;
+    let (root, top) = parsed(or_empty(text), syntax)?;
     let Some(all) = object_in(&top, "hooks")? else { return Ok(text.to_owned()) };
-    let mut took = false;
-    for prop in all.properties() {
-        let Some(event) = prop.array_value() else { continue };
-        if without_ours(&event, mark) {
-            took = true;
-            if event.elements().is_empty() {
-                prop.remove();
-            }
-        }
-    }
+    let took = without_events(&all, mark, &[]);
     if took && all.properties().is_empty() {
         take_out(&top, "hooks");
     }
@@ -387,25 +375,23 @@ pub fn compared_server(text: &str, syntax: JsonSyntax) -> Result<Option<Vec<Diff
             !(name == "type" && value == "stdio" || name == "env" && *value == json!({}))
         });
     }
-    let differences = differences("mcpServers.onus", &compare::server(), &entry).into_iter();
-    Ok(Some(differences.map(|what| Difference { line, what }).collect()))
+    Ok(Some(differences("mcpServers.onus", line, &compare::server(), &entry)))
 }
 
 pub fn is_anothers_server(text: &str, syntax: JsonSyntax) -> Result<bool, Broken> {
     Ok(server_in(text, syntax)?.is_some_and(|server| !runs_onus(&server.entry)))
 }
 
+/// The object at a path of objects.
+fn object_at(top: &CstObject, path: &[&str]) -> Result<Option<CstObject>, Broken> {
+    let inner = |at: Option<CstObject>, name: &&str| at.map_or(Ok(None), |at| object_in(&at, name));
+    path.iter().try_fold(Some(top.clone()), inner)
+}
+
 /// The list at a path of objects.
 fn list_at(top: &CstObject, path: &[&str]) -> Result<Option<CstArray>, Broken> {
     let Some((last, outer)) = path.split_last() else { return Ok(None) };
-    let mut at = top.clone();
-    for name in outer {
-        match object_in(&at, name)? {
-            Some(inner) => at = inner,
-            None => return Ok(None),
-        }
-    }
-    array_in(&at, last)
+    object_at(top, outer)?.map_or(Ok(None), |object| array_in(&object, last))
 }
 
 fn holds(list: &CstArray, item: &str) -> Option<CstNode> {
@@ -414,41 +400,22 @@ fn holds(list: &CstArray, item: &str) -> Option<CstNode> {
 
 pub fn with_item(text: &str, syntax: JsonSyntax, path: &[&str], item: &str) -> Result<String, Broken> {
     let (root, top) = parsed(or_empty(text), syntax)?;
-    if let Some(list) = list_at(&top, path)?
-        && holds(&list, item).is_some()
-    {
-        return Ok(text.to_owned());
-    }
-    let Some((last, outer)) = path.split_last() else { return Ok(text.to_owned()) };
-    let mut at = top;
-    for name in outer {
-        at = object_made(&at, name)?;
-    }
+    let there = list_at(&top, path)?.is_some_and(|list| holds(&list, item).is_some());
+    let Some((last, outer)) = path.split_last().filter(|_| !there) else { return Ok(text.to_owned()) };
+    let at = outer.iter().try_fold(top, |at, name| object_made(&at, name))?;
     array_made(&at, last)?.append(CstInputValue::String(item.to_owned()));
     Ok(root.to_string())
 }
 
 pub fn without_item(text: &str, syntax: JsonSyntax, path: &[&str], item: &str) -> Result<String, Broken> {
-    if text.trim().is_empty() {
-        return Ok(text.to_owned());
-    }
-    let (root, top) = parsed(text, syntax)?;
+    let (root, top) = parsed(or_empty(text), syntax)?;
     let Some(list) = list_at(&top, path)? else { return Ok(text.to_owned()) };
     let Some(node) = holds(&list, item) else { return Ok(text.to_owned()) };
     node.remove();
     // Containers that become empty are removed, too, innermost first.
     let mut empty = list.elements().is_empty();
     for depth in (0..path.len()).rev() {
-        if !empty {
-            break;
-        }
-        let mut at = top.clone();
-        for name in &path[..depth] {
-            match at.object_value(name) {
-                Some(inner) => at = inner,
-                None => break,
-            }
-        }
+        let Some(at) = object_at(&top, &path[..depth])?.filter(|_| empty) else { break };
         take_out(&at, path[depth]);
         empty = at.properties().is_empty();
     }

@@ -124,11 +124,26 @@ impl SetupEnv<'_> {
         }
     }
 
-    /// A path in the user's home folder.
-    fn in_home(&self, name: &str) -> Result<PathBuf, Refusal> {
-        let home = self.home.as_deref().filter(|home| home.is_absolute());
-        let home = home.ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"));
-        home.map(|home| home.join(name))
+    /// The folder of an agent's configuration at this level, which a variable may move for the user, and its file of instructions.
+    fn places(
+        &self,
+        folder: &str,
+        user: Option<PathBuf>,
+        words: &str,
+    ) -> Result<(PathBuf, PathBuf), Refusal> {
+        match self.level {
+            Level::Project => Ok((self.root.join(folder), self.root.join(words))),
+            Level::User => {
+                let user = user.filter(|folder| folder.is_absolute());
+                let none = || Refusal::usage("HOME is not set, so there is no user configuration");
+                user.map(|folder| (folder.clone(), folder.join(words))).ok_or_else(none)
+            }
+        }
+    }
+
+    /// A file of this level, with the entries of ours.
+    fn target(&self, path: PathBuf, parts: Vec<Part>) -> Target {
+        Target { path, bounds: self.bounds(), parts }
     }
 
     /// The file of a program that is found in `PATH`.

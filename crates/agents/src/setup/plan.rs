@@ -27,6 +27,7 @@ pub struct Change {
     pub restored: bool,
     /// Other agents that are set up still use it.
     pub stays: bool,
+    parts: Vec<Part>,
     pub(super) receipt: Keep,
     /// Folders that were made for it, and are removed with it.
     pub(super) made: Vec<PathBuf>,
@@ -54,7 +55,7 @@ pub struct Plan {
 
 impl Plan {
     /// The change of a file, by its resolved path, since several agents and links may mean the same file.
-    fn of(&mut self, target: &Target) -> Result<&mut Change, Refusal> {
+    fn of(&mut self, target: &Target, agent: &Agent) -> Result<&mut Change, Refusal> {
         let seen = target.look()?;
         let at = match self.changes.iter().position(|change| change.real == seen.real) {
             Some(at) => at,
@@ -69,13 +70,19 @@ impl Plan {
                     differences: Vec::new(),
                     restored: false,
                     stays: false,
+                    parts: Vec::new(),
                     receipt: Keep::AsItIs,
                     made: Vec::new(),
                 });
                 self.changes.len() - 1
             }
         };
-        Ok(&mut self.changes[at])
+        let change = &mut self.changes[at];
+        change.parts.extend_from_slice(&target.parts);
+        if !change.agents.contains(&agent.name) {
+            change.agents.push(agent.name);
+        }
+        Ok(change)
     }
 }
 
@@ -93,10 +100,9 @@ fn all_targets(agent: &Agent, setup_env: &SetupEnv<'_>, allow: bool) -> Result<V
 /// Plans setting agents up; with `allow`, also lets their sandboxes write the store.
 pub fn plan_setup(setup_env: &SetupEnv<'_>, agents: &[&'static Agent], allow: bool) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
-    let mut parts: Vec<(PathBuf, Vec<Part>)> = Vec::new();
     for agent in agents {
         for target in all_targets(agent, setup_env, allow)? {
-            let change = plan.of(&target)?;
+            let change = plan.of(&target, agent)?;
             let mut text = change.after.clone().unwrap_or_default();
             for part in &target.parts {
                 let compared = part.compared(&text).map_err(|broken| refused(&target.path, &broken))?;
@@ -106,30 +112,20 @@ pub fn plan_setup(setup_env: &SetupEnv<'_>, agents: &[&'static Agent], allow: bo
             if change.before.is_some() || !text.is_empty() {
                 change.after = Some(text);
             }
-            if !change.agents.contains(&agent.name) {
-                change.agents.push(agent.name);
-            }
-            parts.push((change.real.clone(), target.parts));
         }
     }
     for change in &mut plan.changes {
-        let parts = parts.iter().filter(|(real, _)| *real == change.real).flat_map(|(_, parts)| parts);
-        change.receipt = receipt_of_setup(setup_env, change, parts)?;
+        change.receipt = receipt_of_setup(setup_env, change)?;
     }
     Ok(plan)
 }
 
 /// The receipt to keep for a file that is set up.
-fn receipt_of_setup<'a>(
-    setup_env: &SetupEnv<'_>,
-    change: &Change,
-    parts: impl Iterator<Item = &'a Part>,
-) -> Result<Keep, Refusal> {
+fn receipt_of_setup(setup_env: &SetupEnv<'_>, change: &Change) -> Result<Keep, Refusal> {
     let kept = receipt::load(&setup_env.receipts, &change.real);
     let unchanged_since =
         |receipt: &Receipt| change.before.as_deref().map(hash) == Some(receipt.after.clone());
-    let kept_agents = kept.iter().flat_map(|receipt| receipt.agents.clone());
-    let mut agents: Vec<String> = kept_agents.collect();
+    let mut agents: Vec<String> = kept.iter().flat_map(|receipt| receipt.agents.clone()).collect();
     for name in &change.agents {
         if !agents.iter().any(|known| known == name) {
             agents.push((*name).to_owned());
@@ -142,7 +138,7 @@ fn receipt_of_setup<'a>(
         _ if !change.changes() => return Ok(Keep::AsItIs),
         kept => Receipt {
             path: change.real.to_string_lossy().into_owned(),
-            before: before_us(change, parts)?,
+            before: before_us(change)?,
             after,
             agents,
             made: kept.map(|receipt| receipt.made).unwrap_or_default(),
@@ -153,10 +149,10 @@ fn receipt_of_setup<'a>(
 }
 
 /// The text of the file without our entries. An entry that only has our name is kept, and comes back on removal.
-fn before_us<'a>(change: &Change, parts: impl Iterator<Item = &'a Part>) -> Result<Option<String>, Refusal> {
+fn before_us(change: &Change) -> Result<Option<String>, Refusal> {
     let Some(before) = &change.before else { return Ok(None) };
     let mut text = before.clone();
-    for part in parts {
+    for part in &change.parts {
         let without = part.is_anothers(&text).and_then(|anothers| match anothers {
             true => Ok(text.clone()),
             false => part.take(&text),
@@ -170,38 +166,26 @@ fn before_us<'a>(change: &Change, parts: impl Iterator<Item = &'a Part>) -> Resu
 /// Plans removing agents' set-up.
 pub fn plan_removal(setup_env: &SetupEnv<'_>, agents: &[&'static Agent]) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
-    let mut parts: Vec<(PathBuf, Part)> = Vec::new();
     for agent in agents {
         for target in all_targets(agent, setup_env, true)? {
-            let change = plan.of(&target)?;
-            if !change.agents.contains(&agent.name) {
-                change.agents.push(agent.name);
-            }
-            parts.extend(target.parts.into_iter().map(|part| (change.real.clone(), part)));
+            plan.of(&target, agent)?;
         }
     }
     for change in &mut plan.changes {
-        let parts: Vec<&Part> =
-            parts.iter().filter(|(real, _)| *real == change.real).map(|(_, part)| part).collect();
-        take_out(setup_env, change, &parts, agents)?;
+        take_out(setup_env, change, agents)?;
     }
     // Files without entries of ours are dropped; those that other agents still use are reported.
     plan.changes.retain(|change| change.changes() || change.receipt != Keep::AsItIs || change.stays);
     Ok(plan)
 }
 
-fn take_out(
-    setup_env: &SetupEnv<'_>,
-    change: &mut Change,
-    parts: &[&Part],
-    agents: &[&'static Agent],
-) -> Result<(), Refusal> {
+fn take_out(setup_env: &SetupEnv<'_>, change: &mut Change, agents: &[&'static Agent]) -> Result<(), Refusal> {
     let kept = receipt::load(&setup_env.receipts, &change.real);
     let Some(before) = change.before.clone() else {
         change.receipt = if kept.is_some() { Keep::Forget } else { Keep::AsItIs };
         return Ok(());
     };
-    let staying = staying(setup_env, change, kept.as_ref(), agents)?;
+    let staying = staying(setup_env, change, kept.as_ref(), agents);
     if let Some(receipt) = &kept
         && receipt.after == hash(&before)
         && staying.is_empty()
@@ -215,7 +199,7 @@ fn take_out(
     let others = parts_of(setup_env, &staying, &change.real)?;
     change.stays = !staying.is_empty();
     let mut text = before.clone();
-    for part in parts.iter().filter(|part| !others.contains(part)) {
+    for part in change.parts.iter().filter(|part| !others.contains(part)) {
         text = part.take(&text).map_err(|broken| refused(&change.path, &broken))?;
     }
     let was_there = kept.as_ref().is_some_and(|receipt| receipt.before.is_some());
@@ -249,18 +233,13 @@ fn staying(
     change: &Change,
     kept: Option<&Receipt>,
     leaving: &[&'static Agent],
-) -> Result<Vec<&'static Agent>, Refusal> {
-    let mut staying = Vec::new();
-    for agent in AGENTS.iter().filter(|agent| !leaving.iter().any(|gone| gone.name == agent.name)) {
-        let stays = match kept {
-            Some(receipt) => receipt.agents.iter().any(|name| name == agent.name),
-            None => uses(setup_env, agent, &change.real),
-        };
-        if stays {
-            staying.push(agent);
-        }
-    }
-    Ok(staying)
+) -> Vec<&'static Agent> {
+    let others = AGENTS.iter().filter(|agent| !leaving.iter().any(|gone| gone.name == agent.name));
+    let stays = |agent: &&Agent| match kept {
+        Some(receipt) => receipt.agents.iter().any(|name| name == agent.name),
+        None => uses(setup_env, agent, &change.real),
+    };
+    others.filter(stays).collect()
 }
 
 fn uses(setup_env: &SetupEnv<'_>, agent: &Agent, real: &Path) -> bool {

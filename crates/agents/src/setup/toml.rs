@@ -219,8 +219,7 @@ fn without_ranges(text: &str, mut ranges: Vec<Range<usize>>) -> String {
 /// How the entry with our server's name differs from what would be written. None if there is none.
 pub fn compared_server(text: &str) -> Result<Option<Vec<Difference>>, Broken> {
     let Some((line, entry)) = server_in(text)? else { return Ok(None) };
-    let differences = differences("mcp_servers.onus", &server(), &entry).into_iter();
-    Ok(Some(differences.map(|what| Difference { line, what }).collect()))
+    Ok(Some(differences("mcp_servers.onus", line, &server(), &entry)))
 }
 
 pub fn is_anothers_server(text: &str) -> Result<bool, Broken> {

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> u8 {
-    let Some(dialect) = Dialect::of(&args.agent) else { return 0 };
+    let Some(dialect) = Dialect::named(&args.agent) else { return 0 };
     let mut text = Vec::new();
     if let Err(error) = std::io::stdin().lock().take(MAX_PAYLOAD).read_to_end(&mut text) {
         note(&format!("onus hook: cannot read the payload: {error}"));
@@ -172,7 +172,7 @@ struct Hook<'a> {
 impl<'a> Hook<'a> {
     fn new(dialect: Dialect, payload: &Payload, host: &'a Host) -> Result<Hook<'a>, Refusal> {
         let (who, sub_agent) =
-            of_conversation(&env, dialect.name(), &payload.conversation, payload.sub_agent.as_deref())?;
+            of_conversation(&env, dialect.as_str(), &payload.conversation, payload.sub_agent.as_deref())?;
         // A harness that `onus run` started is that run's instance, whose process is already known.
         let process = if who.told_by == InstanceSource::Name { None } else { process::launcher() };
         let known_by = who.known_by();

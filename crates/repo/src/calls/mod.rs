@@ -16,14 +16,14 @@ mod file;
 mod print;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use onus_core::command::{FileChange, Runner};
 use onus_core::lease::Process;
 
-use crate::discover::{Place, worktree};
+use crate::discover::{Place, real, worktree};
 use crate::last::{How, Last};
 use print::Print;
 
@@ -406,8 +406,4 @@ pub fn home(place: &Place) -> Option<(PathBuf, PathBuf)> {
     let outer = if place.is_submodule() { place.root.parent().and_then(worktree) } else { None };
     let place = outer.as_ref().unwrap_or(place);
     Some((real(&place.root), place.git_dir.clone()?))
-}
-
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Call, GitError, Repository, git_dir_of};
+use super::{Call, GitError, Repository, git_dir_of, listed};
 use crate::discover::Place;
 
 /// Whether each of these files, relative to the checkout's root, is byte for byte the same in HEAD, in the index and on disk, or
@@ -55,12 +55,10 @@ fn mode_on_disk(path: &Path) -> Option<&'static str> {
 }
 
 /// What git lists for each path: `WHAT<tab>PATH<nul>`. A folder is listed by its files, or as a tree.
-fn entries(listed: &[u8]) -> BTreeMap<String, Vec<String>> {
+fn entries(out: &[u8]) -> BTreeMap<String, Vec<String>> {
     let mut entries: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for entry in listed.split(|byte| *byte == 0) {
-        if let Some((what, path)) = String::from_utf8_lossy(entry).split_once('\t') {
-            entries.entry(path.to_owned()).or_default().push(what.to_owned());
-        }
+    for (words, path) in listed(out) {
+        entries.entry(String::from_utf8_lossy(path).into_owned()).or_default().push(words.join(" "));
     }
     entries
 }
@@ -75,9 +73,9 @@ pub(crate) fn dirty(
     let deadline = Instant::now() + limit;
     let filters = filters(repository, limit)?;
     let call = Call::in_worktree(root, git_dir).without(&filters);
-    let entries =
-        status(call, "--ignore-submodules=all", deadline.saturating_duration_since(Instant::now()))?;
-    let files = entries.into_iter().filter(|path| !is_folder(path));
+    let left = deadline.saturating_duration_since(Instant::now());
+    let entries = status(call, &["--ignore-submodules=all"], left)?.into_iter();
+    let files = entries.map(|(path, _)| path).filter(|path| !is_folder(path));
     Ok(files.map(|path| (path.clone(), root.join(path).symlink_metadata().is_ok())).collect())
 }
 
@@ -86,14 +84,19 @@ fn is_folder(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-fn status(call: Call<'_>, submodules: &str, limit: Duration) -> Result<Vec<PathBuf>, GitError> {
-    let out = call
-        .words(&["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"])
-        .words(&[submodules, "--no-ahead-behind"])
-        .limit(limit)
-        .run()?;
-    let entries = out.split(|byte| *byte == 0).filter_map(|entry| entry.get(3..));
-    Ok(entries.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+/// What git's status says: each path, and the two letters before it.
+pub(crate) fn status(
+    call: Call<'_>,
+    options: &[&str],
+    limit: Duration,
+) -> Result<Vec<(PathBuf, [u8; 2])>, GitError> {
+    let words = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"];
+    let out = call.words(&words).words(options).words(&["--no-ahead-behind"]).limit(limit).run()?;
+    let entries = out.split(|byte| *byte == 0).filter_map(|entry| {
+        let (code, path) = entry.split_at_checked(3)?;
+        Some((PathBuf::from(OsStr::from_bytes(path)), [code[0], code[1]]))
+    });
+    Ok(entries.collect())
 }
 
 /// All that a checkout has and no commit of it does: changed and untracked files, those that git was told to overlook, submodules with
@@ -101,7 +104,8 @@ fn status(call: Call<'_>, submodules: &str, limit: Duration) -> Result<Vec<PathB
 /// filters are run: without them, what was just committed through one would count as changed.
 pub fn uncommitted(place: &Place, most: usize) -> Result<(Vec<String>, usize), GitError> {
     let (root, git_dir) = (place.root.as_path(), git_dir_of(place)?);
-    let mut all = status(Call::at(place)?, "--ignore-submodules=none", STATUS_LIMIT)?;
+    let all = status(Call::at(place)?, &["--ignore-submodules=none"], STATUS_LIMIT)?;
+    let mut all: Vec<PathBuf> = all.into_iter().map(|(path, _)| path).collect();
     all.extend(overlooked((root, git_dir), &all, STATUS_LIMIT)?.changed);
     let names = all.iter().take(most).map(|path| path.to_string_lossy().into_owned());
     Ok((names.collect(), all.len()))
@@ -133,16 +137,10 @@ pub(crate) fn overlooked(
     limit: Duration,
 ) -> Result<Overlooked, GitError> {
     let call = || Call::in_worktree(root, git_dir).limit(limit);
-    let listed = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
+    let out = call().words(&["ls-files", "-z", "-v", "--stage"]).run()?;
     let mut found = Overlooked::default();
-    for entry in listed.split(|byte| *byte == 0) {
-        // `TAG MODE OBJECT STAGE<tab>NAME`
-        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
-        let (facts, name) = (String::from_utf8_lossy(&entry[..tab]), &entry[tab + 1..]);
-        let mut facts = facts.split(' ');
-        let (Some(tag), Some(mode), Some(object)) = (facts.next(), facts.next(), facts.next()) else {
-            continue;
-        };
+    for (words, name) in listed(&out) {
+        let [tag, mode, object, _stage] = words[..] else { continue };
         let is_submodule = mode == "160000";
         found.has_submodules |= is_submodule;
         let is_flagged = tag.starts_with(|tag: char| tag == 'S' || tag.is_ascii_lowercase());

@@ -14,6 +14,7 @@
 
 pub(crate) mod changes;
 mod index;
+mod lists;
 mod look;
 mod made;
 mod merge_tree;
@@ -38,8 +39,9 @@ use crate::owner::Foreign;
 
 pub(crate) use changes::with_trailers;
 pub use changes::{Listing, Staged, Staging, add_trailers, named_by, pushed};
+pub(crate) use lists::{Entry, index_info, listed, raw_changes};
 pub use look::{adrift, are_committed, uncommitted};
-pub(crate) use look::{dirty, drivers, filters, overlooked};
+pub(crate) use look::{dirty, drivers, filters, overlooked, status};
 pub use made::{Describing, JudgedCommit, Made, describe};
 pub(crate) use merge_tree::{MergeTree, merge_tree};
 pub use seals::{SEALS, anchor, anchored, show};

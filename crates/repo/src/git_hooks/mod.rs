@@ -12,13 +12,14 @@
 
 mod script;
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::discover::Place;
+use crate::files::replace;
 use crate::git::{Call, GitError, Repository};
 
 pub use script::line_to_add;
@@ -53,12 +54,6 @@ onus_core::spelled! {
         PostCommit = "post-commit",
         PostMerge = "post-merge",
         PrePush = "pre-push",
-    }
-}
-
-impl Hook {
-    pub fn named(name: &str) -> Option<Hook> {
-        Hook::ALL.iter().copied().find(|hook| hook.as_str() == name)
     }
 }
 
@@ -319,13 +314,7 @@ pub fn tidy(folder: &Path) -> Vec<PathBuf> {
 
 /// Writes a file in one step.
 fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(path).join(KEPT);
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    new.write_all(text)?;
-    new.as_file().set_permissions(Permissions::from_mode(mode))?;
-    new.as_file().sync_all()?;
-    new.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    replace(path, &path.parent().unwrap_or(path).join(KEPT), text, mode)
 }
 
 /// The longest that a hook may take to answer.

@@ -75,15 +75,8 @@ fn plain(name: &str, program: &str) -> String {
 
 /// A word of a shell's command line, whatever is in it.
 fn quoted(word: &OsStr) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for byte in word.as_bytes() {
-        match byte {
-            b'\'' => quoted.extend(b"'\\''"),
-            byte => quoted.push(*byte),
-        }
-    }
-    quoted.push(b'\'');
-    quoted
+    let parts: Vec<&[u8]> = word.as_bytes().split(|byte| *byte == b'\'').collect();
+    [b"'", parts.join(&b"'\\''"[..]).as_slice(), b"'"].concat()
 }
 
 /// A script of ours. `before`: the hook that there was, from the script's folder.

@@ -16,7 +16,7 @@ use super::refs::LANDED;
 use super::{Error, Lander, shown};
 use crate::discover::{Place, discover};
 use crate::files::read_small;
-use crate::git::Call;
+use crate::git::{Call, Entry, raw_changes};
 use crate::worktrees::{Linked, same, under_way};
 
 /// Generous: a fast-forward may change many files.
@@ -208,18 +208,10 @@ impl Lander {
     fn moved_submodules(&self, root: &Path, from: &CommitId, to: &CommitId) -> Result<Vec<String>, Error> {
         let words = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none"];
         let out = self.git().words(&words).words(&[from.as_str(), to.as_str()]).run()?;
-        let mut fields = out.split(|byte| *byte == 0);
-        let mut found = Vec::new();
-        // `:MODE MODE OBJECT OBJECT STATUS NUL PATH NUL`
-        while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
-            let is_submodule =
-                String::from_utf8_lossy(facts).split(' ').take(2).any(|mode| mode.ends_with("160000"));
-            let path = shown(path);
-            if is_submodule && fs::symlink_metadata(root.join(&path).join(".git")).is_ok() {
-                found.push(path);
-            }
-        }
-        Ok(found)
+        let moves = raw_changes(&out)
+            .filter(|change| [&change.old, &change.new].into_iter().flatten().any(Entry::is_submodule));
+        let is_there = |path: &String| fs::symlink_metadata(root.join(path).join(".git")).is_ok();
+        Ok(moves.map(|change| shown(change.path)).filter(is_there).collect())
     }
 }
 

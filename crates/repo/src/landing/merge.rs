@@ -20,7 +20,7 @@ use onus_core::commit::CommitId;
 use onus_core::scope::Scope;
 
 use super::{Error, Lander, shown};
-use crate::git::{Call, GitError, MergeTree, drivers, merge_tree};
+use crate::git::{Call, Entry, GitError, MergeTree, drivers, merge_tree};
 use crate::rescue::spool::{self, Spool};
 
 /// Generous: a merge with many renamed files is slow.
@@ -81,19 +81,12 @@ pub struct Conflict {
     pub only_appended: bool,
 }
 
-/// One side of a conflict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stage {
-    mode: String,
-    object: String,
-}
-
 /// The parsed output of `git merge-tree`.
 #[derive(Debug, Default)]
 struct Answer {
     tree: String,
     /// By path, then by stage: 1 the base, 2 the target, 3 the branch.
-    stages: BTreeMap<Vec<u8>, BTreeMap<u8, Stage>>,
+    stages: BTreeMap<Vec<u8>, BTreeMap<u8, Entry>>,
     /// The paths of each conflict, its kind, and git's message.
     conflicts: Vec<(Vec<Vec<u8>>, String, String)>,
 }
@@ -176,18 +169,18 @@ impl Lander {
         let lines = self.conflict_lines(&answer);
         let is_covered = |path: &[u8]| std::str::from_utf8(path).is_ok_and(|path| union.covers(path));
         let both_added =
-            |(path, stages): (&Vec<u8>, &BTreeMap<u8, Stage>)| is_covered(path) && !stages.contains_key(&1);
+            |(path, stages): (&Vec<u8>, &BTreeMap<u8, Entry>)| is_covered(path) && !stages.contains_key(&1);
         let renamed = match answer.stages.iter().any(both_added) {
             true => self.renamed(base, ours, theirs)?,
             false => BTreeSet::new(),
         };
-        let mut united: Vec<(Vec<u8>, Stage)> = Vec::new();
+        let mut united: Vec<(Vec<u8>, Entry)> = Vec::new();
         for (path, stages) in &answer.stages {
             let may_be = is_covered(path) && answer.is_only_text(path) && !renamed.contains(path);
             if let Some(mode) = merged_mode(stages).filter(|_| may_be)
                 && let Some(object) = self.unite(&spool, stages)?
             {
-                united.push((path.clone(), Stage { mode, object }));
+                united.push((path.clone(), Entry { mode, object }));
             }
         }
         let mut left = answer.without(&united, &lines, (ours, theirs.as_str()));
@@ -230,23 +223,23 @@ impl Lander {
     }
 
     /// The content in the base, the target and the branch; empty where the file is absent.
-    fn sides(&self, stages: &BTreeMap<u8, Stage>) -> Result<[Vec<u8>; 3], Error> {
+    fn sides(&self, stages: &BTreeMap<u8, Entry>) -> Result<[Vec<u8>; 3], Error> {
         let content = |stage| match stages.get(&stage) {
-            Some(Stage { object, .. }) => self.git().words(&["cat-file", "blob", object]).run(),
+            Some(Entry { object, .. }) => self.git().words(&["cat-file", "blob", object]).run(),
             None => Ok(Vec::new()),
         };
         Ok([content(1)?, content(2)?, content(3)?])
     }
 
     /// Whether both sides only appended. Only a hint, so false if the contents cannot be read.
-    fn is_appended(&self, stages: &BTreeMap<u8, Stage>) -> bool {
+    fn is_appended(&self, stages: &BTreeMap<u8, Entry>) -> bool {
         self.sides(stages).is_ok_and(|[base, target, branch]| {
             base.ends_with(b"\n") && target.starts_with(&base) && branch.starts_with(&base)
         })
     }
 
     /// Writes the lines of both sides as an object. None if it is not text.
-    fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Stage>) -> Result<Option<String>, Error> {
+    fn unite(&self, spool: &Spool, stages: &BTreeMap<u8, Entry>) -> Result<Option<String>, Error> {
         let folder = tempfile::tempdir_in(spool.path())?;
         let sides = self.sides(stages)?;
         for (content, name) in sides.iter().zip(["base", "target", "branch"]) {
@@ -266,11 +259,11 @@ impl Lander {
     }
 
     /// Returns the tree with some of its files replaced.
-    fn tree_with(&self, spool: &Spool, tree: &str, files: &[(Vec<u8>, Stage)]) -> Result<String, Error> {
+    fn tree_with(&self, spool: &Spool, tree: &str, files: &[(Vec<u8>, Entry)]) -> Result<String, Error> {
         let index = spool.path().join("index");
         let call = || -> Call<'_> { self.git().env("GIT_INDEX_FILE", &index).limit(LIMIT) };
         call().words(&["read-tree", tree]).run()?;
-        let lines = files.iter().flat_map(|(path, Stage { mode, object })| {
+        let lines = files.iter().flat_map(|(path, Entry { mode, object })| {
             [format!("{mode} {object} 0\t").as_bytes(), path, b"\0"].concat()
         });
         let lines: Vec<u8> = lines.collect();
@@ -317,7 +310,7 @@ impl Answer {
     /// The conflicts that remain without the settled files, one per path.
     fn without(
         &self,
-        settled: &[(Vec<u8>, Stage)],
+        settled: &[(Vec<u8>, Entry)],
         lines: &BTreeMap<Vec<u8>, u64>,
         (ours, theirs): (&str, &str),
     ) -> Vec<Conflict> {
@@ -353,7 +346,7 @@ impl Answer {
 }
 
 /// The merged mode of a regular file that both sides have. None if it is not a regular file, or the sides disagree.
-fn merged_mode(stages: &BTreeMap<u8, Stage>) -> Option<String> {
+fn merged_mode(stages: &BTreeMap<u8, Entry>) -> Option<String> {
     let mode = |stage| stages.get(&stage).map(|stage| stage.mode.as_str());
     let (base, ours, theirs) = (mode(1), mode(2)?, mode(3)?);
     let is_regular = |mode: &str| matches!(mode, "100644" | "100755");
@@ -378,7 +371,7 @@ fn read(out: &[u8]) -> Option<Answer> {
         let tab = field.iter().position(|byte| *byte == b'\t')?;
         let facts = text(&field[..tab]);
         let [mode, object, stage] = facts.split(' ').collect::<Vec<&str>>()[..] else { return None };
-        let side = Stage { mode: mode.to_owned(), object: object.to_owned() };
+        let side = Entry::new(mode, object);
         answer.stages.entry(field[tab + 1..].to_vec()).or_default().insert(stage.parse().ok()?, side);
     }
     while let Some(count) = fields.next().filter(|count| !count.is_empty()) {
@@ -419,7 +412,7 @@ mod tests {
         let mut out = answer.tree.clone().into_bytes();
         out.push(0);
         for (path, stages) in &answer.stages {
-            for (stage, Stage { mode, object }) in stages {
+            for (stage, Entry { mode, object }) in stages {
                 out.extend(format!("{mode} {object} {stage}\t").bytes());
                 out.extend([path, &b"\0"[..]].concat());
             }

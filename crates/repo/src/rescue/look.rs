@@ -12,7 +12,7 @@ use onus_core::scope::Scope;
 use super::spool::{self, Spool};
 use super::{LeftOut, What, Why, beneath};
 use crate::discover::Place;
-use crate::git::{Call, GitError, Repository, filters, git_dir_of};
+use crate::git::{Call, Entry, GitError, Repository, filters, git_dir_of, listed, raw_changes};
 
 /// The longest that git may take to list the filters.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -32,13 +32,6 @@ const SETTINGS: [&str; 8] = [
     "core.fsync=all",
     "core.precomposeUnicode=false",
 ];
-
-/// How git records a file: mode and object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) mode: String,
-    pub(super) object: String,
-}
 
 /// What differs from the commit. Paths are bytes, relative to the root.
 #[derive(Debug, Default)]
@@ -156,44 +149,40 @@ impl<'p> Look<'p> {
             ask(
                 &[&["diff-index", "--cached", "--ignore-submodules=none"], &raw[..], &[self.base()]].concat()
             )?;
-        for (change, path) in changes(&staged).filter(|(_, path)| wanted(path)) {
+        for change in raw_changes(&staged).filter(|change| wanted(change.path)) {
             // A conflict has no single content in the index; its sides are listed below.
             if change.status != b'U' {
-                let new = Entry { mode: change.mode.to_owned(), object: change.object.to_owned() };
-                dirt.staged.insert(path.to_vec(), Some(new).filter(|_| change.status != b'D'));
+                dirt.staged.insert(change.path.to_vec(), change.new);
             }
         }
-        for (tag, entry, stage, path) in listed(&ask(&["ls-files", "-z", "-s", "-v"])?) {
-            if !wanted(&path) {
-                continue;
-            }
-            match stage {
-                0 => {
+        for (words, path) in listed(&ask(&["ls-files", "-z", "-s", "-v"])?).filter(|(_, path)| wanted(path)) {
+            let [tag, mode, object, stage] = words[..] else { continue };
+            let (entry, path) = (Entry::new(mode, object), path.to_vec());
+            match stage.parse() {
+                Ok(0) => {
                     // Flagged files may differ, although git was told to skip them. A file that is not checked out is absent.
-                    let is_sparse = tag.eq_ignore_ascii_case(&b'S');
+                    let is_sparse = tag.eq_ignore_ascii_case("S");
                     let is_there = || {
                         beneath::kind(&self.place.root, path_of(&path))
                             .is_ok_and(|kind| kind != beneath::Kind::Absent)
                     };
-                    if entry.mode != GITLINK
-                        && (tag.is_ascii_lowercase() && !is_sparse || is_sparse && is_there())
-                    {
+                    let is_flagged = tag.starts_with(|tag: char| tag.is_ascii_lowercase());
+                    if !entry.is_submodule() && (is_flagged && !is_sparse || is_sparse && is_there()) {
                         dirt.suspects.insert(path.clone());
                     }
                     dirt.index.insert(path, entry);
                 }
-                stage => {
-                    dirt.stages.insert((stage, path), entry);
-                }
+                Ok(stage) => drop(dirt.stages.insert((stage, path), entry)),
+                Err(_) => {}
             }
         }
         let on_disk = ask(&[&["diff-files", "--ignore-submodules=all"], &raw[..]].concat())?;
-        for (change, path) in changes(&on_disk).filter(|(_, path)| wanted(path)) {
+        for change in raw_changes(&on_disk).filter(|change| wanted(change.path)) {
             if change.status == b'A' {
-                dirt.intended.insert(path.to_vec());
-                dirt.index.remove(path);
+                dirt.intended.insert(change.path.to_vec());
+                dirt.index.remove(change.path);
             }
-            dirt.suspects.insert(path.to_vec());
+            dirt.suspects.insert(change.path.to_vec());
         }
         let others = ask(&["ls-files", "-z", "--others", "--exclude-standard"])?;
         for path in others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
@@ -210,8 +199,6 @@ impl<'p> Look<'p> {
         Ok(dirt)
     }
 }
-
-const GITLINK: &str = "160000";
 
 /// The names of the wanted files, if the scope consists of a few single files.
 fn named(what: What<'_>) -> Option<Vec<String>> {
@@ -242,37 +229,6 @@ fn is_near(what: What<'_>, folder: &[u8]) -> bool {
         What::All => true,
         What::Scope(scope) => below(scope),
     }
-}
-
-struct Change<'a> {
-    mode: &'a str,
-    object: &'a str,
-    status: u8,
-}
-
-/// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`
-fn changes(out: &[u8]) -> impl Iterator<Item = (Change<'_>, &[u8])> {
-    let mut fields = out.split(|byte| *byte == 0);
-    std::iter::from_fn(move || {
-        let head = std::str::from_utf8(fields.next()?.strip_prefix(b":")?).ok()?;
-        let path = fields.next()?;
-        let mut words = head.split(' ').skip(1);
-        let (mode, _, object) = (words.next()?, words.next()?, words.next()?);
-        let status = *words.next()?.as_bytes().first()?;
-        Some((Change { mode, object, status }, path))
-    })
-}
-
-/// `TAG MODE OBJECT STAGE<tab>PATH<nul>`
-fn listed(out: &[u8]) -> impl Iterator<Item = (u8, Entry, u8, Vec<u8>)> {
-    out.split(|byte| *byte == 0).filter_map(|line| {
-        let tab = line.iter().position(|byte| *byte == b'\t')?;
-        let (head, path) = (std::str::from_utf8(&line[..tab]).ok()?, &line[tab + 1..]);
-        let mut words = head.split(' ');
-        let tag = *words.next()?.as_bytes().first()?;
-        let entry = Entry { mode: words.next()?.to_owned(), object: words.next()?.to_owned() };
-        Some((tag, entry, words.next()?.parse().ok()?, path.to_vec()))
-    })
 }
 
 /// Copies the index with its time, which tells git which files it must compare by content.

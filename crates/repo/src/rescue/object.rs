@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::beneath::{self, Content, Kind};
-use super::look::{Dirt, Entry, Look, path_of};
+use super::look::{Dirt, Look, path_of};
 use super::{LeftOut, Limits, Why, spool};
-use crate::git::{GitError, quoted};
+use crate::git::{Entry, GitError, index_info, quoted};
 
 /// The trees of a rescue, and the commit that was checked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) fn spool(look: &Look<'_>, dirt: &mut Dirt, limits: Limits) -> Result<
             return Err(GitError("it did not hash every file".to_owned()));
         }
         for ((path, mode, _), object) in spooled.into_iter().zip(objects.lines()) {
-            let entry = Entry { mode: mode.to_owned(), object: object.to_owned() };
+            let entry = Entry::new(mode, object);
             if dirt.index.get(&path) != Some(&entry) {
                 dirt.on_disk.insert(path, Some(entry));
             }
@@ -105,7 +105,7 @@ pub(super) fn trees(look: &Look<'_>, dirt: &Dirt) -> Result<Trees, GitError> {
         None => run(&["read-tree", "--empty"], b"")?,
     };
     let tree_with = |entries: &BTreeMap<Vec<u8>, Option<Entry>>| {
-        run(&["update-index", "-z", "--index-info"], &index_info(look, entries))?;
+        run(&["update-index", "-z", "--index-info"], &index_info(entries, &look.no_object()))?;
         run(&["write-tree", "--missing-ok"], b"")
     };
     let (staged, on_disk) = (tree_with(&dirt.staged)?, tree_with(&dirt.on_disk)?);
@@ -116,14 +116,14 @@ pub(super) fn trees(look: &Look<'_>, dirt: &Dirt) -> Result<Trees, GitError> {
         .collect();
     if !dirt.intended.is_empty() {
         let empty = look.call().words(&["hash-object", "-w", "--no-filters", "--stdin"]).input(b"").line()?;
-        let entry = Entry { mode: "100644".to_owned(), object: empty };
+        let entry = Entry::new("100644", &empty);
         rest.extend(dirt.intended.iter().map(|path| (below("intent", path), Some(entry.clone()))));
     }
     let rest = if rest.is_empty() {
         None
     } else {
         run(&["read-tree", "--empty"], b"")?;
-        run(&["update-index", "-z", "--index-info"], &index_info(look, &rest))?;
+        run(&["update-index", "-z", "--index-info"], &index_info(&rest, &look.no_object()))?;
         Some(run(&["write-tree", "--missing-ok"], b"")?)
     };
     Ok(Trees { head: look.head.clone(), on_disk, staged, rest })
@@ -136,17 +136,6 @@ pub(super) fn on_disk(look: &Look<'_>, dirt: &Dirt) -> Result<String, GitError> 
 
 fn below(folder: &str, path: &[u8]) -> Vec<u8> {
     [folder.as_bytes(), b"/", path].concat()
-}
-
-/// The input of `update-index --index-info`. Removals come first, since a file may have become a folder.
-pub(super) fn index_info(look: &Look<'_>, entries: &BTreeMap<Vec<u8>, Option<Entry>>) -> Vec<u8> {
-    let line = |head: String, path: &[u8]| [head.as_bytes(), b"\t", path, b"\0"].concat();
-    let removed = entries.iter().filter(|(_, entry)| entry.is_none());
-    let removed = removed.map(|(path, _)| line(format!("0 {} 0", look.no_object()), path));
-    let added = entries.iter().filter_map(|(path, entry)| {
-        entry.as_ref().map(|entry| line(format!("{} {} 0", entry.mode, entry.object), path))
-    });
-    removed.chain(added).flatten().collect()
 }
 
 pub(super) fn commit(look: &Look<'_>, trees: &Trees, message: &str) -> Result<String, GitError> {

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::beneath::{self, Content};
-use super::look::{Dirt, Entry, Look, path_of};
+use super::look::{Dirt, Look, path_of};
 use super::object;
-use crate::git::GitError;
+use crate::git::{Entry, GitError};
 
 /// By path: the entry in the commit, and the one in the rescue.
 pub(super) type Changes = BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::look::{Entry, Look, path_of};
+use super::look::{Look, path_of};
 use super::obstacle::{Ahead, Changes, Now};
 use super::writing::{blobs, write_to};
 use super::{Limits, What, object};
 use crate::discover::Place;
-use crate::git::{GitError, Repository};
+use crate::git::{Entry, GitError, Repository, index_info, listed, raw_changes};
 
 /// The most files that are named to git at once.
 pub(super) const MOST_NAMED: usize = 500;
@@ -68,7 +68,8 @@ impl Rescue {
         let differs = |tree: &str| {
             let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--end-of-options"];
             let out = repository.call().words(&args).words(&[head, tree]).run()?;
-            Ok::<_, GitError>(both_sides(&out))
+            let sides = raw_changes(&out).map(|change| (change.path.to_vec(), (change.old, change.new)));
+            Ok::<Changes, GitError>(sides.collect())
         };
         let mut rescue = Rescue {
             head: (*head).to_owned(),
@@ -282,7 +283,7 @@ pub fn restore_exactly(place: &Place, commit: &str) -> Result<Vec<PathBuf>, GitE
     write_to(&repository, &place.root, &files, look.folder.path())?;
     // The index comes last, so that it never names a file that is not there.
     let staged = rescue.staged.iter().map(|(path, (_, new))| (path.clone(), new.clone())).collect();
-    let mut info = object::index_info(&look, &staged);
+    let mut info = index_info(&staged, &look.no_object());
     let conflicts: BTreeSet<&Vec<u8>> = rescue.stages.keys().map(|(_, path)| path).collect();
     for path in conflicts {
         info.extend([format!("0 {} 0\t", look.no_object()).as_bytes(), path, b"\0"].concat());
@@ -307,33 +308,13 @@ fn is_file((old, new): &(Option<Entry>, Option<Entry>)) -> bool {
 }
 
 fn is_gitlink(entry: &Option<Entry>) -> bool {
-    entry.as_ref().is_some_and(|entry| entry.mode == "160000")
-}
-
-/// `:MODE MODE OBJECT OBJECT STATUS<nul>PATH<nul>`: what each side has.
-fn both_sides(out: &[u8]) -> Changes {
-    let mut fields = out.split(|byte| *byte == 0);
-    let mut sides = BTreeMap::new();
-    while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
-        let head = String::from_utf8_lossy(head).into_owned();
-        let words: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
-        let [old_mode, new_mode, old, new, ..] = words.as_slice() else { continue };
-        let entry = |mode: &str, object: &str| {
-            (mode != "000000").then(|| Entry { mode: mode.to_owned(), object: object.to_owned() })
-        };
-        sides.insert(path.to_vec(), (entry(old_mode, old), entry(new_mode, new)));
-    }
-    sides
+    entry.as_ref().is_some_and(Entry::is_submodule)
 }
 
 /// `MODE TYPE OBJECT<tab>PATH<nul>`
 fn tree_entries(out: &[u8]) -> impl Iterator<Item = (Vec<u8>, Entry)> {
-    out.split(|byte| *byte == 0).filter_map(|line| {
-        let tab = line.iter().position(|byte| *byte == b'\t')?;
-        let head = std::str::from_utf8(&line[..tab]).ok()?;
-        let mut words = head.split(' ');
-        let (mode, _, object) = (words.next()?, words.next()?, words.next()?);
-        let entry = Entry { mode: mode.to_owned(), object: object.to_owned() };
-        Some((line[tab + 1..].to_vec(), entry))
+    listed(out).filter_map(|(words, path)| match words[..] {
+        [mode, _, object] => Some((path.to_vec(), Entry::new(mode, object))),
+        _ => None,
     })
 }

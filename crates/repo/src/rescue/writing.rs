@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::beneath::{self, Content};
-use super::look::{Entry, path_of};
+use super::look::path_of;
 use super::restore::MOST_NAMED;
 use super::spool;
-use crate::git::{GitError, Repository};
+use crate::git::{Entry, GitError, Repository};
 
 /// The most content that is read from git at once.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;

@@ -1,8 +1,6 @@
 //! What a worktree contains: uncommitted changes, operations under way, commits that are nowhere else.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,7 +11,7 @@ use serde::Serialize;
 
 use super::journal::{Action, Journal};
 use super::{Linked, Target, Worktrees, failed};
-use crate::git::{Call, GitError, overlooked};
+use crate::git::{Call, GitError, overlooked, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -197,18 +195,10 @@ impl Worktrees {
     /// The `onus/` branches that are checked out nowhere and have unlanded commits, with their number.
     pub fn unlanded_branches(&self, target: &Target) -> Result<Vec<(String, u64)>, Refusal> {
         let what = "cannot list branches";
-        let refs = self.git().words(&[
-            "for-each-ref",
-            "--format=%(refname:lstrip=2) %(objectname)",
-            "refs/heads/onus/",
-        ]);
-        let refs = refs.line().map_err(|error| failed(what, &error))?;
-        let out: Vec<String> = self
-            .list()
-            .map_err(|error| failed(what, &error))?
-            .into_iter()
-            .filter_map(|it| it.branch)
-            .collect();
+        let words = ["for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads/onus/"];
+        let refs = self.git().words(&words).line().map_err(|error| failed(what, &error))?;
+        let out = self.list().map_err(|error| failed(what, &error))?;
+        let out: Vec<String> = out.into_iter().filter_map(|it| it.branch).collect();
         let open = refs
             .lines()
             .filter_map(|line| line.split_once(' '))
@@ -221,29 +211,17 @@ impl Worktrees {
 
     fn changes(&self, linked: &Linked, state: &mut State) -> Result<(), GitError> {
         let mut left = MOST_FILES;
-        let call = Call::in_worktree(&linked.path, &linked.git_dir).words(&[
-            "status",
-            "--porcelain=v1",
-            "-z",
-            "--no-renames",
-            "--untracked-files=all",
-        ]);
-        let out = call
-            .words(&["--ignored=matching", "--ignore-submodules=none", "--no-ahead-behind"])
-            .limit(LIMIT)
-            .run()?;
-        for entry in out.split(|byte| *byte == 0) {
-            let Some((code, name)) = entry.split_at_checked(3) else { continue };
-            let path = PathBuf::from(OsStr::from_bytes(name));
-            match code {
-                b"!! " => {
+        let call = Call::in_worktree(&linked.path, &linked.git_dir);
+        for (path, code) in status(call, &["--ignored=matching", "--ignore-submodules=none"], LIMIT)? {
+            match &code {
+                b"!!" => {
                     state.ignored += 1;
                     state.nested.extend(repositories(&linked.path, &path, &mut left));
                     if state.ignored_names.len() < MOST_NAMES {
                         state.ignored_names.push(path);
                     }
                 }
-                b"?? " => state.untracked.push(path),
+                b"??" => state.untracked.push(path),
                 _ => state.changed.push(path),
             }
         }
@@ -255,23 +233,12 @@ impl Worktrees {
         if linked.is_main {
             return 0;
         }
-        let refs = self.git_in(&linked.git_dir).words(&[
-            "for-each-ref",
-            "--format=%(objectname)",
-            "refs/worktree/",
-            "refs/rewritten/",
-        ]);
-        match refs.line() {
-            Ok(tips) => tips
-                .lines()
-                .map(|tip| self.only_here(tip, linked.branch.as_deref()))
-                .fold(0, u64::saturating_add),
-            Err(_) => u64::MAX,
-        }
-    }
-
-    fn git_in(&self, git_dir: &Path) -> Call<'static> {
-        Call::in_worktree(self.common_dir(), git_dir)
+        let words = ["for-each-ref", "--format=%(objectname)", "refs/worktree/", "refs/rewritten/"];
+        let Ok(tips) = Call::in_worktree(self.common_dir(), &linked.git_dir).words(&words).line() else {
+            return u64::MAX;
+        };
+        let only_here = |tip| self.only_here(tip, linked.branch.as_deref());
+        tips.lines().map(only_here).fold(0, u64::saturating_add)
     }
 
     /// Why a worktree that is half made or half removed must be kept: it contains something that its commit lacks. Files of the

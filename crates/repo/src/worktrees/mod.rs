@@ -34,8 +34,6 @@ mod remove;
 mod scratch;
 mod target;
 
-use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,8 +41,8 @@ use onus_core::refusal::{Code, Refusal};
 use onus_core::task::TaskBranch;
 use serde::{Deserialize, Serialize};
 
-use crate::discover::{Place, discover};
-use crate::files::{read_itself, read_small};
+use crate::discover::{Place, discover, linked, real};
+use crate::files::{read_itself, replace};
 use crate::git::{Call, GitError, Repository};
 use crate::owner::Foreign;
 use crate::rescue;
@@ -87,10 +85,7 @@ impl Info {
 
     /// Writes it atomically.
     pub fn write(&self, git_dir: &Path) -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(git_dir)?;
-        file.write_all(serde_json::to_string(self)?.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(git_dir.join(INFO)).map(drop).map_err(|error| error.error)
+        replace(&git_dir.join(INFO), git_dir, &serde_json::to_vec(self)?, 0o600)
     }
 }
 
@@ -209,9 +204,12 @@ impl Worktrees {
 
     fn list_all(&self) -> Result<Vec<Linked>, GitError> {
         let out = self.git().words(&["worktree", "list", "--porcelain", "-z"]).run()?;
+        let lines = out.split(|byte| *byte == 0).map(|line| String::from_utf8_lossy(line).into_owned());
+        let lines: Vec<String> = lines.collect();
         let dirs = self.git_dirs();
         let mut found = Vec::new();
-        for record in split_records(&out) {
+        // Records of the form `line NUL line NUL NUL`.
+        for record in lines.split(String::is_empty).filter(|record| !record.is_empty()) {
             let value = |name: &str| record.iter().find_map(|line| line.strip_prefix(name)).map(str::trim);
             let Some(path) = value("worktree ").map(PathBuf::from) else { continue };
             let is_main = found.is_empty();
@@ -227,10 +225,7 @@ impl Worktrees {
                 is_missing: !is_main && !path.join(".git").exists(),
                 head: head.map(str::to_owned),
                 branch: value("branch refs/heads/").map(str::to_owned),
-                locked: record
-                    .iter()
-                    .find_map(|line| line.strip_prefix("locked"))
-                    .map(|why| why.trim().to_owned()),
+                locked: value("locked").map(str::to_owned),
                 info: Info::of(&git_dir),
                 is_main,
                 path,
@@ -242,15 +237,7 @@ impl Worktrees {
 
     /// Each linked worktree's folder and git directory, as git has recorded them.
     fn git_dirs(&self) -> Vec<(PathBuf, PathBuf)> {
-        let entries = fs::read_dir(self.common_dir().join("worktrees")).into_iter().flatten().flatten();
-        let paths = entries.filter_map(|entry| {
-            let git_dir = entry.path();
-            let text = read_small(&git_dir.join("gitdir")).ok()?;
-            let file = git_dir.join(text.trim_end_matches(['\n', '\r']));
-            let path = file.parent()?;
-            Some((path.to_owned(), git_dir))
-        });
-        paths.collect()
+        linked(self.common_dir()).filter_map(|(git_dir, root)| Some((root?, git_dir))).collect()
     }
 
     /// The folder of a task's worktree, found by its [`Info`] without starting a process.
@@ -261,12 +248,9 @@ impl Worktrees {
 
     /// The worktree that contains this folder.
     pub fn at(&self, folder: &Path) -> Result<Option<Linked>, GitError> {
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let folder = real(folder);
         let mut all = self.list()?;
-        all.retain(|linked| {
-            let path = linked.path.canonicalize().unwrap_or_else(|_| linked.path.clone());
-            folder.starts_with(path)
-        });
+        all.retain(|linked| folder.starts_with(real(&linked.path)));
         Ok(all.into_iter().max_by_key(|linked| linked.path.components().count()))
     }
 
@@ -279,19 +263,6 @@ impl Worktrees {
 /// Whether both exist and are the same.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-}
-
-/// Splits records of the form `line NUL line NUL NUL`.
-fn split_records(out: &[u8]) -> Vec<Vec<String>> {
-    let mut records = vec![Vec::new()];
-    for line in out.split(|byte| *byte == 0) {
-        match (line.is_empty(), records.last_mut()) {
-            (false, Some(record)) => record.push(String::from_utf8_lossy(line).into_owned()),
-            _ => records.push(Vec::new()),
-        }
-    }
-    records.retain(|record| !record.is_empty());
-    records
 }
 
 /// The name of a task's worktree and branch: its id, and its title reduced to safe characters.

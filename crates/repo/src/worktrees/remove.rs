@@ -7,7 +7,7 @@ use onus_core::refusal::{OnWorktree, Refusal, Step};
 
 use super::journal::{Action, Journal, Lock};
 use super::{CHECKOUT_LIMIT, Linked, Target, Worktrees, failed, refuse, same, unwritten};
-use crate::files::read_small;
+use crate::files::{if_there, read_small};
 
 /// A worktree that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,14 +186,9 @@ impl Worktrees {
             Ok(_) => Ok(()),
             // Too broken for git: do by hand what git would have done.
             Err(_) if broken && is_below_worktrees(self.common_dir(), &linked.git_dir) => {
-                let gone = |path: &Path| match fs::remove_dir_all(path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        Err(unwritten(&what, &error))
-                    }
-                    _ => Ok(()),
-                };
-                gone(&linked.path)?;
-                gone(&linked.git_dir)
+                let gone = if_there(fs::remove_dir_all(&linked.path));
+                let gone = gone.and_then(|()| if_there(fs::remove_dir_all(&linked.git_dir)));
+                gone.map_err(|error| unwritten(&what, &error))
             }
             Err(error) => Err(failed(&what, &error)),
         }

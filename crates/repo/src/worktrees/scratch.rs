@@ -18,6 +18,7 @@ use onus_core::refusal::Refusal;
 
 use super::journal::{Action, Journal, Lock, Writing};
 use super::{CHECKOUT_LIMIT, Info, Linked, Worktrees, failed, refuse, unwritten};
+use crate::files::if_there;
 use crate::git::{Call, GitError};
 
 /// Their folder, below that of tasks' worktrees.
@@ -63,12 +64,8 @@ impl Scratch {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let clean = if at.take().as_deref() == Some(commit) { "-ffdq" } else { "-ffdxq" };
         for own in ["index", "config.worktree", "info/sparse-checkout"] {
-            match fs::remove_file(self.linked.git_dir.join(own)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(unwritten("cannot check out what is to be checked", &error));
-                }
-                _ => {}
-            }
+            if_there(fs::remove_file(self.linked.git_dir.join(own)))
+                .map_err(|error| unwritten("cannot check out what is to be checked", &error))?;
         }
         let run = |words: &[&str]| {
             let call = self.call()?.words(&["-c", "checkout.workers=0", "-c", "submodule.recurse=false"]);
@@ -248,10 +245,7 @@ impl Worktrees {
         match all.iter().find(|linked| linked.path == path) {
             Some(linked) => self.delete(lock, linked, true)?,
             // It was never registered with git.
-            None => match fs::remove_dir_all(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(unwritten(what, &error)),
-                _ => {}
-            },
+            None => if_there(fs::remove_dir_all(path)).map_err(|error| unwritten(what, &error))?,
         }
         if let Some(folder) = path.parent() {
             // Fails if it is not empty.
@@ -300,8 +294,7 @@ fn empty(folder: &Path) -> std::io::Result<()> {
                 open_up(&entry.path());
                 remove()?;
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+            removed => if_there(removed)?,
         }
     }
     Ok(())

@@ -87,14 +87,8 @@ impl Worktrees {
             return Err("there is no remote called origin: nothing was fetched".to_owned());
         }
         let refs = format!("+refs/heads/{name}:refs/remotes/origin/{name}");
-        let call = self.git().reaching_out().limit(FETCH_LIMIT);
-        let call = call.words(&[
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-recurse-submodules",
-            "--no-write-fetch-head",
-        ]);
+        let words = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
+        let call = self.git().reaching_out().limit(FETCH_LIMIT).words(&words);
         call.words(&["--end-of-options", "origin"]).word(refs).run().map(drop).map_err(|GitError(why)| {
             let why = why.lines().last().unwrap_or_default().to_owned();
             format!("origin cannot be reached ({why}): this begins at what is known here")

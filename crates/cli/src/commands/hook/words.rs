@@ -82,7 +82,7 @@ mod tests {
                 context: told(&[notice.clone(), notice]),
                 warning: Some(raw.message.clone()),
             };
-            for dialect in Dialect::ALL {
+            for &dialect in Dialect::ALL {
                 let written = answer.write(dialect, "PreToolUse").unwrap_or_default();
                 let specific = &written["hookSpecificOutput"];
                 let reason = specific["permissionDecisionReason"].as_str().or(written["reason"].as_str());
