@@ -4,8 +4,11 @@
 //! same again, and answers agree with a simpler way to find them. [`run`] mutates a small committed corpus; it is
 //! deterministic, needs no nightly compiler and runs in every test. `fuzz/cargo-fuzz` has the same targets for libFuzzer.
 
+mod steps;
 pub mod targets;
 pub mod texts;
+
+pub use steps::steps;
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};

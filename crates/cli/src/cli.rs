@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn every_step_is_a_command_that_exists_or_no_command() {
         let mut commands = 0;
-        for step in Step::examples() {
+        for step in onus_fuzz::steps() {
             let Some(said) = wording::step(&step) else { continue };
             let command = said.split("   #").next().unwrap();
             if command.starts_with("onus ") {

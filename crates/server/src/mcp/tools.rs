@@ -328,8 +328,6 @@ fn tool(
 
 #[cfg(test)]
 mod tests {
-    use onus_core::refusal::Step;
-
     use super::super::wording;
     use super::*;
 
@@ -379,7 +377,7 @@ mod tests {
     #[test]
     fn every_step_is_a_call_that_its_tool_understands_or_names_no_other_interface() {
         let mut calls = 0;
-        for step in Step::examples() {
+        for step in onus_fuzz::steps() {
             let Some(said) = wording::step(&step) else { continue };
             for foreign in ["onus ", "--", "ONUS_", "force"] {
                 assert!(!said.contains(foreign), "{step:?}: {said}");
