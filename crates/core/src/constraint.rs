@@ -5,7 +5,7 @@
 //! [`Constraints::is_stricter_or_equal`] is the order that it defines. The guard enforces the meet of the lease's set and the
 //! task's current set: tightening a task binds its holder at once, loosening it only helps the next holder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,47 +103,26 @@ impl FromStr for Constraint {
 /// All that a holder may not do. Empty: nothing is forbidden.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
-pub struct Constraints {
-    read_only: bool,
-    no_delete: bool,
-    no_land: bool,
-    max_files: Option<u64>,
-    max_lines: Option<u64>,
-}
+pub struct Constraints(BTreeMap<ConstraintKind, Constraint>);
 
 impl Constraints {
     pub fn is_empty(&self) -> bool {
-        *self == Constraints::default()
+        self.0.is_empty()
     }
 
     /// Also forbids this. Of two limits the lower counts.
     pub fn insert(&mut self, constraint: Constraint) {
-        *self = self.meet(&Constraints::default().with(constraint));
+        self.0.entry(constraint.kind()).and_modify(|old| *old = constraint.min(*old)).or_insert(constraint);
     }
 
     /// The constraints, in the order of their kinds.
     pub fn iter(&self) -> impl Iterator<Item = Constraint> {
-        [
-            self.read_only.then_some(Constraint::ReadOnly),
-            self.no_delete.then_some(Constraint::NoDelete),
-            self.no_land.then_some(Constraint::NoLand),
-            self.max_files.map(Constraint::MaxFiles),
-            self.max_lines.map(Constraint::MaxLines),
-        ]
-        .into_iter()
-        .flatten()
+        self.0.values().copied()
     }
 
     /// The set that forbids what either forbids.
     pub fn meet(&self, other: &Constraints) -> Constraints {
-        let lower = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-        Constraints {
-            read_only: self.read_only || other.read_only,
-            no_delete: self.no_delete || other.no_delete,
-            no_land: self.no_land || other.no_land,
-            max_files: lower(self.max_files, other.max_files),
-            max_lines: lower(self.max_lines, other.max_lines),
-        }
+        self.iter().chain(other.iter()).collect()
     }
 
     /// Whether it forbids all that the other does.
@@ -154,26 +133,15 @@ impl Constraints {
     /// The set after an edit: each of `set` replaces the constraint of its kind, and the kinds `lifted` are removed. Unlike a
     /// claim, an edit may loosen.
     pub fn edited(&self, set: &Constraints, lifted: &BTreeSet<ConstraintKind>) -> Constraints {
-        let new: BTreeSet<ConstraintKind> = set.iter().map(Constraint::kind).collect();
-        let stays = |constraint: &Constraint| !new.contains(&constraint.kind());
-        let all = self.iter().filter(stays).chain(set.iter());
-        all.filter(|constraint| !lifted.contains(&constraint.kind())).collect()
+        let mut edited = self.clone();
+        edited.0.extend(&set.0);
+        edited.0.retain(|kind, _| !lifted.contains(kind));
+        edited
     }
 
     /// As people and programs read them.
     pub fn words(&self) -> Vec<String> {
         self.iter().map(|constraint| constraint.to_string()).collect()
-    }
-
-    fn with(mut self, constraint: Constraint) -> Constraints {
-        match constraint {
-            Constraint::ReadOnly => self.read_only = true,
-            Constraint::NoDelete => self.no_delete = true,
-            Constraint::NoLand => self.no_land = true,
-            Constraint::MaxFiles(limit) => self.max_files = Some(limit),
-            Constraint::MaxLines(limit) => self.max_lines = Some(limit),
-        }
-        self
     }
 }
 
