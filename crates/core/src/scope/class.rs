@@ -8,7 +8,7 @@ use super::path::UNSHOWN;
 const NEVER: [(char, char); 3] = [('\0', '\u{1f}'), ('/', '/'), ('\u{7f}', '\u{9f}')];
 
 /// Ranges of characters, ends included: sorted, disjoint, without [`NEVER`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class(Vec<(char, char)>);
 
 impl Class {

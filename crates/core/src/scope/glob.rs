@@ -1,9 +1,7 @@
 //! A glob: a text that was checked once and then matches paths.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -19,14 +17,15 @@ pub const MAX_GLOB_BYTES: usize = 1024;
 
 /// A pattern for paths of the repository. See [`super`] for what the characters mean.
 ///
-/// Two globs are equal if their texts are; a plain path has only one text. They sort by anchor, then by text.
-#[derive(Clone, Serialize, Deserialize)]
+/// Two globs are equal if their texts are: anchor and pattern follow from the text, and a plain path has only one. They sort by
+/// anchor, then by text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(with = "String"))]
 #[serde(try_from = "String", into = "String")]
 pub struct Glob {
-    text: String,
     anchor: String,
+    text: String,
     /// What follows the anchor. None: the anchor is the whole path.
     pub(super) pattern: Option<Box<Pattern>>,
 }
@@ -165,34 +164,8 @@ impl fmt::Debug for Glob {
     }
 }
 
-impl PartialEq for Glob {
-    fn eq(&self, other: &Glob) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Glob {}
-
 impl AsRef<Glob> for Glob {
     fn as_ref(&self) -> &Glob {
         self
-    }
-}
-
-impl PartialOrd for Glob {
-    fn partial_cmp(&self, other: &Glob) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Glob {
-    fn cmp(&self, other: &Glob) -> Ordering {
-        (&self.anchor, &self.text).cmp(&(&other.anchor, &other.text))
-    }
-}
-
-impl Hash for Glob {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
     }
 }

@@ -8,7 +8,7 @@
 use super::budget::Budget;
 use super::class::Class;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Step {
     /// Takes this character.
     Char(char),
@@ -30,7 +30,7 @@ pub(super) enum Step {
 }
 
 /// The part of a glob after its anchor.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pattern {
     pub(super) steps: Vec<Step>,
     pub(super) classes: Vec<Class>,
