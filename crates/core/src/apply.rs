@@ -53,40 +53,11 @@ pub enum RowChange {
     /// Like `PutTask`, but the task's facts, its texts and whether it is finished did not change: less to write.
     MoveTask(Box<Task>),
     OpenLease(Box<Lease>),
-    /// A holder came back after a lapse: the lease continues under its token.
-    ReviveLease {
+    /// A lease that was granted before, or what it reserves.
+    OfLease {
         task: Uid,
         token: Token,
-        worked: Worked,
-        pulse: Pulse,
-        process: Option<Process>,
-    },
-    /// The lease's work is done in another worktree.
-    AttachLease {
-        task: Uid,
-        token: Token,
-        worktree_id: Option<WorktreeId>,
-        worktree: String,
-        branch: Option<String>,
-    },
-    /// What became of the files that the lease's holder left uncommitted.
-    SetRescue {
-        task: Uid,
-        token: Token,
-        rescue: Rescue,
-    },
-    /// Work under a lease that has not ended was recorded: it no longer waits for an event.
-    RecordWork {
-        task: Uid,
-        token: Token,
-        stretches: Vec<Stretch>,
-        waited_ms: i64,
-    },
-    /// A session's submitted work was approved, rejected or otherwise taken out of review.
-    EndReview {
-        task: Uid,
-        token: Token,
-        at_ms: i64,
+        change: LeaseChange,
     },
     /// Work that the event records, or a correction of it: one row each, which never changes afterwards.
     AddStretches(Vec<Recorded>),
@@ -96,17 +67,6 @@ pub enum RowChange {
     /// Judgements of the task's gates no longer count.
     VoidJudgements {
         task: Uid,
-    },
-    /// A lease that was only reserved has been started.
-    StartLease {
-        task: Uid,
-        token: Token,
-    },
-    EndLease {
-        task: Uid,
-        token: Token,
-        worked: Worked,
-        ended: Ended,
     },
     /// The task also depends on these. Counted on both sides: unmet dependencies, and open dependents.
     AddDeps {
@@ -137,35 +97,57 @@ pub enum RowChange {
         task: Uid,
         refs: BTreeMap<String, String>,
     },
-    /// A lease also reserves these paths. They count while it has not ended.
-    AddScope {
-        task: Uid,
-        token: Token,
-        reservations: Reservations,
-    },
-    RemoveScope {
-        task: Uid,
-        token: Token,
-        scope: Scope,
-    },
-    /// The lease no longer reserves these files, which it touched in this worktree.
-    YieldFiles {
-        task: Uid,
-        token: Token,
-        scope: Scope,
-        worktree: WorktreeId,
-    },
-    /// Files that the lease touched in this worktree were changed.
-    ChangeFiles {
-        task: Uid,
-        token: Token,
-        scope: Scope,
-        worktree: Option<WorktreeId>,
-    },
     /// Make a text searchable.
     Index(TextKey),
     /// Make a text no longer searchable, if it was.
     Unindex(TextKey),
+}
+
+/// What an event changes of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// Its holder came back after a lapse: it continues under its token.
+    Revive {
+        worked: Worked,
+        pulse: Pulse,
+        process: Option<Process>,
+    },
+    /// Its work is done in another worktree.
+    Attach {
+        worktree_id: Option<WorktreeId>,
+        worktree: String,
+        branch: Option<String>,
+    },
+    /// What became of the files that its holder left uncommitted.
+    SetRescue(Rescue),
+    /// Work was recorded before it ended: it no longer waits for an event.
+    RecordWork {
+        stretches: Vec<Stretch>,
+        waited_ms: i64,
+    },
+    /// The work that was submitted under it was approved, rejected or otherwise taken out of review.
+    EndReview {
+        at_ms: i64,
+    },
+    /// It was only reserved, and has been started.
+    Start,
+    End {
+        worked: Worked,
+        ended: Ended,
+    },
+    /// It also reserves these paths. They count while it has not ended.
+    AddScope(Reservations),
+    RemoveScope(Scope),
+    /// It no longer reserves these files, which it touched in this worktree.
+    YieldFiles {
+        scope: Scope,
+        worktree: WorktreeId,
+    },
+    /// Files that it touched in this worktree were changed.
+    ChangeFiles {
+        scope: Scope,
+        worktree: Option<WorktreeId>,
+    },
 }
 
 /// An event that cannot follow the state it meets: the ledger is damaged.
@@ -217,7 +199,8 @@ pub fn apply_to_task(before: Option<&Task>, event: &Event) -> Result<Vec<RowChan
     work::record(&mut task, event, &mut changes)?;
     if let Some(before) = before.filter(|before| before.state == State::Review && task.state != State::Review)
     {
-        changes.push(RowChange::EndReview { task: uid, token: before.token, at_ms: event.at_ms });
+        let change = LeaseChange::EndReview { at_ms: event.at_ms };
+        changes.push(RowChange::OfLease { task: uid, token: before.token, change });
     }
     task.version = event.version;
     task.head = event.hash.clone();
@@ -331,7 +314,7 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
         Body::DepRemoved { on } => changes.push(RowChange::RemoveDeps { task: task.uid, on: on.clone() }),
         Body::TaskStarted {} => {
             task.state = State::InProgress;
-            changes.push(RowChange::StartLease { task: task.uid, token: token_of(event)? });
+            changes.push(of_lease(task, event, LeaseChange::Start)?);
         }
         Body::TaskBlocked { lease } => end(task, event, EndKind::Blocked, lease.as_ref(), changes)?,
         Body::TaskUnblocked {} => task.state = State::Open,
@@ -357,28 +340,21 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
             task.dropped_from = Some(task.state);
             end(task, event, EndKind::Dropped, lease.as_ref(), changes)?;
         }
-        Body::ScopeAdded { scope, areas, touched } => changes.push(RowChange::AddScope {
-            task: task.uid,
-            token: token_of(event)?,
-            reservations: Reservations::of(scope, areas, touched.as_ref()),
-        }),
-        Body::ScopeRemoved { scope } => changes.push(RowChange::RemoveScope {
-            task: task.uid,
-            token: token_of(event)?,
-            scope: scope.clone(),
-        }),
-        Body::ScopeYielded { scope, worktree } => changes.push(RowChange::YieldFiles {
-            task: task.uid,
-            token: token_of(event)?,
-            scope: scope.clone(),
-            worktree: worktree.clone(),
-        }),
-        Body::ScopeChanged { scope, worktree } => changes.push(RowChange::ChangeFiles {
-            task: task.uid,
-            token: token_of(event)?,
-            scope: scope.clone(),
-            worktree: worktree.clone(),
-        }),
+        Body::ScopeAdded { scope, areas, touched } => {
+            let reservations = Reservations::of(scope, areas, touched.as_ref());
+            changes.push(of_lease(task, event, LeaseChange::AddScope(reservations))?);
+        }
+        Body::ScopeRemoved { scope } => {
+            changes.push(of_lease(task, event, LeaseChange::RemoveScope(scope.clone()))?);
+        }
+        Body::ScopeYielded { scope, worktree } => {
+            let change = LeaseChange::YieldFiles { scope: scope.clone(), worktree: worktree.clone() };
+            changes.push(of_lease(task, event, change)?);
+        }
+        Body::ScopeChanged { scope, worktree } => {
+            let change = LeaseChange::ChangeFiles { scope: scope.clone(), worktree: worktree.clone() };
+            changes.push(of_lease(task, event, change)?);
+        }
         Body::LeaseAcquired { grant, scope, areas, touched, own_clock } => {
             let token = token_of(event)?;
             if token <= task.token {
@@ -415,7 +391,7 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
             })));
             if !scope.is_empty() {
                 let reservations = Reservations::of(scope, areas, touched.as_ref());
-                changes.push(RowChange::AddScope { task: task.uid, token, reservations });
+                changes.push(of_lease(task, event, LeaseChange::AddScope(reservations))?);
             }
         }
         Body::LeaseRenewed { tick_ms, domain, renewals, deadline_in_ms, reserve, own_clock, process } => {
@@ -423,9 +399,7 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
             task.state = if *reserve { State::Open } else { State::InProgress };
             task.leased = true;
             task.kept = None;
-            changes.push(RowChange::ReviveLease {
-                task: task.uid,
-                token: token_of(event)?,
+            let change = LeaseChange::Revive {
                 worked: Worked::of(&event.stretches).waited(event.waited_ms),
                 pulse: Pulse {
                     deadline: deadline_in_ms.map(|ms| now.plus(ms)),
@@ -436,15 +410,13 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
                     resting: false,
                 },
                 process: process.clone(),
-            });
+            };
+            changes.push(of_lease(task, event, change)?);
         }
-        Body::LeaseAttached { worktree_id, worktree, branch } => changes.push(RowChange::AttachLease {
-            task: task.uid,
-            token: token_of(event)?,
-            worktree_id: worktree_id.clone(),
-            worktree: worktree.clone(),
-            branch: branch.clone(),
-        }),
+        Body::LeaseAttached { worktree_id, worktree, branch } => {
+            let (worktree_id, worktree, branch) = (worktree_id.clone(), worktree.clone(), branch.clone());
+            changes.push(of_lease(task, event, LeaseChange::Attach { worktree_id, worktree, branch })?);
+        }
         Body::RescueDue { .. } => changes.push(set_rescue(task, event, RescueState::Due)?),
         Body::RescueKept { .. } => changes.push(set_rescue(task, event, RescueState::Kept)?),
         Body::RescueSettled { outcome, .. } => changes.push(set_rescue(task, event, *outcome)?),
@@ -529,8 +501,12 @@ fn fold_event(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> R
 }
 
 fn set_rescue(task: &Task, event: &Event, state: RescueState) -> Result<RowChange, Misplaced> {
-    let rescue = Rescue { state, version: event.version };
-    Ok(RowChange::SetRescue { task: task.uid, token: token_of(event)?, rescue })
+    of_lease(task, event, LeaseChange::SetRescue(Rescue { state, version: event.version }))
+}
+
+/// The change of the lease with the event's token.
+fn of_lease(task: &Task, event: &Event, change: LeaseChange) -> Result<RowChange, Misplaced> {
+    Ok(RowChange::OfLease { task: task.uid, token: token_of(event)?, change })
 }
 
 fn token_of(event: &Event) -> Result<Token, Misplaced> {
@@ -556,11 +532,8 @@ fn end(
     task.state = how.leads_to();
     let Some(end) = lease else { return Ok(()) };
     task.leased = false;
-    changes.push(RowChange::EndLease {
-        task: task.uid,
-        token: token_of(event)?,
-        worked: Worked::of(&event.stretches).waited(event.waited_ms),
-        ended: Ended { how, at_ms: event.at_ms, version: event.version, end: end.clone() },
-    });
+    let worked = Worked::of(&event.stretches).waited(event.waited_ms);
+    let ended = Ended { how, at_ms: event.at_ms, version: event.version, end: end.clone() };
+    changes.push(of_lease(task, event, LeaseChange::End { worked, ended })?);
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::stretch::{Recorded, Worked};
 use crate::task::Task;
 use crate::text::TextKey;
 
-use super::{Misplaced, RowChange, apply_to_task};
+use super::{LeaseChange, Misplaced, RowChange, apply_to_task};
 
 /// A folded task's stream: the task's row, its leases and its searchable texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,24 +42,7 @@ impl TaskFold {
                 RowChange::OpenLease(lease) => {
                     self.leases.insert(lease.token, *lease);
                 }
-                RowChange::ReviveLease { token, worked, pulse, process, .. } => {
-                    let lease = self.lease(token)?;
-                    lease.ended = None;
-                    lease.worked = lease.worked.and(worked);
-                    lease.pulse = pulse;
-                    lease.grant.process = process;
-                }
-                RowChange::AttachLease { token, worktree_id, worktree, branch, .. } => {
-                    let grant = &mut self.lease(token)?.grant;
-                    (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
-                }
-                RowChange::SetRescue { token, rescue, .. } => self.lease(token)?.rescue = Some(rescue),
-                RowChange::RecordWork { token, stretches, waited_ms, .. } => {
-                    let lease = self.lease(token)?;
-                    lease.worked = lease.worked.and(Worked::of(&stretches).waited(waited_ms));
-                    lease.pulse.work.waiting.clear();
-                    lease.pulse.work.waited_ms = 0;
-                }
+                RowChange::OfLease { token, change, .. } => self.change_lease(token, change)?,
                 RowChange::AddStretches(rows) => {
                     for mut row in rows {
                         row.actor = Some(row.actor.unwrap_or(self.lease(row.token)?.actor.clone()));
@@ -67,17 +50,9 @@ impl TaskFold {
                     }
                 }
                 RowChange::AddUsage(row) => self.usage.push(row),
-                RowChange::EndReview { token, at_ms, .. } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
                 RowChange::AddCommit(row) => self.commits.push(row),
                 RowChange::AddJudgement(row) => self.judgements.push(row),
                 RowChange::VoidJudgements { .. } => self.judgements.clear(),
-                RowChange::StartLease { token, .. } => self.lease(token)?.grant.reserve = false,
-                RowChange::EndLease { token, worked, ended, .. } => {
-                    let lease = self.lease(token)?;
-                    lease.worked = lease.worked.and(worked);
-                    lease.pulse = Pulse::of_ended(&ended.end);
-                    lease.ended = Some(ended);
-                }
                 RowChange::Index(key) => {
                     self.indexed.insert(key);
                 }
@@ -86,21 +61,6 @@ impl TaskFold {
                 }
                 RowChange::AddDeps { on, .. } => self.deps.extend(on),
                 RowChange::RemoveDeps { on, .. } => self.deps.retain(|uid| !on.contains(uid)),
-                RowChange::AddScope { token, reservations, .. } => {
-                    self.scopes.entry(token).or_default().extend(reservations);
-                }
-                RowChange::RemoveScope { token, scope, .. } => {
-                    let left = self.scopes.entry(token).or_default();
-                    for glob in scope.globs() {
-                        left.remove(glob);
-                    }
-                }
-                RowChange::YieldFiles { token, scope, worktree, .. } => {
-                    self.scopes.entry(token).or_default().give_up(&scope, &worktree);
-                }
-                RowChange::ChangeFiles { token, scope, worktree, .. } => {
-                    self.scopes.entry(token).or_default().change(&scope, worktree.as_ref());
-                }
                 // The counts in neighbours' rows are computed once all streams are folded.
                 RowChange::Met { .. } | RowChange::Finished { .. } | RowChange::CountChildren { .. } => {}
                 // The rows of references are derived from the task's own row.
@@ -117,7 +77,52 @@ impl TaskFold {
         Ok(())
     }
 
+    fn change_lease(&mut self, token: Token, change: LeaseChange) -> Result<(), Misplaced> {
+        match change {
+            LeaseChange::Revive { worked, pulse, process } => {
+                let lease = self.lease(token)?;
+                lease.ended = None;
+                lease.worked = lease.worked.and(worked);
+                lease.pulse = pulse;
+                lease.grant.process = process;
+            }
+            LeaseChange::Attach { worktree_id, worktree, branch } => {
+                let grant = &mut self.lease(token)?.grant;
+                (grant.worktree_id, grant.worktree, grant.branch) = (worktree_id, Some(worktree), branch);
+            }
+            LeaseChange::SetRescue(rescue) => self.lease(token)?.rescue = Some(rescue),
+            LeaseChange::RecordWork { stretches, waited_ms } => {
+                let lease = self.lease(token)?;
+                lease.worked = lease.worked.and(Worked::of(&stretches).waited(waited_ms));
+                lease.pulse.work.waiting.clear();
+                lease.pulse.work.waited_ms = 0;
+            }
+            LeaseChange::EndReview { at_ms } => self.lease(token)?.reviewed_at_ms = Some(at_ms),
+            LeaseChange::Start => self.lease(token)?.grant.reserve = false,
+            LeaseChange::End { worked, ended } => {
+                let lease = self.lease(token)?;
+                lease.worked = lease.worked.and(worked);
+                lease.pulse = Pulse::of_ended(&ended.end);
+                lease.ended = Some(ended);
+            }
+            LeaseChange::AddScope(reservations) => self.reserved(token).extend(reservations),
+            LeaseChange::RemoveScope(scope) => {
+                let left = self.reserved(token);
+                scope.globs().iter().for_each(|glob| left.remove(glob));
+            }
+            LeaseChange::YieldFiles { scope, worktree } => self.reserved(token).give_up(&scope, &worktree),
+            LeaseChange::ChangeFiles { scope, worktree } => {
+                self.reserved(token).change(&scope, worktree.as_ref());
+            }
+        }
+        Ok(())
+    }
+
     fn lease(&mut self, token: Token) -> Result<&mut Lease, Misplaced> {
         self.leases.get_mut(&token).ok_or(Misplaced("the event concerns a lease that was never granted"))
+    }
+
+    fn reserved(&mut self, token: Token) -> &mut Reservations {
+        self.scopes.entry(token).or_default()
     }
 }

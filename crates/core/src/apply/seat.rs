@@ -6,7 +6,7 @@ use crate::lease::Holding;
 use crate::seat::Seat;
 use crate::stretch::Work;
 
-use super::{Misplaced, RowChange, TaskFold, fold_event};
+use super::{LeaseChange, Misplaced, RowChange, TaskFold, fold_event};
 
 /// The changes of an event of a seat's stream. `before` is None before the first.
 pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<RowChange>, Misplaced> {
@@ -51,7 +51,9 @@ pub fn apply_to_seat(before: Option<&Seat>, event: &Event) -> Result<Vec<RowChan
                         lease.holds = Holding::Seat;
                         lease.pulse.work = Work::default();
                     }
-                    RowChange::ReviveLease { pulse, .. } => pulse.work = Work::default(),
+                    RowChange::OfLease { change: LeaseChange::Revive { pulse, .. }, .. } => {
+                        pulse.work = Work::default();
+                    }
                     _ => {}
                 }
             }

@@ -5,7 +5,7 @@ use crate::stretch::{Recorded, Stretch, Work, Worked, pieces};
 use crate::task::Task;
 use crate::time::{Moment, Tick};
 
-use super::{Misplaced, RowChange, token_of};
+use super::{LeaseChange, Misplaced, RowChange, of_lease, token_of};
 
 /// Counts the event's work for its task, and for its lease unless the change that ends or revives the lease counts it.
 pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<RowChange>) -> Result<(), Misplaced> {
@@ -13,12 +13,13 @@ pub(super) fn record(task: &mut Task, event: &Event, changes: &mut Vec<RowChange
         return Ok(());
     }
     task.effort_ms = task.effort_ms.saturating_add(Worked::of(&event.stretches).active_ms);
-    let is_counted =
-        |change: &RowChange| matches!(change, RowChange::EndLease { .. } | RowChange::ReviveLease { .. });
+    let is_counted = |change: &RowChange| {
+        use LeaseChange::{End, Revive};
+        matches!(change, RowChange::OfLease { change: End { .. } | Revive { .. }, .. })
+    };
     if !changes.iter().any(is_counted) {
-        let (token, stretches) = (token_of(event)?, event.stretches.clone());
-        let waited_ms = event.waited_ms;
-        changes.push(RowChange::RecordWork { task: task.uid, token, stretches, waited_ms });
+        let (stretches, waited_ms) = (event.stretches.clone(), event.waited_ms);
+        changes.push(of_lease(task, event, LeaseChange::RecordWork { stretches, waited_ms })?);
     }
     if event.stretches.is_empty() {
         return Ok(());

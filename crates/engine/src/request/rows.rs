@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use onus_core::apply::RowChange;
+use onus_core::apply::{LeaseChange, RowChange};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::Lease;
 use onus_core::scope::Reservations;
@@ -78,21 +78,12 @@ impl Rows {
             RowChange::OpenLease(lease) => {
                 self.leases.insert((lease.task, lease.token), ((**lease).clone(), Reservations::default()));
             }
-            RowChange::AddScope { task, token, reservations } => {
+            RowChange::OfLease { task, token, change: LeaseChange::AddScope(reservations) } => {
                 if let Some((_, reserved)) = self.leases.get_mut(&(*task, *token)) {
                     reserved.extend(reservations.rows().iter().cloned());
                 }
             }
-            RowChange::ReviveLease { task, token, .. }
-            | RowChange::AttachLease { task, token, .. }
-            | RowChange::SetRescue { task, token, .. }
-            | RowChange::StartLease { task, token }
-            | RowChange::RecordWork { task, token, .. }
-            | RowChange::EndReview { task, token, .. }
-            | RowChange::EndLease { task, token, .. }
-            | RowChange::RemoveScope { task, token, .. }
-            | RowChange::YieldFiles { task, token, .. }
-            | RowChange::ChangeFiles { task, token, .. } => self.forget_lease(*task, *token),
+            RowChange::OfLease { task, token, .. } => self.forget_lease(*task, *token),
             // These change counters, also in other rows.
             RowChange::AddDeps { .. }
             | RowChange::RemoveDeps { .. }

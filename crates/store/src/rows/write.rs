@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use onus_core::actor::{ActorName, InstanceId};
-use onus_core::apply::{RowChange, apply_to_project};
+use onus_core::apply::{LeaseChange, RowChange, apply_to_project};
 use onus_core::chain::Record;
 use onus_core::event::{Body, Event};
 use onus_core::ids::{Prefix, Token, Uid, Version};
@@ -168,76 +168,11 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &RowChange) -> Result<
         }
         RowChange::MoveTask(task) => session.run_later(MOVE_TASK, &moves_of(task), Expect::OneRow),
         RowChange::OpenLease(lease) => session.run_later(INSERT_LEASE, &lease_values(lease), Expect::Success),
-        RowChange::ReviveLease { task, token, worked, pulse, process } => {
-            session.run_on_one(
-                sql!(
-                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, ended_how = NULL, \
-                     ended_at_ms = NULL, ended_version = NULL, process = ?5, waited_ms = waited_ms + ?6 WHERE {project = $1 AND }task = ?1 AND token = ?2"
-                ),
-                values![
-                    *task,
-                    *token,
-                    worked.active_ms,
-                    worked.stretches,
-                    process.as_ref().map(json),
-                    worked.waited_ms,
-                ],
-            )?;
-            hold(session, *task, *token, true)?;
-            set_pulse(session, *task, *token, pulse, None)
-        }
-        RowChange::AttachLease { task, token, worktree_id, worktree, branch } => session.run_on_one(
-            sql!(
-                "UPDATE lease SET worktree_id = ?3, worktree = ?4, branch = ?5 \
-                 WHERE {project = $1 AND }task = ?1 AND token = ?2"
-            ),
-            values![
-                *task,
-                *token,
-                worktree_id.as_ref().map(|id| id.as_str()),
-                worktree.as_str(),
-                branch.as_deref(),
-            ],
-        ),
-        RowChange::SetRescue { task, token, rescue } => session.run_on_one(
-            sql!(
-                "UPDATE lease SET rescue = ?3, rescue_version = ?4 WHERE {project = $1 AND }task = ?1 AND token = ?2"
-            ),
-            values![*task, *token, rescue.state.as_str(), rescue.version],
-        ),
-        RowChange::StartLease { task, token } => session.run_on_one(
-            sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
-            values![*task, *token],
-        ),
-        RowChange::RecordWork { task, token, stretches, waited_ms } => {
-            let worked = Worked::of(stretches);
-            // Work that began to wait meanwhile must not be lost: the request is decided again. In a copy,
-            // nothing waits.
-            session.run_later(
-                sql!(
-                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, \
-                     waited_ms = waited_ms + ?7, waiting = ?6 \
-                     WHERE {project = $1 AND }task = ?1 AND token = ?2 AND waiting IN (?5, ?6)"
-                ),
-                values![
-                    *task,
-                    *token,
-                    worked.active_ms,
-                    worked.stretches,
-                    waiting(stretches, *waited_ms),
-                    waiting(&[], 0),
-                    *waited_ms,
-                ],
-                Expect::RowsOrRetry(1),
-            )
-        }
-        RowChange::EndReview { task, token, at_ms } => session.run_later(
-            sql!("UPDATE lease SET reviewed_at_ms = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2"),
-            values![*task, *token, *at_ms],
-            Expect::OneRow,
-        ),
+        RowChange::OfLease { task, token, change } => change_lease(session, *task, *token, change),
         RowChange::AddStretches(rows) => stretch::add(session, rows),
-        RowChange::AddUsage(row) => session.run_later(usage::INSERT, &usage::row_values(row), Expect::Success),
+        RowChange::AddUsage(row) => {
+            session.run_later(usage::INSERT, &usage::row_values(row), Expect::Success)
+        }
         RowChange::AddCommit(row) => {
             session.run_later(commit::INSERT, &commit::row_values(row), Expect::Success)
         }
@@ -245,30 +180,6 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &RowChange) -> Result<
             session.run_later(judgement::INSERT, &judgement::row_values(row), Expect::Success)
         }
         RowChange::VoidJudgements { task } => judgement::void(session, *task),
-        RowChange::EndLease { task, token, worked, ended } => {
-            // If the lease was renewed after it was read, it must be judged again.
-            let end = &ended.end;
-            set_pulse(session, *task, *token, &Pulse::of_ended(end), Some(end.renewals))?;
-            hold(session, *task, *token, false)?;
-            session.run_later(
-                sql!(
-                    "UPDATE lease SET ended_how = ?3, ended_at_ms = ?4, ended_version = ?5, \
-                     active_ms = active_ms + ?6, stretches = stretches + ?7, waited_ms = waited_ms + ?8 \
-                     WHERE {project = $1 AND }task = ?1 AND token = ?2"
-                ),
-                values![
-                    *task,
-                    *token,
-                    ended.how.as_str(),
-                    ended.at_ms,
-                    ended.version,
-                    worked.active_ms,
-                    worked.stretches,
-                    worked.waited_ms,
-                ],
-                Expect::OneRow,
-            )
-        }
         RowChange::AddDeps { task, on } => add_deps(session, *task, on),
         RowChange::RemoveDeps { task, on } => remove_deps(session, *task, on),
         RowChange::SetRefs { task, refs } => {
@@ -303,25 +214,122 @@ pub(crate) fn apply(session: &mut dyn Statements, change: &RowChange) -> Result<
             sql!("UPDATE task SET open_children = open_children + ?2 WHERE {project = $1 AND }uid = ?1"),
             values![*parent, *more],
         ),
-        RowChange::AddScope { task, token, reservations } => session.reserve(*task, *token, reservations),
-        RowChange::RemoveScope { task, token, scope } => session.unreserve(*task, *token, scope),
-        RowChange::YieldFiles { task, token, scope, worktree } => scope.globs().iter().try_for_each(|glob| {
+        RowChange::Index(key) => session.index(*key, true),
+        RowChange::Unindex(key) => session.index(*key, false),
+    }
+}
+
+fn change_lease(session: &mut dyn Statements, task: Uid, token: Token, change: &LeaseChange) -> Result<()> {
+    match change {
+        LeaseChange::Revive { worked, pulse, process } => {
+            session.run_on_one(
+                sql!(
+                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, ended_how = NULL, \
+                     ended_at_ms = NULL, ended_version = NULL, process = ?5, waited_ms = waited_ms + ?6 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                ),
+                values![
+                    task,
+                    token,
+                    worked.active_ms,
+                    worked.stretches,
+                    process.as_ref().map(json),
+                    worked.waited_ms,
+                ],
+            )?;
+            hold(session, task, token, true)?;
+            set_pulse(session, task, token, pulse, None)
+        }
+        LeaseChange::Attach { worktree_id, worktree, branch } => session.run_on_one(
+            sql!(
+                "UPDATE lease SET worktree_id = ?3, worktree = ?4, branch = ?5 \
+                 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+            ),
+            values![
+                task,
+                token,
+                worktree_id.as_ref().map(|id| id.as_str()),
+                worktree.as_str(),
+                branch.as_deref(),
+            ],
+        ),
+        LeaseChange::SetRescue(rescue) => session.run_on_one(
+            sql!(
+                "UPDATE lease SET rescue = ?3, rescue_version = ?4 WHERE {project = $1 AND }task = ?1 AND token = ?2"
+            ),
+            values![task, token, rescue.state.as_str(), rescue.version],
+        ),
+        LeaseChange::Start => session.run_on_one(
+            sql!("UPDATE lease SET reserve = false WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+            values![task, token],
+        ),
+        LeaseChange::RecordWork { stretches, waited_ms } => {
+            let worked = Worked::of(stretches);
+            // Work that began to wait meanwhile must not be lost: the request is decided again. In a copy,
+            // nothing waits.
+            session.run_later(
+                sql!(
+                    "UPDATE lease SET active_ms = active_ms + ?3, stretches = stretches + ?4, \
+                     waited_ms = waited_ms + ?7, waiting = ?6 \
+                     WHERE {project = $1 AND }task = ?1 AND token = ?2 AND waiting IN (?5, ?6)"
+                ),
+                values![
+                    task,
+                    token,
+                    worked.active_ms,
+                    worked.stretches,
+                    waiting(stretches, *waited_ms),
+                    waiting(&[], 0),
+                    *waited_ms,
+                ],
+                Expect::RowsOrRetry(1),
+            )
+        }
+        LeaseChange::EndReview { at_ms } => session.run_later(
+            sql!("UPDATE lease SET reviewed_at_ms = ?3 WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+            values![task, token, *at_ms],
+            Expect::OneRow,
+        ),
+        LeaseChange::End { worked, ended } => {
+            // If the lease was renewed after it was read, it must be judged again.
+            let end = &ended.end;
+            set_pulse(session, task, token, &Pulse::of_ended(end), Some(end.renewals))?;
+            hold(session, task, token, false)?;
+            session.run_later(
+                sql!(
+                    "UPDATE lease SET ended_how = ?3, ended_at_ms = ?4, ended_version = ?5, \
+                     active_ms = active_ms + ?6, stretches = stretches + ?7, waited_ms = waited_ms + ?8 \
+                     WHERE {project = $1 AND }task = ?1 AND token = ?2"
+                ),
+                values![
+                    task,
+                    token,
+                    ended.how.as_str(),
+                    ended.at_ms,
+                    ended.version,
+                    worked.active_ms,
+                    worked.stretches,
+                    worked.waited_ms,
+                ],
+                Expect::OneRow,
+            )
+        }
+        LeaseChange::AddScope(reservations) => session.reserve(task, token, reservations),
+        LeaseChange::RemoveScope(scope) => session.unreserve(task, token, scope),
+        LeaseChange::YieldFiles { scope, worktree } => scope.globs().iter().try_for_each(|glob| {
             session
                 .run(
                     sql!(
                         "DELETE FROM scope WHERE {project = $1 AND }task = ?1 AND token = ?2 AND glob = ?3 \
                          AND kind = 'touched' AND worktree = ?4"
                     ),
-                    values![*task, *token, glob.as_str(), worktree.as_str()],
+                    values![task, token, glob.as_str(), worktree.as_str()],
                 )
                 .map(drop)
         }),
-        RowChange::ChangeFiles { task, token, scope, worktree } => {
+        LeaseChange::ChangeFiles { scope, worktree } => {
             let worktree = worktree.as_ref().map_or("", |worktree| worktree.as_str());
-            scope.globs().iter().try_for_each(|glob| change_file(session, (*task, *token), glob, worktree))
+            scope.globs().iter().try_for_each(|glob| change_file(session, (task, token), glob, worktree))
         }
-        RowChange::Index(key) => session.index(*key, true),
-        RowChange::Unindex(key) => session.index(*key, false),
     }
 }
 
