@@ -22,7 +22,7 @@ use crate::task::{Facts, NoteKind, Origin, State, TaskBranch};
 use crate::text::Field;
 use crate::time::{ClockDomain, Tick};
 
-/// What happened, with its payload.
+/// What happened, with its payload. A record leaves out what is None, and what is missing is read as None.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "payload")]
 pub enum Body {
@@ -83,17 +83,12 @@ pub enum Body {
     #[serde(rename = "task.approved")]
     TaskApproved {
         /// The task's branch has still to land, and whether its dependents wait for that.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         awaits_landing: Option<DepsMet>,
     },
     #[serde(rename = "task.rejected")]
     TaskRejected { kept_for: Option<KeptFor> },
     #[serde(rename = "task.done")]
-    TaskDone {
-        lease: LeaseEnd,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        awaits_landing: Option<DepsMet>,
-    },
+    TaskDone { lease: LeaseEnd, awaits_landing: Option<DepsMet> },
     #[serde(rename = "task.failed")]
     TaskFailed { lease: Option<LeaseEnd> },
     #[serde(rename = "task.dropped")]
@@ -113,7 +108,6 @@ pub enum Body {
     NoteAdded {
         #[serde(default, skip_serializing_if = "NoteKind::is_progress")]
         kind: NoteKind,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         link: Option<String>,
     },
     /// One event per line, so that each line can be erased by itself.
@@ -130,13 +124,11 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Scope::is_empty")]
         scope: Scope,
         /// The holder's own clock, where the store's is a server's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         own_clock: Option<Tick>,
         /// Which of the paths were named by an area.
         #[serde(default, skip_serializing_if = "Areas::is_empty")]
         areas: Areas,
         /// Where all of the paths were touched. Without it, all were declared.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         touched: Option<Touched>,
     },
     #[serde(rename = "scope.added")]
@@ -144,18 +136,13 @@ pub enum Body {
         scope: Scope,
         #[serde(default, skip_serializing_if = "Areas::is_empty")]
         areas: Areas,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         touched: Option<Touched>,
     },
     #[serde(rename = "scope.removed")]
     ScopeRemoved { scope: Scope },
     /// These files, which the lease had touched in this worktree, were changed. Recorded once per file.
     #[serde(rename = "scope.changed")]
-    ScopeChanged {
-        scope: Scope,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        worktree: Option<WorktreeId>,
-    },
+    ScopeChanged { scope: Scope, worktree: Option<WorktreeId> },
     /// Another wanted these files of ad-hoc work whose turn was over, and git reported them unchanged or committed.
     #[serde(rename = "scope.yielded")]
     ScopeYielded { scope: Scope, worktree: WorktreeId },
@@ -167,28 +154,16 @@ pub enum Body {
         renewals: u64,
         deadline_in_ms: Option<i64>,
         reserve: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         own_clock: Option<Tick>,
         /// What the lease is bound to from now on: the process in which its holder came back.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
     },
     /// From now on the lease's work is done in this worktree.
     #[serde(rename = "lease.attached")]
-    LeaseAttached {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        worktree_id: Option<WorktreeId>,
-        worktree: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        branch: Option<String>,
-    },
+    LeaseAttached { worktree_id: Option<WorktreeId>, worktree: String, branch: Option<String> },
     /// The lease was lost to another; what its holder left uncommitted there must be kept.
     #[serde(rename = "rescue.due")]
-    RescueDue {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        worktree_id: Option<WorktreeId>,
-        worktree: String,
-    },
+    RescueDue { worktree_id: Option<WorktreeId>, worktree: String },
     /// What the lease's holder left uncommitted is kept.
     #[serde(rename = "rescue.kept")]
     RescueKept {
@@ -225,7 +200,6 @@ pub enum Body {
         what: Corrected,
         /// The actor whose work it was until then.
         from: ActorName,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<ActorName>,
         less: Vec<Stretch>,
     },
@@ -249,7 +223,6 @@ pub enum Body {
         onto: CommitId,
         head: CommitId,
         why: Obstruction,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_for: Option<KeptFor>,
     },
     /// The task's branch is part of the target.
