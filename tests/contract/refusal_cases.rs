@@ -84,10 +84,10 @@ pub(crate) fn redacted(text: &str, folder: &str) -> String {
 fn unmade(code: &'static str, what: &'static str, error: impl Into<Refusal>) -> Case {
     let refusal: Refusal = error.into();
     let (exit, walked) = (refusal.exit_code().into(), walk_words(&refusal));
-    let refusal = wording::refusal(&refusal);
+    let said = wording::refusal(&refusal);
     let mut words = format!("onus: {}\n", refusal.message);
-    words.extend(refusal.next.iter().map(|step| format!("  next: {step}\n")));
-    let json = serde_json::json!({ "error": refusal });
+    words.extend(said.next.iter().map(|step| format!("  next: {step}\n")));
+    let json = serde_json::json!({ "error": said });
     Case { code, what, shows: "", exit, words, json, walked }
 }
 

@@ -265,8 +265,8 @@ pub(crate) fn refuse(json: bool, refusal: &Refusal) -> u8 {
     if json {
         Output::of_documents().line(&json!({ "error": said }).to_string());
     } else {
-        note(&format!("onus: {}", said.message));
-        for candidate in &said.candidates {
+        note(&format!("onus: {}", refusal.message));
+        for candidate in &refusal.candidates {
             note(&format!("  candidate: {candidate}"));
         }
         for step in &said.next {

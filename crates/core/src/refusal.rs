@@ -129,28 +129,39 @@ pub struct Conflict {
 }
 
 /// A command that was refused and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{message}")]
 pub struct Refusal {
     pub code: Code,
     pub message: String,
     /// The task's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The seat's name, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seat: Option<String>,
     /// The position of an event in the task's history, where one is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Box<HolderNote>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<i64>,
     /// Which path two scopes would both have.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict: Option<Box<Conflict>>,
     /// What an ambiguous reference may have meant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
     /// The safe next steps, the best first.
+    #[serde(skip)]
     pub next: Vec<Step>,
     /// How the caller, a person, could override it.
+    #[serde(skip)]
     pub overridable: Option<Box<Override>>,
     /// Set if only these files of ad-hoc work whose turn is over are in the way. They are yielded if git reports them clean.
+    #[serde(skip)]
     pub resting: Vec<Resting>,
 }
 
@@ -201,20 +212,8 @@ impl Refusal {
 
     /// The refusal in an interface's words. `say` returns None for a step that cannot be taken there.
     pub fn worded(&self, say: impl Fn(&Step) -> Option<String>) -> RefusalView {
-        let refusal = self.clone();
-        RefusalView {
-            code: refusal.code,
-            message: refusal.message,
-            task: refusal.task,
-            seat: refusal.seat,
-            version: refusal.version,
-            holder: refusal.holder,
-            expires_in_s: refusal.expires_in_s,
-            conflict: refusal.conflict,
-            candidates: refusal.candidates,
-            next: refusal.next.iter().filter_map(say).collect(),
-            override_: None,
-        }
+        let next = self.next.iter().filter_map(say).collect();
+        RefusalView { refusal: self.clone(), next, override_: None }
     }
 }
 
@@ -222,27 +221,8 @@ impl Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Refusal"))]
 pub struct RefusalView {
-    pub code: Code,
-    pub message: String,
-    /// The task's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-    /// The seat's name, where it is about one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seat: Option<String>,
-    /// The position of an event in the task's history, where one is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Box<HolderNote>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_in_s: Option<i64>,
-    /// Which path two scopes would both have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conflict: Option<Box<Conflict>>,
-    /// What an ambiguous reference may have meant.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<String>,
+    #[serde(flatten)]
+    pub refusal: Refusal,
     /// The safe next steps, the best first.
     pub next: Vec<String>,
     /// How a person may override it. Never there for an agent.

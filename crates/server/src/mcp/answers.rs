@@ -76,15 +76,15 @@ impl Answer {
 
 /// A refusal, as the command line's `--json` prints it, with this server's steps.
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
-    let refusal = refusal.worded(wording::step);
+    let said = refusal.worded(wording::step);
     let mut text = visible_line(&refusal.message);
     for candidate in &refusal.candidates {
         text.push_str(&format!("\ncandidate: {}", visible_line(candidate)));
     }
-    for step in &refusal.next {
+    for step in &said.next {
         text.push_str(&format!("\nnext: {}", visible_line(step)));
     }
-    let mut result = CallToolResult::structured_error(shown(json!({ "error": refusal })));
+    let mut result = CallToolResult::structured_error(shown(json!({ "error": said })));
     result.content = vec![ContentBlock::text(text)];
     result
 }
