@@ -15,10 +15,11 @@ use crate::command::Yielding;
 use crate::ids::Uid;
 
 /// What went wrong, as programs read it. The exit code follows from it and is API too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
+    #[default]
     Unexpected,
     Usage,
     Identity,
@@ -129,7 +130,7 @@ pub struct Conflict {
 }
 
 /// A command that was refused and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{message}")]
 pub struct Refusal {
@@ -176,20 +177,7 @@ pub struct Resting {
 
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal {
-            code,
-            message: message.into(),
-            task: None,
-            seat: None,
-            version: None,
-            holder: None,
-            expires_in_s: None,
-            conflict: None,
-            candidates: Vec::new(),
-            next: Vec::new(),
-            overridable: None,
-            resting: Vec::new(),
-        }
+        Refusal { code, message: message.into(), ..Refusal::default() }
     }
 
     pub fn usage(message: impl Into<String>) -> Refusal {
