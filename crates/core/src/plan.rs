@@ -113,27 +113,13 @@ fn check_origins(plan: &[PlannedTask]) -> Result<(), Refusal> {
 }
 
 fn unknown(name: &str, index: &BTreeMap<&str, usize>) -> Refusal {
-    let near = index.keys().map(|known| (slips(name, known), *known)).min();
+    let typed: String = name.chars().take(100).collect();
+    let near = index.keys().map(|known| (strsim::levenshtein(&typed, known), *known)).min();
     let meant = near
         .filter(|(slips, known)| *slips <= SLIPS && *slips < known.chars().count())
         .map(|(_, known)| format!(": did you mean '{known}'?"))
         .unwrap_or_default();
     Refusal::usage(format!("the plan has no task named '{}'{meant}", shortened(name)))
-}
-
-/// The edit distance: how many characters must be inserted, deleted or replaced to turn one name into the other.
-fn slips(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(100).enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let exchanged = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = exchanged.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn nth(index: usize) -> String {
@@ -253,11 +239,21 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_counted() {
-        for (a, b, expected) in
-            [("api", "api", 0), ("api", "apo", 1), ("ap", "api", 1), ("", "api", 3), ("übe", "ube", 1)]
-        {
-            assert_eq!(slips(a, b), expected, "{a} {b}");
+    fn a_name_is_recognised_if_at_most_two_characters_are_wrong_and_one_is_right() {
+        for (typed, meant) in [
+            ("apo", "api"),
+            ("ap", "api"),
+            ("aapi", "api"),
+            ("übe", "ube"),
+            ("databs", "database"),
+            ("dtabse", "database"),
+        ] {
+            let (_, message) = refused(&[planned(meant, None, &[typed])]);
+            assert!(message.ends_with(&format!(": did you mean '{meant}'?")), "{message}");
+        }
+        for (typed, name) in [("datas", "database"), ("", "ab")] {
+            let (_, message) = refused(&[planned(name, None, &[typed])]);
+            assert!(message.ends_with(&format!("has no task named '{typed}'")), "{message}");
         }
     }
 }
