@@ -18,7 +18,7 @@ use crate::scope::{Areas, Scope, Touched, WorktreeId};
 use crate::seat::SeatName;
 use crate::session::{Corrected, Usage};
 use crate::stretch::Stretch;
-use crate::task::{Facts, NoteKind, Origin, State, TaskBranch};
+use crate::task::{Facts, NoteKind, Origin, State, TaskBranch, is_default};
 use crate::text::Field;
 use crate::time::{ClockDomain, Tick};
 
@@ -106,7 +106,7 @@ pub enum Body {
     DepRemoved { on: BTreeSet<Uid> },
     #[serde(rename = "note.added")]
     NoteAdded {
-        #[serde(default, skip_serializing_if = "NoteKind::is_progress")]
+        #[serde(default, skip_serializing_if = "is_default")]
         kind: NoteKind,
         link: Option<String>,
     },

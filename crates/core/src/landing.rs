@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::commit::{CommitId, Extent};
 use crate::gate::{Demand, GateKey};
 use crate::ids::Token;
-use crate::task::{State, Task, words};
+use crate::task::{State, Task, is_default, words};
 
 words! {
     /// How a branch becomes part of its target.
@@ -69,16 +69,12 @@ pub struct Intent {
     pub head: CommitId,
     pub style: LandStyle,
     /// Conflicting lines that a rule of the project resolved.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub resolved_lines: u64,
     /// The gates that the merged result passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateKey>,
     pub place: LandingPlace,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// A landing that happened.
@@ -87,7 +83,7 @@ pub struct Landed {
     pub target: String,
     pub commit: CommitId,
     pub style: LandStyle,
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub resolved_lines: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateKey>,

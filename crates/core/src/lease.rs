@@ -71,12 +71,6 @@ words! {
     }
 }
 
-impl Mode {
-    pub fn is_exclusive(&self) -> bool {
-        *self == Mode::Exclusive
-    }
-}
-
 words! {
     /// Why a lease lapsed.
     LapseCause("cause of a lapse") {

@@ -69,6 +69,11 @@ macro_rules! words {
 }
 pub(crate) use words;
 
+/// For fields that are left out while they have their default.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 words! {
     /// The state of a task. `ready` is computed, not a state.
     State("state") {
@@ -226,12 +231,6 @@ words! {
     }
 }
 
-impl NoteKind {
-    pub(crate) fn is_progress(&self) -> bool {
-        *self == NoteKind::Progress
-    }
-}
-
 /// A line that must be true before the task counts as accepted. Its text is stored with the event that added it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptanceLine {
@@ -291,7 +290,7 @@ pub struct Facts {
     /// Which of them were named by an area.
     #[serde(default, skip_serializing_if = "Areas::is_empty")]
     pub scope_areas: Areas,
-    #[serde(default, skip_serializing_if = "Mode::is_exclusive")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
     /// What its holder may not do.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
