@@ -37,7 +37,7 @@ type HeldView = onus_engine::HeldView<String>;
 type Notice = onus_engine::Notice<String>;
 type StandupView = onus_engine::StandupView<String>;
 type StatusView = onus_engine::StatusView<String>;
-type WhyView = onus_engine::WhyView<String>;
+type WhyView = onus_engine::WhyView<onus_engine::ObstacleView>;
 
 /// What any answer may also contain.
 #[derive(JsonSchema, Serialize)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use onus_core::actor::{Actor, Caller, KnownBy, Tier};
 use onus_core::circle::Holder;
 use onus_core::command::{Act, Terms};
-use onus_core::decide::{self, ObstacleKind, Reset};
+use onus_core::decide::{self, Obstacle, ObstacleKind, Reset};
 use onus_core::ids::{TaskRef, Uid};
 use onus_core::refusal::{Code, Step};
 use onus_core::task::{State, Task};
@@ -24,30 +24,30 @@ use crate::{Engine, Identity};
 /// Whether a task could be claimed now, and what is in the way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "WhyView"))]
-pub struct WhyView<N = Step> {
+pub struct WhyView<O = Obstacle> {
     pub id: String,
     pub title: String,
     pub state: State,
     pub ready: bool,
-    pub obstacles: Vec<ObstacleView<N>>,
+    pub obstacles: Vec<O>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ObstacleView"))]
-pub struct ObstacleView<N = Step> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ObstacleView {
     pub kind: ObstacleKind,
     pub message: String,
     /// The other task that is to blame.
     pub task: Option<String>,
     pub holder: Option<String>,
     /// What would clear it.
-    pub next: Option<N>,
+    pub next: Option<String>,
 }
 
 impl WhyView {
     /// The same in an interface's words.
-    pub fn worded(&self, say: &dyn Fn(&Step) -> Option<String>) -> WhyView<String> {
-        let worded = |obstacle: &ObstacleView| ObstacleView {
+    pub fn worded(&self, say: &dyn Fn(&Step) -> Option<String>) -> WhyView<ObstacleView> {
+        let worded = |obstacle: &Obstacle| ObstacleView {
             kind: obstacle.kind,
             message: obstacle.message.clone(),
             task: obstacle.task.clone(),
@@ -242,22 +242,13 @@ impl Snapshot<'_> {
             evidence.look_around(self, &caller, task, reserving)?;
         }
         let view = evidence.view(self.now, self.policy, (&caller, &actor), task);
-        let mut obstacles: Vec<ObstacleView> = decide::obstacles(&view)
-            .into_iter()
-            .map(|obstacle| ObstacleView {
-                kind: obstacle.kind,
-                message: obstacle.message,
-                task: obstacle.task,
-                holder: obstacle.holder,
-                next: obstacle.next,
-            })
-            .collect();
+        let mut obstacles = decide::obstacles(&view);
         // A ready task is in nobody's circle.
         if !obstacles.is_empty()
             && let Some(circle) = self.circle_around(identity, task)?
         {
             let asker = Holder { actor: caller.actor.clone(), instance: caller.instance.clone() };
-            obstacles.push(ObstacleView {
+            obstacles.push(Obstacle {
                 kind: ObstacleKind::Circle,
                 message: circle.message(),
                 task: None,
