@@ -2,34 +2,13 @@
 
 use tokio_postgres::Row;
 
-use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
-use onus_core::apply::Project;
-use onus_core::chain::Record;
-use onus_core::commit::{CommitId, CommitRow};
-use onus_core::gate::JudgementRow;
-use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
-use onus_core::lease::{Lease, Process};
-use onus_core::rescue::RescueState;
-use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
-use onus_core::seal::StreamHead;
-use onus_core::seat::{Seat, SeatName};
-use onus_core::session::UsageRow;
-use onus_core::stretch::Recorded;
-use onus_core::task::{Origin, State, Task};
-use onus_core::text::TextKey;
-use onus_core::time::Moment;
-
 use crate::rows::columns::{INSTANCE_COLUMNS, LEASE_COLUMNS, TEXT_COLUMNS};
 use crate::rows::graph::NEEDS;
 use crate::rows::read::{no_project, shared_reads};
 use crate::rows::sql::sql;
 use crate::rows::{self, Cells, Decoded, decode};
 use crate::rows::{lease, news};
-use crate::{
-    After, CallerRows, ClosingRows, Details, Direction, EventQuery, Filter, Finished, KeptRequest,
-    KnownInstance, LATEST, LOSSES, LedgerLine, Loss, NOTICES, NoteLeft, PendingNotice, Read, Result, Seats,
-    Shown, StoredText, Used, WISHES, Window, Wish, WorkRow,
-};
+use crate::*;
 
 use super::connection::Value;
 use super::rows::{caller, to_sql};

@@ -1,21 +1,11 @@
 //! The writes and locks that this store does in its own way.
 
-use onus_core::actor::{ActorName, Tier};
-use onus_core::apply::{Project, RowChange};
-use onus_core::event::Event;
-use onus_core::ids::{Number, Token, Uid};
-use onus_core::lease::{Lease, Pulse};
-use onus_core::seat::{Seat, SeatName};
-use onus_core::task::Task;
-use onus_core::text::{Field, Salt, TextKey};
-use onus_core::time::Moment;
-
 use crate::rows::columns::{PROJECT_COLUMNS, waiting, working};
 use crate::rows::read::no_project;
 use crate::rows::sql::sql;
 use crate::rows::write::{self, shared_writes};
 use crate::rows::{self, Expect};
-use crate::{Fits, KeptRequest, KnownInstance, Loss, OnLocked, PendingNotice, Reach, Read, Result, Write};
+use crate::*;
 
 use super::rows::to_sql;
 use super::session::{LastEvent, Lock, ScopeLock, Session, key_of};

@@ -16,7 +16,7 @@ use super::{Ask as _, Dialect, Sql, Statements, Value, decode, values};
 /// How many tasks an ambiguous reference may list.
 const CANDIDATES: i64 = 10;
 
-/// The methods that both stores share, for their `impl Read`.
+/// The methods that both stores share, for their `impl Read`, in a module that uses all of the crate root.
 macro_rules! shared_reads {
     () => {
         fn walk_ready(

@@ -25,7 +25,7 @@ use super::{Ask as _, Expect, Statements, Value, commit, judgement, seat, stretc
 /// The chore of removing erased texts from the files.
 pub(crate) const SCRUB: &str = "scrub";
 
-/// The methods that both stores share, for their `impl Write`.
+/// The methods that both stores share, for their `impl Write`, in a module that uses all of the crate root.
 macro_rules! shared_writes {
     () => {
         $crate::rows::delegate! { $crate::rows::write =>

@@ -5,32 +5,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use onus_core::actor::{Actor, ActorName, InstanceId, Tier};
-use onus_core::apply::Project;
-use onus_core::chain::Record;
-use onus_core::commit::{CommitId, CommitRow};
-use onus_core::gate::JudgementRow;
-use onus_core::ids::{Number, TaskRef, Token, Uid, Version};
-use onus_core::lease::{Lease, Process};
-use onus_core::rescue::RescueState;
-use onus_core::scope::{Glob, Reservation, Reservations, Scope, WorktreeId};
-use onus_core::seal::StreamHead;
-use onus_core::seat::{Seat, SeatName};
-use onus_core::session::UsageRow;
-use onus_core::stretch::Recorded;
-use onus_core::task::{Origin, State, Task};
-use onus_core::text::TextKey;
-use onus_core::time::Moment;
-
 use crate::rows::columns::SCOPE_COLUMNS;
 use crate::rows::near::{Probe, Span, meeting, probes};
 use crate::rows::read::shared_reads;
 use crate::rows::sql::sql;
 use crate::rows::{Ask as _, Sql, Statements as _, Value, values};
-use crate::{
-    After, Details, Direction, EventQuery, Filter, Finished, KeptRequest, KnownInstance, LedgerLine, Loss,
-    NoteLeft, PendingNotice, Read, Result, Seats, Shown, StoredText, Used, Window, Wish, WorkRow,
-};
+use crate::*;
 
 use super::Clock;
 

@@ -2,21 +2,11 @@
 
 use rusqlite::params_from_iter;
 
-use onus_core::actor::ActorName;
-use onus_core::apply::{Project, RowChange};
-use onus_core::event::Event;
-use onus_core::ids::{Number, Token, Uid};
-use onus_core::lease::Pulse;
-use onus_core::scope::{Reservations, Scope};
-use onus_core::seat::{Seat, SeatName};
-use onus_core::task::Task;
-use onus_core::text::{Field, Salt, TextKey};
-
 use crate::rows::near::{AnchoredRow, rows_of};
 use crate::rows::rebuild::TextPlace;
 use crate::rows::write::{self, shared_writes};
 use crate::rows::{Ask as _, Dialect, Expect, Row, Sql, Statements, Value, missing_row, values};
-use crate::{KeptRequest, KnownInstance, Loss, PendingNotice, Read as _, Result, Write};
+use crate::*;
 
 use super::failed;
 use super::read::Session;
