@@ -5,7 +5,7 @@ use onus_core::lease::Process;
 
 use crate::{KnownInstance, Result};
 
-use super::columns::{INSTANCE_COLUMNS, INSTANCE_ROW};
+use super::columns::{SELECT_INSTANCE_ROWS, SELECT_INSTANCES};
 use super::sql::sql;
 use super::{Ask as _, Statements, decode, values};
 
@@ -43,7 +43,7 @@ pub(crate) fn instance(
     instance: &InstanceId,
 ) -> Result<Option<KnownInstance>> {
     session.one(
-        sql!("SELECT ", INSTANCE_ROW, " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance = ?2"),
+        sql!(SELECT_INSTANCE_ROWS, " WHERE {project = $1 AND }actor = ?1 AND instance = ?2"),
         values![actor, instance],
         decode::instance,
     )
@@ -51,11 +51,7 @@ pub(crate) fn instance(
 
 pub(crate) fn instances(session: &mut dyn Statements, limit: u64) -> Result<Vec<KnownInstance>> {
     session.all(
-        sql!(
-            "SELECT ",
-            INSTANCE_COLUMNS,
-            " FROM instance{ WHERE project = $1} ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1"
-        ),
+        sql!(SELECT_INSTANCES, "{ WHERE project = $1} ORDER BY seen_at_ms DESC, actor, instance LIMIT ?1"),
         values![limit],
         decode::instance,
     )
@@ -68,9 +64,8 @@ pub(crate) fn instances_of(
 ) -> Result<Vec<KnownInstance>> {
     session.all(
         sql!(
-            "SELECT ",
-            INSTANCE_ROW,
-            " FROM instance WHERE {project = $1 AND }pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 \
+            SELECT_INSTANCE_ROWS,
+            " WHERE {project = $1 AND }pid = ?1 AND start = ?2 AND boot = ?3 AND pid_ns = ?4 \
              AND time_ns = ?5 ORDER BY ended_at_ms IS NOT NULL, COALESCE(registered_at_ms, 0) DESC, \
              seen_at_ms DESC, actor, instance LIMIT ?6"
         ),
@@ -96,9 +91,8 @@ pub(crate) fn running_parts(
     let (from, until) = (format!("{instance}/"), format!("{instance}0"));
     session.all(
         sql!(
-            "SELECT ",
-            INSTANCE_ROW,
-            " FROM instance WHERE {project = $1 AND }actor = ?1 AND instance >= ?2 AND instance < ?3 \
+            SELECT_INSTANCE_ROWS,
+            " WHERE {project = $1 AND }actor = ?1 AND instance >= ?2 AND instance < ?3 \
              AND ended_at_ms IS NULL{ ORDER BY instance}"
         ),
         values![actor, from, until],

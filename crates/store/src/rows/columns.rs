@@ -5,7 +5,7 @@ use onus_core::lease::Lease;
 use onus_core::stretch::{Stretch, Work};
 use onus_core::task::{State, Task};
 
-use super::sql::{Sql, Writer, as_text, sql};
+use super::sql::{Sql, Writer, sql};
 use super::value::Value;
 
 /// A text written by a function at compile time.
@@ -16,9 +16,10 @@ macro_rules! made {
             $write($($argument),+, &mut out);
             out
         };
-        as_text(&TEXT)
+        $crate::rows::sql::as_text(&TEXT)
     }};
 }
+pub(super) use made;
 
 #[rustfmt::skip]
 pub(crate) const TASK: [&str; 57] = [
@@ -43,13 +44,6 @@ pub(crate) const LEASE: [&str; 42] = [
 pub(crate) const TASK_COLUMNS: &str = made!(joined(&TASK, ", "));
 pub(crate) const LEASE_COLUMNS: &str = made!(joined(&LEASE, ", "));
 
-/// The columns for selecting a whole row. In SQLite, preparing each name in a statement costs as much as
-/// reading its value, so its tables have their columns in the order of these lists (a test compares them) and
-/// `*` selects them.
-pub(crate) const TASK_ROW: &str = made!(joined(&["[*]{", TASK_COLUMNS, "}"], ""));
-pub(crate) const LEASE_ROW: &str = made!(joined(&["[*]{", LEASE_COLUMNS, "}"], ""));
-pub(crate) const INSTANCE_ROW: &str = made!(joined(&["[*]{", INSTANCE_COLUMNS, "}"], ""));
-
 pub(crate) const EVENT_COLUMNS: &str =
     "seq, uid, stream, version, kind, actor, instance, token, at_ms, cause, payload, prev, hash";
 
@@ -67,6 +61,20 @@ pub(crate) const NOTICE_COLUMNS: &str = "actor, instance, task, token, kind, pat
 pub(crate) const PROJECT_COLUMNS: &str = "uid, prefix, created_at_ms, version, head";
 
 pub(crate) const REQUEST_COLUMNS: &str = "digest, salt, verb, task, token, at_ms";
+
+pub(crate) const SELECT_TASKS: &str = made!(joined(&["SELECT ", TASK_COLUMNS, " FROM task"], ""));
+pub(crate) const SELECT_LEASES: &str = made!(joined(&["SELECT ", LEASE_COLUMNS, " FROM lease"], ""));
+pub(crate) const SELECT_INSTANCES: &str = made!(joined(&["SELECT ", INSTANCE_COLUMNS, " FROM instance"], ""));
+pub(crate) const SELECT_EVENTS: &str = made!(joined(&["SELECT ", EVENT_COLUMNS, " FROM event"], ""));
+pub(crate) const SELECT_TEXTS: &str = made!(joined(&["SELECT ", TEXT_COLUMNS, " FROM text"], ""));
+pub(crate) const SELECT_NOTICES: &str = made!(joined(&["SELECT ", NOTICE_COLUMNS, " FROM notice"], ""));
+
+/// Whole rows. In SQLite, preparing each name in a statement costs as much as reading its value, so its tables
+/// have their columns in the order of these lists (a test compares them) and `*` selects them.
+pub(crate) const SELECT_TASK_ROWS: &str = made!(joined(&["SELECT [*]{", TASK_COLUMNS, "} FROM task"], ""));
+pub(crate) const SELECT_LEASE_ROWS: &str = made!(joined(&["SELECT [*]{", LEASE_COLUMNS, "} FROM lease"], ""));
+pub(crate) const SELECT_INSTANCE_ROWS: &str =
+    made!(joined(&["SELECT [*]{", INSTANCE_COLUMNS, "} FROM instance"], ""));
 
 /// A lease's sign of life: written beside the ledger while the lease is live.
 pub(crate) const PULSE: [&str; 13] = [
@@ -301,7 +309,7 @@ pub(crate) fn lease_values(lease: &Lease) -> [Value<'_>; LEASE.len()] {
 }
 
 /// Texts, one after the other, with something between them.
-const fn joined(texts: &[&str], between: &str, out: &mut [u8]) -> usize {
+pub(super) const fn joined(texts: &[&str], between: &str, out: &mut [u8]) -> usize {
     let mut writer = Writer::new(out);
     let mut at = 0;
     while at < texts.len() {

@@ -6,11 +6,14 @@ use onus_core::ids::{Token, Uid};
 
 use crate::Result;
 
+use super::columns::{joined, made};
 use super::sql::sql;
 use super::value::{Cells, Decoded};
 use super::{Ask as _, Sql, Statements, Value, values};
 
 pub(super) const COLUMNS: &str = "task, version, token, actor, at_ms, hash";
+
+const SELECT: &str = made!(joined(&["SELECT ", COLUMNS, " FROM made_commit"], ""));
 
 pub(super) const INSERT: Sql<'static> =
     sql!("INSERT INTO made_commit ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6)");
@@ -38,20 +41,12 @@ fn decoded(cells: &mut Cells<'_>) -> Decoded<CommitRow> {
 }
 
 pub(crate) fn commits_of(session: &mut dyn Statements, task: Uid) -> Result<Vec<CommitRow>> {
-    session.all(
-        sql!("SELECT ", COLUMNS, " FROM made_commit WHERE {project = $1 AND }task = ?1 ORDER BY version"),
-        values![task],
-        decoded,
-    )
+    session.all(sql!(SELECT, " WHERE {project = $1 AND }task = ?1 ORDER BY version"), values![task], decoded)
 }
 
 pub(crate) fn commits_under(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Vec<CommitRow>> {
     session.all(
-        sql!(
-            "SELECT ",
-            COLUMNS,
-            " FROM made_commit WHERE {project = $1 AND }task = ?1 AND token = ?2 ORDER BY version"
-        ),
+        sql!(SELECT, " WHERE {project = $1 AND }task = ?1 AND token = ?2 ORDER BY version"),
         values![task, token],
         decoded,
     )
@@ -59,11 +54,7 @@ pub(crate) fn commits_under(session: &mut dyn Statements, task: Uid, token: Toke
 
 pub(crate) fn commit_made(session: &mut dyn Statements, commit: &CommitId) -> Result<Vec<CommitRow>> {
     session.all(
-        sql!(
-            "SELECT ",
-            COLUMNS,
-            " FROM made_commit WHERE {project = $1 AND }hash = ?1 ORDER BY task, version"
-        ),
+        sql!(SELECT, " WHERE {project = $1 AND }hash = ?1 ORDER BY task, version"),
         values![commit.as_str()],
         decoded,
     )

@@ -16,7 +16,7 @@ use onus_core::task::Task;
 
 use crate::{Direction, Result};
 
-use super::columns::TASK_COLUMNS;
+use super::columns::SELECT_TASKS;
 use super::sql::sql;
 use super::{Ask as _, Dialect, Statements, decode, values};
 
@@ -54,7 +54,7 @@ impl Range {
         const IN_ORDER: &str = " ORDER BY priority, open_dependents DESC, number LIMIT ?2";
         let page = match after {
             None => session.all(
-                sql!("SELECT ", TASK_COLUMNS, " FROM task", OF_TIER, READY, IN_RANGE, IN_ORDER),
+                sql!(SELECT_TASKS, OF_TIER, READY, IN_RANGE, IN_ORDER),
                 values![self.tier, self.size],
                 decode::task,
             )?,
@@ -62,9 +62,7 @@ impl Range {
             // condition of its own.
             Some(last) => session.all(
                 sql!(
-                    "SELECT ",
-                    TASK_COLUMNS,
-                    " FROM task",
+                    SELECT_TASKS,
                     OF_TIER,
                     READY,
                     IN_RANGE,
@@ -100,13 +98,12 @@ pub(crate) fn walk_ready<S: Statements>(
     // The few tasks that no range has in the right order: read all at once.
     let mut apart = session.all(
         sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task[ INDEXED BY task_scheduled] WHERE {project = $1 AND }",
+            SELECT_TASKS,
+            "[ INDEXED BY task_scheduled] WHERE {project = $1 AND }",
             READY,
-            " AND not_before_ms IS NOT NULL AND not_before_ms <= ?1 AND required_tier <= ?2 UNION ALL SELECT ",
-            TASK_COLUMNS,
-            " FROM task[ INDEXED BY task_kept] WHERE {project = $1 AND }",
+            " AND not_before_ms IS NOT NULL AND not_before_ms <= ?1 AND required_tier <= ?2 UNION ALL ",
+            SELECT_TASKS,
+            "[ INDEXED BY task_kept] WHERE {project = $1 AND }",
             READY,
             " AND not_before_ms IS NULL AND kept_actor = ?3 AND required_tier <= ?2"
         ),
@@ -259,9 +256,8 @@ pub(crate) fn does_wait_for(session: &mut dyn Statements, task: Uid, other: Uid)
 pub(crate) fn unmet(session: &mut dyn Statements, task: Uid, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task WHERE {project = $1 AND }NOT met \
+            SELECT_TASKS,
+            " WHERE {project = $1 AND }NOT met \
              AND uid IN (SELECT needs FROM dep WHERE {dep.project = $1 AND }dep.task = ?1) \
              ORDER BY state = 'done', priority, number LIMIT ?2"
         ),
@@ -273,9 +269,8 @@ pub(crate) fn unmet(session: &mut dyn Statements, task: Uid, limit: u64) -> Resu
 pub(crate) fn unfinished_children(session: &mut dyn Statements, task: Uid, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task WHERE {project = $1 AND }parent = ?1 AND NOT finished ORDER BY priority, number LIMIT ?2"
+            SELECT_TASKS,
+            " WHERE {project = $1 AND }parent = ?1 AND NOT finished ORDER BY priority, number LIMIT ?2"
         ),
         values![task, limit],
         decode::task,

@@ -7,7 +7,7 @@ use onus_core::task::Task;
 
 use crate::Result;
 
-use super::columns::{TASK_COLUMNS, TASK_ROW, json};
+use super::columns::{SELECT_TASK_ROWS, SELECT_TASKS, json};
 use super::sql::sql;
 use super::value::{Cells, Decoded};
 use super::{Ask as _, Expect, Sql, Statements, Value, decode, values};
@@ -63,11 +63,7 @@ pub(crate) fn judgements_of(
 
 pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
     session.all(
-        sql!(
-            "SELECT ",
-            TASK_ROW,
-            " FROM task WHERE {project = $1 AND }landing IS NOT NULL ORDER BY number LIMIT ?1"
-        ),
+        sql!(SELECT_TASK_ROWS, " WHERE {project = $1 AND }landing IS NOT NULL ORDER BY number LIMIT ?1"),
         values![limit],
         decode::task,
     )
@@ -76,9 +72,8 @@ pub(crate) fn to_land(session: &mut dyn Statements, limit: u64) -> Result<Vec<Ta
 pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<Task>> {
     session.all(
         sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task[ INDEXED BY task_branched] WHERE {project = $1 AND }branch IS NOT NULL AND state <> 'dropped' \
+            SELECT_TASKS,
+            "[ INDEXED BY task_branched] WHERE {project = $1 AND }branch IS NOT NULL AND state <> 'dropped' \
              ORDER BY finished, number DESC LIMIT ?1"
         ),
         values![limit],
@@ -89,9 +84,8 @@ pub(crate) fn branched(session: &mut dyn Statements, limit: u64) -> Result<Vec<T
 pub(crate) fn task_of_branch(session: &mut dyn Statements, branch: &str) -> Result<Option<Task>> {
     session.one(
         sql!(
-            "SELECT ",
-            TASK_ROW,
-            " FROM task WHERE {project = $1 AND }branch_name = ?1 AND state <> 'dropped' \
+            SELECT_TASK_ROWS,
+            " WHERE {project = $1 AND }branch_name = ?1 AND state <> 'dropped' \
              ORDER BY finished, number DESC LIMIT 1"
         ),
         values![branch],

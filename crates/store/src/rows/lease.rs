@@ -11,13 +11,13 @@ use onus_core::task::Task;
 
 use crate::{LOSSES, Loss, Result};
 
-use super::columns::{LEASE_COLUMNS, LEASE_ROW, SCOPE_COLUMNS, TASK_COLUMNS};
+use super::columns::{SCOPE_COLUMNS, SELECT_LEASE_ROWS, SELECT_LEASES, SELECT_TASKS};
 use super::sql::sql;
 use super::{Ask as _, Sql, Statements, decode, values};
 
 pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
     session.one(
-        sql!("SELECT ", LEASE_ROW, " FROM lease WHERE {project = $1 AND }task = ?1 AND token = ?2"),
+        sql!(SELECT_LEASE_ROWS, " WHERE {project = $1 AND }task = ?1 AND token = ?2"),
         values![task, token],
         decode::lease,
     )
@@ -33,9 +33,8 @@ pub(crate) fn latest_lease_of(
         // In SQLite, leases that have not ended have an index of their own, so that beginning a lease writes
         // one index.
         sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease WHERE {project = $1 AND }task = ?1 \
+            SELECT_LEASES,
+            " WHERE {project = $1 AND }task = ?1 \
              {AND actor = ?2 AND instance = ?3 ORDER BY token DESC LIMIT 1}\
              [AND token = (SELECT MAX(token) FROM ( \
              SELECT MAX(token) AS token FROM lease INDEXED BY lease_holder \
@@ -51,9 +50,8 @@ pub(crate) fn latest_lease_of(
 pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Vec<(Task, Lease)>> {
     let leases = session.all(
         sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL \
+            SELECT_LEASES,
+            "[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL \
              ORDER BY actor, instance LIMIT ?1"
         ),
         values![limit],
@@ -61,9 +59,8 @@ pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Ve
     )?;
     let tasks = session.all(
         sql!(
-            "SELECT ",
-            TASK_COLUMNS,
-            " FROM task WHERE {project = $1 AND }uid IN (SELECT task FROM lease[ INDEXED BY lease_unended] \
+            SELECT_TASKS,
+            " WHERE {project = $1 AND }uid IN (SELECT task FROM lease[ INDEXED BY lease_unended] \
              WHERE {lease.project = $1 AND }ended_how IS NULL)"
         ),
         &[],
@@ -77,9 +74,8 @@ pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Ve
 }
 
 pub(crate) const LEASES_HELD: Sql<'static> = sql!(
-    "SELECT ",
-    LEASE_COLUMNS,
-    " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+    SELECT_LEASES,
+    "[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
      AND ended_how IS NULL ORDER BY acquired_at_ms, task"
 );
 
@@ -100,9 +96,8 @@ pub(crate) fn leases_ended_by(
 ) -> Result<Vec<Lease>> {
     session.all(
         sql!(
-            "SELECT ",
-            LEASE_COLUMNS,
-            " FROM lease[ INDEXED BY lease_holder] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+            SELECT_LEASES,
+            "[ INDEXED BY lease_holder] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
              AND ended_how IS NOT NULL AND ended_at_ms >= ?3 ORDER BY acquired_at_ms, task, token"
         ),
         values![actor, instance, since_ms],
@@ -156,19 +151,14 @@ pub(crate) fn rescues(
     match state {
         Some(state) => session.all(
             sql!(
-                "SELECT ",
-                LEASE_COLUMNS,
-                " FROM lease WHERE {project = $1 AND }rescue = ?1 AND rescue IS NOT NULL ORDER BY task, token LIMIT ?2"
+                SELECT_LEASES,
+                " WHERE {project = $1 AND }rescue = ?1 AND rescue IS NOT NULL ORDER BY task, token LIMIT ?2"
             ),
             values![state.as_str(), limit],
             decoded,
         ),
         None => session.all(
-            sql!(
-                "SELECT ",
-                LEASE_COLUMNS,
-                " FROM lease WHERE {project = $1 AND }rescue IS NOT NULL ORDER BY task, token LIMIT ?1"
-            ),
+            sql!(SELECT_LEASES, " WHERE {project = $1 AND }rescue IS NOT NULL ORDER BY task, token LIMIT ?1"),
             values![limit],
             decoded,
         ),
@@ -197,9 +187,8 @@ pub(crate) fn touched_in(session: &mut dyn Statements, worktree: Option<&Worktre
 pub(crate) fn leases_in(session: &mut dyn Statements, worktree: &WorktreeId) -> Result<Vec<Lease>> {
     session.all(
         sql!(
-            "SELECT ",
-            LEASE_ROW,
-            " FROM lease[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL AND worktree_id = ?1 \
+            SELECT_LEASE_ROWS,
+            "[ INDEXED BY lease_unended] WHERE {project = $1 AND }ended_how IS NULL AND worktree_id = ?1 \
              AND holds = 'task' ORDER BY actor, instance, task"
         ),
         values![worktree.as_str()],

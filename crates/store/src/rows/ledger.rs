@@ -6,14 +6,14 @@ use onus_core::seal::StreamHead;
 
 use crate::{EventQuery, LedgerLine, LooseText, Result, StoreError};
 
-use super::columns::{EVENT_COLUMNS, TEXT_COLUMNS};
+use super::columns::{SELECT_EVENTS, SELECT_TEXTS};
 use super::sql::sql;
 use super::{Ask as _, Cells, Statements, Unreadable, Value, decode, values};
 
 /// How many heads are read at a time.
 const HEADS: i64 = 5_000;
 
-/// The positions of stream and version in [`EVENT_COLUMNS`] and [`TEXT_COLUMNS`].
+/// The positions of stream and version in [`SELECT_EVENTS`] and [`SELECT_TEXTS`].
 const PLACE_OF_EVENT: (usize, usize) = (2, 3);
 const PLACE_OF_TEXT: (usize, usize) = (0, 1);
 
@@ -21,23 +21,23 @@ pub(crate) fn events(session: &mut dyn Statements, query: &EventQuery) -> Result
     let project = session.stream().to_owned();
     // Within a stream, `version` and `seq` grow together, so its index leads to the place to continue from.
     // Its events are also committed in order: appending locks the stream's row.
-    const OF_STREAM: &str = " FROM event WHERE {project = $1 AND }stream = ?1 AND seq > ?2 \
+    const OF_STREAM: &str = " WHERE {project = $1 AND }stream = ?1 AND seq > ?2 \
         AND version > COALESCE((SELECT version FROM event AS last WHERE {last.project = $1 AND }last.seq = ?2 \
         AND last.stream = ?1), 0) ORDER BY version ";
-    const OF_ALL: &str = " FROM event WHERE {project = $1 AND }seq > ?1 AND seq <= ?2 ORDER BY seq ";
+    const OF_ALL: &str = " WHERE {project = $1 AND }seq > ?1 AND seq <= ?2 ORDER BY seq ";
     let (sql, values) = match query.stream {
         Some(stream) => {
             let sql = match query.newest {
-                true => sql!("SELECT ", EVENT_COLUMNS, OF_STREAM, "DESC LIMIT ?3"),
-                false => sql!("SELECT ", EVENT_COLUMNS, OF_STREAM, "LIMIT ?3"),
+                true => sql!(SELECT_EVENTS, OF_STREAM, "DESC LIMIT ?3"),
+                false => sql!(SELECT_EVENTS, OF_STREAM, "LIMIT ?3"),
             };
             (sql, [Value::from(stream), query.after_seq.into(), query.limit.into()])
         }
         None => {
             let end = if query.settled { session.settled()? } else { i64::MAX };
             let sql = match query.newest {
-                true => sql!("SELECT ", EVENT_COLUMNS, OF_ALL, "DESC LIMIT ?3"),
-                false => sql!("SELECT ", EVENT_COLUMNS, OF_ALL, "LIMIT ?3"),
+                true => sql!(SELECT_EVENTS, OF_ALL, "DESC LIMIT ?3"),
+                false => sql!(SELECT_EVENTS, OF_ALL, "LIMIT ?3"),
             };
             (sql, [Value::from(query.after_seq), end.into(), query.limit.into()])
         }
@@ -52,7 +52,7 @@ pub(crate) fn events(session: &mut dyn Statements, query: &EventQuery) -> Result
 pub(crate) fn event(session: &mut dyn Statements, stream: Uid, version: Version) -> Result<Option<Record>> {
     let project = session.stream().to_owned();
     session.one(
-        sql!("SELECT ", EVENT_COLUMNS, " FROM event WHERE {project = $1 AND }stream = ?1 AND version = ?2"),
+        sql!(SELECT_EVENTS, " WHERE {project = $1 AND }stream = ?1 AND version = ?2"),
         values![stream, version],
         |cells| decode::record(cells, &project),
     )
@@ -62,9 +62,8 @@ pub(crate) fn notes(session: &mut dyn Statements, task: Uid) -> Result<Vec<Recor
     let project = session.stream().to_owned();
     session.all(
         sql!(
-            "SELECT ",
-            EVENT_COLUMNS,
-            " FROM event WHERE {project = $1 AND }stream = ?1 \
+            SELECT_EVENTS,
+            " WHERE {project = $1 AND }stream = ?1 \
              AND payload{::jsonb} -> 'texts' -> 'note' IS NOT NULL ORDER BY version"
         ),
         values![task],
@@ -91,9 +90,8 @@ pub(super) fn events_page(
     let project = session.stream().to_owned();
     let page = session.all(
         sql!(
-            "SELECT ",
-            EVENT_COLUMNS,
-            " FROM event WHERE {project = $1 AND }(stream, version) > (?1, ?2) ORDER BY stream, version LIMIT ?3"
+            SELECT_EVENTS,
+            " WHERE {project = $1 AND }(stream, version) > (?1, ?2) ORDER BY stream, version LIMIT ?3"
         ),
         values![stream, version, limit],
         |cells| Ok(decode::record(cells, &project).map_err(|why| tampered(cells, PLACE_OF_EVENT, &why))),
@@ -120,9 +118,8 @@ pub(crate) fn ledger_page(
     // unnoticed.
     let texts = session.all(
         sql!(
-            "SELECT ",
-            TEXT_COLUMNS,
-            " FROM text WHERE {project = $1 AND }(stream, version) > (?1, ?2) AND (stream, version) <= (?3, ?4) \
+            SELECT_TEXTS,
+            " WHERE {project = $1 AND }(stream, version) > (?1, ?2) AND (stream, version) <= (?3, ?4) \
              ORDER BY stream, version, field"
         ),
         values![after.0, after.1, &last.stream, last.record.version],

@@ -7,7 +7,7 @@ use onus_core::lease::Lease;
 
 use crate::{LATEST, NOTICES, NoteLeft, PendingNotice, Result, WISHES, Wish};
 
-use super::columns::NOTICE_COLUMNS;
+use super::columns::SELECT_NOTICES;
 use super::sql::sql;
 use super::{Ask as _, Sql, Statements, decode, values};
 
@@ -67,9 +67,8 @@ pub(crate) fn wishes_for(session: &mut dyn Statements, task: Uid, since_ms: i64)
 
 /// Oldest first; notices of the same time are ordered by their key.
 pub(crate) const NOTICES_LEFT: Sql<'static> = sql!(
-    "SELECT ",
-    NOTICE_COLUMNS,
-    " FROM notice WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+    SELECT_NOTICES,
+    " WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
      ORDER BY at_ms, task, kind, path, by_actor, by_instance LIMIT ?3"
 );
 
@@ -93,9 +92,8 @@ pub(crate) fn notices_for(
 pub(crate) fn notices(session: &mut dyn Statements) -> Result<Vec<PendingNotice>> {
     session.all(
         sql!(
-            "SELECT ",
-            NOTICE_COLUMNS,
-            " FROM notice{ WHERE project = $1} ORDER BY actor, instance, task, token, kind, path, by_actor, by_instance"
+            SELECT_NOTICES,
+            "{ WHERE project = $1} ORDER BY actor, instance, task, token, kind, path, by_actor, by_instance"
         ),
         &[],
         decode::pending_notice,

@@ -9,7 +9,7 @@ use onus_core::text::TextKey;
 
 use crate::{After, Filter, KeptRequest, Result, StoreError, StoredText};
 
-use super::columns::{PROJECT_COLUMNS, REQUEST_COLUMNS, TASK_COLUMNS, TASK_ROW, TEXT_COLUMNS};
+use super::columns::{PROJECT_COLUMNS, REQUEST_COLUMNS, SELECT_TASK_ROWS, SELECT_TASKS, SELECT_TEXTS};
 use super::sql::sql;
 use super::{Ask as _, Dialect, Sql, Statements, Value, decode, values};
 
@@ -181,11 +181,7 @@ pub(crate) fn resolve(session: &mut dyn Statements, reference: &TaskRef) -> Resu
 }
 
 pub(crate) fn task(session: &mut dyn Statements, uid: Uid) -> Result<Option<Task>> {
-    session.one(
-        sql!("SELECT ", TASK_ROW, " FROM task WHERE {project = $1 AND }uid = ?1"),
-        values![uid],
-        decode::task,
-    )
+    session.one(sql!(SELECT_TASK_ROWS, " WHERE {project = $1 AND }uid = ?1"), values![uid], decode::task)
 }
 
 pub(crate) fn task_by_origin(session: &mut dyn Statements, origin: &Origin) -> Result<Option<Uid>> {
@@ -227,7 +223,7 @@ pub(crate) fn list(
 /// three parameters), and the values of its other parameters.
 fn filtered(dialect: Dialect, filter: &Filter) -> (String, Vec<Value<'_>>) {
     const LISTED: Sql<'static> =
-        sql!("SELECT ", TASK_COLUMNS, " FROM task WHERE {project = $1 AND }priority = ?1 AND number > ?2");
+        sql!(SELECT_TASKS, " WHERE {project = $1 AND }priority = ?1 AND number > ?2");
     const TAG: Sql<'static> = sql!(
         " AND EXISTS (SELECT 1 FROM [json_each(tags)]{jsonb_array_elements_text(tags::jsonb) AS tag (value)} \
          WHERE value = "
@@ -284,11 +280,7 @@ pub(crate) fn count_ad_hoc(session: &mut dyn Statements) -> Result<u64> {
 
 pub(crate) fn text(session: &mut dyn Statements, key: TextKey) -> Result<Option<StoredText>> {
     session.one(
-        sql!(
-            "SELECT ",
-            TEXT_COLUMNS,
-            " FROM text WHERE {project = $1 AND }stream = ?1 AND version = ?2 AND field = ?3"
-        ),
+        sql!(SELECT_TEXTS, " WHERE {project = $1 AND }stream = ?1 AND version = ?2 AND field = ?3"),
         values![key.stream, key.version, key.field],
         decode::stored_text,
     )
@@ -304,7 +296,7 @@ pub(crate) fn same_texts(session: &mut dyn Statements, stream: Uid, words: &str)
 
 pub(crate) fn texts(session: &mut dyn Statements, stream: Uid, version: Version) -> Result<Vec<StoredText>> {
     session.all(
-        sql!("SELECT ", TEXT_COLUMNS, " FROM text WHERE {project = $1 AND }stream = ?1 AND version = ?2"),
+        sql!(SELECT_TEXTS, " WHERE {project = $1 AND }stream = ?1 AND version = ?2"),
         values![stream, version],
         decode::stored_text,
     )

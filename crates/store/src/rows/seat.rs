@@ -5,12 +5,15 @@ use onus_core::seat::{Seat, SeatName};
 
 use crate::{Result, Seats};
 
+use super::columns::{joined, made};
 use super::sql::{Sql, sql};
 use super::value::{Cells, Decoded, Value};
 use super::{Ask as _, Expect, Statements, values};
 
 pub(crate) const SEAT_COLUMNS: &str =
     "uid, number, name, version, head, created_at_ms, created_by, updated_at_ms, token, leased";
+
+const SELECT_SEATS: &str = made!(joined(&["SELECT ", SEAT_COLUMNS, " FROM seat"], ""));
 
 pub(super) const INSERT_SEAT: Sql<'static> = sql!(
     "INSERT INTO seat ({project, }",
@@ -50,29 +53,17 @@ pub(crate) fn decode(cells: &mut Cells<'_>) -> Decoded<Seat> {
 }
 
 pub(crate) fn seat(session: &mut dyn Statements, uid: Uid) -> Result<Option<Seat>> {
-    session.one(
-        sql!("SELECT ", SEAT_COLUMNS, " FROM seat WHERE {project = $1 AND }uid = ?1"),
-        values![uid],
-        decode,
-    )
+    session.one(sql!(SELECT_SEATS, " WHERE {project = $1 AND }uid = ?1"), values![uid], decode)
 }
 
 pub(crate) fn seat_named(session: &mut dyn Statements, name: &SeatName) -> Result<Option<Seat>> {
-    session.one(
-        sql!("SELECT ", SEAT_COLUMNS, " FROM seat WHERE {project = $1 AND }name = ?1"),
-        values![name.as_str()],
-        decode,
-    )
+    session.one(sql!(SELECT_SEATS, " WHERE {project = $1 AND }name = ?1"), values![name.as_str()], decode)
 }
 
 pub(crate) fn seats(session: &mut dyn Statements, which: Seats, limit: u64) -> Result<Vec<Seat>> {
     let sql = match which {
-        Seats::All => {
-            sql!("SELECT ", SEAT_COLUMNS, " FROM seat{ WHERE project = $1} ORDER BY name LIMIT ?1")
-        }
-        Seats::Leased => {
-            sql!("SELECT ", SEAT_COLUMNS, " FROM seat WHERE {project = $1 AND }leased ORDER BY name LIMIT ?1")
-        }
+        Seats::All => sql!(SELECT_SEATS, "{ WHERE project = $1} ORDER BY name LIMIT ?1"),
+        Seats::Leased => sql!(SELECT_SEATS, " WHERE {project = $1 AND }leased ORDER BY name LIMIT ?1"),
     };
     session.all(sql, values![limit], decode)
 }
