@@ -206,15 +206,22 @@ impl Fold {
 /// Rows to delete and to insert. All deletions come first: two rows may have swapped places.
 #[derive(Default)]
 struct Mending {
-    out: Vec<(Sql<'static>, RowValues)>,
-    put: Vec<(Sql<'static>, RowValues)>,
+    out: Vec<(&'static Table, RowValues)>,
+    put: Vec<(&'static Table, RowValues)>,
+    project: Option<RowValues>,
     texts: Vec<(TextPlace, bool)>,
 }
 
 impl Mending {
     fn apply(self, session: &mut dyn Statements) -> Result<()> {
-        for (sql, values) in self.out.into_iter().chain(self.put) {
-            session.run(sql, &values)?;
+        let dialect = session.dialect();
+        let out = self.out.into_iter().map(|(table, key)| (table.delete(dialect), key));
+        let put = self.put.into_iter().map(|(table, row)| (table.insert(dialect), row));
+        for (sql, values) in out.chain(put) {
+            session.run(Sql::only(&sql), &values)?;
+        }
+        if let Some(project) = self.project {
+            session.run(PUT_PROJECT, &project)?;
         }
         if self.texts.is_empty() { Ok(()) } else { session.mend_index(&self.texts) }
     }
@@ -338,38 +345,40 @@ impl Comparison<'_> {
         if !is_there {
             // The head has been checked as a witness; the rest of the row is repaired.
             self.differs(PROJECT, Vec::new());
-            self.mending.put.push((PUT_PROJECT, expected));
+            self.mending.project = Some(expected);
         }
         Ok(())
     }
 
     fn compare_table(
         &mut self,
-        table: &Table,
+        table: &'static Table,
         (from, until): (&str, &str),
         rows: impl Iterator<Item = RowValues>,
     ) -> Result<()> {
-        let key_of = |row: &RowValues| -> RowValues { table.key.iter().map(|at| row[*at].clone()).collect() };
+        let places = table.places();
+        let key_of = |row: &RowValues| -> RowValues { places.iter().map(|at| row[*at].clone()).collect() };
         let mut expected: BTreeMap<RowValues, RowValues> = rows.map(|row| (key_of(&row), row)).collect();
         let (mut wrong, mut out, mut put) = (Vec::new(), Vec::new(), Vec::new());
-        self.session.ask(table.select, values![from, until], &mut |row| {
+        let select = table.select(self.session.dialect());
+        self.session.ask(Sql::only(&select), values![from, until], &mut |row| {
             let there: RowValues = (0..row.len()).map(|at| row.value(at).into_owned()).collect();
             let key = key_of(&there);
             let right = expected.remove(&key).map(|mut right| {
-                (table.carry_over)(&mut right, &there);
+                table.carry_over(&mut right, &there);
                 right
             });
             if right.as_ref().is_some_and(|right| right.iter().zip(&there).all(|(r, t)| is_same(r, t))) {
                 return Ok(true);
             }
-            out.push((table.delete, key.clone()));
+            out.push((table, key.clone()));
             wrong.push(key);
-            put.extend(right.map(|right| (table.insert, right)));
+            put.extend(right.map(|right| (table, right)));
             Ok(true)
         })?;
         for (key, right) in expected {
             wrong.push(key);
-            put.push((table.insert, right));
+            put.push((table, right));
         }
         wrong.into_iter().for_each(|key| self.differs(table.name, key));
         self.mending.out.extend(out);

@@ -15,7 +15,7 @@ pub(crate) const SEAT_COLUMNS: &str =
 
 const SELECT_SEATS: &str = made!(joined(&["SELECT ", SEAT_COLUMNS, " FROM seat"], ""));
 
-pub(super) const INSERT_SEAT: Sql<'static> = sql!(
+const INSERT_SEAT: Sql<'static> = sql!(
     "INSERT INTO seat ({project, }",
     SEAT_COLUMNS,
     ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"

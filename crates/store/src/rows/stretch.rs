@@ -10,13 +10,9 @@ use crate::{Finished, Result, TaskFacts, Window, WorkRow};
 
 use super::sql::sql;
 use super::value::{Cells, Decoded};
-use super::{Ask as _, Expect, Sql, Statements, Value, values};
+use super::{Ask as _, Expect, Statements, Value, values};
 
 pub(super) const COLUMNS: &str = "task, version, place, token, actor, start_ms, active_ms";
-
-/// For rows whose actor is known.
-pub(super) const INSERT: Sql<'static> =
-    sql!("INSERT INTO stretch ({project, }", COLUMNS, ") VALUES ({$1, }?1, ?2, ?3, ?4, ?5, ?6, ?7)");
 
 pub(super) fn row_values(row: &Recorded) -> [Value<'_>; 7] {
     [

@@ -115,10 +115,10 @@ pub(super) const PUT_PROJECT: Sql<'static> = sql!(
      {UPDATE project SET uid = ?1, prefix = ?2, created_at_ms = ?3, version = ?4, head = ?5 WHERE project = $1}"
 );
 
-pub(super) const INSERT_ACTOR: Sql<'static> =
+const INSERT_ACTOR: Sql<'static> =
     sql!("INSERT INTO actor ({project, }name, tier, registered_at_ms) VALUES ({$1, }?1, ?2, ?3)");
 
-pub(super) const INSERT_REF: Sql<'static> =
+const INSERT_REF: Sql<'static> =
     sql!("INSERT INTO ref ({project, }task, system, reference) VALUES ({$1, }?1, ?2, ?3)");
 
 /// Applies a change to the rows.
