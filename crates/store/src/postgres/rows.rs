@@ -1,10 +1,9 @@
 //! Values, rows and statements for PostgreSQL's driver.
 
-use std::borrow::Cow;
 use std::error::Error;
 
 use bytes::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use onus_core::actor::Actor;
 use onus_core::ids::{Token, Uid};
@@ -52,42 +51,15 @@ impl Row for tokio_postgres::Row {
         tokio_postgres::Row::len(self)
     }
 
-    fn value(&self, at: usize) -> Value<'_> {
-        let value = match self.columns().get(at).map(|column| column.type_()) {
-            Some(&Type::INT8) => self.integer(at).map(Value::from),
-            Some(&Type::BOOL) => self.bool(at).map(Value::from),
-            Some(&Type::BYTEA) => self
-                .bytes(at)
-                .map(|bytes| bytes.map_or(Value::Null, |bytes| Value::Bytes(Cow::Borrowed(bytes)))),
-            _ => self.text(at).map(Value::from),
-        };
-        value.unwrap_or(Value::Null)
+    fn value(&self, at: usize) -> Decoded<Value<'_>> {
+        match self.columns().get(at).map(|column| column.type_()) {
+            Some(&Type::INT8) => self.try_get::<_, Option<i64>>(at).map(Value::from),
+            Some(&Type::BOOL) => self.try_get::<_, Option<bool>>(at).map(Value::from),
+            Some(&Type::BYTEA) => self.try_get::<_, Option<&[u8]>>(at).map(Value::from),
+            _ => self.try_get::<_, Option<&str>>(at).map(Value::from),
+        }
+        .map_err(Unreadable::because)
     }
-
-    fn integer(&self, at: usize) -> Decoded<Option<i64>> {
-        cell(self, at)
-    }
-
-    fn bool(&self, at: usize) -> Decoded<Option<bool>> {
-        cell(self, at)
-    }
-
-    fn text(&self, at: usize) -> Decoded<Option<&str>> {
-        cell(self, at)
-    }
-
-    fn bytes(&self, at: usize) -> Decoded<Option<&[u8]>> {
-        cell(self, at)
-    }
-
-    /// The server accepts only valid text.
-    fn lossy(&self, at: usize) -> String {
-        cell::<&str>(self, at).ok().flatten().unwrap_or_default().to_owned()
-    }
-}
-
-fn cell<'a, T: FromSql<'a>>(row: &'a tokio_postgres::Row, at: usize) -> Decoded<Option<T>> {
-    row.try_get(at).map_err(Unreadable::because)
 }
 
 /// The project, the caller's name with aliases resolved, and its actor and instance if known.

@@ -339,7 +339,10 @@ impl Comparison<'_> {
         let mut is_there = false;
         let sql = sql!("SELECT ", PROJECT_COLUMNS, " FROM project{ WHERE project = $1}");
         self.session.ask(sql, &[], &mut |row| {
-            is_there = expected.iter().enumerate().all(|(at, value)| is_same(value, &row.value(at)));
+            is_there = expected
+                .iter()
+                .enumerate()
+                .all(|(at, value)| is_same(value, &row.value(at).unwrap_or(Value::Null)));
             Ok(false)
         })?;
         if !is_there {
@@ -362,7 +365,8 @@ impl Comparison<'_> {
         let (mut wrong, mut out, mut put) = (Vec::new(), Vec::new(), Vec::new());
         let select = table.select(self.session.dialect());
         self.session.ask(Sql::only(&select), values![from, until], &mut |row| {
-            let there: RowValues = (0..row.len()).map(|at| row.value(at).into_owned()).collect();
+            let there: RowValues =
+                (0..row.len()).map(|at| row.value(at).unwrap_or(Value::Null).into_owned()).collect();
             let key = key_of(&there);
             let right = expected.remove(&key).map(|mut right| {
                 table.carry_over(&mut right, &there);
@@ -399,7 +403,9 @@ impl Comparison<'_> {
             cells.skip(4);
             let has_words: bool = cells.get()?;
             let should_be = key_of(&place).is_some_and(|key| indexed.contains(&key));
-            if !is_same(&Value::Bool(should_be), &row.value(3)) || (should_be && !has_words) {
+            if !is_same(&Value::Bool(should_be), &row.value(3).unwrap_or(Value::Null))
+                || (should_be && !has_words)
+            {
                 wrong.push((place, should_be));
             }
             Ok(true)

@@ -63,6 +63,7 @@ value_from! {
     &'a str: text => Value::Text(Cow::Borrowed(text));
     &'a String: text => Value::Text(Cow::Borrowed(text));
     String: text => Value::Text(Cow::Owned(text));
+    &'a [u8]: bytes => Value::Bytes(Cow::Borrowed(bytes));
     &'a Salt: salt => Value::Bytes(Cow::Borrowed(salt));
     Uid: uid => Value::Text(Cow::Owned(uid.to_string()));
     Number: number => number.0.into();
@@ -102,14 +103,56 @@ pub(crate) type Decoded<T> = Result<T, Unreadable>;
 pub(crate) trait Row {
     /// The number of cells.
     fn len(&self) -> usize;
-    /// A cell of any type; text that is not valid UTF-8 comes as bytes.
-    fn value(&self, at: usize) -> Value<'_>;
-    fn integer(&self, at: usize) -> Decoded<Option<i64>>;
-    fn bool(&self, at: usize) -> Decoded<Option<bool>>;
-    fn text(&self, at: usize) -> Decoded<Option<&str>>;
-    fn bytes(&self, at: usize) -> Decoded<Option<&[u8]>>;
+    /// A cell of any type, borrowed; text that is not valid UTF-8 comes as bytes.
+    fn value(&self, at: usize) -> Decoded<Value<'_>>;
+
+    fn integer(&self, at: usize) -> Decoded<Option<i64>> {
+        match self.value(at)? {
+            Value::Null => Ok(None),
+            Value::Integer(number) => Ok(Some(number)),
+            _ => Err(not("a number", at)),
+        }
+    }
+
+    /// SQLite's booleans are numbers.
+    fn bool(&self, at: usize) -> Decoded<Option<bool>> {
+        match self.value(at)? {
+            Value::Null => Ok(None),
+            Value::Bool(is) => Ok(Some(is)),
+            Value::Integer(number) => Ok(Some(number != 0)),
+            _ => Err(not("true or false", at)),
+        }
+    }
+
+    fn text(&self, at: usize) -> Decoded<Option<&str>> {
+        match self.value(at)? {
+            Value::Null => Ok(None),
+            Value::Text(Cow::Borrowed(text)) => Ok(Some(text)),
+            _ => Err(not("a text", at)),
+        }
+    }
+
+    fn bytes(&self, at: usize) -> Decoded<Option<&[u8]>> {
+        match self.value(at)? {
+            Value::Null => Ok(None),
+            Value::Bytes(Cow::Borrowed(bytes)) => Ok(Some(bytes)),
+            _ => Err(not("bytes", at)),
+        }
+    }
+
     /// A text, with invalid parts replaced.
-    fn lossy(&self, at: usize) -> String;
+    fn lossy(&self, at: usize) -> String {
+        match self.value(at) {
+            Ok(Value::Text(text)) => text.into_owned(),
+            Ok(Value::Bytes(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A value of a wrong type is found only when it is read.
+fn not(wanted: &str, at: usize) -> Unreadable {
+    Unreadable(format!("value {at} is not {wanted}"))
 }
 
 /// A type that a cell can be read as.
@@ -177,7 +220,7 @@ impl<'a> Cells<'a> {
 
     #[cfg(feature = "postgres")]
     pub(crate) fn is_null(&self) -> bool {
-        self.row.value(self.next) == Value::Null
+        matches!(self.row.value(self.next), Ok(Value::Null) | Err(_))
     }
 
     pub(crate) fn skip(&mut self, cells: usize) {
