@@ -88,6 +88,7 @@ pub use view::{
 };
 pub use yielding::Looked;
 
+#[derive(Debug)]
 pub struct Engine<S> {
     store: S,
     policy: Policy,
@@ -97,39 +98,22 @@ pub struct Engine<S> {
 /// The engine over the configured store, whichever it is.
 pub type AnyEngine = Engine<onus_store::AnyStore>;
 
-impl<S: std::fmt::Debug> std::fmt::Debug for Engine<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("store", &self.store)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Ends a dead holder's process group, and returns what the caller should know about it.
-pub type EndOrphan = Box<dyn FnMut(&Orphan) -> Vec<String> + Send>;
-
-/// Asks git about files of a worktree, named from its root: one answer each.
-pub type Look = Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>;
-
-/// Looks at the references of a landing that was begun, and stops it if it has not moved its target.
-pub type Settle = Box<dyn FnMut(&Unsettled) -> SettleResult + Send>;
-
-/// Keeps what the holder of a lost lease left uncommitted.
-pub type Rescue = Box<dyn FnMut(&Due) -> Tried + Send>;
-
 /// Everything the engine needs from the outside world besides the store: a simulation provides its own.
+#[allow(clippy::type_complexity, reason = "each type is used once, and its field says what it is for")]
 pub struct Outside {
     pub observe: Box<dyn Fn(&Process) -> Seen + Send>,
     pub new_uid: Box<dyn FnMut(i64) -> Uid + Send>,
     pub new_salt: Box<dyn FnMut() -> Salt + Send>,
-    pub end_orphan: EndOrphan,
-    /// Asks git about files, outside any transaction.
-    pub look: Look,
+    /// Ends a dead holder's process group before its task is granted to another. Returns what the caller should
+    /// know about it.
+    pub end_orphan: Box<dyn FnMut(&Orphan) -> Vec<String> + Send>,
+    /// Asks git about files of a worktree, named from its root, outside any transaction: one answer each.
+    pub look: Box<dyn FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send>,
     /// Keeps what the holder of a lost lease left uncommitted, outside any transaction.
-    pub rescue: Rescue,
-    /// Determines the outcome of a landing, outside any transaction.
-    pub settle: Settle,
+    pub rescue: Box<dyn FnMut(&Due) -> Tried + Send>,
+    /// Looks at the references of a landing that was begun, outside any transaction, and stops it if it has not
+    /// moved its target.
+    pub settle: Box<dyn FnMut(&Unsettled) -> SettleResult + Send>,
     /// The caller's own clock. It measures work if the store's clock is a server's.
     pub own_clock: Box<dyn Fn() -> Tick + Send>,
 }
@@ -290,33 +274,6 @@ impl<S: Store> Engine<S> {
 
     pub fn with_outside(store: S, policy: Policy, outside: Outside) -> Engine<S> {
         Engine { store, policy, outside }
-    }
-
-    /// Sets who ends a dead holder's processes before its task is granted to another.
-    pub fn ending_orphans(mut self, end: impl FnMut(&Orphan) -> Vec<String> + Send + 'static) -> Engine<S> {
-        self.outside.end_orphan = Box::new(end);
-        self
-    }
-
-    /// Sets who asks git whether files of a worktree on this machine have uncommitted changes.
-    pub fn looking(
-        mut self,
-        look: impl FnMut(&WorktreeId, &[String]) -> Vec<Looked> + Send + 'static,
-    ) -> Engine<S> {
-        self.outside.look = Box::new(look);
-        self
-    }
-
-    /// Sets who keeps what the holder of a lost lease left uncommitted in a worktree on this machine.
-    pub fn rescuing(mut self, rescue: impl FnMut(&Due) -> Tried + Send + 'static) -> Engine<S> {
-        self.outside.rescue = Box::new(rescue);
-        self
-    }
-
-    /// Sets who looks at the references of landings that were begun here.
-    pub fn settling(mut self, settle: impl FnMut(&Unsettled) -> SettleResult + Send + 'static) -> Engine<S> {
-        self.outside.settle = Box::new(settle);
-        self
     }
 
     pub fn store(&mut self) -> &mut S {

@@ -12,7 +12,7 @@ use onus_core::lease::Process;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_dispatch::group;
-use onus_engine::{Ancestry, AnyEngine, Engine, Identity, Orphan, Request};
+use onus_engine::{Ancestry, AnyEngine, Engine, Identity, Orphan, Outside, Request};
 use onus_os::process;
 use onus_repo::{Place, Repository, discover};
 use onus_store::{Access, Address, Spelling, StoreError};
@@ -166,15 +166,17 @@ impl Host {
     pub fn engine_within(&self, access: Access, wait: Duration) -> Result<AnyEngine, Refusal> {
         let at = self.store_at()?;
         let store = at.open(access, wait)?;
-        let engine = Engine::new(store, self.config.policy()).ending_orphans(end_orphan);
-        let place = self.place.clone();
-        let engine = engine.looking(move |worktree, files| look(place.as_ref(), worktree, files));
-        let (place, limits) = (self.place.clone(), self.config.rescue_limits());
-        let is_shared = matches!(at, StoreAt::Server { .. });
-        let engine = engine.rescuing(move |due| rescue::keep(place.as_ref(), limits, is_shared, due));
-        let (place, remote) =
-            (self.place.clone(), self.config.get("land.remote").map(|(name, _)| name.to_owned()));
-        Ok(engine.settling(move |begun| landing::settle(place.as_ref(), remote.as_deref(), begun)))
+        let [looking, rescuing, settling] = [self.place.clone(), self.place.clone(), self.place.clone()];
+        let (limits, is_shared) = (self.config.rescue_limits(), matches!(at, StoreAt::Server { .. }));
+        let remote = self.config.get("land.remote").map(|(name, _)| name.to_owned());
+        let outside = Outside {
+            end_orphan: Box::new(end_orphan),
+            look: Box::new(move |worktree, files| look(looking.as_ref(), worktree, files)),
+            rescue: Box::new(move |due| rescue::keep(rescuing.as_ref(), limits, is_shared, due)),
+            settle: Box::new(move |begun| landing::settle(settling.as_ref(), remote.as_deref(), begun)),
+            ..Outside::default()
+        };
+        Ok(Engine::with_outside(store, self.config.policy(), outside))
     }
 
     /// The caller's identity, or why it is not clear.

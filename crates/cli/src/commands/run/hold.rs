@@ -14,7 +14,7 @@ use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::transition::Verb;
 use onus_dispatch::Renewal;
-use onus_engine::{Answer, AnyEngine, Engine, Identity, LeaseView, Reply, Request, TaskView};
+use onus_engine::{Answer, AnyEngine, Engine, Identity, LeaseView, Outside, Reply, Request, TaskView};
 use onus_os::process;
 use onus_store::Access;
 
@@ -119,7 +119,8 @@ impl Hold {
 
     fn engine(&self, access: Access) -> Result<AnyEngine, Refusal> {
         let store = self.store.open(access, self.wait)?;
-        Ok(Engine::new(store, self.policy.clone()).ending_orphans(end_orphan))
+        let outside = Outside { end_orphan: Box::new(end_orphan), ..Outside::default() };
+        Ok(Engine::with_outside(store, self.policy.clone(), outside))
     }
 
     fn ask(&self, command: Command) -> Result<Reply, Refusal> {
