@@ -29,7 +29,10 @@ macro_rules! either {
     ($any:expr, $store:ident => $done:expr) => {
         match $any {
             AnyStore::Sqlite($store) => $done,
+            #[cfg(feature = "postgres")]
             AnyStore::Postgres($store) => $done,
+            #[cfg(not(feature = "postgres"))]
+            AnyStore::Postgres(never) => match *never {},
         }
     };
 }

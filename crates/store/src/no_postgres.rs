@@ -1,17 +1,13 @@
 //! A build without PostgreSQL: the address of a server is refused where it is parsed. No value of these types
 //! can exist, so nothing that needs one can run, and callers are the same in both builds.
 
-use std::path::Path;
 use std::time::Duration;
 
 use onus_core::actor::{ActorName, InstanceId};
 use onus_core::apply::Project;
 use onus_core::ids::{Prefix, Uid};
 
-use crate::{
-    Clock, Ending, Finding, Migrated, Progress, Read, Rebuilt, Result, Store, StoreError, Watch, Write,
-    spelling,
-};
+use crate::{Migrated, Result, StoreError, spelling};
 
 #[derive(Clone, Debug)]
 pub enum Address {}
@@ -66,40 +62,6 @@ impl PostgresStore {
     }
 
     pub fn finish_copy(&mut self, _name: &str) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn set_clock(&mut self, _clock: Clock) {
-        match *self {}
-    }
-}
-
-impl Store for PostgresStore {
-    fn read<R>(&mut self, _work: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
-        match *self {}
-    }
-
-    fn transact<R>(&mut self, _work: impl FnMut(&mut dyn Write) -> Result<Ending<R>>) -> Result<R> {
-        match *self {}
-    }
-
-    fn rebuild(&mut self, _progress: &mut dyn FnMut(Progress)) -> Result<Rebuilt> {
-        match *self {}
-    }
-
-    fn backup(&mut self, _to: &Path, _progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        match *self {}
-    }
-
-    fn check(&mut self) -> Result<Vec<Finding>> {
-        match *self {}
-    }
-
-    fn tidy(&mut self) -> Result<bool> {
-        match *self {}
-    }
-
-    fn watch(&mut self) -> Result<Box<dyn Watch>> {
         match *self {}
     }
 }
