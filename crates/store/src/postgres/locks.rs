@@ -43,23 +43,6 @@ static FIRST_FREE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Session<'_> {
-    /// Locks a task's row, waiting if need be.
-    pub(super) fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>> {
-        let sql = format!(
-            "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
-             FOR NO KEY UPDATE) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had"
-        );
-        self.lock_by(&sql, &[&uid.to_string()], rows::task)
-    }
-
-    pub(super) fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>> {
-        let sql = format!(
-            "WITH had AS MATERIALIZED (SELECT {SEAT_COLUMNS} FROM seat WHERE project = $1 AND name = $2 \
-             FOR NO KEY UPDATE) SELECT {SEAT_COLUMNS}, {NOW_MS} AS now_ms FROM had"
-        );
-        self.lock_by(&sql, &[&name.as_str()], seat::decode)
-    }
-
     /// Runs a statement that locks a row, and reads the clock as of when it was locked.
     fn lock_by<T>(
         &mut self,
@@ -76,54 +59,6 @@ impl Session<'_> {
         }))
     }
 
-    pub(super) fn lock_tasks(&mut self, tasks: &[Uid], reach: Reach) -> Result<()> {
-        let named: BTreeSet<String> = tasks.iter().map(ToString::to_string).collect();
-        let mut all = named.clone();
-        if reach == Reach::Neighbours {
-            all.extend(self.neighbours(&named)?);
-        }
-        let ordered: Vec<&String> = all.iter().collect();
-        self.may_wait();
-        self.rows(
-            "SELECT uid FROM task WHERE project = $1 AND uid = ANY($2) ORDER BY uid FOR NO KEY UPDATE",
-            &[&ordered],
-        )?;
-        // A task that became a neighbour before the locks were held is not locked, and can no longer be
-        // locked in order.
-        if reach == Reach::Neighbours && !self.neighbours(&named)?.is_subset(&all) {
-            return Err(StoreError::Again);
-        }
-        Ok(())
-    }
-
-    /// The rows that count something of these tasks: their dependencies, their dependents, their parents.
-    fn neighbours(&mut self, tasks: &BTreeSet<String>) -> Result<BTreeSet<String>> {
-        let tasks: Vec<&String> = tasks.iter().collect();
-        let found = self.all(
-            "SELECT needs FROM dep WHERE project = $1 AND task = ANY($2) \
-             UNION SELECT task FROM dep WHERE project = $1 AND needs = ANY($2) \
-             UNION SELECT parent FROM task WHERE project = $1 AND uid = ANY($2) AND parent IS NOT NULL",
-            &[&tasks],
-            |cells| cells.get::<String>(),
-        )?;
-        Ok(found.into_iter().collect())
-    }
-
-    /// Locks the rows of leases that nobody else has locked.
-    pub(super) fn lock_leases(&mut self, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
-        let tasks: Vec<String> = leases.iter().map(|(task, _)| task.to_string()).collect();
-        let tokens: Vec<i64> = leases.iter().map(|(_, token)| to_sql(token.0)).collect();
-        self.all(
-            &format!(
-                "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 \
-                 AND (task, token) IN (SELECT * FROM unnest($2::text[], $3::bigint[])) \
-                 ORDER BY task, token FOR NO KEY UPDATE SKIP LOCKED"
-            ),
-            &[&tasks, &tokens],
-            rows::lease,
-        )
-    }
-
     /// Takes the lock on reservations: exclusively, or shared with others that only keep theirs. False: it
     /// was already held.
     pub(super) fn lock_reservations(&mut self, wanted: ScopeLock) -> Result<bool> {
@@ -134,48 +69,113 @@ impl Session<'_> {
         self.scopes = wanted;
         Ok(true)
     }
+}
 
-    pub(super) fn first_ready(
-        &mut self,
-        asker: &ActorName,
-        tier: Tier,
-        due_ms: i64,
-        on_locked: OnLocked,
-        fits: Fits<'_>,
-    ) -> Result<(Option<Task>, bool)> {
-        let mut tried = None;
-        if on_locked == OnLocked::Skip
-            && let Some(task) = self.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms], rows::task)?
-        {
-            if fits(self, &task)? {
-                return Ok((Some(task), false));
-            }
-            tried = Some(task.uid);
-        }
-        let (mut first, mut left_out) = (None, false);
-        graph::walk_ready(self, Some(asker), tier, due_ms, &mut |session, task| {
-            if tried == Some(task.uid) || !fits(session, &task)? {
-                return Ok(true);
-            }
-            let locked = match on_locked {
-                OnLocked::Skip => session.one(
-                    &format!(
-                        "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 AND {READY} \
-                         FOR NO KEY UPDATE SKIP LOCKED"
-                    ),
-                    &[&task.uid.to_string()],
-                    rows::task,
-                )?,
-                OnLocked::Wait => session.lock_task(task.uid)?,
-            };
-            match locked {
-                // It may have changed before it was locked.
-                Some(task) if fits(session, &task)? => first = Some(task),
-                Some(_) => {}
-                None => left_out = true,
-            }
-            Ok(first.is_none())
-        })?;
-        Ok((first, left_out))
+/// Locks a task's row, waiting if need be.
+pub(super) fn lock_task(session: &mut Session<'_>, uid: Uid) -> Result<Option<Task>> {
+    let sql = format!(
+        "WITH had AS MATERIALIZED (SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 \
+         FOR NO KEY UPDATE) SELECT {TASK_COLUMNS}, {NOW_MS} AS now_ms FROM had"
+    );
+    session.lock_by(&sql, &[&uid.to_string()], rows::task)
+}
+
+pub(super) fn lock_seat(session: &mut Session<'_>, name: &SeatName) -> Result<Option<Seat>> {
+    let sql = format!(
+        "WITH had AS MATERIALIZED (SELECT {SEAT_COLUMNS} FROM seat WHERE project = $1 AND name = $2 \
+         FOR NO KEY UPDATE) SELECT {SEAT_COLUMNS}, {NOW_MS} AS now_ms FROM had"
+    );
+    session.lock_by(&sql, &[&name.as_str()], seat::decode)
+}
+
+pub(super) fn lock_tasks(session: &mut Session<'_>, tasks: &[Uid], reach: Reach) -> Result<()> {
+    let named: BTreeSet<String> = tasks.iter().map(ToString::to_string).collect();
+    let mut all = named.clone();
+    if reach == Reach::Neighbours {
+        all.extend(neighbours(session, &named)?);
     }
+    let ordered: Vec<&String> = all.iter().collect();
+    session.may_wait();
+    session.rows(
+        "SELECT uid FROM task WHERE project = $1 AND uid = ANY($2) ORDER BY uid FOR NO KEY UPDATE",
+        &[&ordered],
+    )?;
+    // A task that became a neighbour before the locks were held is not locked, and can no longer be
+    // locked in order.
+    if reach == Reach::Neighbours && !neighbours(session, &named)?.is_subset(&all) {
+        return Err(StoreError::Again);
+    }
+    Ok(())
+}
+
+/// The rows that count something of these tasks: their dependencies, their dependents, their parents.
+fn neighbours(session: &mut Session<'_>, tasks: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+    let tasks: Vec<&String> = tasks.iter().collect();
+    let found = session.all(
+        "SELECT needs FROM dep WHERE project = $1 AND task = ANY($2) \
+         UNION SELECT task FROM dep WHERE project = $1 AND needs = ANY($2) \
+         UNION SELECT parent FROM task WHERE project = $1 AND uid = ANY($2) AND parent IS NOT NULL",
+        &[&tasks],
+        |cells| cells.get::<String>(),
+    )?;
+    Ok(found.into_iter().collect())
+}
+
+/// Locks the rows of leases that nobody else has locked.
+pub(super) fn lock_leases(session: &mut Session<'_>, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
+    let tasks: Vec<String> = leases.iter().map(|(task, _)| task.to_string()).collect();
+    let tokens: Vec<i64> = leases.iter().map(|(_, token)| to_sql(token.0)).collect();
+    session.all(
+        &format!(
+            "SELECT {LEASE_COLUMNS} FROM lease WHERE project = $1 \
+             AND (task, token) IN (SELECT * FROM unnest($2::text[], $3::bigint[])) \
+             ORDER BY task, token FOR NO KEY UPDATE SKIP LOCKED"
+        ),
+        &[&tasks, &tokens],
+        rows::lease,
+    )
+}
+
+pub(super) fn first_ready(
+    session: &mut Session<'_>,
+    asker: &ActorName,
+    tier: Tier,
+    due_ms: i64,
+    on_locked: OnLocked,
+    fits: Fits<'_>,
+) -> Result<(Option<Task>, bool)> {
+    let mut tried = None;
+    if on_locked == OnLocked::Skip
+        && let Some(task) = session.lock_by(&FIRST_FREE, &[&i64::from(tier.0), &due_ms], rows::task)?
+    {
+        if fits(session, &task)? {
+            return Ok((Some(task), false));
+        }
+        tried = Some(task.uid);
+    }
+    let (mut first, mut left_out) = (None, false);
+    graph::walk_ready(session, Some(asker), tier, due_ms, &mut |session, task| {
+        if tried == Some(task.uid) || !fits(session, &task)? {
+            return Ok(true);
+        }
+        let locked = match on_locked {
+            OnLocked::Skip => session.one(
+                &format!(
+                    "SELECT {TASK_COLUMNS} FROM task WHERE project = $1 AND uid = $2 AND {READY} \
+                     FOR NO KEY UPDATE SKIP LOCKED"
+                ),
+                &[&task.uid.to_string()],
+                rows::task,
+            )?,
+            OnLocked::Wait => lock_task(session, task.uid)?,
+        };
+        match locked {
+            // It may have changed before it was locked.
+            Some(task) if fits(session, &task)? => first = Some(task),
+            Some(_) => {}
+            None => left_out = true,
+        }
+        Ok(first.is_none())
+    })?;
+    Ok((first, left_out))
 }

@@ -4,22 +4,22 @@ use crate::rows::columns::{PROJECT_COLUMNS, waiting, working};
 use crate::rows::read::no_project;
 use crate::rows::sql::sql;
 use crate::rows::write::{self, shared_writes};
-use crate::rows::{self, Expect};
+use crate::rows::{self, Expect, delegate};
 use crate::*;
 
 use super::rows::to_sql;
 use super::session::{LastEvent, Lock, ScopeLock, Session, key_of};
 
-/// Methods that lock rows, or walk over locked ones, are in `locks.rs` under the same name.
 impl Write for Session<'_> {
     shared_writes!();
 
-    fn lock_task(&mut self, uid: Uid) -> Result<Option<Task>> {
-        self.lock_task(uid)
-    }
-
-    fn lock_seat(&mut self, name: &SeatName) -> Result<Option<Seat>> {
-        self.lock_seat(name)
+    delegate! { super::locks =>
+        fn lock_task(uid: Uid) -> Option<Task>;
+        fn lock_seat(name: &SeatName) -> Option<Seat>;
+        fn lock_tasks(tasks: &[Uid], reach: Reach) -> ();
+        fn lock_leases(leases: &[(Uid, Token)]) -> Vec<Lease>;
+        fn first_ready(asker: &ActorName, tier: Tier, due_ms: i64, on_locked: OnLocked, fits: Fits<'_>)
+            -> (Option<Task>, bool);
     }
 
     fn lock_project(&mut self) -> Result<Project> {
@@ -32,10 +32,6 @@ impl Write for Session<'_> {
         self.lock(Lock::Graph, false)
     }
 
-    fn lock_tasks(&mut self, tasks: &[Uid], reach: Reach) -> Result<()> {
-        self.lock_tasks(tasks, reach)
-    }
-
     fn lock_scopes(&mut self) -> Result<()> {
         self.lock_reservations(ScopeLock::Exclusive).map(drop)
     }
@@ -45,27 +41,12 @@ impl Write for Session<'_> {
         Ok(true)
     }
 
-    fn lock_leases(&mut self, leases: &[(Uid, Token)]) -> Result<Vec<Lease>> {
-        self.lock_leases(leases)
-    }
-
     fn has_waited(&self) -> bool {
         self.has_waited
     }
 
     fn lock_key(&mut self, actor: &ActorName, key: &str) -> Result<()> {
         self.lock_number(key_of(&format!("{} key {actor} {key}", self.project)), false)
-    }
-
-    fn first_ready(
-        &mut self,
-        asker: &ActorName,
-        tier: Tier,
-        due_ms: i64,
-        on_locked: OnLocked,
-        fits: Fits<'_>,
-    ) -> Result<(Option<Task>, bool)> {
-        self.first_ready(asker, tier, due_ms, on_locked, fits)
     }
 
     fn next_number(&mut self) -> Result<Number> {
