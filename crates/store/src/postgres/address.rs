@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use percent_encoding::percent_decode_str;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -36,8 +37,7 @@ use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-use crate::spelling::{self, unescaped};
-use crate::{Result, StoreError};
+use crate::{Result, StoreError, spelling};
 
 use super::connection::drive;
 use super::wire::{self, Dialer, Encryption};
@@ -105,7 +105,9 @@ impl Address {
                         }
                     });
                 }
-                Some(("sslrootcert", file)) => roots = Some(PathBuf::from(unescaped(file))),
+                Some(("sslrootcert", file)) => {
+                    roots = Some(percent_decode_str(file).decode_utf8_lossy().into_owned().into());
+                }
                 _ => rest.push(option),
             }
         }
