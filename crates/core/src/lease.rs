@@ -49,7 +49,7 @@ pub struct Process {
 }
 
 /// What an observer can say about a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
     Alive,
     Dead,
@@ -58,6 +58,7 @@ pub enum Seen {
         uptime_ms: i64,
     },
     /// On another machine, hidden, or undecidable. Unseen is not dead.
+    #[default]
     Unseen,
 }
 

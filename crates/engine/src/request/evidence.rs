@@ -30,7 +30,7 @@ const WAITS: u64 = 20;
 pub(crate) const MOST_JUDGED: u64 = 500;
 
 /// The parts of a [`View`] that were read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Evidence {
     pub(crate) id: String,
     pub(crate) lease: Option<Lease>,
@@ -69,19 +69,8 @@ impl Evidence {
             seen: lease.as_ref().map_or(Seen::Unseen, |lease| snapshot.seen(lease)),
             lease,
             mine,
-            indefinite: (0, 0),
-            caller_worked_on_it: false,
-            redactable: None,
-            title: None,
-            body: None,
-            session: None,
-            has_reserved: false,
-            rescued: None,
-            kept: Vec::new(),
-            judged: Vec::new(),
-            named: Named::default(),
             waits_for: waits_for(snapshot, task)?,
-            around: None,
+            ..Evidence::default()
         })
     }
 
