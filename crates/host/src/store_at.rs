@@ -31,9 +31,9 @@ impl StoreAt {
     /// Opens the store before a person has confirmed that this is the intended project.
     pub fn open_to_join(&self, access: Access, wait: Duration) -> Result<AnyStore, Refusal> {
         match self {
-            StoreAt::File(path) => Ok(SqliteStore::open(path, access, wait)?.into()),
+            StoreAt::File(path) => Ok(AnyStore::Sqlite(SqliteStore::open(path, access, wait)?)),
             StoreAt::Server { address, .. } => {
-                Ok(PostgresStore::open(address, self.project()?, wait)?.into())
+                Ok(AnyStore::Postgres(PostgresStore::open(address, self.project()?, wait)?))
             }
         }
     }

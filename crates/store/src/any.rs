@@ -12,18 +12,6 @@ pub enum AnyStore {
     Postgres(PostgresStore),
 }
 
-impl From<SqliteStore> for AnyStore {
-    fn from(store: SqliteStore) -> AnyStore {
-        AnyStore::Sqlite(store)
-    }
-}
-
-impl From<PostgresStore> for AnyStore {
-    fn from(store: PostgresStore) -> AnyStore {
-        AnyStore::Postgres(store)
-    }
-}
-
 /// Does the same with whichever store it is.
 macro_rules! either {
     ($any:expr, $store:ident => $done:expr) => {

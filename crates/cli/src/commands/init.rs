@@ -54,12 +54,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     }
     let made = match &at {
         StoreAt::File(path) => {
-            SqliteStore::create(path, &prefix, uids.0, uids.1, by, wait).map(AnyStore::from)
+            SqliteStore::create(path, &prefix, uids.0, uids.1, by, wait).map(AnyStore::Sqlite)
         }
         StoreAt::Server { address, .. } => {
             let name = at.project()?;
             with_tables(address, || PostgresStore::create(address, name, &prefix, uids, by, wait))
-                .map(AnyStore::from)
+                .map(AnyStore::Postgres)
         }
     };
     let (store, created) = match made {

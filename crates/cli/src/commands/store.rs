@@ -138,9 +138,9 @@ fn copy_store(context: &Context, from: &StoreAt, to: &StoreAt, with_live_leases:
 fn target(source: &mut AnyStore, to: &StoreAt, wait: std::time::Duration) -> Result<AnyStore, Refusal> {
     let project = source.read(|read| read.project())?;
     let made = match to {
-        StoreAt::File(path) => SqliteStore::begin_copy(path, project.uid, wait).map(AnyStore::from),
+        StoreAt::File(path) => SqliteStore::begin_copy(path, project.uid, wait).map(AnyStore::Sqlite),
         StoreAt::Server { address, .. } => {
-            PostgresStore::begin_copy(address, to.project()?, &project, wait).map(AnyStore::from)
+            PostgresStore::begin_copy(address, to.project()?, &project, wait).map(AnyStore::Postgres)
         }
     };
     made.map_err(|error| match error {

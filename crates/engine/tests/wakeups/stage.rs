@@ -190,11 +190,13 @@ impl Scene {
                 let (actor, instance) = (founder().actor, founder().instance);
                 let (prefix, by) = ("ON".parse().unwrap(), (&actor, &instance));
                 let (path, wait) = (folder.path().join("onus.db"), Duration::from_secs(20));
-                SqliteStore::create(&path, &prefix, new_uid(0), new_uid(0), by, wait).unwrap().into()
+                AnyStore::Sqlite(
+                    SqliteStore::create(&path, &prefix, new_uid(0), new_uid(0), by, wait).unwrap(),
+                )
             }
             Kind::Postgres => {
                 let server = Server::shared();
-                server.project_in(server.shared_database(), &name).into()
+                AnyStore::Postgres(server.project_in(server.shared_database(), &name))
             }
         };
         let waiter = match case.on {
@@ -251,11 +253,12 @@ impl Scene {
         let wait = Duration::from_secs(20);
         match self.kind {
             Kind::Sqlite => {
-                SqliteStore::open(&self.folder.path().join("onus.db"), Access::Write, wait).unwrap().into()
+                let path = self.folder.path().join("onus.db");
+                AnyStore::Sqlite(SqliteStore::open(&path, Access::Write, wait).unwrap())
             }
             Kind::Postgres => {
                 let address = parsed(Server::shared().shared_database());
-                PostgresStore::open(&address, &self.name, wait).unwrap().into()
+                AnyStore::Postgres(PostgresStore::open(&address, &self.name, wait).unwrap())
             }
         }
     }

@@ -138,9 +138,10 @@ pub fn world_with(policy: Policy) -> World<AnyStore> {
     let wait = Duration::from_secs(10);
     let prefix = "ON".parse().unwrap();
     let mut store = if IS_ON_SERVER {
-        AnyStore::from(Server::shared().project())
+        AnyStore::Postgres(Server::shared().project())
     } else {
-        SqliteStore::create(&path, &prefix, uid(1), uid(2), (&actor, &instance), wait).unwrap().into()
+        let made = SqliteStore::create(&path, &prefix, uid(1), uid(2), (&actor, &instance), wait);
+        AnyStore::Sqlite(made.unwrap())
     };
     let clock = Arc::clone(&fate);
     store.set_clock(Box::new(move || moment(&clock.lock().unwrap())));

@@ -77,7 +77,7 @@ fn a_copy_there_and_back_is_the_same() {
     copy::copy(&mut file, &mut target, &mut |_| {}).unwrap();
     target.finish_copy(&name).unwrap();
     assert!(matches!(PostgresStore::begin_copy(&address, &name, &row, WAIT), Err(StoreError::Exists(_))));
-    let mut there = AnyStore::from(PostgresStore::open(&address, &name, WAIT).unwrap());
+    let mut there = AnyStore::Postgres(PostgresStore::open(&address, &name, WAIT).unwrap());
     let back = folder.path().join("back.db");
     let mut target = SqliteStore::begin_copy(&back, project, WAIT).unwrap();
     copy::copy(&mut there, &mut target, &mut |_| {}).unwrap();
