@@ -135,18 +135,9 @@ impl StatusView {
 const NAMED: usize = 20;
 const LOOKED_AT: u64 = 1_000;
 
-#[derive(Default)]
-struct Waiting {
-    for_you: Vec<AwaitedView>,
-    blocked: Vec<AwaitedView>,
-    review: Vec<AwaitedView>,
-    to_land: Vec<AwaitedView>,
-}
-
 impl Snapshot<'_> {
-    /// What waits for somebody: for this actor, or for anyone.
-    fn waiting(&mut self, asker: Option<&ActorName>) -> Result<Waiting, StoreError> {
-        let mut waiting = Waiting::default();
+    /// Adds what waits for somebody: for this actor, or for anyone.
+    fn add_waiting(&mut self, asker: Option<&ActorName>, status: &mut StatusView) -> Result<(), StoreError> {
         let kept = asker.map(|actor| Filter { kept_for: Some(actor.clone()), ..Filter::default() });
         let states = [State::Review, State::Blocked, State::Failed, State::Proposed];
         // Nobody plans ad-hoc work, but once it is submitted, somebody has to look at it.
@@ -155,15 +146,15 @@ impl Snapshot<'_> {
         for filter in kept.into_iter().chain(states.map(in_state)) {
             for task in self.read.list(&filter, None, LOOKED_AT)? {
                 let wanted = match asker {
-                    Some(actor) if waiting.for_you.len() < NAMED => {
+                    Some(actor) if status.waiting_for_you.len() < NAMED => {
                         let worked = self.read.held_above(task.uid, task.opened_token, actor)?;
                         awaited(&task, actor, worked, self.now)
                     }
                     _ => None,
                 };
                 let list = match task.state {
-                    State::Review => Some(&mut waiting.review),
-                    State::Blocked => Some(&mut waiting.blocked),
+                    State::Review => Some(&mut status.review),
+                    State::Blocked => Some(&mut status.blocked),
                     _ => None,
                 };
                 let list = list.filter(|list| list.len() < NAMED);
@@ -172,7 +163,7 @@ impl Snapshot<'_> {
                 }
                 let view = self.awaited_view(&task, wanted)?;
                 if wanted.is_some() {
-                    waiting.for_you.push(view.clone());
+                    status.waiting_for_you.push(view.clone());
                 }
                 if let Some(list) = list {
                     list.push(view);
@@ -180,13 +171,13 @@ impl Snapshot<'_> {
             }
         }
         for task in self.read.to_land(LOOKED_AT)? {
-            if task.landing.awaited.is_some() && waiting.to_land.len() < NAMED {
+            if task.landing.awaited.is_some() && status.to_land.len() < NAMED {
                 let view = self.awaited_view(&task, None)?;
                 let next = Some(Step::Land(view.id.clone()));
-                waiting.to_land.push(AwaitedView { next, ..view });
+                status.to_land.push(AwaitedView { next, ..view });
             }
         }
-        Ok(waiting)
+        Ok(())
     }
 
     fn awaited_view(&mut self, task: &Task, awaited: Option<Awaited>) -> Result<AwaitedView, StoreError> {
@@ -233,16 +224,15 @@ impl Snapshot<'_> {
             counts.insert(state.to_string(), count);
         }
         let asker = self.asker(identity)?;
-        let waiting = self.waiting(asker.as_ref().map(|actor| &actor.name))?;
         let mut view = StatusView {
             project: self.project.uid.to_string(),
             prefix: self.project.prefix.to_string(),
             counts,
             ad_hoc: self.read.count_ad_hoc()?,
-            waiting_for_you: waiting.for_you,
-            blocked: waiting.blocked,
-            review: waiting.review,
-            to_land: waiting.to_land,
+            waiting_for_you: Vec::new(),
+            blocked: Vec::new(),
+            review: Vec::new(),
+            to_land: Vec::new(),
             held: Vec::new(),
             lapsed: Vec::new(),
             stale: Vec::new(),
@@ -251,6 +241,7 @@ impl Snapshot<'_> {
             seats: Vec::new(),
             your_seats: Vec::new(),
         };
+        self.add_waiting(asker.as_ref().map(|actor| &actor.name), &mut view)?;
         for (task, lease) in self.read.open_leases(u64::from(u32::MAX))? {
             let id = self.id(task.number);
             let title = self.title(&task)?;

@@ -323,7 +323,7 @@ impl UnitOfWork<'_> {
             let reference = TaskRef::External { system: system.to_lowercase(), reference: reference.clone() };
             let others = self.write.resolve(&reference)?;
             if let Some(other) = others.into_iter().find(|uid| Some(*uid) != own) {
-                return Ok(Some((reference.to_string(), self.id_of(other)?)));
+                return Ok(Some((reference.to_string(), self.snapshot().id_of(other)?)));
             }
         }
         Ok(None)
@@ -339,20 +339,15 @@ impl UnitOfWork<'_> {
             return Ok(None);
         }
         let way = onus_core::graph::path(other, task, |uid| self.write.waits_for(uid))?;
-        let mut ids = vec![self.id_of(task)?];
+        let mut ids = vec![self.snapshot().id_of(task)?];
         for uid in way.unwrap_or_default() {
-            ids.push(self.id_of(uid)?);
+            ids.push(self.snapshot().id_of(uid)?);
         }
         Ok(Some(ids))
     }
 
     pub(crate) fn id(&self, number: Number) -> String {
         self.project.prefix.id(number)
-    }
-
-    pub(super) fn id_of(&mut self, uid: Uid) -> Result<String> {
-        let task = self.write.task(uid)?;
-        Ok(task.map_or_else(|| uid.to_string(), |task| self.project.prefix.id(task.number)))
     }
 }
 

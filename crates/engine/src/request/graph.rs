@@ -28,7 +28,7 @@ impl UnitOfWork<'_> {
             for upstream in &named.deps {
                 if let Some(mut circle) = self.circle(parent, *upstream)? {
                     circle.insert(1, "the new task".to_owned());
-                    let id = self.id_of(parent)?;
+                    let id = self.snapshot().id_of(parent)?;
                     return Err(decide::cycle_refusal(&id, &circle).into());
                 }
             }
@@ -115,7 +115,7 @@ impl UnitOfWork<'_> {
             });
             match known {
                 Some(uid) => {
-                    let id = self.id_of(uid)?;
+                    let id = self.snapshot().id_of(uid)?;
                     self.remarks.push(format!("{id} already exists, with the same origin"));
                 }
                 None => new.extend(uids.last()),
@@ -169,7 +169,7 @@ impl UnitOfWork<'_> {
             for uid in circle {
                 labels.push(match uids.iter().position(|planned| *planned == uid && new.contains(&uid)) {
                     Some(index) => plan::label(plan, index),
-                    None => self.id_of(uid)?,
+                    None => self.snapshot().id_of(uid)?,
                 });
             }
             return Err(plan::circle_refusal(&labels).into());
@@ -237,7 +237,7 @@ impl UnitOfWork<'_> {
             if count > 1 {
                 refusal.message.push_str(&format!("; others hold {} more of the tasks to reset", count - 1));
             }
-            let id = self.id_of(root)?;
+            let id = self.snapshot().id_of(root)?;
             // Claiming a task is not what the caller wants here.
             refusal.next.retain(|step| matches!(step, Step::Note { .. }));
             refusal.next.insert(0, Step::PreviewReset(id));

@@ -68,12 +68,7 @@ impl UnitOfWork<'_> {
             return Ok(outcome);
         }
         if let Some(lease) = self.lease_for(&held, guard)? {
-            let touch = Act::Touch {
-                paths: guard.paths.clone(),
-                touched: guard.touched.clone(),
-                extent: guard.extent.clone(),
-            };
-            match self.try_part(|work| work.on_task(lease.task, &touch, None))? {
+            match self.try_part(|work| work.on_task(lease.task, &touch_of(guard), None))? {
                 Ok(outcome) => {
                     self.forget_fulfilled_wish(&guard.paths);
                     return Ok(Outcome {
@@ -258,12 +253,7 @@ impl UnitOfWork<'_> {
         self.write.lock_project()?;
         let claim = Act::Claim(bound_to(guard));
         let Ok(claimed) = self.try_part(|work| work.on_task(task, &claim, None))? else { return Ok(None) };
-        let touch = Act::Touch {
-            paths: guard.paths.clone(),
-            touched: guard.touched.clone(),
-            extent: guard.extent.clone(),
-        };
-        let mut outcome = self.on_task(task, &touch, None)?;
+        let mut outcome = self.on_task(task, &touch_of(guard), None)?;
         self.forget_fulfilled_wish(&guard.paths);
         let id = self.snapshot().id_of(task)?;
         let message = format!("you hold {id} now: you are working in its worktree");
@@ -505,6 +495,12 @@ fn asked(guard: &Guard) -> std::result::Result<Scope, Refusal> {
         .map(|path| Glob::literal(path))
         .collect::<std::result::Result<_, _>>()
         .map_err(Refusal::from)
+}
+
+/// The files join a task.
+fn touch_of(guard: &Guard) -> Act {
+    let (paths, touched) = (guard.paths.clone(), guard.touched.clone());
+    Act::Touch { paths, touched, extent: guard.extent.clone() }
 }
 
 /// The terms of a lease that lasts as long as the agent's process, in the agent's worktree.

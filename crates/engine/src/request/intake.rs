@@ -20,7 +20,7 @@ impl UnitOfWork<'_> {
         };
         let Some(uid) = found else { return Ok(asked(outcome, Vec::new())) };
         if intake.is_reply {
-            let id = self.id_of(uid)?;
+            let id = self.snapshot().id_of(uid)?;
             self.remarks.push(crate::intake::replied(&id));
             return Ok(asked(outcome, Vec::new()));
         }
@@ -33,7 +33,7 @@ impl UnitOfWork<'_> {
         let body = self.kept(uid, task.body_version, Field::Body)?;
         let Refreshed { edit, changed, erased } = refreshed(&task.facts, &title, &body, &intake.new);
         for field in erased {
-            let id = self.id_of(uid)?;
+            let id = self.snapshot().id_of(uid)?;
             self.remarks.push(format!("the {field} of {id} was erased, and stays so"));
         }
         if changed.is_empty() {
