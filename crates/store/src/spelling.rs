@@ -102,7 +102,6 @@ pub(crate) fn names_are_names(config: &Config) -> bool {
     };
     let is_host = |host: &Host| match host {
         Host::Tcp(name) => name.chars().all(|c| c.is_alphanumeric() || ".-_:%".contains(c)),
-        #[cfg(unix)]
         Host::Unix(path) => is_plain_path(&path.to_string_lossy()),
     };
     config.get_user().is_none_or(is_name)
@@ -122,7 +121,6 @@ pub(crate) fn shown(text: &str) -> String {
     let hosts = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
         Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
         Host::Unix(path) => path.display().to_string(),
     });
     let ports = config.get_ports();

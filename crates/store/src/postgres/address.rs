@@ -209,7 +209,6 @@ impl Address {
                     let at = addresses.get(n).map(|address| format!("={address}")).unwrap_or_default();
                     format!("{name}{at}:{port}")
                 }
-                #[cfg(unix)]
                 Host::Unix(path) => format!("{}:{port}", path.display()),
             }
         });
@@ -385,7 +384,6 @@ fn will_accept_soon(error: &tokio_postgres::Error) -> bool {
 fn is_socket(host: &Host) -> bool {
     match host {
         Host::Tcp(_) => false,
-        #[cfg(unix)]
         Host::Unix(_) => true,
     }
 }
@@ -395,7 +393,6 @@ fn is_local(host: &Host) -> bool {
         Host::Tcp(name) => {
             name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
-        #[cfg(unix)]
         Host::Unix(_) => true,
     }
 }

@@ -6,7 +6,7 @@ use crate::{Finding, Result, StoreError};
 
 use super::connection::Failure;
 use super::rebuild::LONG;
-use super::schema::IS_OPEN;
+use super::schema::{IS_OPEN, single};
 use super::session::{Mode, NOW_MS, Session};
 use super::{PostgresStore, failed};
 
@@ -89,18 +89,12 @@ pub(super) fn tidy(store: &mut PostgresStore) -> Result<bool> {
     let address = store.address.clone();
     let fail = |failure: Failure| failed(failure, &address);
     let connection = &mut store.connection;
-    let is_owner: bool = connection
-        .query("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'onus.text'::regclass", &[])
-        .and_then(|rows| Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?))
-        .map_err(fail)?;
-    if !is_owner {
+    let owns = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'onus.text'::regclass";
+    if single(connection, &address, owns, &[])? != Some(true) {
         return Ok(false);
     }
     // An erasure while this runs leaves a chore of its own: only older chores are done with.
-    let since: Option<i64> = connection
-        .query(&format!("SELECT {NOW_MS}"), &[])
-        .and_then(|rows| Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
-        .map_err(fail)?;
+    let since: Option<i64> = single(connection, &address, &format!("SELECT {NOW_MS}"), &[])?;
     connection.batch("SET statement_timeout = 0").map_err(fail)?;
     connection.set_patience(LONG);
     let written = connection.batch("VACUUM (FULL) onus.text");

@@ -113,7 +113,7 @@ fn take_steps(connection: &mut Connection, address: &Address) -> Result<i64> {
 }
 
 /// The single value that a query returns.
-fn single<T: tokio_postgres::types::FromSqlOwned>(
+pub(super) fn single<T: tokio_postgres::types::FromSqlOwned>(
     connection: &mut Connection,
     address: &Address,
     sql: &str,

@@ -166,7 +166,7 @@ impl Watch for SqliteWatch {
                 std::thread::sleep(left.map_or(IN_VAIN, |left| left.min(IN_VAIN)));
             }
             let pause = self.pause();
-            let timeout = timespec(left.map_or(pause, |left| left.min(pause)));
+            let timeout = Timespec::try_from(left.map_or(pause, |left| left.min(pause))).ok();
             let mut ears: Vec<PollFd<'_>> =
                 also.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
             ears.extend(
@@ -174,7 +174,7 @@ impl Watch for SqliteWatch {
                     .as_ref()
                     .map(|listener| PollFd::from_borrowed_fd(listener.inotify.as_fd(), PollFlags::IN)),
             );
-            match poll(&mut ears, Some(&timeout)) {
+            match poll(&mut ears, timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
                     return Err(StoreError::Unexpected(format!("cannot wait for commits: {error}")));
@@ -187,13 +187,6 @@ impl Watch for SqliteWatch {
                 return Ok(Woken::TimedOut);
             }
         }
-    }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 

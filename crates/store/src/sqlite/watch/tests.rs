@@ -43,7 +43,7 @@ fn wait(watch: &mut SqliteWatch, patience: Duration) -> Woken {
 fn has_rung(watch: &SqliteWatch) -> bool {
     let mut ears =
         [PollFd::from_borrowed_fd(watch.listener.as_ref().unwrap().inotify.as_fd(), PollFlags::IN)];
-    poll(&mut ears, Some(&timespec(Duration::ZERO))).unwrap() > 0
+    poll(&mut ears, Some(&Timespec::default())).unwrap() > 0
 }
 
 #[test]
