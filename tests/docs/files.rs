@@ -84,7 +84,7 @@ fn story(source: &str) -> String {
 
 /// A source from the help of its command on.
 fn help(source: &str) -> Option<&str> {
-    let args = source.find("\npub(crate) struct Args")?;
+    let args = source.find("\npub(crate) struct Args").or_else(|| source.find("\npub(crate) enum "))?;
     let begin = source[..args].rfind("\n\n").map_or(0, |blank| blank + 2);
     Some(&source[begin..])
 }

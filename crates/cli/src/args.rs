@@ -12,6 +12,13 @@ use onus_core::refusal::Refusal;
 use onus_core::task::Priority;
 use onus_core::time::Span;
 
+// A command's subcommands, of which none need be given. Their enum has the help; a doc comment here would replace it.
+#[derive(Args, Debug)]
+pub(crate) struct Optional<S: clap::Subcommand> {
+    #[command(subcommand)]
+    pub(crate) action: Option<S>,
+}
+
 /// The task: its number, id, uid, or part of the uid. Without it, the one task you hold.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Target {

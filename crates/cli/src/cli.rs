@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
+use crate::args::Optional;
 use crate::commands as c;
 
 /// onus decides who holds a piece of work, proves it, and keeps the record.
@@ -31,7 +32,7 @@ const PARSED_ALONE: &[(&str, Describe)] = &[
     ("list", c::list::Args::augment_args),
     ("renew", c::renew::Args::augment_args),
     ("hook", c::hook::Args::augment_args),
-    ("guard", c::guard::Args::augment_args),
+    ("guard", Optional::<c::guard::Action>::augment_args),
 ];
 
 impl Cli {
@@ -85,11 +86,12 @@ pub(crate) enum Command {
     Search(c::search::Args),
     Why(c::why::Args),
     Graph(c::graph::Args),
-    Dep(c::dep::Args),
-    Scope(c::scope::Args),
-    Worktree(c::worktree::Args),
+    Dep(Optional<c::dep::Action>),
+    Scope(Optional<c::scope::Action>),
+    Worktree(Optional<c::worktree::Action>),
     Land(c::land::Args),
-    Gate(c::gate::Args),
+    #[command(subcommand)]
+    Gate(c::gate::Action),
     Touch(c::touch::Args),
     Edit(c::edit::Args),
     Undo(c::undo::Args),
@@ -99,31 +101,35 @@ pub(crate) enum Command {
     Assign(c::assign::Args),
     Handoff(c::handoff::Args),
     Takeover(c::takeover::Args),
-    Rescue(c::rescue::Args),
-    Seat(c::seat::Args),
+    Rescue(Optional<c::rescue::Action>),
+    Seat(Optional<c::seat::Action>),
     #[command(flatten)]
     Move(c::moves::Move),
     Retry(c::retry::Args),
     Reset(c::reset::Args),
     Log(c::log::Args),
     Sessions(c::sessions::Args),
-    Session(c::session::Args),
+    #[command(subcommand)]
+    Session(c::session::Session),
     Timesheet(c::timesheet::Args),
-    Report(c::report::Args),
-    Ledger(c::ledger::Args),
+    #[command(subcommand)]
+    Report(c::report::Report),
+    #[command(subcommand)]
+    Ledger(c::ledger::Verb),
     Redact(c::redact::Args),
-    Actor(c::actor::Args),
-    Instance(c::instance::Args),
+    Actor(Optional<c::actor::Verb>),
+    Instance(Optional<c::instance::Verb>),
     Setup(c::setup::Args),
     Mcp(c::mcp::Args),
-    Config(c::config::Args),
-    Trust(c::trust::Args),
+    Config(Optional<c::config::Verb>),
+    Trust(Optional<c::trust::Action>),
     Doctor(c::doctor::Args),
     Backup(c::backup::Args),
-    Store(c::store::Args),
+    #[command(subcommand)]
+    Store(c::store::Verb),
     Whoami(c::whoami::Args),
     Prime(c::prime::Args),
-    Guard(c::guard::Args),
+    Guard(Optional<c::guard::Action>),
     Hook(c::hook::Args),
     Completions(c::completions::Args),
     Man(c::man::Args),

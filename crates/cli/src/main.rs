@@ -89,7 +89,7 @@ fn run() -> u8 {
         return commands::hook::run(&args);
     }
     if let Command::Guard(args) = &command
-        && let Some(code) = commands::guard::run_hook(args)
+        && let Some(code) = commands::guard::run_hook(args.action.as_ref())
     {
         return code;
     }
@@ -279,7 +279,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Move(step) => return c::moves::run(context, step),
         Command::Retry(args) => return c::retry::run(context, args),
         Command::Setup(args) => return c::setup::run(context, args),
-        Command::Guard(args) => return c::guard::run(context, args),
+        Command::Guard(args) => return c::guard::run(context, args.action),
         Command::Intake(args) => return c::intake::run(context, args),
         Command::Add(args) => c::add::run(context, args),
         Command::Claim(args) => c::claim::run(context, args),
@@ -290,10 +290,10 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Undo(args) => c::undo::run(context, args),
         Command::Why(args) => c::why::run(context, args),
         Command::Graph(args) => c::graph::run(context, args),
-        Command::Dep(args) => c::dep::run(context, args),
-        Command::Scope(args) => c::scope::run(context, args),
-        Command::Worktree(args) => c::worktree::run(context, args),
-        Command::Trust(args) => c::trust::run(context, args),
+        Command::Dep(args) => c::dep::run(context, args.action),
+        Command::Scope(args) => c::scope::run(context, args.action),
+        Command::Worktree(args) => c::worktree::run(context, args.action),
+        Command::Trust(args) => c::trust::run(context, args.action),
         Command::Touch(args) => c::touch::run(context, args),
         Command::Tick(args) => c::tick::run(context, args),
         Command::Edit(args) => c::edit::run(context, args),
@@ -301,8 +301,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Assign(args) => c::assign::run(context, args),
         Command::Handoff(args) => c::handoff::run(context, args),
         Command::Takeover(args) => c::takeover::run(context, args),
-        Command::Rescue(args) => c::rescue::run(context, args),
-        Command::Seat(args) => c::seat::run(context, args),
+        Command::Rescue(args) => c::rescue::run(context, args.action),
+        Command::Seat(args) => c::seat::run(context, args.action),
         Command::Reset(args) => c::reset::run(context, args),
         Command::Log(args) => c::log::run(context, args),
         Command::Session(args) => c::session::run(context, args),
@@ -311,10 +311,10 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Refusal> {
         Command::Report(args) => c::report::run(context, args),
         Command::Ledger(args) => c::ledger::run(context, args),
         Command::Redact(args) => c::redact::run(context, args),
-        Command::Actor(args) => c::actor::run(context, args),
-        Command::Instance(args) => c::instance::run(context, args),
+        Command::Actor(args) => c::actor::run(context, args.action),
+        Command::Instance(args) => c::instance::run(context, args.action),
         Command::Mcp(args) => c::mcp::run(context, args),
-        Command::Config(args) => c::config::run(context, args),
+        Command::Config(args) => c::config::run(context, args.action),
         Command::Whoami(args) => c::whoami::run(context, args),
         Command::Prime(args) => c::prime::run(context, args),
         // Handled before the context existed.

@@ -9,14 +9,8 @@ use crate::context::Context;
 /// List and manage actors: people, agents and CI, with their tiers and aliases
 ///
 /// Without a command, it lists them.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Option<Verb>,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     /// List every actor, with its tier and aliases
     List,
     /// Register an actor before its first use
@@ -54,8 +48,8 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (command, key) = match args.verb.unwrap_or(Verb::List) {
+pub(crate) fn run(context: &Context, verb: Option<Verb>) -> super::Result {
+    let (command, key) = match verb.unwrap_or(Verb::List) {
         Verb::List => return list(context),
         Verb::Register { actor, tier, key } => (Command::RegisterActor { actor, tier }, key),
         Verb::Tier { actor, tier, key } => (Command::SetTier { actor, tier }, key),

@@ -13,14 +13,8 @@ use crate::wrap::wrapped;
 ///
 /// In order of precedence: flags, the environment, the repository's onus.toml, your own file, defaults. A repository may
 /// be stricter than your own file, never looser.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Option<Verb>,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     /// List every key, its value and its source
     Show,
     /// Print one value
@@ -61,8 +55,8 @@ fn keys() -> Vec<&'static str> {
     KEYS.iter().map(|key| key.name).collect()
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.verb {
+pub(crate) fn run(context: &Context, verb: Option<Verb>) -> super::Result {
+    match verb {
         None | Some(Verb::Show) => show(context),
         Some(Verb::Get { key }) => get(context, &key),
         Some(Verb::Set { key, values, user }) => {

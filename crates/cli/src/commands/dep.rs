@@ -12,14 +12,8 @@ use onus_host::target;
 /// Change which tasks must be done before another
 ///
 /// Without a command, it lists what the one task you hold depends on.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// Make a task depend on others: it is not ready until they are done
     ///
     /// A dependency that would close a cycle is refused, and the cycle is shown.
@@ -31,7 +25,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct Edge {
+pub(crate) struct Edge {
     /// The task that waits
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     task: TaskRef,
@@ -44,8 +38,8 @@ struct Edge {
     key: Key,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (edge, adds) = match args.action.unwrap_or(Action::List(Target { task: None })) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
+    let (edge, adds) = match action.unwrap_or(Action::List(Target { task: None })) {
         Action::Add(edge) => (edge, true),
         Action::Rm(edge) => (edge, false),
         Action::List(of) => return list(context, of),

@@ -14,14 +14,8 @@ use crate::render::local_time;
 /// List and register instances: which process acts as which actor
 ///
 /// Without a command, it lists them.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Option<Verb>,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     /// List known instances, most recently seen first
     List,
     /// Register a running process: everything it starts acts as this instance
@@ -35,8 +29,8 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.verb.unwrap_or(Verb::List) {
+pub(crate) fn run(context: &Context, verb: Option<Verb>) -> super::Result {
+    match verb.unwrap_or(Verb::List) {
         Verb::List => list(context),
         Verb::Register { pid, instance } => register(context, pid, instance),
     }

@@ -21,14 +21,8 @@ const SEAL_FILE: &str = "seal.jsonl";
 const SIGNATURE_FILE: &str = "seal.jsonl.sig";
 
 /// Verify, rebuild, export and seal the record of everything that happened
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     /// Check every hash, chain, text and head, and compare with seals
     ///
     /// Seals anchored in git are always compared. Damage exits with 8 and names the event. Only the heads of rows are
@@ -64,8 +58,8 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.verb {
+pub(crate) fn run(context: &Context, verb: Verb) -> super::Result {
+    match verb {
         Verb::Verify { seals } => verify(context, &seals),
         Verb::Rebuild => rebuild(context),
         Verb::Export { file } => export(context, file.as_deref()),

@@ -20,14 +20,8 @@ use crate::render::grouped;
 use crate::{hours, wording};
 
 /// Reports for people, to be pasted into a chat as they are
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Report,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Report {
+pub(crate) enum Report {
     /// What was done, is in progress, is blocked or waits for you
     #[command(mut_arg("since", |since| Days::starting(since, "yesterday")))]
     Standup(Form),
@@ -43,7 +37,7 @@ enum Report {
 
 /// The days of a report, and how it is written.
 #[derive(clap::Args, Debug)]
-struct Form {
+pub(crate) struct Form {
     #[command(flatten)]
     days: Days,
     /// As Markdown
@@ -54,7 +48,7 @@ struct Form {
 /// How one actor's day went
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("since", |since| Days::starting(since, "today")))]
-struct OneActor {
+pub(crate) struct OneActor {
     /// The actor: human:NAME, agent:NAME or ci:NAME
     #[arg(value_name = "ACTOR", value_parser = parse::<ActorName>)]
     actor: ActorName,
@@ -68,7 +62,7 @@ struct OneActor {
 /// the part of the cycle in which nobody held the task: review, a block, or waiting for somebody to take it.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("since", |since| Days::starting(since, "83d")))]
-struct Flow {
+pub(crate) struct Flow {
     #[command(flatten)]
     form: Form,
     /// Also draw it into this file
@@ -81,7 +75,7 @@ struct Flow {
 /// As far as it was recorded, by agents' hooks or by onus session record. What nobody reported is left empty: it is unknown, not zero.
 #[derive(clap::Args, Debug)]
 #[command(mut_arg("since", |since| Days::starting(since, "29d")))]
-struct Cost {
+pub(crate) struct Cost {
     /// A row for each of these; tag: all tags of a task together
     #[arg(long, value_name = "WHAT", default_value = "task", value_parser = one_of(COST_BY))]
     by: CostBy,
@@ -92,8 +86,8 @@ struct Cost {
 const COST_BY: &[(&str, CostBy)] =
     &[("task", CostBy::Task), ("tag", CostBy::Tag), ("actor", CostBy::Actor), ("model", CostBy::Model)];
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.command {
+pub(crate) fn run(context: &Context, command: Report) -> super::Result {
+    match command {
         Report::Standup(args) => standup(context, &args),
         Report::Actor(args) => actor(context, &args),
         Report::Flow(args) => flow(context, &args),

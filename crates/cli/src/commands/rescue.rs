@@ -33,14 +33,8 @@ use file::{restore_file, show_file};
 /// 14 days, whoever overwrites them.
 ///
 /// Without a command, it lists what was kept.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// List what was kept, of which task, and whose it is
     List {
         /// Also rescues that found nothing, or were dropped
@@ -65,14 +59,14 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct TokenArg {
+pub(crate) struct TokenArg {
     /// Which of the task's leases; default: the latest with kept files
     #[arg(long, value_name = "N")]
     token: Option<u64>,
 }
 
 #[derive(clap::Args, Debug)]
-struct Restore {
+pub(crate) struct Restore {
     /// A task, or a file
     #[arg(value_name = "TASK|FILE")]
     what: String,
@@ -90,7 +84,7 @@ struct Restore {
 }
 
 #[derive(clap::Args, Debug)]
-struct Drop {
+pub(crate) struct Drop {
     /// The task
     #[arg(value_name = "TASK")]
     task: TaskRef,
@@ -103,8 +97,8 @@ struct Drop {
     key: Key,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action.unwrap_or(Action::List { all: false }) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
+    match action.unwrap_or(Action::List { all: false }) {
         Action::List { all } => list(context, all),
         Action::Show { what, token } => match subject(context, &what, token.token)? {
             Subject::Rescue(view) => show(context, &view),

@@ -15,14 +15,8 @@ use onus_host::target;
 /// src. No two live leases reserve the same path, unless both share it.
 ///
 /// Without a command, it shows those of the one task you hold.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// Reserve more paths: all of them, or none
     Add(Change),
     /// Release reserved paths, written as `scope show` prints them
@@ -32,7 +26,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct Change {
+pub(crate) struct Change {
     /// Globs from the repository's root
     #[arg(value_name = "GLOB", required = true)]
     globs: Vec<String>,
@@ -43,8 +37,8 @@ struct Change {
     key: Key,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    let (change, adds) = match args.action.unwrap_or(Action::Show(Target { task: None })) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
+    let (change, adds) = match action.unwrap_or(Action::Show(Target { task: None })) {
         Action::Show(of) => return show(context, of),
         Action::Add(change) => (change, true),
         Action::Rm(change) => (change, false),

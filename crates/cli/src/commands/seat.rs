@@ -23,14 +23,8 @@ use crate::render;
 /// and what it is for (land:main).
 ///
 /// Without a command, it lists the seats.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// Take a seat: it is yours alone until you release it or your lease lapses
     ///
     /// Taking what you hold renews it. Taking a seat whose lease lapsed takes it over.
@@ -61,7 +55,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct Take {
+pub(crate) struct Take {
     /// A role (dispatch), or a role and what it is for (land:main)
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -114,7 +108,7 @@ impl TokenArg {
 }
 
 #[derive(clap::Args, Debug)]
-struct Renew {
+pub(crate) struct Renew {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -128,7 +122,7 @@ struct Renew {
 }
 
 #[derive(clap::Args, Debug)]
-struct Release {
+pub(crate) struct Release {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -139,7 +133,7 @@ struct Release {
 }
 
 #[derive(clap::Args, Debug)]
-struct Takeover {
+pub(crate) struct Takeover {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -159,7 +153,7 @@ struct Takeover {
 }
 
 #[derive(clap::Args, Debug)]
-struct Check {
+pub(crate) struct Check {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -168,7 +162,7 @@ struct Check {
 }
 
 #[derive(clap::Args, Debug)]
-struct Redact {
+pub(crate) struct Redact {
     /// The seat
     #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
     seat: SeatName,
@@ -185,8 +179,8 @@ struct Redact {
     key: Key,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action.unwrap_or(Action::List) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
+    match action.unwrap_or(Action::List) {
         Action::Take(take) => run_take(context, take),
         Action::Renew(Renew { seat, ttl, token, key }) => {
             let command = Command::OnSeat { seat, act: SeatAct::Renew { ttl_ms: ttl }, force: None };

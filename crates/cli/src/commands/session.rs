@@ -11,14 +11,8 @@ use crate::context::Context;
 /// Say what a work session used, or correct it
 ///
 /// Nobody types hours: a correction only takes away from what was recorded, or says whose work it was.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Session,
-}
-
 #[derive(Subcommand, Debug)]
-enum Session {
+pub(crate) enum Session {
     Record(Record),
     Correct(Correct),
 }
@@ -27,7 +21,7 @@ enum Session {
 ///
 /// In addition to what was recorded before.
 #[derive(clap::Args, Debug)]
-struct Record {
+pub(crate) struct Record {
     #[command(flatten)]
     target: Target,
     /// The model, as its provider calls it
@@ -57,7 +51,7 @@ struct Record {
 /// The session must have ended. What was recorded stays in the ledger; the correction is an event of its own.
 #[derive(clap::Args, Debug)]
 #[command(group = clap::ArgGroup::new("how").required(true))]
-struct Correct {
+pub(crate) struct Correct {
     /// The session: WS-3#2
     #[arg(value_name = "SESSION", value_parser = parse::<SessionRef>)]
     session: SessionRef,
@@ -77,8 +71,8 @@ struct Correct {
     key: Key,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.command {
+pub(crate) fn run(context: &Context, command: Session) -> super::Result {
+    match command {
         Session::Record(args) => {
             let usage = Usage {
                 model: args.model,

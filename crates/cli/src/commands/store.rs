@@ -11,14 +11,8 @@ use crate::progress::shown;
 use onus_host::StoreAt;
 
 /// Update a server's tables, or copy a project to another store
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(clap::Subcommand, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     /// Create or update the tables of a PostgreSQL database
     ///
     /// Run it as the owner of the tables. Everything else works with a role that may only read and write rows (onus_app).
@@ -46,8 +40,8 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.verb {
+pub(crate) fn run(context: &Context, verb: Verb) -> super::Result {
+    match verb {
         Verb::Migrate { address } => migrate(context, address.as_deref()),
         Verb::Copy { from, to, project, with_live_leases } => {
             let at = |text: &str| -> Result<StoreAt, Refusal> {

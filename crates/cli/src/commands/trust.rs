@@ -15,14 +15,8 @@ use crate::output::escape_line;
 /// digest that was recorded outside the repository.
 ///
 /// Without a command, it lists them.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// List the commands, and whether each is approved
     List,
     /// Approve commands as they are now
@@ -36,7 +30,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct Approve {
+pub(crate) struct Approve {
     /// The commands' names, as `trust list` shows them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -48,12 +42,12 @@ struct Approve {
     digest: Option<String>,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
     let config = &context.host.config;
     let own = config.worktrees().setup.into_iter().chain(config.landing().pr);
     let gates = config.gates().iter().filter_map(onus_host::gates::definition);
     let definitions: Vec<Definition> = own.chain(gates).collect();
-    match args.action.unwrap_or(Action::List) {
+    match action.unwrap_or(Action::List) {
         Action::List => list(context, &definitions),
         Action::Approve(args) => approve(context, &definitions, args),
         Action::Revoke { name } => {

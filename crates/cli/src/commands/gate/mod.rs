@@ -21,14 +21,8 @@ use crate::context::Context;
 /// A project defines its gates in onus.toml, as `[[gate]]`. A gate is a command, a person's approval or a review; it is required before a
 /// task is claimed (before), when it is done or submitted (done), or when it lands (land). A verdict holds for exactly
 /// the files that were judged: when they change, the gate must pass again; the same files under another commit have passed.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// List the project's gates, or those that a task must pass and whether it has
     List(List),
     /// Run a task's gates that have not passed yet, where its work is
@@ -49,7 +43,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct List {
+pub(crate) struct List {
     /// The task (default: the one whose worktree you are in). Without either: what the project defines
     #[arg(value_name = "ID", value_parser = crate::args::parse::<TaskRef>)]
     task: Option<TaskRef>,
@@ -59,7 +53,7 @@ struct List {
 }
 
 #[derive(clap::Args, Debug)]
-struct Run {
+pub(crate) struct Run {
     /// The task (default: ONUS_TASK, the one whose worktree you are in, or the one you hold), and the keys of gates. Without
     /// keys: all that have not passed yet
     #[arg(value_name = "[ID] GATE")]
@@ -76,14 +70,14 @@ struct Run {
 }
 
 #[derive(clap::Args, Debug)]
-struct Named {
+pub(crate) struct Named {
     /// The task (default: ONUS_TASK, the one whose worktree you are in, or the one you hold), and the gate's key
     #[arg(value_name = "[ID] GATE", num_args = 1..=2, required = true)]
     words: Vec<String>,
 }
 
 #[derive(clap::Args, Debug)]
-struct Pass {
+pub(crate) struct Pass {
     #[command(flatten)]
     named: Named,
     /// What was looked at (- reads standard input)
@@ -96,7 +90,7 @@ struct Pass {
 }
 
 #[derive(clap::Args, Debug)]
-struct Fail {
+pub(crate) struct Fail {
     #[command(flatten)]
     named: Named,
     /// What is wrong (- reads standard input)
@@ -107,7 +101,7 @@ struct Fail {
 }
 
 #[derive(clap::Args, Debug)]
-struct Log {
+pub(crate) struct Log {
     #[command(flatten)]
     named: Named,
     /// Show the run that this event recorded (gate show lists them)
@@ -115,9 +109,9 @@ struct Log {
     version: Option<u64>,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
+pub(crate) fn run(context: &Context, action: Action) -> super::ExitCode {
     let done = |()| 0;
-    match args.action {
+    match action {
         Action::List(List { task, project }) => {
             match task.or_else(|| context.host.task_here().filter(|_| !project)) {
                 Some(task) => list::of_task(context, task).map(done),

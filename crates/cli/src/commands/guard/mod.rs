@@ -24,14 +24,8 @@ use crate::output::{escape_line, path_line, path_text};
 /// prints the line to add there (exit 6). Agents are refused what another has reserved; people are warned (guard.people).
 ///
 /// Without a command, it shows the status.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// Add the hooks to this repository
     Install,
     /// Remove them, and restore what was there before; agents may not
@@ -54,15 +48,15 @@ enum Action {
 }
 
 /// A hook is answered before anything is read that could fail.
-pub(crate) fn run_hook(args: &Args) -> Option<u8> {
-    match &args.action {
+pub(crate) fn run_hook(action: Option<&Action>) -> Option<u8> {
+    match action {
         Some(Action::Hook { name, args }) => Some(hook::run(name, args)),
         _ => None,
     }
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
-    match args.action.unwrap_or(Action::Status) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> Result<u8, Refusal> {
+    match action.unwrap_or(Action::Status) {
         Action::Install => install(context),
         Action::Uninstall => uninstall(context),
         Action::Status => status(context),

@@ -33,14 +33,8 @@ use view::{All, Seen, holders, leases, target_of};
 /// copied from the main checkout, and the set-up command (worktree.setup) runs in it once a person approved it.
 ///
 /// Without a command, it lists the worktrees.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Subcommand, Debug)]
-enum Action {
+pub(crate) enum Action {
     /// Claim a task, unless you hold it, and make its worktree
     Add(Add),
     /// List every worktree, with what is in it
@@ -79,7 +73,7 @@ enum Action {
 }
 
 #[derive(clap::Args, Debug)]
-struct Add {
+pub(crate) struct Add {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -87,7 +81,7 @@ struct Add {
 }
 
 #[derive(clap::Args, Debug)]
-struct Adopt {
+pub(crate) struct Adopt {
     /// The worktree's folder
     #[arg(value_name = "PATH")]
     path: PathBuf,
@@ -96,8 +90,8 @@ struct Adopt {
     task: Option<TaskRef>,
 }
 
-pub(crate) fn run(context: &Context, args: Args) -> super::Result {
-    match args.action.unwrap_or(Action::List { size: false }) {
+pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
+    match action.unwrap_or(Action::List { size: false }) {
         Action::Add(add) => run_add(context, add),
         Action::List { size } => run_list(context, size),
         Action::Show { named } => run_show(context, named.as_deref()),
