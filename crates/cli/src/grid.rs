@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::output::Output;
+use crate::output::{Output, escape_line};
 use crate::table::shortened;
 use crate::wrap::wrapped;
 
@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     Number,
 }
 
+/// A column: its heading, its kind, and what is in it for a row, on one line.
+pub(crate) type Column<R> = (&'static str, Kind, fn(&R) -> String);
+
 #[derive(Debug, Default)]
 pub(crate) struct Grid {
     columns: Vec<(&'static str, Kind)>,
@@ -26,14 +29,12 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    pub(crate) fn new(columns: Vec<(&'static str, Kind)>) -> Grid {
-        Grid { columns, rows: Vec::new() }
-    }
-
-    /// Adds a row; each of its cells is one line.
-    pub(crate) fn push(&mut self, row: Vec<String>) {
-        debug_assert_eq!(row.len(), self.columns.len());
-        self.rows.push(row);
+    pub(crate) fn of<R>(columns: &[Column<R>], rows: &[R]) -> Grid {
+        let cells = |row: &R| columns.iter().map(|(.., cell)| cell(row)).collect();
+        Grid {
+            columns: columns.iter().map(|(name, kind, _)| (*name, *kind)).collect(),
+            rows: rows.iter().map(cells).collect(),
+        }
     }
 
     pub(crate) fn text(&self, out: &Output) -> String {
@@ -108,6 +109,16 @@ impl Grid {
     }
 }
 
+/// A cell of a text that there may be.
+pub(crate) fn text(text: &Option<String>) -> String {
+    escape_line(text.as_deref().unwrap_or_default())
+}
+
+/// A cell of a task's tags, if there are any.
+pub(crate) fn tags(tags: &Option<Vec<String>>) -> String {
+    escape_line(&tags.as_deref().unwrap_or_default().join(", "))
+}
+
 /// Escapes a text that others wrote, so that Markdown shows it as it is.
 pub(crate) fn markdown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -135,10 +146,12 @@ mod tests {
     use super::*;
 
     fn grid(title: &str) -> Grid {
-        let mut grid = Grid::new(vec![("task", Kind::Word), ("title", Kind::Title), ("hours", Kind::Number)]);
-        grid.push(vec!["WS-1".to_owned(), title.to_owned(), "1:00:00".to_owned()]);
-        grid.push(vec!["WS-12".to_owned(), "b".to_owned(), "-0:30:00".to_owned()]);
-        grid
+        let columns: [Column<[&str; 3]>; 3] = [
+            ("task", Kind::Word, |row| row[0].to_owned()),
+            ("title", Kind::Title, |row| row[1].to_owned()),
+            ("hours", Kind::Number, |row| row[2].to_owned()),
+        ];
+        Grid::of(&columns, &[["WS-1", title, "1:00:00"], ["WS-12", "b", "-0:30:00"]])
     }
 
     #[test]

@@ -4,8 +4,8 @@ use jiff::tz::TimeZone;
 use onus_core::actor::ActorName;
 use onus_core::refusal::Refusal;
 use onus_engine::{
-    AwaitedView, CostBy, CostView, DayView, FlowView, Notice, Percentiles, RoundGate, RoundRow, RoundView,
-    StandupView, UsageView,
+    AwaitedView, CostBy, CostRow, CostView, DayView, FlowView, Notice, Percentiles, RoundGate, RoundRow,
+    RoundView, StandupView, UsageView,
 };
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::args::{one_of, parse};
 use crate::bars;
 use crate::calendar::{Days, clock};
 use crate::context::Context;
-use crate::grid::{Grid, Kind, markdown};
+use crate::grid::{Column, Grid, Kind, markdown, tags, text};
 use crate::output::{Output, escape_line};
 use crate::progress::shown;
 use crate::render::grouped;
@@ -319,36 +319,23 @@ fn round(context: &Context, form: &Form) -> super::Result {
     print(out, form, (view, &looked.notices), || round_page(out, form.md, view))
 }
 
+const ROUND: &[Column<RoundRow>] = &[
+    ("task", Kind::Word, |row| row.task.clone()),
+    ("title", Kind::Title, |row| escape_line(&row.title)),
+    ("who", Kind::Word, who),
+    ("branch", Kind::Word, |row| escape_line(&row.branch)),
+    ("state", Kind::Word, |row| row.state.spoken().to_owned()),
+    ("conflict lines", Kind::Word, |row| conflicts(by_hand(row), to_resolve(row), row.resolved_lines)),
+    ("gates", Kind::Word, |row| row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", ")),
+    ("landed", Kind::Word, landed),
+];
+
 fn round_page(out: &Output, md: bool, view: &RoundView) -> String {
-    let mut grid = Grid::new(vec![
-        ("task", Kind::Word),
-        ("title", Kind::Title),
-        ("who", Kind::Word),
-        ("branch", Kind::Word),
-        ("state", Kind::Word),
-        ("conflict lines", Kind::Word),
-        ("gates", Kind::Word),
-        ("landed", Kind::Word),
-    ]);
-    for row in &view.rows {
-        let landed =
-            row.landed.as_ref().map(|commit| format!("{} {}", escape_line(&row.target), &commit[..10]));
-        grid.push(vec![
-            row.task.clone(),
-            escape_line(&row.title),
-            who(row),
-            escape_line(&row.branch),
-            row.state.spoken().to_owned(),
-            conflicts(by_hand(row), to_resolve(row), row.resolved_lines),
-            row.gates.iter().map(gate_word).collect::<Vec<_>>().join(", "),
-            landed.unwrap_or_default(),
-        ]);
-    }
     let mut page = Page::new(out, md, &format!("Round: {} to {}", view.since, view.until));
     if view.rows.is_empty() {
         page.item("", "nothing happened on a task with a branch of its own");
     } else {
-        page.table(&grid);
+        page.table(&Grid::of(ROUND, &view.rows));
     }
     let (mended, left) =
         view.rows.iter().fold((0, 0), |(mended, left), row| (mended + by_hand(row), left + to_resolve(row)));
@@ -374,6 +361,12 @@ fn conflicts(by_hand: u64, to_resolve: u64, kept: u64) -> String {
     let said: Vec<String> =
         said.iter().filter(|(lines, _)| *lines > 0).map(|(lines, how)| format!("{lines} {how}")).collect();
     if said.is_empty() { "0".to_owned() } else { said.join(", ") }
+}
+
+/// Where a task landed, and the beginning of the commit's digest.
+fn landed(row: &RoundRow) -> String {
+    let at = |commit: &String| format!("{} {}", escape_line(&row.target), &commit[..10]);
+    row.landed.as_ref().map(at).unwrap_or_default()
 }
 
 /// Everyone who held a task, one after the other.
@@ -402,40 +395,33 @@ fn cost(context: &Context, args: &Cost) -> super::Result {
     print(out, &args.form, (view, &looked.notices), || cost_page(out, args.form.md, view, args.by))
 }
 
+/// What was used; an unknown value is an empty cell.
+const USED: &[Column<CostRow>] = &[
+    ("tokens in", Kind::Number, |row| count(row.usage.tokens_in)),
+    ("out", Kind::Number, |row| count(row.usage.tokens_out)),
+    ("cached", Kind::Number, |row| count(row.usage.tokens_cached)),
+    ("cost", Kind::Number, |row| price(&row.usage).unwrap_or_default()),
+    ("source", Kind::Word, |row| row.usage.source.to_string()),
+];
+
+fn count(count: Option<u64>) -> String {
+    count.map(grouped).unwrap_or_default()
+}
+
 fn cost_page(out: &Output, md: bool, view: &CostView, by: CostBy) -> String {
-    let mut columns = match by {
-        CostBy::Task => vec![("task", Kind::Word), ("title", Kind::Title)],
-        CostBy::Tag => vec![("tags", Kind::Word)],
-        CostBy::Actor => vec![("actor", Kind::Word)],
-        CostBy::Model => vec![("model", Kind::Word)],
+    let named: &[Column<CostRow>] = match by {
+        CostBy::Task => {
+            &[("task", Kind::Word, |row| text(&row.task)), ("title", Kind::Title, |row| text(&row.title))]
+        }
+        CostBy::Tag => &[("tags", Kind::Word, |row| tags(&row.tags))],
+        CostBy::Actor => &[("actor", Kind::Word, |row| text(&row.actor))],
+        CostBy::Model => &[("model", Kind::Word, |row| text(&row.usage.model))],
     };
-    columns.extend([
-        ("tokens in", Kind::Number),
-        ("out", Kind::Number),
-        ("cached", Kind::Number),
-        ("cost", Kind::Number),
-        ("source", Kind::Word),
-    ]);
-    let mut grid = Grid::new(columns);
-    for row in &view.rows {
-        let text = |text: &Option<String>| escape_line(text.as_deref().unwrap_or_default());
-        let mut cells = match by {
-            CostBy::Task => vec![text(&row.task), text(&row.title)],
-            CostBy::Tag => {
-                vec![escape_line(&row.tags.iter().flatten().cloned().collect::<Vec<_>>().join(", "))]
-            }
-            CostBy::Actor => vec![text(&row.actor)],
-            CostBy::Model => vec![text(&row.usage.model)],
-        };
-        cells.extend(used(&row.usage));
-        cells.push(row.usage.source.to_string());
-        grid.push(cells);
-    }
     let mut page = Page::new(out, md, &format!("Cost: {} to {}", view.since, view.until));
     if view.rows.is_empty() {
         page.item("", "nothing was recorded");
     } else {
-        page.table(&grid);
+        page.table(&Grid::of(&[named, USED].concat(), &view.rows));
         for total in view.totals.iter().filter_map(price) {
             page.item("", &format!("{total} in all"));
         }
@@ -448,13 +434,6 @@ fn cost_page(out: &Output, md: bool, view: &CostView, by: CostBy) -> String {
 
 fn price(usage: &UsageView) -> Option<String> {
     Some(format!("{:.2} {}", usage.cost?, usage.currency.as_deref().unwrap_or_default()))
-}
-
-/// The cells of what was used; an unknown value is an empty cell.
-fn used(usage: &UsageView) -> [String; 4] {
-    let count = |count: Option<u64>| count.map(grouped).unwrap_or_default();
-    let cost = price(usage).unwrap_or_default();
-    [count(usage.tokens_in), count(usage.tokens_out), count(usage.tokens_cached), cost]
 }
 
 fn title(view: &FlowView) -> String {

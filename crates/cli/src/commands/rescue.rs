@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::args::Key;
 use crate::context::Context;
-use crate::grid::{Grid, Kind};
+use crate::grid::{Column, Grid, Kind, text};
 use crate::output::{escape_line, path_text};
 use crate::render;
 
@@ -160,6 +160,16 @@ fn rescue_of(context: &Context, task: &TaskRef, token: Option<u64>) -> Result<Re
     }
 }
 
+const COLUMNS: &[Column<RescueView>] = &[
+    ("task", Kind::Word, |view| view.task.clone()),
+    ("token", Kind::Number, |view| view.token.to_string()),
+    ("state", Kind::Word, |view| view.state.clone()),
+    ("when", Kind::Word, |view| ago(&view.at)),
+    ("files", Kind::Number, |view| view.kept.iter().map(|kept| kept.files).sum::<u64>().to_string()),
+    ("whose", Kind::Word, |view| view.actor.clone()),
+    ("worktree", Kind::Title, |view| text(&view.worktree)),
+];
+
 fn list(context: &Context, all: bool) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let mut looked = engine.rescues(identity.as_ref(), None, None)?;
@@ -174,28 +184,7 @@ fn list(context: &Context, all: bool) -> super::Result {
     if looked.value.is_empty() {
         context.out.line(&context.out.dim("(none)"));
     } else {
-        let mut grid = Grid::new(vec![
-            ("task", Kind::Word),
-            ("token", Kind::Number),
-            ("state", Kind::Word),
-            ("when", Kind::Word),
-            ("files", Kind::Number),
-            ("whose", Kind::Word),
-            ("worktree", Kind::Title),
-        ]);
-        for view in &looked.value {
-            let files: u64 = view.kept.iter().map(|kept| kept.files).sum();
-            grid.push(vec![
-                view.task.clone(),
-                view.token.to_string(),
-                view.state.clone(),
-                ago(&view.at),
-                files.to_string(),
-                view.actor.clone(),
-                escape_line(view.worktree.as_deref().unwrap_or_default()).to_string(),
-            ]);
-        }
-        context.out.line(&grid.text(&context.out));
+        context.out.line(&Grid::of(COLUMNS, &looked.value).text(&context.out));
     }
     context.out.notices(&looked.notices);
     Ok(())

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{parse, within};
 use crate::calendar::Days;
 use crate::context::Context;
-use crate::grid::{Grid, Kind};
+use crate::grid::{Column, Grid, Kind};
 use crate::hours;
 use crate::output::escape_line;
 use crate::render::{grouped, local_time};
@@ -60,43 +60,32 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 fn table(sessions: &[SessionView]) -> Grid {
     let has_waited = sessions.iter().any(|session| session.waiting_seconds.is_some());
     let has_commits = sessions.iter().any(|session| !session.commits.is_empty());
-    let columns = [
-        (true, "session", Kind::Word),
-        (true, "actor", Kind::Word),
-        (true, "began", Kind::Word),
-        (true, "worked", Kind::Number),
-        (has_waited, "waited", Kind::Number),
-        (true, "held", Kind::Number),
-        (has_commits, "commits", Kind::Number),
-        (true, "outcome", Kind::Word),
-        (true, "title", Kind::Title),
+    let columns: [(bool, Column<SessionView>); 9] = [
+        (true, ("session", Kind::Word, |session| session.session.clone())),
+        (true, ("actor", Kind::Word, |session| escape_line(&session.actor))),
+        (true, ("began", Kind::Word, |session| local_time(&session.started_at))),
+        (true, ("worked", Kind::Number, |session| hours::clock(session.worked_seconds))),
+        (
+            has_waited,
+            ("waited", Kind::Number, |session| session.waiting_seconds.map(hours::clock).unwrap_or_default()),
+        ),
+        (true, ("held", Kind::Number, |session| hours::clock(session.held_seconds))),
+        (has_commits, ("commits", Kind::Number, |session| session.commits.len().to_string())),
+        (true, ("outcome", Kind::Word, outcome)),
+        (true, ("title", Kind::Title, |session| escape_line(&session.title))),
     ];
-    let mut grid = Grid::new(
-        columns.iter().filter(|(is_shown, ..)| *is_shown).map(|(_, name, kind)| (*name, *kind)).collect(),
-    );
-    for session in sessions {
-        let outcome = match session.outcome {
-            Some(_) if session.waits => "in review".to_owned(),
-            Some(how) => how.as_str().replace('_', " "),
-            None if !session.live => "lapsed".to_owned(),
-            None if session.waits => "asks".to_owned(),
-            None => "running".to_owned(),
-        };
-        let cells = [
-            session.session.clone(),
-            escape_line(&session.actor),
-            local_time(&session.started_at),
-            hours::clock(session.worked_seconds),
-            session.waiting_seconds.map(hours::clock).unwrap_or_default(),
-            hours::clock(session.held_seconds),
-            session.commits.len().to_string(),
-            outcome,
-            escape_line(&session.title),
-        ];
-        let shown = columns.iter().zip(cells).filter(|((is_shown, ..), _)| *is_shown);
-        grid.push(shown.map(|(_, cell)| cell).collect());
+    let shown = columns.into_iter().filter_map(|(is_shown, column)| is_shown.then_some(column));
+    Grid::of(&shown.collect::<Vec<_>>(), sessions)
+}
+
+fn outcome(session: &SessionView) -> String {
+    match session.outcome {
+        Some(_) if session.waits => "in review".to_owned(),
+        Some(how) => how.as_str().replace('_', " "),
+        None if !session.live => "lapsed".to_owned(),
+        None if session.waits => "asks".to_owned(),
+        None => "running".to_owned(),
     }
-    grid
 }
 
 /// What a session used, one line per model.

@@ -9,7 +9,7 @@ use serde_json::{json, to_value};
 use crate::args::{Key, one_of, parse};
 use crate::calendar::{Days, clock};
 use crate::context::Context;
-use crate::grid::{Grid, Kind};
+use crate::grid::{Column, Grid, Kind, tags, text};
 use crate::hours;
 use crate::ics;
 use crate::output::escape_line;
@@ -195,39 +195,24 @@ fn title_of(sheet: &SheetView, id: &str) -> String {
 }
 
 /// The columns that identify a row.
-fn keys(by: &[By]) -> Vec<(&'static str, Kind)> {
-    let mut columns = Vec::new();
-    for by in by {
+fn keys(by: &[By]) -> Vec<Column<SheetRow>> {
+    let columns = |by: &By| -> &'static [Column<SheetRow>] {
         match by {
-            By::Actor => columns.push(("actor", Kind::Word)),
-            By::Task => columns.extend([("task", Kind::Word), ("title", Kind::Title)]),
-            By::Day => columns.push(("day", Kind::Word)),
-            By::Week => columns.push(("week", Kind::Word)),
-            By::Area => columns.push(("area", Kind::Word)),
-            By::Tag => columns.push(("tags", Kind::Word)),
-            By::Parent => columns.extend([("parent", Kind::Word), ("parent title", Kind::Title)]),
-        }
-    }
-    columns
-}
-
-fn key_cells(row: &SheetRow, by: &[By]) -> Vec<String> {
-    let mut cells = Vec::new();
-    let text = |text: &Option<String>| escape_line(text.as_deref().unwrap_or_default());
-    for by in by {
-        match by {
-            By::Actor => cells.push(text(&row.actor)),
-            By::Task => cells.extend([text(&row.task), text(&row.title)]),
-            By::Day => cells.push(text(&row.day)),
-            By::Week => cells.push(text(&row.week)),
-            By::Area => cells.push(text(&row.area)),
-            By::Tag => {
-                cells.push(escape_line(&row.tags.iter().flatten().cloned().collect::<Vec<_>>().join(", ")))
+            By::Actor => &[("actor", Kind::Word, |row| text(&row.actor))],
+            By::Task => {
+                &[("task", Kind::Word, |row| text(&row.task)), ("title", Kind::Title, |row| text(&row.title))]
             }
-            By::Parent => cells.extend([text(&row.parent), text(&row.parent_title)]),
+            By::Day => &[("day", Kind::Word, |row| text(&row.day))],
+            By::Week => &[("week", Kind::Word, |row| text(&row.week))],
+            By::Area => &[("area", Kind::Word, |row| text(&row.area))],
+            By::Tag => &[("tags", Kind::Word, |row| tags(&row.tags))],
+            By::Parent => &[
+                ("parent", Kind::Word, |row| text(&row.parent)),
+                ("parent title", Kind::Title, |row| text(&row.parent_title)),
+            ],
         }
-    }
-    cells
+    };
+    by.iter().flat_map(columns).copied().collect()
 }
 
 /// The table for people. An actor is either a person or not, so if rows are by actor, one column of hours is enough.
@@ -236,45 +221,35 @@ pub(super) fn hours_of(sheet: &SheetView, by: &[By]) -> Grid {
     let is_billed = sheet.rows.iter().any(|row| row.billable_seconds.is_some());
     let is_priced = sheet.rows.iter().any(|row| row.amount.is_some());
     let mut columns = keys(by);
-    match is_by_actor {
-        true => columns.push(("hours", Kind::Number)),
-        false => columns.extend([("people", Kind::Number), ("agents", Kind::Number)]),
+    if is_by_actor {
+        columns.push(("hours", Kind::Number, |row| hours::clock(row.seconds)));
+    } else {
+        columns.push(("people", Kind::Number, |row| hours::clock(row.people_seconds)));
+        columns.push(("agents", Kind::Number, |row| hours::clock(row.agent_seconds)));
     }
-    columns.extend(is_billed.then_some(("billable", Kind::Number)));
-    columns.extend(is_priced.then_some(("amount", Kind::Number)));
-    let mut grid = Grid::new(columns);
-    for row in &sheet.rows {
-        let mut cells = key_cells(row, by);
-        match is_by_actor {
-            true => cells.push(hours::clock(row.seconds)),
-            false => cells.extend([hours::clock(row.people_seconds), hours::clock(row.agent_seconds)]),
-        }
-        cells.extend(is_billed.then(|| hours::clock(row.billable_seconds.unwrap_or_default())));
-        cells.extend(is_priced.then(|| format!("{:.2}", row.amount.unwrap_or_default())));
-        grid.push(cells);
+    if is_billed {
+        let billable = |row: &SheetRow| hours::clock(row.billable_seconds.unwrap_or_default());
+        columns.push(("billable", Kind::Number, billable));
     }
-    grid
+    if is_priced {
+        columns.push(("amount", Kind::Number, |row| format!("{:.2}", row.amount.unwrap_or_default())));
+    }
+    Grid::of(&columns, &sheet.rows)
 }
 
 /// The table for programs: seconds, to the millisecond.
 fn csv_grid(sheet: &SheetView, by: &[By]) -> Grid {
-    let mut columns = keys(by);
-    columns.extend([
-        ("seconds", Kind::Number),
-        ("people_seconds", Kind::Number),
-        ("agent_seconds", Kind::Number),
-        ("billable_seconds", Kind::Number),
-        ("amount", Kind::Number),
-    ]);
-    let mut grid = Grid::new(columns);
-    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    for row in &sheet.rows {
-        let mut cells = key_cells(row, by);
-        cells.extend([row.seconds, row.people_seconds, row.agent_seconds].map(|value| value.to_string()));
-        cells.extend([number(row.billable_seconds), number(row.amount)]);
-        grid.push(cells);
+    fn number(value: Option<f64>) -> String {
+        value.map(|value| value.to_string()).unwrap_or_default()
     }
-    grid
+    let sums: [Column<SheetRow>; 5] = [
+        ("seconds", Kind::Number, |row| row.seconds.to_string()),
+        ("people_seconds", Kind::Number, |row| row.people_seconds.to_string()),
+        ("agent_seconds", Kind::Number, |row| row.agent_seconds.to_string()),
+        ("billable_seconds", Kind::Number, |row| number(row.billable_seconds)),
+        ("amount", Kind::Number, |row| number(row.amount)),
+    ];
+    Grid::of(&[keys(by).as_slice(), &sums].concat(), &sheet.rows)
 }
 
 /// The totals. People's and agents' hours are not added up: an hour of one is not an hour of the other.
