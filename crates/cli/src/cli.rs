@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
-use crate::args::Optional;
+use crate::args::{MoveArgs, Optional};
 use crate::commands as c;
 
 /// onus decides who holds a piece of work, proves it, and keeps the record.
@@ -25,8 +25,8 @@ const PARSED_ALONE: &[(&str, Describe)] = &[
     ("ready", c::ready::Args::augment_args),
     ("claim", c::claim::Args::augment_args),
     ("note", c::note::Args::augment_args),
-    ("done", c::done::Args::augment_args),
-    ("release", c::release::Args::augment_args),
+    ("done", MoveArgs::augment_args),
+    ("release", MoveArgs::augment_args),
     ("show", c::show::Args::augment_args),
     ("status", c::status::Args::augment_args),
     ("list", c::list::Args::augment_args),
@@ -71,9 +71,6 @@ pub(crate) enum Command {
     Claim(c::claim::Args),
     #[command(visible_alias = "comment")]
     Note(c::note::Args),
-    #[command(visible_aliases = ["close", "complete", "finish"])]
-    Done(c::done::Args),
-    Release(c::release::Args),
     Show(c::show::Args),
     Status(c::status::Args),
 
@@ -105,7 +102,6 @@ pub(crate) enum Command {
     Seat(Optional<c::seat::Action>),
     #[command(flatten)]
     Move(c::moves::Move),
-    Retry(c::retry::Args),
     Reset(c::reset::Args),
     Log(c::log::Args),
     Sessions(c::sessions::Args),

@@ -11,7 +11,6 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod dep;
 pub(crate) mod doctor;
-pub(crate) mod done;
 pub(crate) mod edit;
 pub(crate) mod gate;
 pub(crate) mod graph;
@@ -33,12 +32,10 @@ pub(crate) mod note;
 pub(crate) mod prime;
 pub(crate) mod ready;
 pub(crate) mod redact;
-pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod report;
 pub(crate) mod rescue;
 pub(crate) mod reset;
-pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod search;
@@ -63,12 +60,11 @@ pub(crate) mod worktree;
 use onus_core::command::{Act, Command};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal};
-use onus_core::transition::Verb;
 use onus_dispatch::Interrupts;
 use onus_engine::{Answer, Notice, Reply, TaskView};
 use serde_json::{Value, json};
 
-use crate::args::{ForceArgs, Key, MoveArgs, Target, Targets};
+use crate::args::{ForceArgs, Key, Target, Targets};
 use crate::context::Context;
 use crate::output::{Output, escape_line, refuse};
 use crate::{render, wording};
@@ -98,22 +94,6 @@ fn act(context: &Context, on: Target, act: Act, force: Option<&ForceArgs>, key: 
     let command = Command::OnTask { task: target(on.task)?, act, force };
     let reply = context.run(command, key.key)?;
     print_task(context, &reply, past)
-}
-
-/// Carries out a verb of the transition table that takes only a message.
-fn shift(context: &Context, verb: Verb, how: MoveArgs, past: &str) -> ExitCode {
-    shift_to(context, verb, how, |_| past.to_owned())
-}
-
-/// Like [`shift`], but words the result from the task.
-fn shift_to(context: &Context, verb: Verb, how: MoveArgs, past: impl Fn(&TaskView) -> String) -> ExitCode {
-    let message = how.force.message(how.message).map(crate::args::text_or_stdin).transpose()?;
-    let force = how.force.force();
-    let command =
-        |task| Command::OnTask { task, act: Act::moved(verb, message.clone()), force: force.clone() };
-    each(context, how.targets, how.key, command, |task| {
-        format!("{} {}: {}", task.id, past(task), escape_line(&task.title))
-    })
 }
 
 /// Changes one task or several, each in a transaction of its own, so that a refusal for one does not stop the others. The
